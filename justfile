@@ -1,0 +1,38 @@
+# What CI runs, and what developers need. Every step of CI is a recipe here.
+
+default: fmt-check clippy test
+
+# Download dependencies; everything else can run offline after this.
+fetch:
+    cargo fetch --locked
+
+fmt:
+    cargo fmt --all
+
+fmt-check:
+    cargo fmt --all --check
+
+clippy:
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+# Needs cargo-deny: advisories, bans, licences and sources as deny.toml has them.
+deny:
+    cargo deny check
+
+test:
+    cargo test --workspace
+
+# One recorded scenario, by a part of its file's name.
+golden NAME:
+    GOLDEN={{ NAME }} cargo test -p endpointd --test goldens -- --nocapture
+
+# The demo: an API server in memory, the controller as its client, churn, and a check against an oracle.
+demo *ARGS:
+    cargo run --release -p loadtest -- demo {{ ARGS }}
+
+# All that CI runs, in its order.
+ci:
+    .ci/run

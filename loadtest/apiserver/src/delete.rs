@@ -1,0 +1,297 @@
+//! Deletion: at once, gracefully, or held up by finalizers.
+
+use crate::clock::shift;
+use crate::kinds::Kind;
+use crate::list::{self, List};
+use crate::object::{Draft, Object, format_uid, key_of, text};
+use crate::route::{ObjectTarget, Query};
+use crate::status::{Answer, Refusal};
+use crate::store::Store;
+use crate::validate::finalizers;
+use crate::write::check_uid;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Finalizers with which the collector is asked to see to the dependents first.
+pub(crate) const ORPHAN: &str = "orphan";
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+
+const KEPT_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// What a client asked of a deletion.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) grace: Option<i64>,
+    pub(crate) uid: String,
+    pub(crate) version: String,
+    pub(crate) propagation: String,
+    pub(crate) dry: bool,
+}
+
+/// What became of a deletion.
+pub(crate) enum Deleted {
+    /// The object is gone; this is its last state.
+    Gone(Arc<Object>),
+    /// The object is on its way out.
+    Pending(Arc<Object>),
+}
+
+// === impl Options ===
+
+impl Options {
+    /// From the body, or from the query when there is no body.
+    pub(crate) fn parse(query: &Query, body: &[u8]) -> Answer<Self> {
+        let given: Value = if body.iter().all(u8::is_ascii_whitespace) {
+            Value::Null
+        } else {
+            serde_json::from_slice(body).map_err(|error| {
+                Refusal::bad_request(format!(
+                    "the object provided is unrecognized (must be of type DeleteOptions): {error}"
+                ))
+            })?
+        };
+        let kind = text(&given, "/kind");
+        if !matches!(kind, "" | "DeleteOptions") {
+            return Err(Refusal::bad_request(format!(
+                "decoded object cannot be converted to DeleteOptions: {kind}"
+            )));
+        }
+        let mut options = Self {
+            grace: given.get("gracePeriodSeconds").and_then(Value::as_i64),
+            uid: text(&given, "/preconditions/uid").to_owned(),
+            version: text(&given, "/preconditions/resourceVersion").to_owned(),
+            propagation: text(&given, "/propagationPolicy").to_owned(),
+            dry: given.pointer("/dryRun/0").is_some() || query.text("dryRun") == "All",
+        };
+        if let Some(orphan) = given.get("orphanDependents").and_then(Value::as_bool) {
+            if orphan { "Orphan" } else { "Background" }.clone_into(&mut options.propagation);
+        }
+        if let Some(grace) = query.get("gracePeriodSeconds") {
+            let bad = || Refusal::bad_request(format!("invalid gracePeriodSeconds: {grace:?}"));
+            options.grace = Some(grace.parse().map_err(|_| bad())?);
+        }
+        if let Some(policy) = query.get("propagationPolicy") {
+            policy.clone_into(&mut options.propagation);
+        }
+        if !matches!(
+            options.propagation.as_str(),
+            "" | "Orphan" | "Background" | "Foreground"
+        ) {
+            let message = format!(
+                "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"{}\": supported \
+                 values: \"Foreground\", \"Background\", \"Orphan\"",
+                options.propagation
+            );
+            return Err(Box::new(Refusal::new(422, "Invalid", message)));
+        }
+        Ok(options)
+    }
+}
+
+pub(crate) fn delete(store: &Store, target: &ObjectTarget, options: &Options) -> Answer<Deleted> {
+    let key = key_of(&target.namespace, &target.name);
+    loop {
+        let Some(old) = store.get(target.kind, &key) else {
+            return Err(Refusal::not_found(target.kind, &target.name));
+        };
+        check_preconditions(&old, options)?;
+        let step = if target.kind == Kind::Namespace {
+            namespace(store, &old, options)?
+        } else {
+            object(store, &old, options)
+        };
+        if let Some(deleted) = step {
+            return Ok(deleted);
+        }
+    }
+}
+
+/// Deletes all that a list would show.
+pub(crate) fn delete_all(
+    store: &Store,
+    target: &ObjectTarget,
+    query: &Query,
+    options: &Options,
+) -> Answer<List> {
+    let list = list::collect(store, target, query)?;
+    for object in &list.items {
+        let target = ObjectTarget {
+            namespace: object.namespace().to_owned(),
+            name: object.name().to_owned(),
+            ..target.clone()
+        };
+        match delete(store, &target, options) {
+            Err(refusal) if refusal.code != 404 => return Err(refusal),
+            // Gone meanwhile is as good.
+            _ => {}
+        }
+    }
+    Ok(list)
+}
+
+fn check_preconditions(old: &Object, options: &Options) -> Answer<()> {
+    check_uid(old.kind, old, &options.uid)?;
+    if !options.version.is_empty() && options.version != old.rv.to_string() {
+        let why = format!(
+            "Precondition failed: ResourceVersion in precondition: {}, ResourceVersion in object meta: {}",
+            options.version, old.rv
+        );
+        return Err(Refusal::conflict(old.kind, old.name(), &why));
+    }
+    Ok(())
+}
+
+/// The finalizers as the wanted propagation has them.
+fn with_propagation(value: &Value, propagation: &str) -> Vec<String> {
+    let mut list: Vec<String> = finalizers(value).into_iter().map(str::to_owned).collect();
+    if !propagation.is_empty() {
+        list.retain(|f| f != ORPHAN && f != FOREGROUND);
+    }
+    match propagation {
+        "Orphan" => list.push(ORPHAN.to_owned()),
+        "Foreground" => list.push(FOREGROUND.to_owned()),
+        _ => {}
+    }
+    list
+}
+
+/// The grace a deletion has in the end; none for what knows no grace.
+fn grace_of(value: &Value, kind: Kind, options: &Options) -> Option<i64> {
+    if kind != Kind::Pod {
+        return None;
+    }
+    let own = value
+        .pointer("/spec/terminationGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
+    let unscheduled = text(value, "/spec/nodeName").is_empty();
+    let finished = matches!(text(value, "/status/phase"), "Succeeded" | "Failed");
+    let grace = if unscheduled || finished {
+        0
+    } else {
+        options.grace.unwrap_or(own)
+    };
+    Some(if grace < 0 { 1 } else { grace })
+}
+
+/// One try; none when the object changed meanwhile.
+fn object(store: &Store, old: &Arc<Object>, options: &Options) -> Option<Deleted> {
+    let mut value = old.value();
+    let list = with_propagation(&value, &options.propagation);
+    let held_up = !list.is_empty();
+    let deleting = old.deleting;
+    let pending_grace = value
+        .pointer("/metadata/deletionGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
+    let mut changed = finalizers(&value) != list;
+    if changed {
+        value["metadata"]["finalizers"] = list.into();
+    }
+    let grace = if deleting && pending_grace == 0 {
+        None
+    } else {
+        grace_of(&value, old.kind, options)
+    };
+    let mut now = !held_up;
+    match grace {
+        Some(_) if deleting => {
+            let Some(wanted) = options.grace.filter(|g| *g < pending_grace) else {
+                // Already under way, and it does not take longer for being asked again.
+                return Some(Deleted::Pending(Arc::clone(old)));
+            };
+            let wanted = if wanted < 0 { 1 } else { wanted };
+            let end = shift(
+                text(&value, "/metadata/deletionTimestamp"),
+                wanted - pending_grace,
+            );
+            value["metadata"]["deletionTimestamp"] = end.into();
+            value["metadata"]["deletionGracePeriodSeconds"] = wanted.into();
+            changed = true;
+            now &= wanted == 0;
+        }
+        Some(grace) => {
+            mark(&mut value, &store.clock.time_in(grace), grace);
+            changed = true;
+            now &= grace == 0;
+        }
+        None if held_up && !deleting => {
+            mark(&mut value, &store.clock.time(), 0);
+            changed = true;
+        }
+        None => {}
+    }
+    let mut current = Arc::clone(old);
+    // A deletion with a grace of nothing is still told as two steps.
+    if changed && (grace.is_some() || held_up) {
+        let draft = Draft::new(old.kind, &value);
+        if options.dry {
+            return Some(Deleted::Pending(draft.seal(old.rv)));
+        }
+        current = store.replace(old, draft)?;
+    }
+    if !now {
+        return Some(Deleted::Pending(current));
+    }
+    if options.dry {
+        return Some(Deleted::Gone(current));
+    }
+    store.remove(&current).map(Deleted::Gone)
+}
+
+fn mark(value: &mut Value, end: &str, grace: i64) {
+    let metadata = &mut value["metadata"];
+    metadata["deletionTimestamp"] = end.into();
+    metadata["deletionGracePeriodSeconds"] = grace.into();
+    if let Some(generation) = metadata
+        .get("generation")
+        .and_then(Value::as_i64)
+        .filter(|g| *g > 0)
+    {
+        metadata["generation"] = (generation + 1).into();
+    }
+}
+
+fn namespace(store: &Store, old: &Arc<Object>, options: &Options) -> Answer<Option<Deleted>> {
+    if KEPT_NAMESPACES.contains(&old.name()) {
+        let why = "this namespace may not be deleted";
+        return Err(Refusal::forbidden(Kind::Namespace, old.name(), why, Vec::new()));
+    }
+    let mut value = old.value();
+    let held_up = !finalizers(&value).is_empty()
+        || value
+            .pointer("/spec/finalizers")
+            .and_then(Value::as_array)
+            .is_some_and(|f| !f.is_empty());
+    let mut current = Arc::clone(old);
+    if !old.deleting {
+        value["metadata"]["deletionTimestamp"] = store.clock.time().into();
+        value["status"]["phase"] = "Terminating".into();
+        let draft = Draft::new(Kind::Namespace, &value);
+        if options.dry {
+            return Ok(Some(Deleted::Pending(draft.seal(old.rv))));
+        }
+        let Some(replaced) = store.replace(old, draft) else {
+            return Ok(None);
+        };
+        current = replaced;
+    }
+    if held_up || options.dry {
+        return Ok(Some(Deleted::Pending(current)));
+    }
+    Ok(store.remove(&current).map(Deleted::Gone))
+}
+
+/// The Status that says an object is gone.
+pub(crate) fn success(object: &Object) -> Value {
+    let facts = object.kind.facts();
+    let mut details = serde_json::json!({
+        "name": object.name(), "kind": facts.resource, "uid": format_uid(object.uid),
+    });
+    if !facts.group.is_empty() {
+        details["group"] = facts.group.into();
+    }
+    serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+    })
+}

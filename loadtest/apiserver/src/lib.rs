@@ -1,0 +1,47 @@
+//! An in-memory Kubernetes API server.
+//!
+//! It keeps the objects of a few kinds (those a service controller lives on) and answers for them as a real
+//! kube-apiserver does: one global resource version, optimistic concurrency, list pages from one snapshot, watches
+//! replayed from a bounded history, graceful deletion, finalizers, defaulting and validation. There is no etcd, no
+//! admission chain and no authorisation.
+//!
+//! ```text
+//!  TCP (server.rs) ─┐
+//!                   ├─> ApiService ─> pass.rs (the one gate) ─> route, verbs ─> registry (defaults, checks)
+//!  kube::Client ────┘                                              │                 │
+//!                                                        watch <─ store (objects, history, versions)
+//! ```
+//!
+//! Time is tokio's and chance is seeded, so that on a paused clock a whole run replays byte for byte.
+#![forbid(unsafe_code)]
+
+mod accept;
+mod base64;
+mod body;
+mod clock;
+mod config;
+mod delete;
+mod discovery;
+mod gc;
+mod kinds;
+mod list;
+mod object;
+mod pass;
+mod registry;
+mod route;
+mod selector;
+mod server;
+mod status;
+mod store;
+mod validate;
+mod watch;
+mod write;
+
+pub use self::body::ResponseBody;
+pub use self::config::Config;
+pub use self::pass::{ApiServer, ApiService, RequestRecord};
+pub use self::server::{Handle, start};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,354 @@
+//! Lists: which version is shown, in pages, and how they are written.
+
+use crate::accept::Form;
+use crate::base64;
+use crate::body::ResponseBody;
+use crate::kinds::Kind;
+use crate::object::Object;
+use crate::route::{ObjectTarget, Query};
+use crate::selector::Selection;
+use crate::status::{Answer, Cause, Refusal};
+use crate::store::{State, Store};
+use bytes::{Bytes, BytesMut};
+use futures::stream;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How much of a list is made at a time.
+const CHUNK: usize = 128 * 1024;
+
+const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start \
+    a new list without the continue parameter, or use the continue token in this response to retrieve the remainder \
+    of the results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+    modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
+/// A list ready to be written.
+pub(crate) struct List {
+    pub(crate) kind: Kind,
+    pub(crate) rv: u64,
+    pub(crate) items: Vec<Arc<Object>>,
+    next: Option<String>,
+    remaining: Option<usize>,
+}
+
+/// Where a list goes on.
+struct Token {
+    /// None goes on at the present version, not at that of the list's beginning.
+    rv: Option<u64>,
+    after: String,
+}
+
+/// A version in a request, as a number.
+pub(crate) fn parse_version(text: &str) -> Answer<u64> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| {
+        let cause = invalid(
+            "resourceVersion",
+            format!("Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"),
+        );
+        Refusal::invalid_options(vec![cause])
+    })
+}
+
+fn invalid(field: &str, message: String) -> Cause {
+    Cause {
+        reason: "FieldValueInvalid",
+        message,
+        field: field.to_owned(),
+    }
+}
+
+fn forbidden(field: &str, why: &str) -> Cause {
+    Cause {
+        reason: "FieldValueForbidden",
+        message: format!("Forbidden: {why}"),
+        field: field.to_owned(),
+    }
+}
+
+/// Checks the options every list has in common.
+fn check(query: &Query) -> Answer<()> {
+    let mut causes = Vec::new();
+    let matching = query.text("resourceVersionMatch");
+    let rv = query.text("resourceVersion");
+    if !matching.is_empty() {
+        if rv.is_empty() {
+            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            causes.push(forbidden("resourceVersionMatch", why));
+        }
+        if !query.text("continue").is_empty() {
+            let why = "resourceVersionMatch is forbidden when continue is provided";
+            causes.push(forbidden("resourceVersionMatch", why));
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            causes.push(Cause {
+                reason: "FieldValueNotSupported",
+                message: format!(
+                    "Unsupported value: \"{matching}\": supported values: \"\", \"Exact\", \"NotOlderThan\""
+                ),
+                field: "resourceVersionMatch".to_owned(),
+            });
+        }
+        if matching == "Exact" && rv == "0" {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            causes.push(forbidden("resourceVersionMatch", why));
+        }
+    }
+    if query.get("sendInitialEvents").is_some_and(|v| !v.is_empty()) {
+        causes.push(forbidden(
+            "sendInitialEvents",
+            "sendInitialEvents is forbidden for list",
+        ));
+    }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(Refusal::invalid_options(causes))
+    }
+}
+
+/// Refuses a version that is not there yet.
+pub(crate) fn not_future(rv: u64, state: &State) -> Answer<()> {
+    if rv > state.rv {
+        Err(Refusal::future_version(rv, state.rv))
+    } else {
+        Ok(())
+    }
+}
+
+pub(crate) fn collect(store: &Store, target: &ObjectTarget, query: &Query) -> Answer<List> {
+    check(query)?;
+    let (kind, namespace) = (target.kind, target.namespace.as_str());
+    let selection = Selection::new(
+        kind,
+        namespace,
+        query.text("labelSelector"),
+        query.text("fieldSelector"),
+    )?;
+    let asked = parse_version(query.text("resourceVersion"))?;
+    let limit: usize = match query.text("limit") {
+        "" => 0,
+        text => text
+            .parse()
+            .map_err(|_| Refusal::bad_request(format!("invalid limit: {text:?}")))?,
+    };
+    let token = match query.text("continue") {
+        "" => None,
+        text => Some(Token::parse(text)?),
+    };
+    let root = if namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{namespace}/")
+    };
+    let state = store.read();
+    not_future(asked, &state)?;
+    let (rv, all) = match &token {
+        Some(Token { rv: Some(rv), after }) => {
+            let Some(all) = snapshot(&state, kind, namespace, *rv) else {
+                let token = Token {
+                    rv: None,
+                    after: after.clone(),
+                };
+                return Err(Refusal::expired(EXPIRED, Some(token.text())));
+            };
+            (*rv, all)
+        }
+        None if query.text("resourceVersionMatch") == "Exact" => {
+            let Some(all) = snapshot(&state, kind, namespace, asked) else {
+                let message = format!(
+                    "The resourceVersion for the provided list is too old: {asked} ({})",
+                    state.table(kind).ring.floor()
+                );
+                return Err(Refusal::expired(message, None));
+            };
+            (asked, all)
+        }
+        _ => (state.rv, state.range(kind, namespace)),
+    };
+    drop(state);
+    let start = token.map_or(0, |t| {
+        let after = format!("{root}{}", t.after);
+        all.partition_point(|o| o.key.as_ref() <= after.as_str())
+    });
+    Ok(page(kind, rv, all, start, limit, &selection, &root))
+}
+
+fn page(
+    kind: Kind,
+    rv: u64,
+    all: Vec<Arc<Object>>,
+    start: usize,
+    limit: usize,
+    selection: &Selection,
+    root: &str,
+) -> List {
+    let total = all.len();
+    let mut items = Vec::new();
+    let mut matching = all
+        .into_iter()
+        .enumerate()
+        .skip(start)
+        .filter(|(_, o)| selection.matches(o));
+    let mut last = None;
+    for (i, object) in matching.by_ref() {
+        items.push(object);
+        if items.len() == limit {
+            last = Some(i);
+            break;
+        }
+    }
+    let more = last.filter(|_| matching.next().is_some());
+    let next = more.map(|_| {
+        let key = items.last().map_or("", |o| &o.key[root.len()..]);
+        Token {
+            rv: Some(rv),
+            after: key.to_owned(),
+        }
+        .text()
+    });
+    // The real server counts keys, which says nothing under a selector.
+    let remaining = more.filter(|_| selection.is_open()).map(|i| total - i - 1);
+    List {
+        kind,
+        rv,
+        items,
+        next,
+        remaining,
+    }
+}
+
+/// The objects as they were at a version, undone from the history; none when that is too old.
+fn snapshot(state: &State, kind: Kind, namespace: &str, rv: u64) -> Option<Vec<Arc<Object>>> {
+    let table = state.table(kind);
+    let position = table.ring.after(rv)?;
+    let mut objects: BTreeMap<Arc<str>, Arc<Object>> = state
+        .range(kind, namespace)
+        .into_iter()
+        .map(|o| (Arc::clone(&o.key), o))
+        .collect();
+    let events: Vec<_> = table.ring.from(position)?.collect();
+    for event in events.into_iter().rev() {
+        if !namespace.is_empty() && event.object.namespace() != namespace {
+            continue;
+        }
+        match &event.previous {
+            Some(previous) => objects.insert(Arc::clone(&previous.key), Arc::clone(previous)),
+            None => objects.remove(&event.object.key),
+        };
+    }
+    Some(objects.into_values().collect())
+}
+
+impl Token {
+    fn parse(text: &str) -> Answer<Self> {
+        let bad = || Refusal::bad_request("continue key is not valid: cannot decode the token");
+        let json: Value = base64::decode(text)
+            .and_then(|b| serde_json::from_slice(&b).ok())
+            .ok_or_else(bad)?;
+        let rv = json.get("rv").and_then(Value::as_i64).ok_or_else(bad)?;
+        let start = json.get("start").and_then(Value::as_str).ok_or_else(bad)?;
+        let after = start
+            .strip_suffix('\0')
+            .and_then(|s| s.strip_prefix('/'))
+            .ok_or_else(bad)?;
+        Ok(Self {
+            rv: u64::try_from(rv).ok(),
+            after: after.to_owned(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let rv = self.rv.map_or(-1, u64::cast_signed);
+        let json = json!({"v": "meta.k8s.io/v1", "rv": rv, "start": format!("/{}\0", self.after)});
+        base64::encode(json.to_string().as_bytes())
+    }
+}
+
+impl List {
+    /// Writes the list; a long one as it is read.
+    pub(crate) fn body(self, form: Form) -> Answer<ResponseBody> {
+        let facts = self.kind.facts();
+        let mut out = BytesMut::new();
+        match form {
+            Form::Whole => out.extend_from_slice(
+                format!(
+                    "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\"",
+                    facts.kind,
+                    self.kind.api_version()
+                )
+                .as_bytes(),
+            ),
+            Form::MetadataList => {
+                out.extend_from_slice(
+                    br#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1""#,
+                );
+            }
+            Form::Metadata => {
+                let mut refusal = Refusal::not_acceptable();
+                refusal.message = format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list (*{}List)",
+                    facts.kind
+                );
+                return Err(refusal);
+            }
+        }
+        let mut metadata = format!(",\"metadata\":{{\"resourceVersion\":\"{}\"", self.rv);
+        if let Some(next) = &self.next {
+            metadata.extend([",\"continue\":\"", next, "\""]);
+        }
+        if let Some(remaining) = self.remaining {
+            metadata.extend([",\"remainingItemCount\":", &remaining.to_string()]);
+        }
+        out.extend_from_slice(metadata.as_bytes());
+        out.extend_from_slice(b"},\"items\":[");
+        let metadata_only = form == Form::MetadataList;
+        let mut items = self.items.into_iter().enumerate().peekable();
+        if write_chunk(&mut out, &mut items, metadata_only) {
+            return Ok(ResponseBody::whole(out.freeze()));
+        }
+        Ok(ResponseBody::stream(stream::unfold(
+            (out.freeze(), Some(items)),
+            move |(ready, items)| async move {
+                let mut items = items?;
+                let mut out = BytesMut::new();
+                let done = write_chunk(&mut out, &mut items, metadata_only);
+                // The piece made before goes out first; the last one goes out with it.
+                if done {
+                    let mut both = BytesMut::with_capacity(ready.len() + out.len());
+                    both.extend_from_slice(&ready);
+                    both.extend_from_slice(&out);
+                    Some((both.freeze(), (Bytes::new(), None)))
+                } else {
+                    Some((ready, (out.freeze(), Some(items))))
+                }
+            },
+        )))
+    }
+}
+
+/// Writes items until the chunk is full; true when the list is finished.
+fn write_chunk(
+    out: &mut BytesMut,
+    items: &mut std::iter::Peekable<std::iter::Enumerate<std::vec::IntoIter<Arc<Object>>>>,
+    metadata_only: bool,
+) -> bool {
+    while out.len() < CHUNK {
+        let Some((i, object)) = items.next() else {
+            out.extend_from_slice(b"]}\n");
+            return true;
+        };
+        if i > 0 {
+            out.extend_from_slice(b",");
+        }
+        object.write_item(out, metadata_only);
+    }
+    if items.peek().is_none() {
+        out.extend_from_slice(b"]}\n");
+        return true;
+    }
+    false
+}

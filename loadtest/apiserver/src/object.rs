@@ -1,0 +1,364 @@
+//! An object as it is kept: its JSON once, and the few facts that are asked for without reading it.
+
+use crate::kinds::Kind;
+use bytes::{Bytes, BytesMut};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// The order in which Go writes metadata.
+const METADATA: [&str; 15] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
+
+/// A stored object; immutable, shared by the store, the history and the responses being written.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) kind: Kind,
+    /// `namespace/name`, or `name` for what has no namespace: the storage order of the real server.
+    pub(crate) key: Arc<str>,
+    name_at: usize,
+    pub(crate) uid: u128,
+    pub(crate) rv: u64,
+    /// Sorted by key.
+    pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
+    /// The values of the kind's selectable fields, in their order.
+    pub(crate) fields: Box<[Box<str>]>,
+    pub(crate) owners: Box<[Owner]>,
+    pub(crate) deleting: bool,
+    pub(crate) bytes: Bytes,
+    rv_at: usize,
+    meta_end: usize,
+}
+
+/// An owner reference: the kind when this server keeps it, and the uid when it is one of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) kind: Option<Kind>,
+    pub(crate) uid: Option<u128>,
+    pub(crate) blocks: bool,
+}
+
+/// An object that has no version yet: all but the version is serialised.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    kind: Kind,
+    key: Arc<str>,
+    name_at: usize,
+    uid: u128,
+    labels: Box<[(Box<str>, Box<str>)]>,
+    fields: Box<[Box<str>]>,
+    owners: Box<[Owner]>,
+    deleting: bool,
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    /// The metadata's end, counted in `tail`.
+    meta_tail: usize,
+}
+
+/// `namespace/name` or `name`.
+pub(crate) fn key_of(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
+}
+
+/// A text inside a value, empty when it is not there.
+pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or("")
+}
+
+/// A uid as a number; none for what is not in the form this server gives.
+pub(crate) fn parse_uid(uid: &str) -> Option<u128> {
+    if uid.len() != 36 {
+        return None;
+    }
+    let mut n = 0u128;
+    for (i, c) in uid.bytes().enumerate() {
+        match (i, c) {
+            (8 | 13 | 18 | 23, b'-') => {}
+            (8 | 13 | 18 | 23, _) => return None,
+            _ => n = n << 4 | u128::from(char::from(c).to_digit(16)?),
+        }
+    }
+    Some(n)
+}
+
+pub(crate) fn format_uid(uid: u128) -> String {
+    let hex = format!("{uid:032x}");
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
+}
+
+impl Draft {
+    /// Serialises `value`, which must be complete but for its resourceVersion.
+    pub(crate) fn new(kind: Kind, value: &Value) -> Self {
+        let name = text(value, "/metadata/name");
+        let namespace = text(value, "/metadata/namespace");
+        let key = key_of(namespace, name);
+        let mut head = prefix(kind).into_bytes();
+        let mut tail = Vec::with_capacity(1024);
+        head.extend_from_slice(b"\"metadata\":");
+        let empty = Map::new();
+        let metadata = value.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+        let mut out = &mut head;
+        let mut open = b'{';
+        for field in METADATA {
+            if field == "resourceVersion" {
+                out.push(open);
+                out.extend_from_slice(b"\"resourceVersion\":\"");
+                open = b',';
+                out = &mut tail;
+                out.push(b'"');
+            } else if let Some(part) = metadata.get(field) {
+                out.push(open);
+                open = b',';
+                write_entry(out, field, part);
+            }
+        }
+        out.push(b'}');
+        let meta_tail = out.len();
+        for (field, part) in value.as_object().unwrap_or(&empty) {
+            if !matches!(field.as_str(), "kind" | "apiVersion" | "metadata") {
+                out.push(b',');
+                write_entry(out, field, part);
+            }
+        }
+        out.push(b'}');
+        Self {
+            kind,
+            name_at: key.len() - name.len(),
+            key: key.into(),
+            uid: parse_uid(text(value, "/metadata/uid")).unwrap_or(0),
+            labels: labels_of(metadata),
+            fields: crate::registry::field_values(kind, value),
+            owners: owners_of(metadata),
+            deleting: metadata.contains_key("deletionTimestamp"),
+            head,
+            tail,
+            meta_tail,
+        }
+    }
+
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.key[..self.name_at.saturating_sub(1)]
+    }
+
+    /// The object at the version it was given.
+    pub(crate) fn seal(self, rv: u64) -> Arc<Object> {
+        let digits = rv.to_string();
+        let mut bytes = BytesMut::with_capacity(self.head.len() + digits.len() + self.tail.len());
+        bytes.extend_from_slice(&self.head);
+        bytes.extend_from_slice(digits.as_bytes());
+        bytes.extend_from_slice(&self.tail);
+        Arc::new(Object {
+            kind: self.kind,
+            key: self.key,
+            name_at: self.name_at,
+            uid: self.uid,
+            rv,
+            labels: self.labels,
+            fields: self.fields,
+            owners: self.owners,
+            deleting: self.deleting,
+            bytes: bytes.freeze(),
+            rv_at: self.head.len(),
+            meta_end: self.head.len() + digits.len() + self.meta_tail,
+        })
+    }
+}
+
+fn write_entry(out: &mut Vec<u8>, field: &str, part: &Value) {
+    out.push(b'"');
+    out.extend_from_slice(field.as_bytes());
+    out.extend_from_slice(b"\":");
+    serde_json::to_writer(out, part).expect("a JSON value always serialises");
+}
+
+fn prefix(kind: Kind) -> String {
+    format!(
+        "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",",
+        kind.facts().kind,
+        kind.api_version()
+    )
+}
+
+fn prefix_len(kind: Kind) -> usize {
+    kind.facts().kind.len() + kind.api_version().len() + r#"{"kind":"","apiVersion":"","#.len()
+}
+
+fn labels_of(metadata: &Map<String, Value>) -> Box<[(Box<str>, Box<str>)]> {
+    let Some(labels) = metadata.get("labels").and_then(Value::as_object) else {
+        return Box::default();
+    };
+    let mut pairs: Vec<(Box<str>, Box<str>)> = labels
+        .iter()
+        .map(|(k, v)| (k.as_str().into(), v.as_str().unwrap_or("").into()))
+        .collect();
+    pairs.sort_unstable();
+    pairs.into()
+}
+
+fn owners_of(metadata: &Map<String, Value>) -> Box<[Owner]> {
+    let references = metadata.get("ownerReferences").and_then(Value::as_array);
+    let owner = |reference: &Value| Owner {
+        kind: Kind::of_reference(text(reference, "/apiVersion"), text(reference, "/kind")),
+        uid: parse_uid(text(reference, "/uid")),
+        blocks: reference
+            .get("blockOwnerDeletion")
+            .and_then(Value::as_bool)
+            .unwrap_or(false),
+    };
+    references
+        .map(|r| r.iter().map(owner).collect())
+        .unwrap_or_default()
+}
+
+impl Object {
+    pub(crate) fn name(&self) -> &str {
+        &self.key[self.name_at..]
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.key[..self.name_at.saturating_sub(1)]
+    }
+
+    /// The object as a value, to be changed.
+    pub(crate) fn value(&self) -> Value {
+        serde_json::from_slice(&self.bytes).expect("stored bytes are JSON this server wrote")
+    }
+
+    /// The object as a value, in the form that requests are brought into: without kind and version.
+    pub(crate) fn content(&self) -> Value {
+        let mut value = self.value();
+        if let Some(fields) = value.as_object_mut() {
+            fields.retain(|name, _| name != "kind" && name != "apiVersion");
+        }
+        value
+    }
+
+    /// The same state at another version: how a deletion is told.
+    pub(crate) fn at_version(&self, rv: u64) -> Arc<Self> {
+        let old = self.rv.to_string().len();
+        let digits = rv.to_string();
+        let mut bytes = BytesMut::with_capacity(self.bytes.len() + digits.len());
+        bytes.extend_from_slice(&self.bytes[..self.rv_at]);
+        bytes.extend_from_slice(digits.as_bytes());
+        bytes.extend_from_slice(&self.bytes[self.rv_at + old..]);
+        Arc::new(Self {
+            kind: self.kind,
+            key: Arc::clone(&self.key),
+            name_at: self.name_at,
+            uid: self.uid,
+            rv,
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+            owners: self.owners.clone(),
+            deleting: self.deleting,
+            bytes: bytes.freeze(),
+            rv_at: self.rv_at,
+            meta_end: self.meta_end + digits.len() - old,
+        })
+    }
+
+    /// Writes the whole object.
+    pub(crate) fn write(&self, out: &mut BytesMut, metadata_only: bool) {
+        if metadata_only {
+            out.extend_from_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","#);
+            out.extend_from_slice(&self.bytes[prefix_len(self.kind)..self.meta_end]);
+            out.extend_from_slice(b"}");
+        } else {
+            out.extend_from_slice(&self.bytes);
+        }
+    }
+
+    /// Writes the object as an item of a list, where the real server leaves kind and version out.
+    pub(crate) fn write_item(&self, out: &mut BytesMut, metadata_only: bool) {
+        if metadata_only {
+            self.write(out, true);
+        } else {
+            out.extend_from_slice(b"{");
+            out.extend_from_slice(&self.bytes[prefix_len(self.kind)..]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn slice() -> Value {
+        json!({
+            "metadata": {
+                "name": "s-1", "namespace": "ns", "uid": format_uid(7),
+                "labels": {"b": "2", "a": "1"}, "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "addressType": "IPv4", "endpoints": null,
+        })
+    }
+
+    #[test]
+    fn bytes_and_versions() {
+        let object = Draft::new(Kind::EndpointSlice, &slice()).seal(99);
+        assert_eq!((object.name(), object.namespace(), object.uid), ("s-1", "ns", 7));
+        assert_eq!(&*object.labels[0].0, "a");
+        let later = object.at_version(100);
+        let mut want = object.value();
+        assert_eq!(text(&want, "/metadata/resourceVersion"), "99");
+        want["metadata"]["resourceVersion"] = "100".into();
+        assert_eq!(later.value(), want);
+        assert_eq!(later.at_version(5).value()["metadata"]["resourceVersion"], "5");
+
+        let mut partial = BytesMut::new();
+        later.write(&mut partial, true);
+        let partial: Value = serde_json::from_slice(&partial).unwrap();
+        assert_eq!(partial["kind"], "PartialObjectMetadata");
+        assert_eq!(partial["metadata"], want["metadata"]);
+        assert_eq!(partial.as_object().unwrap().len(), 3);
+
+        let mut item = BytesMut::new();
+        later.write_item(&mut item, false);
+        want.as_object_mut()
+            .unwrap()
+            .retain(|k, _| k != "kind" && k != "apiVersion");
+        assert_eq!(serde_json::from_slice::<Value>(&item).unwrap(), want);
+    }
+
+    #[test]
+    fn uids() {
+        let uid = 0x3f1c_9a2e_5b6d_4c7e_8f90_a1b2_c3d4_e5f6;
+        assert_eq!(parse_uid(&format_uid(uid)), Some(uid));
+        assert_eq!(parse_uid("nope"), None);
+        assert_eq!(parse_uid("3f1c9a2e+5b6d-4c7e-8f90-a1b2c3d4e5f6"), None);
+    }
+}

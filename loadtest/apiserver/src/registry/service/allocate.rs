@@ -1,0 +1,223 @@
+//! Cluster addresses and node ports: taken before a Service is stored, given back when it is not or goes.
+
+use super::{families, needs_cluster_ip, needs_node_ports, texts};
+use crate::kinds::Kind;
+use crate::object::{Object, text};
+use crate::status::{Answer, Refusal};
+use crate::store::{Allocator, NODE_PORTS, Store, next_address, range_of};
+use crate::validate::{Faults, parse_ip};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// What a Service holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Held {
+    addresses: BTreeSet<IpAddr>,
+    ports: BTreeSet<(u16, Box<str>)>,
+}
+
+fn held(service: &Value) -> Held {
+    let mut held = Held::default();
+    held.addresses
+        .extend(texts(service, "clusterIPs").iter().filter_map(|ip| parse_ip(ip)));
+    let ports = service.pointer("/spec/ports").and_then(Value::as_array);
+    for port in ports.into_iter().flatten() {
+        let number = port
+            .get("nodePort")
+            .and_then(Value::as_u64)
+            .and_then(|n| u16::try_from(n).ok());
+        if let Some(number) = number.filter(|n| *n != 0) {
+            held.ports.insert((number, text(port, "/protocol").into()));
+        }
+    }
+    held
+}
+
+/// What was taken for a Service that is not stored yet. Given back unless kept.
+#[derive(Debug)]
+pub(crate) struct Claims<'a> {
+    store: &'a Store,
+    taken: Held,
+    /// What the stored Service held and the new one does not.
+    freed: Held,
+}
+
+// === impl Claims ===
+
+impl Claims<'_> {
+    /// The Service is stored: what it took is its own, what it let go is free.
+    pub(crate) fn keep(mut self) {
+        self.taken = Held::default();
+        let freed = std::mem::take(&mut self.freed);
+        give_back(&mut self.store.write().allocator, &freed);
+    }
+}
+
+impl Drop for Claims<'_> {
+    fn drop(&mut self) {
+        if self.taken != Held::default() {
+            give_back(&mut self.store.write().allocator, &self.taken);
+        }
+    }
+}
+
+fn give_back(allocator: &mut Allocator, held: &Held) {
+    for address in &held.addresses {
+        allocator.addresses.remove(address);
+    }
+    for port in &held.ports {
+        allocator.ports.remove(port);
+    }
+}
+
+/// Frees what a deleted Service held.
+pub(crate) fn release(allocator: &mut Allocator, object: &Object) {
+    if object.kind == Kind::Service {
+        give_back(allocator, &held(&object.value()));
+    }
+}
+
+/// Completes a Service with families, addresses and node ports.
+pub(crate) fn allocate<'a>(store: &'a Store, service: &mut Value, old: Option<&Value>) -> Answer<Claims<'a>> {
+    let mut faults = Faults::default();
+    families::settle(service, old, &mut faults);
+    let before = old.map(held).unwrap_or_default();
+    let mut claims = Claims {
+        store,
+        taken: Held::default(),
+        freed: Held::default(),
+    };
+    if faults.0.is_empty() {
+        let mut state = store.write();
+        let state = &mut *state;
+        let (allocator, rng) = (&mut state.allocator, &mut state.rng);
+        if needs_cluster_ip(service) && text(service, "/spec/clusterIP") != "None" {
+            addresses(service, allocator, rng, &before, &mut claims.taken, &mut faults);
+        }
+        node_ports(service, allocator, rng, &before, &mut claims.taken, &mut faults);
+    }
+    if !faults.0.is_empty() {
+        return Err(Refusal::invalid(
+            Kind::Service,
+            text(service, "/metadata/name"),
+            faults.0,
+        ));
+    }
+    let after = held(service);
+    claims.freed = Held {
+        addresses: before.addresses.difference(&after.addresses).copied().collect(),
+        ports: before.ports.difference(&after.ports).cloned().collect(),
+    };
+    Ok(claims)
+}
+
+fn addresses(
+    service: &mut Value,
+    allocator: &mut Allocator,
+    rng: &mut fastrand::Rng,
+    before: &Held,
+    taken: &mut Held,
+    faults: &mut Faults,
+) {
+    let mut ips = texts(service, "clusterIPs");
+    for (i, family) in texts(service, "ipFamilies").iter().enumerate() {
+        let Some(ip) = ips.get(i) else {
+            let address = next_address(allocator, rng, family == "IPv6");
+            allocator.addresses.insert(address);
+            taken.addresses.insert(address);
+            ips.push(address.to_string());
+            continue;
+        };
+        let Some(address) = parse_ip(ip).filter(|a| !before.addresses.contains(a)) else {
+            continue;
+        };
+        let (range, inside) = range_of(address);
+        let why = if !inside {
+            format!("the provided network does not match the current range; the valid IPs are in {range}")
+        } else if allocator.addresses.insert(address) {
+            taken.addresses.insert(address);
+            continue;
+        } else {
+            "provided IP is already allocated".to_owned()
+        };
+        let why = format!("failed to allocate IP {ip}: {why}");
+        faults.invalid(
+            "spec.clusterIPs",
+            &Value::from(texts(service, "clusterIPs")),
+            &why,
+        );
+    }
+    if let Some(first) = ips.first().cloned() {
+        service["spec"]["clusterIP"] = first.into();
+    }
+    service["spec"]["clusterIPs"] = ips.into();
+}
+
+fn node_ports(
+    service: &mut Value,
+    allocator: &mut Allocator,
+    rng: &mut fastrand::Rng,
+    before: &Held,
+    taken: &mut Held,
+    faults: &mut Faults,
+) {
+    let wanted = needs_node_ports(service);
+    let ports = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+    // A number given once serves both protocols of a port that has two.
+    let mut given: Vec<(i64, u16)> = Vec::new();
+    for (i, port) in ports.into_iter().flatten().enumerate() {
+        let protocol: Box<str> = text(port, "/protocol").into();
+        let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
+        let asked = port.get("nodePort").and_then(Value::as_u64).filter(|n| *n != 0);
+        let field = format!("spec.ports[{i}].nodePort");
+        match asked {
+            Some(asked) if !wanted => {
+                let why = "may not be used when `type` is 'ClusterIP'";
+                if before.ports.iter().all(|(n, _)| u64::from(*n) != asked) || before.ports.is_empty() {
+                    faults.forbidden(&field, why);
+                }
+            }
+            Some(asked) => {
+                let Some(asked_port) = u16::try_from(asked).ok().filter(|n| NODE_PORTS.contains(n)) else {
+                    let why =
+                        "provided port is not in the valid range. The range of valid ports is 30000-32767";
+                    faults.invalid(&field, &asked.into(), why);
+                    continue;
+                };
+                let id = (asked_port, protocol);
+                given.push((number, asked_port));
+                if before.ports.contains(&id) {
+                    continue;
+                }
+                if allocator.ports.insert(id.clone()) {
+                    taken.ports.insert(id);
+                } else {
+                    faults.invalid(&field, &asked.into(), "provided port is already allocated");
+                }
+            }
+            None if wanted => {
+                let shared = given.iter().find(|(n, _)| *n == number).map(|(_, p)| *p);
+                let shared = shared.filter(|p| !allocator.ports.contains(&(*p, protocol.clone())));
+                let start = rng.u16(NODE_PORTS);
+                let all = (start..=*NODE_PORTS.end()).chain(*NODE_PORTS.start()..start);
+                let free = shared.or_else(|| {
+                    all.into_iter().find(|p| {
+                        ["TCP", "UDP", "SCTP"]
+                            .iter()
+                            .all(|t| !allocator.ports.contains(&(*p, (*t).into())))
+                    })
+                });
+                let Some(free) = free else {
+                    faults.invalid(&field, &0.into(), "failed to allocate a nodePort: range is full");
+                    continue;
+                };
+                allocator.ports.insert((free, protocol.clone()));
+                taken.ports.insert((free, protocol));
+                given.push((number, free));
+                port["nodePort"] = free.into();
+            }
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! From a path and a query to what is asked.
+
+use crate::kinds::Kind;
+use percent_encoding::percent_decode_str;
+
+/// What a path names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// `/api`, `/version` and the like.
+    Plain(Plain),
+    Object(ObjectTarget),
+    Nothing,
+}
+
+/// The paths that name no objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Plain {
+    Api,
+    Apis,
+    Group(String),
+    Resources(String),
+    Version,
+    Health,
+}
+
+/// A collection, an object in it, or a part of that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ObjectTarget {
+    pub(crate) kind: Kind,
+    /// Empty for what has no namespace, and for a list of all namespaces.
+    pub(crate) namespace: String,
+    /// Empty for the collection.
+    pub(crate) name: String,
+    pub(crate) sub: Sub,
+}
+
+/// The part of an object that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sub {
+    Main,
+    Status,
+    Finalize,
+}
+
+pub(crate) fn target(path: &str) -> Target {
+    let segments: Vec<String> = path
+        .split('/')
+        .filter(|s| !s.is_empty())
+        .map(|s| percent_decode_str(s).decode_utf8_lossy().into_owned())
+        .collect();
+    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        ["api"] => Target::Plain(Plain::Api),
+        ["apis"] => Target::Plain(Plain::Apis),
+        ["apis", group] => Target::Plain(Plain::Group((*group).to_owned())),
+        ["api", "v1"] => Target::Plain(Plain::Resources(String::new())),
+        ["apis", group, "v1"] => Target::Plain(Plain::Resources((*group).to_owned())),
+        ["version"] => Target::Plain(Plain::Version),
+        ["healthz" | "livez" | "readyz", ..] => Target::Plain(Plain::Health),
+        ["api", "v1", rest @ ..] => object("", rest),
+        ["apis", group, "v1", rest @ ..] if !group.is_empty() => object(group, rest),
+        _ => Target::Nothing,
+    }
+}
+
+fn object(group: &str, rest: &[&str]) -> Target {
+    let found = match rest {
+        ["namespaces", namespace, resource, tail @ ..]
+            if Kind::find(group, resource).is_some_and(|k| k.facts().namespaced) =>
+        {
+            Kind::find(group, resource).map(|kind| (kind, *namespace, tail))
+        }
+        [resource, tail @ ..] => Kind::find(group, resource)
+            .filter(|kind| !kind.facts().namespaced || tail.is_empty())
+            .map(|kind| (kind, "", tail)),
+        [] => None,
+    };
+    let Some((kind, namespace, tail)) = found else {
+        return Target::Nothing;
+    };
+    let (name, sub) = match tail {
+        [] => ("", Sub::Main),
+        [name] => (*name, Sub::Main),
+        [name, sub] if kind.facts().subresources.contains(sub) => (
+            *name,
+            if *sub == "status" {
+                Sub::Status
+            } else {
+                Sub::Finalize
+            },
+        ),
+        _ => return Target::Nothing,
+    };
+    Target::Object(ObjectTarget {
+        kind,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        sub,
+    })
+}
+
+/// The query's pairs, decoded; of a repeated key the first counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(crate) fn parse(query: Option<&str>) -> Self {
+        let decode = |s: &str| {
+            percent_decode_str(&s.replace('+', " "))
+                .decode_utf8_lossy()
+                .into_owned()
+        };
+        let pair = |part: &str| {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            (decode(key), decode(value))
+        };
+        Self(
+            query
+                .unwrap_or("")
+                .split('&')
+                .filter(|p| !p.is_empty())
+                .map(pair)
+                .collect(),
+        )
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
+    }
+
+    /// The value, empty when it is not given.
+    pub(crate) fn text(&self, key: &str) -> &str {
+        self.get(key).unwrap_or("")
+    }
+
+    /// Go's reading of a flag: given and neither `0` nor `false`.
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        self.get(key)
+            .is_some_and(|v| !matches!(v, "0" | "false" | "False" | "FALSE" | "f" | "F"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object_target(path: &str) -> ObjectTarget {
+        match target(path) {
+            Target::Object(object) => object,
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn paths() {
+        let pod = object_target("/api/v1/namespaces/a/pods/b/status");
+        assert_eq!(
+            (pod.kind, pod.namespace.as_str(), pod.name.as_str(), pod.sub),
+            (Kind::Pod, "a", "b", Sub::Status)
+        );
+        let namespace = object_target("/api/v1/namespaces/a");
+        assert_eq!(
+            (
+                namespace.kind,
+                namespace.namespace.as_str(),
+                namespace.name.as_str()
+            ),
+            (Kind::Namespace, "", "a")
+        );
+        assert_eq!(object_target("/api/v1/namespaces/a/finalize").sub, Sub::Finalize);
+        let all = object_target("/apis/discovery.k8s.io/v1/endpointslices");
+        assert_eq!((all.kind, all.namespace.as_str()), (Kind::EndpointSlice, ""));
+        assert_eq!(target("/api/v1/pods/x"), Target::Nothing);
+        assert_eq!(target("/api/v1/namespaces/a/nodes"), Target::Nothing);
+        assert_eq!(target("/api/v1/namespaces/a/pods/b/log"), Target::Nothing);
+        assert_eq!(target("/openapi/v2"), Target::Nothing);
+        assert_eq!(target("/api/v1/"), Target::Plain(Plain::Resources(String::new())));
+    }
+
+    #[test]
+    fn queries() {
+        let query = Query::parse(Some("watch=1&labelSelector=a%3Db%2Cc+in+%28d%29&x"));
+        assert!(query.flag("watch") && query.flag("x"));
+        assert_eq!(query.text("labelSelector"), "a=b,c in (d)");
+        assert!(!Query::parse(Some("watch=false")).flag("watch"));
+    }
+}

@@ -1,0 +1,246 @@
+//! Refusals: what becomes a `Status` on the wire.
+
+use crate::kinds::Kind;
+use serde_json::{Map, Value, json};
+
+/// One cause in a Status' details.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cause {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) field: String,
+}
+
+/// A request refused: everything its Status says.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Refusal {
+    pub(crate) code: u16,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    /// Name, group and kind (or resource) as details give them.
+    about: Option<About>,
+    causes: Vec<Cause>,
+    pub(crate) retry_after: Option<u32>,
+    /// Where an interrupted list can go on.
+    continue_token: Option<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct About {
+    name: String,
+    group: &'static str,
+    kind: String,
+}
+
+pub(crate) type Answer<T> = Result<T, Box<Refusal>>;
+
+impl Refusal {
+    pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            about: None,
+            causes: Vec::new(),
+            retry_after: None,
+            continue_token: None,
+        }
+    }
+
+    fn about(mut self, kind: Kind, name: &str) -> Self {
+        let facts = kind.facts();
+        self.about = Some(About {
+            name: name.to_owned(),
+            group: facts.group,
+            kind: facts.resource.to_owned(),
+        });
+        self
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Box<Self> {
+        Box::new(Self::new(400, "BadRequest", message))
+    }
+
+    pub(crate) fn not_found(kind: Kind, name: &str) -> Box<Self> {
+        let message = format!("{} \"{name}\" not found", kind.qualified_resource());
+        Box::new(Self::new(404, "NotFound", message).about(kind, name))
+    }
+
+    /// A path nothing is served at.
+    pub(crate) fn no_such_path() -> Box<Self> {
+        let mut refusal = Self::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        );
+        refusal.about = Some(About::default());
+        Box::new(refusal)
+    }
+
+    pub(crate) fn exists(kind: Kind, name: &str) -> Box<Self> {
+        let message = format!("{} \"{name}\" already exists", kind.qualified_resource());
+        Box::new(Self::new(409, "AlreadyExists", message).about(kind, name))
+    }
+
+    pub(crate) fn conflict(kind: Kind, name: &str, why: &str) -> Box<Self> {
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {why}",
+            kind.qualified_resource()
+        );
+        Box::new(Self::new(409, "Conflict", message).about(kind, name))
+    }
+
+    /// The version in the request is not the stored one.
+    pub(crate) fn stale(kind: Kind, name: &str) -> Box<Self> {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(kind, name, why)
+    }
+
+    pub(crate) fn forbidden(kind: Kind, name: &str, why: &str, causes: Vec<Cause>) -> Box<Self> {
+        let message = format!("{} \"{name}\" is forbidden: {why}", kind.qualified_resource());
+        let mut refusal = Self::new(403, "Forbidden", message).about(kind, name);
+        refusal.causes = causes;
+        Box::new(refusal)
+    }
+
+    pub(crate) fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> Box<Self> {
+        let facts = kind.facts();
+        Self::invalid_of(&kind.qualified_kind(), facts.group, facts.kind, name, causes)
+    }
+
+    /// Refused options of a list or watch.
+    pub(crate) fn invalid_options(causes: Vec<Cause>) -> Box<Self> {
+        Self::invalid_of(
+            "ListOptions.meta.k8s.io",
+            "meta.k8s.io",
+            "ListOptions",
+            "",
+            causes,
+        )
+    }
+
+    fn invalid_of(
+        qualified: &str,
+        group: &'static str,
+        kind: &str,
+        name: &str,
+        causes: Vec<Cause>,
+    ) -> Box<Self> {
+        let mut said: Vec<String> = Vec::with_capacity(causes.len());
+        for cause in &causes {
+            let line = format!("{}: {}", cause.field, cause.message);
+            if !said.contains(&line) {
+                said.push(line);
+            }
+        }
+        let list = if said.len() == 1 {
+            said.remove(0)
+        } else {
+            format!("[{}]", said.join(", "))
+        };
+        let mut refusal = Self::new(
+            422,
+            "Invalid",
+            format!("{qualified} \"{name}\" is invalid: {list}"),
+        );
+        refusal.about = Some(About {
+            name: name.to_owned(),
+            group,
+            kind: kind.to_owned(),
+        });
+        refusal.causes = causes;
+        Box::new(refusal)
+    }
+
+    pub(crate) fn method_not_allowed() -> Box<Self> {
+        let message = "the server does not allow this method on the requested resource";
+        let mut refusal = Self::new(405, "MethodNotAllowed", message);
+        refusal.about = Some(About::default());
+        Box::new(refusal)
+    }
+
+    pub(crate) fn not_acceptable() -> Box<Self> {
+        let message = "only the following media types are accepted: application/json";
+        Box::new(Self::new(406, "NotAcceptable", message))
+    }
+
+    pub(crate) fn unsupported_media(accepted: &str) -> Box<Self> {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
+        Box::new(Self::new(415, "UnsupportedMediaType", message))
+    }
+
+    pub(crate) fn too_large(limit: usize) -> Box<Self> {
+        let message = format!("Request entity too large: limit is {limit}");
+        Box::new(Self::new(413, "RequestEntityTooLarge", message))
+    }
+
+    pub(crate) fn expired(message: impl Into<String>, token: Option<String>) -> Box<Self> {
+        let mut refusal = Self::new(410, "Expired", message);
+        refusal.continue_token = token;
+        Box::new(refusal)
+    }
+
+    /// A version that is not there yet.
+    pub(crate) fn future_version(asked: u64, current: u64) -> Box<Self> {
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+        let mut refusal = Self::new(504, "Timeout", message);
+        refusal.about = Some(About::default());
+        refusal.causes.push(Cause {
+            reason: "ResourceVersionTooLarge",
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        });
+        refusal.retry_after = Some(1);
+        Box::new(refusal)
+    }
+
+    /// The Status object.
+    pub(crate) fn status(&self) -> Value {
+        let mut status = Map::new();
+        status.insert("kind".into(), "Status".into());
+        status.insert("apiVersion".into(), "v1".into());
+        let mut metadata = Map::new();
+        if let Some(token) = &self.continue_token {
+            metadata.insert("continue".into(), token.clone().into());
+        }
+        status.insert("metadata".into(), metadata.into());
+        status.insert("status".into(), "Failure".into());
+        status.insert("message".into(), self.message.clone().into());
+        if !self.reason.is_empty() {
+            status.insert("reason".into(), self.reason.into());
+        }
+        if let Some(about) = &self.about {
+            let mut details = Map::new();
+            for (key, text) in [
+                ("name", about.name.as_str()),
+                ("group", about.group),
+                ("kind", &about.kind),
+            ] {
+                if !text.is_empty() {
+                    details.insert(key.into(), text.into());
+                }
+            }
+            if !self.causes.is_empty() {
+                details.insert("causes".into(), self.causes.iter().map(cause_value).collect());
+            }
+            if let Some(seconds) = self.retry_after {
+                details.insert("retryAfterSeconds".into(), seconds.into());
+            }
+            status.insert("details".into(), details.into());
+        }
+        status.insert("code".into(), self.code.into());
+        Value::Object(status)
+    }
+}
+
+fn cause_value(cause: &Cause) -> Value {
+    let mut value = json!({"reason": cause.reason, "message": cause.message});
+    if !cause.field.is_empty() {
+        value["field"] = cause.field.clone().into();
+    }
+    value
+}

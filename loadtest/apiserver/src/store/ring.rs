@@ -1,0 +1,84 @@
+//! The bounded history of a kind's changes.
+
+use crate::object::Object;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// A change, with the state before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub(crate) change: Change,
+    /// The state after the change; after a deletion, the last state at the deletion's version.
+    pub(crate) object: Arc<Object>,
+    pub(crate) previous: Option<Arc<Object>>,
+}
+
+/// The latest changes of a kind. Each has a position that grows by one, so that a reader needs to keep only a number.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    events: VecDeque<Event>,
+    first: u64,
+    capacity: usize,
+    /// Changes up to this version may be missing.
+    floor: u64,
+}
+
+impl Ring {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            events: VecDeque::new(),
+            first: 0,
+            capacity,
+            floor: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, event: Event) {
+        if self.events.len() == self.capacity
+            && let Some(oldest) = self.events.pop_front()
+        {
+            self.first += 1;
+            self.floor = oldest.object.rv;
+        }
+        self.events.push_back(event);
+    }
+
+    /// The position after the last event.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    /// The events from a position on; none when the first of them are gone.
+    pub(crate) fn from(&self, position: u64) -> Option<impl Iterator<Item = &Event>> {
+        let skip = position.checked_sub(self.first)?;
+        Some(
+            self.events
+                .range(usize::try_from(skip).ok()?.min(self.events.len())..),
+        )
+    }
+
+    /// The position of the first event after a version; none when that version is too old.
+    pub(crate) fn after(&self, rv: u64) -> Option<u64> {
+        (rv >= self.floor).then(|| self.first + self.events.partition_point(|e| e.object.rv <= rv) as u64)
+    }
+
+    /// The oldest version a watch can start from.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    pub(crate) fn compact(&mut self, rv: u64) {
+        // Positions go on: a watcher that has not read these is cut off, as one that fell out of the ring.
+        self.first = self.next();
+        self.events.clear();
+        self.floor = rv;
+    }
+}

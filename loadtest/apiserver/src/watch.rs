@@ -1,0 +1,274 @@
+//! Watches: replay from the history, then live, one reader's position each.
+
+use crate::accept::Form;
+use crate::body::ResponseBody;
+use crate::kinds::Kind;
+use crate::list::{not_future, parse_version};
+use crate::object::Object;
+use crate::route::{ObjectTarget, Query};
+use crate::selector::Selection;
+use crate::status::{Answer, Cause, Refusal};
+use crate::store::{Change, Event, Store};
+use bytes::{Bytes, BytesMut};
+use futures::stream;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How much is written at a time, and read from the history under its lock.
+const CHUNK: usize = 64 * 1024;
+const BATCH: usize = 256;
+
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// The last bookmark comes this long before the end.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+
+/// One watch: where it is, and what it still has to say.
+struct Watcher {
+    store: Arc<Store>,
+    kind: Kind,
+    selection: Selection,
+    metadata_only: bool,
+    /// The present at the start, for a watch that begins with it.
+    initial: std::vec::IntoIter<Arc<Object>>,
+    /// The version of the bookmark that ends the initial events.
+    initial_end: Option<u64>,
+    position: u64,
+    /// What had happened before the watch began does not count as lag.
+    began: u64,
+    /// Events up to this version are not wanted (a watch from a version to come).
+    beyond: u64,
+    woken: tokio::sync::watch::Receiver<u64>,
+    deadline: Instant,
+    bookmark_at: Option<Instant>,
+}
+
+/// Starts a watch; the answer is the stream of its events.
+pub(crate) fn start(
+    store: &Arc<Store>,
+    target: &ObjectTarget,
+    query: &Query,
+    form: Form,
+) -> Answer<ResponseBody> {
+    let kind = target.kind;
+    let initial_events = check(query)?;
+    let selection = Selection::new(
+        kind,
+        &target.namespace,
+        query.text("labelSelector"),
+        query.text("fieldSelector"),
+    )?;
+    if form == Form::MetadataList {
+        return Err(Refusal::not_acceptable());
+    }
+    let asked = parse_version(query.text("resourceVersion"))?;
+    let timeout = match query.text("timeoutSeconds").parse::<u64>() {
+        Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
+        // Spread, so that the watches of one start do not all end together.
+        _ => Duration::from_secs(store.write().rng.u64(1800..3600)),
+    };
+    let bookmarks = query.flag("allowWatchBookmarks");
+    let now = Instant::now();
+    let deadline = now + timeout;
+    let state = store.read();
+    let ring = &state.table(kind).ring;
+    let from_present = initial_events || (asked == 0 && query.text("sendInitialEvents").is_empty());
+    let (initial, position) = if from_present {
+        not_future(asked, &state)?;
+        let mut objects = state.range(kind, &target.namespace);
+        objects.retain(|o| selection.matches(o));
+        (objects, ring.next())
+    } else if asked == 0 {
+        (Vec::new(), ring.next())
+    } else {
+        let Some(position) = ring.after(asked) else {
+            let message = format!("too old resource version: {asked} ({})", ring.floor());
+            let line = event_line("ERROR", &Refusal::expired(message, None).status());
+            return Ok(ResponseBody::whole(line));
+        };
+        (Vec::new(), position)
+    };
+    let watcher = Watcher {
+        kind,
+        selection,
+        metadata_only: form == Form::Metadata,
+        initial_end: (initial_events && bookmarks).then_some(state.rv),
+        initial: initial.into_iter(),
+        position,
+        began: ring.next(),
+        beyond: asked,
+        woken: store.subscribe(kind),
+        deadline,
+        bookmark_at: bookmarks.then(|| first_bookmark(now, deadline)),
+        store: Arc::clone(store),
+    };
+    drop(state);
+    Ok(ResponseBody::stream(stream::unfold(
+        watcher,
+        |mut watcher| async move {
+            let piece = watcher.next().await?;
+            Some((piece, watcher))
+        },
+    )))
+}
+
+/// Checks the options; true when the initial events are asked for.
+fn check(query: &Query) -> Answer<bool> {
+    let asked = query.get("sendInitialEvents").filter(|v| !v.is_empty());
+    let matching = query.text("resourceVersionMatch");
+    let mut causes = Vec::new();
+    let mut forbid = |field: &str, why: &str| {
+        let message = format!("Forbidden: {why}");
+        causes.push(Cause {
+            reason: "FieldValueForbidden",
+            message,
+            field: field.to_owned(),
+        });
+    };
+    if asked.is_some() {
+        if matching != "NotOlderThan" {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            forbid("resourceVersionMatch", why);
+        }
+    } else if !matching.is_empty() {
+        forbid(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        );
+    }
+    if !query.text("continue").is_empty() {
+        forbid("continue", "continue is forbidden for watch");
+    }
+    if causes.is_empty() {
+        Ok(asked.is_some() && query.flag("sendInitialEvents"))
+    } else {
+        Err(Refusal::invalid_options(causes))
+    }
+}
+
+fn first_bookmark(now: Instant, deadline: Instant) -> Instant {
+    let last = deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
+    (now + BOOKMARK_EVERY).min(last.max(now))
+}
+
+fn event_line(event: &str, object: &serde_json::Value) -> Bytes {
+    Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"))
+}
+
+impl Watcher {
+    /// The next piece of the stream; none ends it.
+    async fn next(&mut self) -> Option<Bytes> {
+        let mut out = BytesMut::new();
+        while self.initial.len() > 0 && out.len() < CHUNK {
+            if let Some(object) = self.initial.next() {
+                self.write(&mut out, "ADDED", &object);
+            }
+        }
+        if out.is_empty()
+            && let Some(rv) = self.initial_end.take()
+        {
+            return Some(self.bookmark(rv, true));
+        }
+        if !out.is_empty() {
+            return Some(out.freeze());
+        }
+        loop {
+            if Instant::now() >= self.deadline {
+                return None;
+            }
+            self.woken.mark_unchanged();
+            let (events, rv) = self.read()?;
+            for event in &events {
+                self.tell(&mut out, event);
+            }
+            if !out.is_empty() {
+                return Some(out.freeze());
+            }
+            if !events.is_empty() {
+                continue;
+            }
+            let bookmark_at = self.bookmark_at;
+            if bookmark_at.is_some_and(|at| Instant::now() >= at) {
+                self.plan_bookmark();
+                return Some(self.bookmark(rv.max(self.beyond), false));
+            }
+            let wake_at = bookmark_at.map_or(self.deadline, |at| at.min(self.deadline));
+            tokio::select! {
+                biased;
+                changed = self.woken.changed() => changed.ok()?,
+                () = tokio::time::sleep_until(wake_at) => {}
+            }
+        }
+    }
+
+    /// The next events of the history, and the version they reach to; none when too many were missed.
+    fn read(&mut self) -> Option<(Vec<Event>, u64)> {
+        let state = self.store.read();
+        let ring = &state.table(self.kind).ring;
+        let lag = ring.next() - self.position.max(self.began).min(ring.next());
+        if lag > self.store.config.watch_buffer as u64 {
+            return None;
+        }
+        let mut size = 0;
+        let mut events = Vec::new();
+        for event in ring.from(self.position)?.take(BATCH) {
+            size += event.object.bytes.len();
+            events.push(event.clone());
+            if size > CHUNK {
+                break;
+            }
+        }
+        self.position += events.len() as u64;
+        Some((events, state.rv))
+    }
+
+    /// Writes an event as this watch's selection sees it.
+    fn tell(&self, out: &mut BytesMut, event: &Event) {
+        if event.object.rv <= self.beyond {
+            return;
+        }
+        let before = event.previous.as_ref().filter(|p| self.selection.matches(p));
+        let after = event.change != Change::Deleted && self.selection.matches(&event.object);
+        match (before, after) {
+            (Some(_), true) => self.write(out, "MODIFIED", &event.object),
+            (None, true) => self.write(out, "ADDED", &event.object),
+            (Some(_), false) if event.change == Change::Deleted => self.write(out, "DELETED", &event.object),
+            // What leaves the selection is shown as it was last seen, at the version at which it left.
+            (Some(previous), false) => self.write(out, "DELETED", &previous.at_version(event.object.rv)),
+            (None, false) => {}
+        }
+    }
+
+    fn write(&self, out: &mut BytesMut, event: &str, object: &Object) {
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(event.as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        object.write(out, self.metadata_only);
+        out.extend_from_slice(b"}\n");
+    }
+
+    fn bookmark(&self, rv: u64, initial_end: bool) -> Bytes {
+        let facts = self.kind.facts();
+        let (kind, version, rest) = if self.metadata_only {
+            ("PartialObjectMetadata", "meta.k8s.io/v1", "")
+        } else {
+            (facts.kind, self.kind.api_version(), facts.bookmark_rest)
+        };
+        let annotations = if initial_end {
+            r#","annotations":{"k8s.io/initial-events-end":"true"}"#
+        } else {
+            ""
+        };
+        Bytes::from(format!(
+            "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\
+             \"metadata\":{{\"resourceVersion\":\"{rv}\"{annotations}}}{rest}}}}}\n"
+        ))
+    }
+
+    fn plan_bookmark(&mut self) {
+        let now = Instant::now();
+        let last = self.deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
+        let next = now + BOOKMARK_EVERY;
+        self.bookmark_at = if now >= last { None } else { Some(next.min(last)) };
+    }
+}

@@ -1,0 +1,388 @@
+//! Create, replace and patch.
+
+use crate::kinds::Kind;
+use crate::object::{Draft, Object, key_of, text};
+use crate::registry;
+use crate::route::{ObjectTarget, Query, Sub};
+use crate::status::{Answer, Cause, Refusal};
+use crate::store::Store;
+use crate::validate::finalizers;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// How often a generated name that is taken is tried again.
+const NAME_TRIES: usize = 8;
+/// The part of a prefix that is kept: five characters follow, and a name has 63.
+const PREFIX: usize = 58;
+
+/// How an object is to be changed.
+pub(crate) enum Change {
+    Replace(Value),
+    Merge(Value),
+}
+
+/// What became of a write: the object, and whether it is new.
+pub(crate) type Written = (Arc<Object>, bool);
+
+fn is_dry(query: &Query) -> Answer<bool> {
+    match query.text("dryRun") {
+        "" => Ok(false),
+        "All" => Ok(true),
+        other => {
+            let message = format!("Unsupported value: \"{other}\": supported values: \"All\"");
+            let cause = Cause {
+                reason: "FieldValueNotSupported",
+                message,
+                field: "dryRun".to_owned(),
+            };
+            Err(Refusal::invalid_options(vec![cause]))
+        }
+    }
+}
+
+pub(crate) fn create(store: &Store, target: &ObjectTarget, query: &Query, body: &[u8]) -> Answer<Written> {
+    let kind = target.kind;
+    let mut value = registry::decode(kind, body)?;
+    adopt_namespace(kind, &mut value, &target.namespace)?;
+    let dry = is_dry(query)?;
+    let object = create_value(store, kind, &value, dry)?;
+    Ok((object, true))
+}
+
+/// Puts the URL's namespace into the object, which may not name another.
+fn adopt_namespace(kind: Kind, value: &mut Value, namespace: &str) -> Answer<()> {
+    let given = text(value, "/metadata/namespace");
+    if !given.is_empty() && given != namespace {
+        return Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    if kind.facts().namespaced {
+        value["metadata"]["namespace"] = namespace.into();
+    }
+    Ok(())
+}
+
+/// Nothing is created in a namespace that is not there or on its way out.
+fn check_namespace(store: &Store, kind: Kind, value: &Value) -> Answer<()> {
+    if !kind.facts().namespaced {
+        return Ok(());
+    }
+    let name = text(value, "/metadata/namespace");
+    let Some(namespace) = store.get(Kind::Namespace, name) else {
+        return Err(Refusal::not_found(Kind::Namespace, name));
+    };
+    if !namespace.deleting {
+        return Ok(());
+    }
+    let own = match text(value, "/metadata/name") {
+        "" => text(value, "/metadata/generateName"),
+        own => own,
+    };
+    let why = format!("unable to create new content in namespace {name} because it is being terminated");
+    let cause = Cause {
+        reason: "NamespaceTerminating",
+        message: format!("namespace {name} is being terminated"),
+        field: "metadata.namespace".to_owned(),
+    };
+    Err(Refusal::forbidden(kind, own, &why, vec![cause]))
+}
+
+fn create_value(store: &Store, kind: Kind, value: &Value, dry: bool) -> Answer<Arc<Object>> {
+    check_namespace(store, kind, value)?;
+    if !text(value, "/metadata/resourceVersion").is_empty() {
+        let message = "resourceVersion should not be set on objects to be created";
+        return Err(Box::new(Refusal::new(500, "", message)));
+    }
+    let prefix = text(value, "/metadata/generateName").to_owned();
+    let generates = text(value, "/metadata/name").is_empty() && !prefix.is_empty();
+    let mut tries = 0;
+    loop {
+        let mut value = value.clone();
+        if generates {
+            let kept: String = prefix.chars().take(PREFIX).collect();
+            value["metadata"]["name"] = format!("{kept}{}", store.suffix()).into();
+        }
+        let made = create_once(store, kind, value, dry);
+        tries += 1;
+        match made {
+            Err(refusal) if generates && refusal.reason == "AlreadyExists" && tries < NAME_TRIES => {}
+            made => return made,
+        }
+    }
+}
+
+fn create_once(store: &Store, kind: Kind, mut value: Value, dry: bool) -> Answer<Arc<Object>> {
+    if let Some(metadata) = value["metadata"].as_object_mut() {
+        for field in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "generation",
+        ] {
+            metadata.remove(field);
+        }
+        metadata.insert("uid".into(), store.uid().into());
+        metadata.insert("creationTimestamp".into(), store.clock.time().into());
+    }
+    registry::prepare_create(kind, &mut value);
+    registry::check_create(kind, &value)?;
+    registry::canonicalise(kind, &mut value);
+    let claims = match kind {
+        Kind::Service => Some(registry::service::allocate(store, &mut value, None)?),
+        _ => None,
+    };
+    let draft = Draft::new(kind, &value);
+    if dry {
+        let taken = store.get(kind, draft.key()).is_some();
+        let name = text(&value, "/metadata/name");
+        return if taken {
+            Err(Refusal::exists(kind, name))
+        } else {
+            Ok(draft.seal(0))
+        };
+    }
+    let object = store.insert(draft)?;
+    if let Some(claims) = claims {
+        claims.keep();
+    }
+    Ok(object)
+}
+
+/// RFC 7386.
+fn merge(into: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *into = patch;
+        return;
+    };
+    if !into.is_object() {
+        *into = Map::new().into();
+    }
+    let Some(fields) = into.as_object_mut() else {
+        return;
+    };
+    for (name, value) in patch {
+        if value.is_null() {
+            fields.remove(&name);
+        } else {
+            merge(fields.entry(name).or_insert(Value::Null), value);
+        }
+    }
+}
+
+fn check_identity(target: &ObjectTarget, value: &Value) -> Answer<()> {
+    let name = text(value, "/metadata/name");
+    if name.is_empty() {
+        let message = "the name of the object (based on URL) was undeterminable: name must be provided";
+        return Err(Refusal::bad_request(message));
+    }
+    if name != target.name {
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        )));
+    }
+    let namespace = text(value, "/metadata/namespace");
+    if !namespace.is_empty() && namespace != target.namespace {
+        return Err(Refusal::bad_request(format!(
+            "the namespace of the object ({namespace}) does not match the namespace on the request ({})",
+            target.namespace
+        )));
+    }
+    Ok(())
+}
+
+pub(crate) fn update(
+    store: &Store,
+    target: &ObjectTarget,
+    query: &Query,
+    change: &Change,
+) -> Answer<Written> {
+    let kind = target.kind;
+    let key = key_of(&target.namespace, &target.name);
+    let dry = is_dry(query)?;
+    if let Change::Replace(value) = change {
+        check_identity(target, value)?;
+    }
+    loop {
+        let Some(old) = store.get(kind, &key) else {
+            return create_by_update(store, target, change, dry);
+        };
+        if let Some(object) = update_once(store, target, &old, change, dry)? {
+            return Ok((object, false));
+        }
+        // Someone else was faster: read it again.
+    }
+}
+
+fn create_by_update(store: &Store, target: &ObjectTarget, change: &Change, dry: bool) -> Answer<Written> {
+    let kind = target.kind;
+    match change {
+        Change::Replace(value) if kind.facts().create_on_update && target.sub == Sub::Main => {
+            let mut value = value.clone();
+            if kind.facts().namespaced {
+                value["metadata"]["namespace"] = target.namespace.as_str().into();
+            }
+            if !text(&value, "/metadata/resourceVersion").is_empty()
+                || !text(&value, "/metadata/uid").is_empty()
+            {
+                return Err(Refusal::not_found(kind, &target.name));
+            }
+            Ok((create_value(store, kind, &value, dry)?, true))
+        }
+        _ => Err(Refusal::not_found(kind, &target.name)),
+    }
+}
+
+/// None when the stored object changed meanwhile.
+fn update_once(
+    store: &Store,
+    target: &ObjectTarget,
+    old: &Arc<Object>,
+    change: &Change,
+    dry: bool,
+) -> Answer<Option<Arc<Object>>> {
+    let kind = target.kind;
+    let old_value = old.content();
+    let mut new = match change {
+        Change::Replace(value) => value.clone(),
+        Change::Merge(patch) => {
+            let mut value = old.value();
+            merge(&mut value, patch.clone());
+            let value = registry::decode_value(kind, value)?;
+            check_identity(target, &value)?;
+            value
+        }
+    };
+    let asked = text(&new, "/metadata/resourceVersion").to_owned();
+    check_version(kind, old, &asked)?;
+    check_uid(kind, old, text(&new, "/metadata/uid"))?;
+    keep_system_fields(&mut new, &old_value);
+    registry::prepare_update(kind, target.sub, &mut new, &old_value);
+    registry::check_update(kind, target.sub, &new, &old_value)?;
+    registry::canonicalise(kind, &mut new);
+    let claims = match (kind, target.sub) {
+        (Kind::Service, Sub::Main) => Some(registry::service::allocate(store, &mut new, Some(&old_value))?),
+        _ => None,
+    };
+    new["metadata"]["resourceVersion"] = old.rv.to_string().into();
+    if is_unchanged(&mut new, &old_value) {
+        return Ok(Some(Arc::clone(old)));
+    }
+    let draft = Draft::new(kind, &new);
+    if dry {
+        return Ok(Some(draft.seal(old.rv)));
+    }
+    if ends_deletion(kind, &new) {
+        // The last one who held it up let go. The answer is the object as it was to be.
+        return Ok(store.remove(old).map(|removed| draft.seal(removed.rv)));
+    }
+    let object = store.replace(old, draft);
+    if object.is_some()
+        && let Some(claims) = claims
+    {
+        claims.keep();
+    }
+    if object.is_none() && !asked.is_empty() && matches!(change, Change::Replace(_)) {
+        return Err(Refusal::stale(kind, &target.name));
+    }
+    Ok(object)
+}
+
+fn check_version(kind: Kind, old: &Object, asked: &str) -> Answer<()> {
+    if asked.is_empty() || asked == "0" {
+        if kind.facts().unconditional_update {
+            return Ok(());
+        }
+        let cause = Cause {
+            reason: "FieldValueInvalid",
+            message: "Invalid value: 0: must be specified for an update".to_owned(),
+            field: "metadata.resourceVersion".to_owned(),
+        };
+        return Err(Refusal::invalid(kind, old.name(), vec![cause]));
+    }
+    match asked.parse::<u64>() {
+        Ok(rv) if rv == old.rv => Ok(()),
+        Ok(_) => Err(Refusal::stale(kind, old.name())),
+        Err(_) => {
+            let message =
+                format!("Invalid value: \"{asked}\": strconv.ParseUint: parsing \"{asked}\": invalid syntax");
+            let field = "resourceVersion".to_owned();
+            let cause = Cause {
+                reason: "FieldValueInvalid",
+                message,
+                field,
+            };
+            Err(Refusal::invalid(kind, old.name(), vec![cause]))
+        }
+    }
+}
+
+/// Refuses another uid than the stored one's.
+pub(crate) fn check_uid(kind: Kind, old: &Object, asked: &str) -> Answer<()> {
+    let uid = crate::object::format_uid(old.uid);
+    if asked.is_empty() || asked == uid {
+        return Ok(());
+    }
+    let why = format!("Precondition failed: UID in precondition: {asked}, UID in object meta: {uid}");
+    Err(Refusal::conflict(kind, old.name(), &why))
+}
+
+/// What no client sets on an update.
+fn keep_system_fields(new: &mut Value, old: &Value) {
+    let Some(metadata) = new["metadata"].as_object_mut() else {
+        return;
+    };
+    let old = &old["metadata"];
+    metadata.remove("selfLink");
+    for field in ["uid", "namespace", "creationTimestamp", "generation"] {
+        match old.get(field) {
+            Some(value) => metadata.insert(field.into(), value.clone()),
+            None => metadata.remove(field),
+        };
+    }
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if let Some(value) = old.get(field) {
+            metadata.insert(field.into(), value.clone());
+        }
+    }
+    if let (false, Some(fields)) = (metadata.contains_key("managedFields"), old.get("managedFields")) {
+        metadata.insert("managedFields".into(), fields.clone());
+    }
+}
+
+/// Whether nothing but the bookkeeping of field managers differs.
+fn is_unchanged(new: &mut Value, old: &Value) -> bool {
+    let Some(metadata) = new["metadata"].as_object_mut() else {
+        return false;
+    };
+    let managed = metadata.remove("managedFields");
+    let mut same = metadata.iter().all(|(k, v)| old["metadata"].get(k) == Some(v));
+    if let Some(old) = old["metadata"].as_object() {
+        same &= old.len() - usize::from(old.contains_key("managedFields")) == metadata.len();
+    }
+    if let Some(managed) = managed {
+        metadata.insert("managedFields".into(), managed);
+    }
+    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else {
+        return false;
+    };
+    same && new.len() == old.len() && new.iter().all(|(k, v)| k == "metadata" || old.get(k) == Some(v))
+}
+
+/// Whether an update removed the last that held up a deletion.
+fn ends_deletion(kind: Kind, new: &Value) -> bool {
+    let metadata = &new["metadata"];
+    metadata.get("deletionTimestamp").is_some()
+        && finalizers(new).is_empty()
+        && metadata
+            .get("deletionGracePeriodSeconds")
+            .and_then(Value::as_i64)
+            .unwrap_or(0)
+            == 0
+        && (kind != Kind::Namespace
+            || new
+                .pointer("/spec/finalizers")
+                .and_then(Value::as_array)
+                .is_none_or(Vec::is_empty))
+}

@@ -1,0 +1,258 @@
+//! A client that sees statuses, headers and bodies as they are.
+
+use bytes::Bytes;
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use memory_apiserver::{ApiServer, Config, ResponseBody};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use tower::ServiceExt;
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) media: String,
+    pub(crate) raw: Bytes,
+    pub(crate) body: Value,
+}
+
+/// A server of a test's own.
+pub(crate) struct Api {
+    pub(crate) server: ApiServer,
+}
+
+/// The events of a watch.
+pub(crate) struct Watch {
+    body: ResponseBody,
+    rest: Vec<u8>,
+    events: VecDeque<Value>,
+}
+
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const PODS: &str = "/api/v1/namespaces/ns/pods";
+pub(crate) const SERVICES: &str = "/api/v1/namespaces/ns/services";
+pub(crate) const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices";
+pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
+
+impl Api {
+    /// A server with the namespace `ns`.
+    pub(crate) async fn new(config: Config) -> Self {
+        let api = Self {
+            server: ApiServer::new(config),
+        };
+        api.create("/api/v1/namespaces", json!({"metadata": {"name": "ns"}}))
+            .await;
+        api
+    }
+
+    /// The same, without collector and with a fixed seed.
+    pub(crate) async fn plain() -> Self {
+        Self::new(Config {
+            gc: false,
+            seed: Some(1),
+            ..Config::default()
+        })
+        .await
+    }
+
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Response<ResponseBody> {
+        self.server.service().oneshot(request).await.unwrap()
+    }
+
+    pub(crate) async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
+        let mut request = Request::builder()
+            .method(Method::from_bytes(method.as_bytes()).unwrap())
+            .uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::copy_from_slice(body))).unwrap();
+        let response = self.send(request).await;
+        let status = response.status().as_u16();
+        let media = response.headers()[header::CONTENT_TYPE]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let raw = response.into_body().collect().await.unwrap().to_bytes();
+        let body = serde_json::from_slice(&raw).unwrap_or_default();
+        Answer {
+            status,
+            media,
+            raw,
+            body,
+        }
+    }
+
+    pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
+        let media = if method == "PATCH" {
+            MERGE
+        } else {
+            "application/json"
+        };
+        let body = if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        };
+        self.raw(method, path, &[("content-type", media)], &body).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        let answer = self.call("GET", path, Value::Null).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        answer.body
+    }
+
+    pub(crate) async fn create(&self, path: &str, body: Value) -> Value {
+        let answer = self.call("POST", path, body).await;
+        assert_eq!(answer.status, 201, "{path}: {}", answer.body);
+        answer.body
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: Value) -> Value {
+        let answer = self.call("PUT", path, body).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        answer.body
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: Value) -> Value {
+        let answer = self.call("PATCH", path, body).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        answer.body
+    }
+
+    pub(crate) async fn delete(&self, path: &str, options: Value) -> Value {
+        let answer = self.call("DELETE", path, options).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        answer.body
+    }
+
+    pub(crate) async fn is_gone(&self, path: &str) -> bool {
+        self.call("GET", path, Value::Null).await.status == 404
+    }
+
+    /// The refusal of a request, which must have left everything as it was.
+    pub(crate) async fn refused(&self, method: &str, path: &str, body: Value) -> Value {
+        let before = self.everything().await;
+        let answer = self.call(method, path, body).await;
+        assert!(answer.status >= 400, "{method} {path}: {}", answer.body);
+        assert_eq!(answer.body["code"], answer.status);
+        assert_eq!(self.everything().await, before);
+        answer.body
+    }
+
+    /// All that is stored, and the version.
+    pub(crate) async fn everything(&self) -> Vec<Value> {
+        let mut all = Vec::new();
+        for path in [
+            "/api/v1/namespaces",
+            "/api/v1/nodes",
+            "/api/v1/pods",
+            "/api/v1/services",
+            "/api/v1/endpoints",
+            "/api/v1/events",
+            "/apis/events.k8s.io/v1/events",
+            "/apis/coordination.k8s.io/v1/leases",
+            "/apis/discovery.k8s.io/v1/endpointslices",
+        ] {
+            all.push(self.get(path).await);
+        }
+        all
+    }
+
+    pub(crate) async fn watch(&self, path: &str) -> Watch {
+        self.watch_as(path, "application/json").await
+    }
+
+    pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> Watch {
+        let request = Request::get(path)
+            .header("accept", accept)
+            .body(Full::default())
+            .unwrap();
+        let response = self.send(request).await;
+        assert_eq!(response.status().as_u16(), 200);
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
+        Watch {
+            body: response.into_body(),
+            rest: Vec::new(),
+            events: VecDeque::new(),
+        }
+    }
+}
+
+impl Watch {
+    /// The next event; none when the watch has ended.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            let frame = self.body.frame().await?;
+            self.rest.extend_from_slice(&frame.unwrap().into_data().unwrap());
+            while let Some(end) = self.rest.iter().position(|c| *c == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                self.events.push_back(serde_json::from_slice(&line).unwrap());
+            }
+        }
+    }
+
+    /// The next event as `TYPE name`.
+    pub(crate) async fn told(&mut self) -> String {
+        let event = self.next().await.expect("the watch goes on");
+        let name = event["object"]["metadata"]["name"].as_str().unwrap_or("-");
+        format!("{} {name}", event["type"].as_str().unwrap())
+    }
+
+    /// All events up to the end of the watch.
+    pub(crate) async fn rest(mut self) -> Vec<Value> {
+        let mut events = Vec::new();
+        while let Some(event) = self.next().await {
+            events.push(event);
+        }
+        events
+    }
+}
+
+pub(crate) fn pod(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "example.com/c:1"}]},
+    })
+}
+
+pub(crate) fn slice(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.1.0.1"]}],
+        "ports": [{"port": 80}],
+    })
+}
+
+pub(crate) fn service(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}})
+}
+
+pub(crate) fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+pub(crate) fn names(list: &Value) -> Vec<&str> {
+    list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|o| o["metadata"]["name"].as_str().unwrap())
+        .collect()
+}

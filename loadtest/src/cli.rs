@@ -1,0 +1,86 @@
+//! The command line.
+
+use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::{demo, serve};
+
+/// What a shell reports for a command that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+/// Load, demo and verification of endpointd on an API server in memory.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Fill a cluster in memory, run endpointd on it, churn its pods, and verify every endpoint.
+    Demo(demo::Args),
+    /// Run the API server alone, until Ctrl-C.
+    Serve(serve::Args),
+    /// Run endpointd itself: the demo starts its controller so, and no second binary is needed.
+    #[command(hide = true, disable_help_flag = true)]
+    Endpointd {
+        /// What endpointd is given.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+}
+
+/// Parses the command line of the process and does what it says.
+pub fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Demo(args) => run(interruptible(demo::run(args))),
+        Command::Serve(args) => run(serve::run(args)),
+        Command::Endpointd { args } => {
+            die_with_parent();
+            endpointd::main_from(std::iter::once(OsString::from("endpointd")).chain(args))
+        }
+    }
+}
+
+fn run(command: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn")))
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error.into()),
+    };
+    runtime.block_on(command).unwrap_or_else(|error| fail(&error))
+}
+
+/// Ends the command when the user or the system asks to: dropping its future is what cleans up after it.
+async fn interruptible(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    tokio::select! {
+        biased;
+        signal = serve::asked_to_stop() => {
+            signal?;
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        outcome = command => outcome,
+    }
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    ExitCode::FAILURE
+}
+
+/// A demo that is killed outright cannot stop its controller, so the system is asked to. Without mercy: the API
+/// server went with the demo, so a controller that ended in order would wait for answers that never come.
+fn die_with_parent() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+    {
+        eprintln!("warning: would outlive its parent: {error}");
+    }
+}

@@ -1,0 +1,47 @@
+//! Waits until the controller has got everything right.
+
+use std::time::Duration;
+
+use kube::Client;
+use tokio::time::Instant;
+
+use super::watch::Seen;
+use crate::oracle::{self, Options, Report};
+
+/// Slices that did not change for so long are worth a look.
+const QUIET: Duration = Duration::from_millis(300);
+/// The longest pause between looks; each costs as much as a list of everything.
+const MAX_PAUSE: Duration = Duration::from_secs(3);
+
+/// How it ended.
+pub(super) struct Settled {
+    /// What the last look found: nothing wrong, unless time ran out.
+    pub(super) report: Report,
+    /// When the slices changed last.
+    pub(super) last_change: Instant,
+}
+
+/// Waits until nothing is wrong with slices that keep still, or until the time is up.
+pub(super) async fn settle(
+    client: &Client,
+    seen: &Seen,
+    options: &Options,
+    limit: Duration,
+) -> anyhow::Result<Settled> {
+    let deadline = Instant::now() + limit;
+    let mut pause = QUIET;
+    loop {
+        let last_change = seen.last_change();
+        let quiet_at = last_change + QUIET;
+        if quiet_at > Instant::now() && Instant::now() < deadline {
+            tokio::time::sleep_until(quiet_at.min(deadline)).await;
+            continue;
+        }
+        let report = oracle::check(client, options).await?;
+        if report.is_correct() || Instant::now() >= deadline {
+            return Ok(Settled { report, last_change });
+        }
+        tokio::time::sleep(pause.min(deadline.saturating_duration_since(Instant::now()))).await;
+        pause = (pause * 2).min(MAX_PAUSE);
+    }
+}

@@ -1,0 +1,91 @@
+//! The demo's flags, and how large the cluster is.
+
+use std::{ffi::OsString, time::Duration};
+
+use clap::builder::{RangedU64ValueParser, TypedValueParser};
+use jiff::SignedDuration;
+
+/// Flags of `loadtest demo`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub(super) sizes: Sizes,
+    /// How long to churn, e.g. 15s or 2m.
+    #[arg(long, default_value = "15s", value_parser = duration)]
+    pub(super) duration: Duration,
+    /// Churn operations per second.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) rate: u32,
+    /// Seed of the cluster and of the churn's choices; a random one otherwise.
+    #[arg(long)]
+    pub(super) seed: Option<u64>,
+    /// How long the controller may take to get everything right once nothing changes any more.
+    #[arg(long, default_value = "60s", value_parser = duration)]
+    pub(super) time_limit: Duration,
+    /// How many endpoints a slice may hold, for the controller and the verification.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(super) max_endpoints_per_slice: u16,
+    /// Spoil one endpoint before the verification, which must then fail.
+    #[arg(long, hide = true, value_enum)]
+    pub(super) tamper: Option<Tamper>,
+    /// More flags for `endpointd run`.
+    #[arg(last = true, value_name = "CONTROLLER FLAGS")]
+    pub(super) controller: Vec<OsString>,
+}
+
+/// How many of everything there are.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct Sizes {
+    /// Pods.
+    #[arg(long, default_value_t = 5000, value_parser = count(200_000))]
+    pub(super) pods: usize,
+    /// Services, of many sorts.
+    #[arg(long, default_value_t = 200, value_parser = count(20_000))]
+    pub(super) services: usize,
+    /// Namespaces.
+    #[arg(long, default_value_t = 10, value_parser = count(1_000))]
+    pub(super) namespaces: usize,
+    /// Nodes, in three zones.
+    #[arg(long, default_value_t = 50, value_parser = count(10_000))]
+    pub(super) nodes: usize,
+}
+
+/// How an endpoint is spoilt.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum Tamper {
+    /// Its address is changed.
+    Corrupt,
+    /// It is taken out.
+    Drop,
+    /// One that belongs to no pod is put beside it.
+    Add,
+}
+
+fn count(limit: u64) -> impl TypedValueParser<Value = usize> {
+    RangedU64ValueParser::<u64>::new()
+        .range(1..=limit)
+        .map(|count| count as usize)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a time such as 15s, 500ms or 2m".to_owned();
+    let duration: SignedDuration = text.parse().map_err(|_| wrong())?;
+    match Duration::try_from(duration) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_need_a_unit_and_a_length() {
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        for wrong in ["", "15", "0s", "-3s", "soon"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

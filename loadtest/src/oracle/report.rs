@@ -1,0 +1,166 @@
+//! What the check found, as data and as text for people.
+
+use std::fmt;
+
+/// The outcome of a check.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Services that the controller publishes.
+    pub services: usize,
+    /// Endpoints that these Services should have, counted once for each Service and family.
+    pub endpoints: usize,
+    /// Slices in the cluster, whoever manages them.
+    pub slices: usize,
+    /// Everything that is wrong.
+    pub differences: Vec<Difference>,
+}
+
+/// One thing that is wrong with the slices of one Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Namespace of the Service.
+    pub namespace: String,
+    /// Name of the Service.
+    pub service: String,
+    /// The family of the slices in question, when there is one.
+    pub family: Option<Family>,
+    /// The port group, when the difference is about an endpoint, e.g. `http 8080/TCP`.
+    pub ports: Option<String>,
+    /// What it is about: an endpoint or a slice.
+    pub subject: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What can be wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// It should be there and is not.
+    Missing,
+    /// It is there and should not be; the text says why, when that is not plain.
+    Unexpected(&'static str),
+    /// A field has the wrong value.
+    Differs {
+        /// The field's name as in the API.
+        field: &'static str,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// The endpoint stands more than once in its port group, in these slices.
+    Duplicate(Vec<String>),
+    /// The slice holds more endpoints than the limit.
+    TooLarge {
+        /// How many it holds.
+        endpoints: usize,
+        /// How many it may hold.
+        limit: usize,
+    },
+}
+
+/// An address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+// === impl Report ===
+
+impl Report {
+    /// Whether everything is as it should be.
+    pub fn is_correct(&self) -> bool {
+        self.differences.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    /// With a precision, e.g. `{:.20}`, no more than so many differences are written out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_correct() {
+            return write!(
+                f,
+                "verified: {} services, {} endpoints",
+                self.services, self.endpoints
+            );
+        }
+        let count = self.differences.len();
+        let noun = if count == 1 { "difference" } else { "differences" };
+        write!(
+            f,
+            "wrong: {count} {noun} in {} services, {} endpoints",
+            self.services, self.endpoints
+        )?;
+        let shown = f.precision().unwrap_or(count).min(count);
+        for difference in &self.differences[..shown] {
+            write!(f, "\n  {difference}")?;
+        }
+        if shown < count {
+            write!(f, "\n  and {} more", count - shown)?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Difference ===
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.service)?;
+        if let Some(family) = self.family {
+            write!(f, " {family}")?;
+        }
+        if let Some(ports) = &self.ports {
+            write!(f, " [{ports}]")?;
+        }
+        write!(f, " {}: {}", self.subject, self.problem)
+    }
+}
+
+// === impl Problem ===
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("missing"),
+            Self::Unexpected("") => f.write_str("unexpected"),
+            Self::Unexpected(why) => write!(f, "unexpected: {why}"),
+            Self::Differs {
+                field,
+                expected,
+                found,
+            } => {
+                write!(f, "differs in {field}: expected {expected}, found {found}")
+            }
+            Self::Duplicate(slices) => write!(f, "stands more than once: {}", slices.join(", ")),
+            Self::TooLarge { endpoints, limit } => {
+                write!(f, "too large: {endpoints} endpoints, limit {limit}")
+            }
+        }
+    }
+}
+
+// === impl Family ===
+
+impl Family {
+    /// The family by its name in the API, `IPv4` or `IPv6`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "IPv4" => Some(Self::V4),
+            "IPv6" => Some(Self::V6),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        })
+    }
+}

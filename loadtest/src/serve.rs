@@ -1,0 +1,59 @@
+//! `loadtest serve`: the API server alone.
+
+use std::{io, path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::ArgAction;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Flags of `loadtest serve`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Port on the loopback interface; 0 takes a free one.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    /// Write a kubeconfig for kubectl and others here.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig_out: Option<PathBuf>,
+    /// Delete what an owner that is gone leaves behind.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    gc: bool,
+}
+
+/// Serves until asked to stop.
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let Args {
+        port,
+        kubeconfig_out,
+        gc,
+    } = args;
+    let config = memory_apiserver::Config {
+        port,
+        gc,
+        ..memory_apiserver::Config::default()
+    };
+    let server = memory_apiserver::start(config)
+        .await
+        .with_context(|| format!("listening on 127.0.0.1:{port}"))?;
+    if let Some(path) = &kubeconfig_out {
+        std::fs::write(path, server.kubeconfig()).with_context(|| format!("writing {}", path.display()))?;
+    }
+    println!("serving on {}", server.url());
+    if let Some(path) = &kubeconfig_out {
+        println!("export KUBECONFIG={}", std::path::absolute(path)?.display());
+    }
+    asked_to_stop().await?;
+    server.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+pub(crate) async fn asked_to_stop() -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! Shells around the core: each turns a message into one call of the core, and acts on what that returns.
+//!
+//! ```text
+//! ingest ─► router ─► shard (one per namespace) ─► wants ─► writer
+//!                       ▲          ▲  Grant ◄───────────────┤
+//!                       │          └─ Outcome ◄── request ◄─┘ Body
+//!                      root (supervises all; makes and retires shards through the router)
+//! ```
+//!
+//! Messages are only ever cast, never called, and mailbox order does the rest: an outcome reaches the shard
+//! before the next grant of the same object. Ractor's mailboxes are unbounded, so none of them carries data
+//! that can pile up: a shard's mailbox holds at most one wake-up and one grant or outcome for each request in
+//! flight, and the data waits in latest-wins maps.
+
+pub mod root;
+pub mod router;
+pub mod shard;
+pub mod writer;

@@ -1,0 +1,242 @@
+//! The router: which shard an event belongs to. It alone makes shards and retires them.
+
+use super::root::RootMsg;
+use super::shard::{Inbox, Shard, ShardArguments, ShardMsg, SharedNodes};
+use super::writer::WriterHandle;
+use crate::core::facts::NodeFacts;
+use crate::core::hints::NodeCapacity;
+use crate::core::inbox::Event;
+use crate::core::namespace::{Holds, Kind, Settings};
+use crate::core::nodes::NodeChange;
+use dashmap::DashMap;
+use parking_lot::Mutex;
+use ractor::{ActorRef, ActorRuntime};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::sync::Arc;
+
+/// An event for a namespace.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The event.
+    pub event: Event,
+}
+
+/// Routes events to shards. Shared by the ingest tasks, the writer and the root.
+#[derive(Debug)]
+pub struct Router {
+    shards: DashMap<Arc<str>, ShardHandle, FxBuildHasher>,
+    nodes: SharedNodes,
+    lists: Mutex<Lists>,
+    settings: Settings,
+    writer: WriterHandle,
+    root: ActorRef<RootMsg>,
+}
+
+#[derive(Clone, Debug)]
+struct ShardHandle {
+    inbox: Arc<Inbox>,
+    actor: ActorRef<ShardMsg>,
+}
+
+/// How far the lists of each kind are.
+#[derive(Debug)]
+struct Lists {
+    /// Kinds of which a list is arriving, or none has been whole yet.
+    holds: Holds,
+    /// Kinds of which no list has been whole yet.
+    never: Holds,
+}
+
+impl Router {
+    /// Without any shard, before anything was listed.
+    pub fn new(settings: Settings, writer: WriterHandle, root: ActorRef<RootMsg>) -> Self {
+        Self {
+            shards: DashMap::default(),
+            nodes: SharedNodes::default(),
+            lists: Mutex::new(Lists {
+                holds: Holds::ALL,
+                never: Holds::ALL,
+            }),
+            settings,
+            writer,
+            root,
+        }
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Whether a whole list of every kind has been delivered.
+    pub fn is_synced(&self) -> bool {
+        !self.lists.lock().never.any()
+    }
+
+    /// Hands each shard its events in one go. Shards are made for namespaces that begin to matter.
+    pub fn deliver(&self, deliveries: Vec<Delivery>) {
+        let mut by_namespace: FxHashMap<Arc<str>, Vec<Event>> = FxHashMap::default();
+        let mut order = Vec::new();
+        for Delivery { namespace, event } in deliveries {
+            by_namespace
+                .entry(namespace)
+                .or_insert_with_key(|namespace| {
+                    order.push(namespace.clone());
+                    Vec::new()
+                })
+                .push(event);
+        }
+        for namespace in order {
+            let events = by_namespace.remove(&namespace).unwrap_or_default();
+            let creates = |e: &Event| {
+                !matches!(
+                    e,
+                    Event::PodGone(_) | Event::ServiceGone(_) | Event::SliceGone(..)
+                )
+            };
+            // The guard is held while the events go in, so that a shard is not retired under them.
+            if let Some(shard) = self.shards.get(&namespace) {
+                shard.deliver(events);
+            } else if events.iter().any(creates) {
+                let entry = self
+                    .shards
+                    .entry(namespace.clone())
+                    .or_insert_with(|| self.make(namespace));
+                entry.deliver(events);
+            }
+        }
+    }
+
+    /// A node as a list or a watch shows it.
+    pub fn node_applied(&self, name: &Arc<str>, facts: NodeFacts, capacity: &NodeCapacity, epoch: u8) {
+        let change = {
+            let mut nodes = self.nodes.0.lock();
+            nodes.apply_capacity(name, capacity);
+            nodes.apply(name, facts, epoch)
+        };
+        self.node_changed(change);
+        self.zones_changed();
+    }
+
+    /// A node is gone.
+    pub fn node_gone(&self, name: &str) {
+        let change = self.nodes.0.lock().remove(name);
+        self.node_changed(change);
+        self.zones_changed();
+    }
+
+    fn zones_changed(&self) {
+        let change = self.nodes.0.lock().take_zone_change();
+        let Some((view, namespaces)) = change else { return };
+        for namespace in namespaces {
+            if let Some(shard) = self.shards.get(&namespace) {
+                shard.deliver(vec![Event::Zones(view.clone())]);
+            }
+        }
+    }
+
+    fn node_changed(&self, change: Option<NodeChange>) {
+        let Some(NodeChange {
+            node,
+            view,
+            namespaces,
+        }) = change
+        else {
+            return;
+        };
+        for namespace in namespaces {
+            if let Some(shard) = self.shards.get(&namespace) {
+                shard.deliver(vec![Event::Node(node.clone(), view.clone())]);
+            }
+        }
+    }
+
+    /// Another list of a kind is about to be delivered: shards plan nothing until it is whole.
+    pub fn begin_list(&self, kind: Kind) {
+        self.lists.lock().holds.set(kind);
+        self.broadcast(&Event::Begin(kind));
+    }
+
+    /// A list of a kind is whole. It shows this version.
+    pub fn end_list(&self, kind: Kind, epoch: u8, version: u64) {
+        if kind == Kind::Node {
+            let gone = self.nodes.0.lock().sweep(epoch);
+            for change in gone {
+                self.node_changed(Some(change));
+            }
+            self.zones_changed();
+        }
+        let complete = {
+            let mut lists = self.lists.lock();
+            lists.holds.clear(kind);
+            let first = lists.never.has(kind);
+            lists.never.clear(kind);
+            first && !lists.never.any()
+        };
+        // Not under the lock: a shard that is made takes it while it holds a part of the map.
+        if complete {
+            tracing::info!(
+                namespaces = self.shards.len(),
+                "everything has been listed; planning begins"
+            );
+        }
+        self.broadcast(&Event::End(kind, epoch, version));
+    }
+
+    /// A shard that is made while this runs takes the state of the lists as it is set already.
+    fn broadcast(&self, event: &Event) {
+        for shard in &self.shards {
+            shard.deliver(vec![event.clone()]);
+        }
+    }
+
+    /// The shard of a namespace, to be sent grants and outcomes.
+    pub fn shard(&self, namespace: &str) -> Option<ActorRef<ShardMsg>> {
+        self.shards.get(namespace).map(|shard| shard.actor.clone())
+    }
+
+    /// Retires a shard that reported itself empty, unless something has been delivered to it since.
+    pub fn retire(&self, namespace: &str, sequence: u64) {
+        let retired = self
+            .shards
+            .remove_if(namespace, |_, shard| shard.inbox.is_idle_since(sequence));
+        if let Some((_, shard)) = retired {
+            // What is in its mailbox is still handled: a grant that got no answer would hold its place in flight
+            // for ever. A stop would overtake it.
+            let _ = shard.actor.drain();
+        }
+    }
+
+    /// Called inside the map's entry, so that two ingest tasks never make two.
+    fn make(&self, namespace: Arc<str>) -> ShardHandle {
+        let inbox = Arc::<Inbox>::default();
+        let arguments = ShardArguments {
+            namespace,
+            settings: self.settings,
+            holds: self.lists.lock().holds,
+            inbox: inbox.clone(),
+            nodes: self.nodes.clone(),
+            writer: self.writer.clone(),
+            root: self.root.clone(),
+        };
+        // Unnamed: names go to a registry of the whole process, and clash.
+        let (actor, _) = ActorRuntime::spawn_linked_instant(None, Shard, arguments, self.root.get_cell())
+            .expect("an actor without a name has no name to clash");
+        ShardHandle { inbox, actor }
+    }
+}
+
+impl ShardHandle {
+    fn deliver(&self, events: Vec<Event>) {
+        if self.inbox.deliver(events.into_iter()) {
+            // A shard that failed takes the process with it; its events no longer matter.
+            let _ = self.actor.cast(ShardMsg::Wake);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "router_tests.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+use super::*;
+use crate::actors::root::Root;
+use crate::core::facts::PodFacts;
+use crate::core::ids::Uid;
+use crate::core::labels::Labels;
+use ractor::Actor;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+fn pod(name: &str) -> PodFacts {
+    PodFacts {
+        name: name.into(),
+        uid: Uid::from(name),
+        labels: Labels::default(),
+        node: None,
+        v4: None,
+        v6: None,
+        ports: Vec::new(),
+        host: None,
+        ready: true,
+        terminating: false,
+        terminal: false,
+        ready_time: None,
+    }
+}
+
+fn applied(namespace: &str, name: &str) -> Delivery {
+    Delivery {
+        namespace: namespace.into(),
+        event: Event::Pod(pod(name), 0),
+    }
+}
+
+fn gone(namespace: &str, name: &str) -> Delivery {
+    Delivery {
+        namespace: namespace.into(),
+        event: Event::PodGone(name.into()),
+    }
+}
+
+async fn router() -> (Arc<Router>, ActorRef<RootMsg>) {
+    let (fatal, _) = watch::channel(None);
+    let (root, _) = Actor::spawn(None, Root, fatal).await.unwrap();
+    let settings = Settings {
+        max_endpoints: 100,
+        seed: 1,
+    };
+    let router = Arc::new(Router::new(settings, WriterHandle::default(), root.clone()));
+    root.cast(RootMsg::Router(router.clone())).unwrap();
+    (router, root)
+}
+
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let wait = async {
+        while !condition() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), wait)
+        .await
+        .unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_is_made_when_its_namespace_matters_and_retired_when_nothing_is_left() {
+    let (router, _root) = router().await;
+    router.deliver(vec![gone("a", "p")]);
+    assert_eq!(router.shards(), 0, "what is gone from nowhere makes no shard");
+    router.deliver(vec![applied("a", "p"), applied("b", "p"), applied("a", "q")]);
+    assert_eq!(router.shards(), 2);
+    router.deliver(vec![gone("a", "p"), gone("a", "q")]);
+    until("a is retired", || router.shards() == 1).await;
+    assert!(router.shard("a").is_none() && router.shard("b").is_some());
+    router.deliver(vec![applied("a", "p")]);
+    assert_eq!(router.shards(), 2, "and made again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_comes_after_the_report_keeps_the_shard() {
+    let (router, _root) = router().await;
+    router.deliver(vec![applied("a", "p")]);
+    let shard = router.shard("a").unwrap();
+    // The shard has not run yet. A report as of this delivery is in order; one more event makes it stale.
+    router.deliver(vec![gone("a", "p")]);
+    router.deliver(vec![applied("a", "q")]);
+    router.retire("a", 2);
+    assert_eq!(router.shards(), 1, "the third delivery is not lost");
+    assert_eq!(router.shard("a").unwrap().get_id(), shard.get_id());
+    // Even at the right number: what waits in the inbox has not been applied.
+    router.retire("a", 3);
+    assert_eq!(router.shards(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shards_that_are_made_during_a_list_wait_for_its_end() {
+    let (router, _root) = router().await;
+    for kind in Kind::ALL {
+        assert!(!router.is_synced());
+        router.begin_list(kind);
+        router.end_list(kind, 1, 1);
+    }
+    assert!(router.is_synced());
+    assert!(!router.lists.lock().holds.any());
+    router.begin_list(Kind::Pod);
+    assert!(router.is_synced() && router.lists.lock().holds.has(Kind::Pod));
+    router.end_list(Kind::Pod, 2, 2);
+    assert!(!router.lists.lock().holds.any());
+}
+
+#[tokio::test]
+async fn two_tasks_never_make_two_shards_of_one_namespace() {
+    let (router, _root) = router().await;
+    let tasks: Vec<_> = (0..8)
+        .map(|task| {
+            let router = router.clone();
+            tokio::task::spawn_blocking(move || {
+                for i in 0..200 {
+                    router.deliver(vec![applied(&format!("ns-{}", i % 20), &format!("p-{task}"))]);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(router.shards(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_shards_with_pods_on_a_node_hear_of_it() {
+    let (router, _root) = router().await;
+    for kind in Kind::ALL {
+        router.end_list(kind, 1, 1);
+    }
+    let on = PodFacts {
+        node: Some("n1".into()),
+        ..pod("p")
+    };
+    router.deliver(vec![
+        Delivery {
+            namespace: "a".into(),
+            event: Event::Pod(on, 0),
+        },
+        applied("b", "p"),
+    ]);
+    // The pod must have been applied before its node is looked at.
+    sleep(Duration::from_millis(1)).await;
+    router.node_applied(
+        &"n1".into(),
+        NodeFacts {
+            zone: Some("z".into()),
+        },
+        &NodeCapacity::default(),
+        0,
+    );
+    assert!(
+        router.shards.get("b").unwrap().inbox.is_idle_since(1),
+        "only its pod was ever delivered to b"
+    );
+    assert!(
+        !router.shards.get("a").unwrap().inbox.is_idle_since(1),
+        "the node was delivered to a"
+    );
+}

@@ -1,0 +1,183 @@
+//! The shard: one actor per namespace, owner of the namespace's state.
+
+use super::root::RootMsg;
+use super::writer::{ObjectKey, WriterHandle, WriterMsg};
+use crate::core::inbox::{Event, Pending};
+use crate::core::namespace::{Holds, NamespaceState, Outcome, Settings};
+use crate::core::nodes::{NodeDirectory, NodeTable, NodeView, ZoneView};
+use parking_lot::Mutex;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use std::sync::Arc;
+
+/// What a shard is told.
+#[derive(Debug)]
+pub enum ShardMsg {
+    /// Something waits in the inbox. At most one of these is in the mailbox.
+    Wake,
+    /// The writer has room for this slice's request.
+    Grant(Arc<str>),
+    /// The answer to this slice's request.
+    Outcome(Arc<str>, Outcome),
+}
+
+/// Where events wait for a shard. Filled by the ingest tasks, emptied by the shard.
+#[derive(Debug, Default)]
+pub struct Inbox(Mutex<InboxState>);
+
+#[derive(Debug, Default)]
+struct InboxState {
+    pending: Pending,
+    /// How many deliveries there have been: a shard may only be retired at the number that it has seen.
+    sequence: u64,
+    woken: bool,
+}
+
+impl Inbox {
+    /// Adds events. True when the shard must be woken.
+    pub fn deliver(&self, events: impl Iterator<Item = Event>) -> bool {
+        let mut state = self.0.lock();
+        for event in events {
+            state.pending.push(event);
+        }
+        state.sequence += 1;
+        !std::mem::replace(&mut state.woken, true)
+    }
+
+    fn take(&self) -> (Pending, u64) {
+        let mut state = self.0.lock();
+        state.woken = false;
+        (std::mem::take(&mut state.pending), state.sequence)
+    }
+
+    /// Whether nothing came since the delivery with this number.
+    pub fn is_idle_since(&self, sequence: u64) -> bool {
+        let state = self.0.lock();
+        state.pending.is_empty() && state.sequence == sequence
+    }
+}
+
+/// The cluster's nodes, shared by all shards.
+#[derive(Clone, Debug, Default)]
+pub struct SharedNodes(pub Arc<Mutex<NodeTable>>);
+
+impl NodeDirectory for SharedNodes {
+    fn look_up(&mut self, node: &Arc<str>, namespace: &Arc<str>) -> NodeView {
+        self.0.lock().look_up(node, namespace)
+    }
+
+    fn zones(&mut self, namespace: &Arc<str>) -> ZoneView {
+        self.0.lock().zones(namespace)
+    }
+
+    fn forget_zones(&mut self, namespace: &str) {
+        self.0.lock().forget_zones(namespace);
+    }
+
+    fn forget(&mut self, node: &str, namespace: &str) {
+        self.0.lock().forget(node, namespace);
+    }
+}
+
+/// What a shard is made with.
+#[derive(Debug)]
+pub struct ShardArguments {
+    /// The namespace's name.
+    pub namespace: Arc<str>,
+    /// The process's settings.
+    pub settings: Settings,
+    /// The lists that are still to come.
+    pub holds: Holds,
+    /// Where its events wait.
+    pub inbox: Arc<Inbox>,
+    /// The cluster's nodes.
+    pub nodes: SharedNodes,
+    /// Where its wants go.
+    pub writer: WriterHandle,
+    /// Whom it tells when it is empty.
+    pub root: ActorRef<RootMsg>,
+}
+
+/// What a shard owns.
+#[derive(Debug)]
+pub struct ShardState {
+    core: NamespaceState,
+    inbox: Arc<Inbox>,
+    sequence: u64,
+    nodes: SharedNodes,
+    writer: WriterHandle,
+    root: ActorRef<RootMsg>,
+}
+
+/// The shard's behaviour.
+#[derive(Debug)]
+pub struct Shard;
+
+impl Actor for Shard {
+    type Msg = ShardMsg;
+    type State = ShardState;
+    type Arguments = ShardArguments;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<ShardMsg>,
+        arguments: ShardArguments,
+    ) -> Result<ShardState, ActorProcessingErr> {
+        let ShardArguments {
+            namespace,
+            settings,
+            holds,
+            inbox,
+            nodes,
+            writer,
+            root,
+        } = arguments;
+        let core = NamespaceState::new(namespace, settings, holds);
+        Ok(ShardState {
+            core,
+            inbox,
+            sequence: 0,
+            nodes,
+            writer,
+            root,
+        })
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<ShardMsg>,
+        message: ShardMsg,
+        state: &mut ShardState,
+    ) -> Result<(), ActorProcessingErr> {
+        let mut again = None;
+        match message {
+            ShardMsg::Wake => {
+                let (pending, sequence) = state.inbox.take();
+                state.sequence = sequence;
+                pending.apply(&mut state.core, &mut state.nodes);
+            }
+            ShardMsg::Grant(name) => {
+                let granted = state.core.grant(&name);
+                let key = ObjectKey {
+                    namespace: state.core.namespace().clone(),
+                    name,
+                };
+                state.writer.send(WriterMsg::Body(key, granted));
+            }
+            ShardMsg::Outcome(name, outcome) => again = state.core.outcome(&name, outcome),
+        }
+        let mut wants = state.core.plan();
+        wants.extend(again);
+        if !wants.is_empty() {
+            state.writer.want(state.core.namespace(), wants);
+        }
+        if state.core.is_empty() {
+            let namespace = state.core.namespace().clone();
+            // The root is gone only when everything goes.
+            let _ = state.root.cast(RootMsg::Idle {
+                namespace,
+                sequence: state.sequence,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Clients for the API server.
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the API server is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// As a kubeconfig file says, in its current context.
+    Kubeconfig(PathBuf),
+    /// At a URL, without credentials.
+    Server(String),
+    /// As the pod that we run in says.
+    InCluster,
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The kubeconfig cannot be used.
+    #[error("kubeconfig {path}: {error}")]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<kube::config::KubeconfigError>,
+    },
+    /// The URL cannot be used.
+    #[error("--server {url}: {error}")]
+    Server {
+        /// The URL.
+        url: String,
+        /// What is wrong.
+        error: String,
+    },
+    /// This is no pod, or its service account is not mounted.
+    #[error("no --kubeconfig or --server is given, and this is not a pod of a cluster: {0}")]
+    InCluster(#[from] kube::config::InClusterError),
+    /// The client cannot be made, of certificates that cannot be read for example.
+    #[error("cannot make a client: {0}")]
+    Client(Box<kube::Error>),
+}
+
+/// Two clients: each has one queue of its own inside, and watches must not wait for writes.
+#[derive(Clone)]
+pub struct Clients {
+    /// For lists and watches.
+    pub watches: Client,
+    /// For single objects.
+    pub objects: Client,
+}
+
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clients").finish_non_exhaustive()
+    }
+}
+
+impl Clients {
+    /// Makes them. Nothing is sent yet.
+    pub async fn connect(target: &Target) -> Result<Self, ConnectError> {
+        let mut config = match target {
+            Target::Kubeconfig(path) => kubeconfig(path).await?,
+            Target::Server(url) => Config::new(server(url)?),
+            Target::InCluster => Config::incluster()?,
+        };
+        // Every request has a deadline of its own here, and is retried by those who know what it means.
+        config.default_retry = false;
+        config.read_timeout = None;
+        config.write_timeout = None;
+        config.connect_timeout = Some(Duration::from_secs(10));
+        let client =
+            || Client::try_from(config.clone()).map_err(|error| ConnectError::Client(Box::new(error)));
+        Ok(Self {
+            watches: client()?,
+            objects: client()?,
+        })
+    }
+}
+
+async fn kubeconfig(path: &Path) -> Result<Config, ConnectError> {
+    let wrap = |error| ConnectError::Kubeconfig {
+        path: path.to_owned(),
+        error: Box::new(error),
+    };
+    let file = Kubeconfig::read_from(path).map_err(wrap)?;
+    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+        .await
+        .map_err(wrap)
+}
+
+fn server(url: &str) -> Result<http::Uri, ConnectError> {
+    let wrong = |error: String| ConnectError::Server {
+        url: url.to_owned(),
+        error,
+    };
+    let uri: http::Uri = url
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| wrong(error.to_string()))?;
+    match uri.scheme_str() {
+        Some("http" | "https") => Ok(uri),
+        _ => Err(wrong("must begin with http:// or https://".to_owned())),
+    }
+}

@@ -1,0 +1,574 @@
+//! From the wire to facts. The codec is JSON; only this module and [`super::wire`] know it.
+
+use super::wire::{self, Str, StrMap};
+use crate::core::address::{Family, parse_sloppy};
+use crate::core::facts::{
+    ANNOTATION_TRIGGER_TIME, EndpointFacts, Extras, HostName, LABEL_MANAGED_BY, LABEL_SERVICE_NAME,
+    LABEL_ZONE, MANAGED_BY, NodeFacts, OwnerReference, PodFacts, ServiceFacts, SliceFacts, SliceMeta,
+};
+use crate::core::hints::{
+    ANNOTATION_TOPOLOGY_AWARE_HINTS, ANNOTATION_TOPOLOGY_MODE, HintMode, LABEL_CONTROL_PLANE, LABEL_MASTER,
+    NodeCapacity, milli_cpu,
+};
+use crate::core::ids::Uid;
+use crate::core::labels::Labels;
+use crate::core::ports::{ContainerPort, Protocol, ServicePort, SlicePort, TargetPort, slice_ports};
+use crate::core::selector::Selector;
+use crate::core::time::Time;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Why an object cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// It is not what the schema says.
+    #[error("malformed JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It lacks something without which it means nothing.
+    #[error("{0} is missing or malformed")]
+    Field(&'static str),
+}
+
+/// A kind of object, from the wire.
+pub trait Decode: Sized + Send + 'static {
+    /// The wire form.
+    type Wire<'a>: Deserialize<'a>;
+
+    /// Cuts the wire form to facts. `namespace` is that of the object.
+    fn decode(wire: Self::Wire<'_>) -> Result<Self, DecodeError>;
+
+    /// The resourceVersion in the wire form.
+    fn version_of<'w>(wire: &'w Self::Wire<'_>) -> &'w str;
+}
+
+/// Facts, and the namespace that they belong to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Namespaced<T> {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// The rest.
+    pub facts: T,
+}
+
+/// A node's facts and its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamedNode {
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// What endpoints depend on.
+    pub facts: NodeFacts,
+    /// What it adds to its zone.
+    pub capacity: NodeCapacity,
+}
+
+/// A page of a list.
+#[derive(Debug)]
+pub struct Page<T> {
+    /// What could be decoded.
+    pub items: Vec<T>,
+    /// What could not, and why.
+    pub errors: Vec<String>,
+    /// The version that the list shows.
+    pub version: String,
+    /// Where the next page begins; empty on the last one.
+    pub next: String,
+}
+
+/// Decodes one object.
+pub fn object<T: Decode>(json: &[u8]) -> Result<T, DecodeError> {
+    T::decode(serde_json::from_slice(json)?)
+}
+
+/// Decodes a page of a list. An item that cannot be decoded does not spoil the others.
+pub fn page<T: Decode>(json: &[u8]) -> Result<Page<T>, DecodeError> {
+    let mut errors = Vec::new();
+    // All at once first; item by item only if there is a bad one, since that reads everything twice.
+    let (metadata, items) = if let Ok(page) = serde_json::from_slice::<wire::Page<T::Wire<'_>>>(json) {
+        let items = page.items.unwrap_or_default().into_iter();
+        (
+            page.metadata,
+            items
+                .filter_map(|wire| keep(T::decode(wire), &mut errors))
+                .collect(),
+        )
+    } else {
+        let page: wire::Page<&RawValue> = serde_json::from_slice(json)?;
+        let items = page.items.unwrap_or_default().into_iter();
+        let decoded = items.filter_map(|raw| {
+            let name =
+                || serde_json::from_str::<wire::MetaOnly<'_>>(raw.get()).map(|o| full_name(&o.metadata));
+            let item = object(raw.get().as_bytes());
+            keep(
+                item.map_err(|error| format!("{}: {error}", name().unwrap_or_default())),
+                &mut errors,
+            )
+        });
+        (page.metadata, decoded.collect())
+    };
+    Ok(Page {
+        items,
+        errors,
+        version: metadata.resource_version,
+        next: metadata.next,
+    })
+}
+
+fn keep<T, E: ToString>(item: Result<T, E>, errors: &mut Vec<String>) -> Option<T> {
+    item.map_err(|error| errors.push(error.to_string())).ok()
+}
+
+fn full_name(meta: &wire::Meta<'_>) -> String {
+    format!("{}/{}", &*meta.namespace, &*meta.name)
+}
+
+/// A resourceVersion. Since 1.35 they may be compared as numbers.
+pub fn version(text: &str) -> Result<u64, DecodeError> {
+    text.parse()
+        .map_err(|_| DecodeError::Field("metadata.resourceVersion"))
+}
+
+fn required(text: &Str<'_>, field: &'static str) -> Result<Box<str>, DecodeError> {
+    if text.is_empty() {
+        Err(DecodeError::Field(field))
+    } else {
+        Ok((**text).into())
+    }
+}
+
+fn labels(map: &mut StrMap<'_>) -> Labels {
+    Labels::new(&mut map.0)
+}
+
+fn set<'s>(text: Option<&'s Str<'_>>) -> Option<&'s str> {
+    text.map(|text| &**text).filter(|text| !text.is_empty())
+}
+
+impl Decode for Namespaced<PodFacts> {
+    type Wire<'a> = wire::Pod<'a>;
+
+    fn decode(mut pod: wire::Pod<'_>) -> Result<Self, DecodeError> {
+        let name = required(&pod.metadata.name, "metadata.name")?;
+        let namespace = Arc::from(required(&pod.metadata.namespace, "metadata.namespace")?);
+        let (mut v4, mut v6) = (None, None);
+        let listed = pod.status.pod_ips.iter().flatten().map(|ip| &ip.ip);
+        for ip in listed
+            .chain(pod.status.pod_ip.iter())
+            .filter_map(|ip| parse_sloppy(ip))
+        {
+            match ip {
+                IpAddr::V4(ip) => v4 = v4.or(Some(ip)),
+                IpAddr::V6(ip) => v6 = v6.or(Some(ip)),
+            }
+        }
+        let ready = pod
+            .status
+            .conditions
+            .iter()
+            .flatten()
+            .find(|condition| &*condition.kind == "Ready");
+        let spec = &pod.spec;
+        let sidecars = spec.init_containers.iter().flatten();
+        let sidecars = sidecars.filter(|c| c.restart_policy.as_deref() == Some("Always"));
+        let ports = spec
+            .containers
+            .iter()
+            .flatten()
+            .chain(sidecars)
+            .flat_map(|c| c.ports.iter().flatten());
+        let ports = ports.filter_map(|port| {
+            Some(ContainerPort {
+                name: set(port.name.as_ref())?.into(),
+                protocol: Protocol::from(port.protocol.as_deref().unwrap_or_default()),
+                number: u16::try_from(port.number).ok()?,
+            })
+        });
+        let host = set(spec.hostname.as_ref()).zip(set(spec.subdomain.as_ref()));
+        let facts = PodFacts {
+            name,
+            uid: Uid::from(&*pod.metadata.uid),
+            node: set(spec.node_name.as_ref()).map(Arc::from),
+            v4,
+            v6,
+            ports: ports.collect(),
+            host: host.map(|(hostname, subdomain)| {
+                Box::new(HostName {
+                    hostname: hostname.into(),
+                    subdomain: subdomain.into(),
+                })
+            }),
+            ready: ready.is_some_and(|condition| &*condition.status == "True"),
+            terminating: pod.metadata.deletion_timestamp.is_some(),
+            terminal: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            ready_time: ready.and_then(|condition| Time::parse(condition.last_transition_time.as_deref()?)),
+            labels: labels(&mut pod.metadata.labels),
+        };
+        Ok(Self { namespace, facts })
+    }
+
+    fn version_of<'w>(wire: &'w wire::Pod<'_>) -> &'w str {
+        &wire.metadata.resource_version
+    }
+}
+
+impl Decode for NamedNode {
+    type Wire<'a> = wire::Node<'a>;
+
+    fn decode(node: wire::Node<'_>) -> Result<Self, DecodeError> {
+        let name = Arc::from(required(&node.metadata.name, "metadata.name")?);
+        let zone: Option<Arc<str>> = set(node.metadata.labels.get(LABEL_ZONE)).map(Arc::from);
+        let (labels, status) = (&node.metadata.labels, &node.status);
+        let ready = status
+            .conditions
+            .iter()
+            .flatten()
+            .find(|condition| &*condition.kind == "Ready");
+        let capacity = NodeCapacity {
+            ready: ready.is_some_and(|condition| &*condition.status == "True"),
+            excluded: labels.get(LABEL_CONTROL_PLANE).is_some() || labels.get(LABEL_MASTER).is_some(),
+            zone: zone.clone(),
+            cpu: status.allocatable.get("cpu").and_then(|cpu| milli_cpu(cpu)),
+        };
+        Ok(Self {
+            name,
+            facts: NodeFacts { zone },
+            capacity,
+        })
+    }
+
+    fn version_of<'w>(wire: &'w wire::Node<'_>) -> &'w str {
+        &wire.metadata.resource_version
+    }
+}
+
+impl Decode for Namespaced<ServiceFacts> {
+    type Wire<'a> = wire::Service<'a>;
+
+    fn decode(mut service: wire::Service<'_>) -> Result<Self, DecodeError> {
+        let (meta, spec) = (&mut service.metadata, &mut service.spec);
+        let namespace = Arc::from(required(&meta.namespace, "metadata.namespace")?);
+        let selector = match spec.kind.as_deref() {
+            Some("ExternalName") => None,
+            _ => Selector::new(labels(&mut spec.selector)),
+        };
+        let cluster_ip = set(spec.cluster_ip.as_ref());
+        let listed = spec
+            .ip_families
+            .iter()
+            .flatten()
+            .filter_map(|family| Family::parse(family));
+        let mut families = [false; 2];
+        for family in listed {
+            families[family.index()] = true;
+        }
+        if families == [false; 2] {
+            // Services from before the field: by the cluster IP, or both if there is none.
+            match cluster_ip.and_then(parse_sloppy) {
+                Some(ip) => families[Family::of(ip).index()] = true,
+                None => families = [true; 2],
+            }
+        }
+        let annotation = |key| meta.annotations.get(key).map(|value| &**value);
+        let ports = spec
+            .ports
+            .iter()
+            .flatten()
+            .map(service_port)
+            .collect::<Result<_, _>>()?;
+        let facts = ServiceFacts {
+            name: Arc::from(required(&meta.name, "metadata.name")?),
+            uid: Uid::from(&*meta.uid),
+            created: meta.creation_timestamp.as_deref().and_then(Time::parse),
+            deleting: meta.deletion_timestamp.is_some(),
+            selector,
+            headless: cluster_ip.is_none_or(|ip| ip == "None"),
+            no_cluster_ip: cluster_ip == Some("None"),
+            families,
+            ports,
+            publish_not_ready: spec.publish_not_ready_addresses.unwrap_or_default(),
+            hints: HintMode::of(
+                annotation(ANNOTATION_TOPOLOGY_AWARE_HINTS),
+                annotation(ANNOTATION_TOPOLOGY_MODE),
+                spec.traffic_distribution.as_deref(),
+            ),
+            labels: labels(&mut meta.labels),
+        };
+        Ok(Self { namespace, facts })
+    }
+
+    fn version_of<'w>(wire: &'w wire::Service<'_>) -> &'w str {
+        &wire.metadata.resource_version
+    }
+}
+
+fn service_port(port: &wire::ServicePort<'_>) -> Result<ServicePort, DecodeError> {
+    let number = |number: i64| u16::try_from(number).map_err(|_| DecodeError::Field("spec.ports"));
+    let target = match &port.target_port {
+        None | Some(wire::IntOrString::Int(0)) => TargetPort::Number(number(port.port)?),
+        Some(wire::IntOrString::Int(target)) => TargetPort::Number(number(*target)?),
+        Some(wire::IntOrString::String(name)) if name.is_empty() => TargetPort::Number(number(port.port)?),
+        Some(wire::IntOrString::String(name)) => TargetPort::Name((**name).into()),
+    };
+    Ok(ServicePort {
+        name: port.name.as_deref().unwrap_or_default().into(),
+        protocol: Protocol::from(port.protocol.as_deref().unwrap_or_default()),
+        target,
+        app_protocol: port.app_protocol.as_deref().map(Into::into),
+    })
+}
+
+impl Decode for Namespaced<SliceMeta> {
+    type Wire<'a> = wire::MetaOnly<'a>;
+
+    fn decode(wire: wire::MetaOnly<'_>) -> Result<Self, DecodeError> {
+        slice_meta(&wire.metadata)
+    }
+
+    fn version_of<'w>(wire: &'w wire::MetaOnly<'_>) -> &'w str {
+        &wire.metadata.resource_version
+    }
+}
+
+fn slice_meta(meta: &wire::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeError> {
+    let facts = SliceMeta {
+        name: required(&meta.name, "metadata.name")?,
+        uid: Uid::from(&*meta.uid),
+        version: version(&meta.resource_version)?,
+        service: meta
+            .labels
+            .get(LABEL_SERVICE_NAME)
+            .map_or_else(|| Arc::from(""), |name| Arc::from(&**name)),
+        owner: owner(meta).map_or_else(Uid::none, |owner| Uid::from(&*owner.uid)),
+        deleting: meta.deletion_timestamp.is_some(),
+    };
+    Ok(Namespaced {
+        namespace: Arc::from(required(&meta.namespace, "metadata.namespace")?),
+        facts,
+    })
+}
+
+/// The reference to the owning Service.
+fn owner<'m, 'a>(meta: &'m wire::Meta<'a>) -> Option<&'m wire::Owner<'a>> {
+    let services = || {
+        let owners = meta.owner_references.iter().flatten();
+        owners.filter(|owner| &*owner.kind == "Service" && &*owner.api_version == "v1")
+    };
+    services()
+        .find(|owner| owner.controller == Some(true))
+        .or_else(|| services().next())
+}
+
+/// Whether a slice is one of ours, by its managed-by label.
+pub fn is_ours(json: &[u8]) -> Result<bool, DecodeError> {
+    let object: wire::MetaOnly<'_> = serde_json::from_slice(json)?;
+    Ok(object
+        .metadata
+        .labels
+        .get(LABEL_MANAGED_BY)
+        .is_some_and(|by| &**by == MANAGED_BY))
+}
+
+/// The UID and the version in the answer to a write.
+pub fn written(json: &[u8]) -> Result<(Uid, u64), DecodeError> {
+    let object: wire::MetaOnly<'_> = serde_json::from_slice(json)?;
+    Ok((
+        Uid::from(&*object.metadata.uid),
+        version(&object.metadata.resource_version)?,
+    ))
+}
+
+impl Decode for Namespaced<SliceFacts> {
+    type Wire<'a> = wire::Slice<'a>;
+
+    fn decode(mut slice: wire::Slice<'_>) -> Result<Self, DecodeError> {
+        let Namespaced {
+            namespace,
+            facts: meta,
+        } = slice_meta(&slice.metadata)?;
+        let wire = &mut slice.metadata;
+        let annotations = wire
+            .annotations
+            .0
+            .iter()
+            .filter(|(key, _)| &**key != ANNOTATION_TRIGGER_TIME);
+        let owned_by = owner(wire).map(|owner| owner.uid.to_string());
+        let others = wire
+            .owner_references
+            .iter()
+            .flatten()
+            .filter(|o| Some(&*o.uid) != owned_by.as_deref());
+        let extras = Extras {
+            generate_name: set(wire.generate_name.as_ref()).map(Into::into),
+            annotations: annotations
+                .map(|(key, value)| ((**key).into(), (**value).into()))
+                .collect(),
+            owners: others
+                .map(|owner| OwnerReference {
+                    api_version: (*owner.api_version).into(),
+                    kind: (*owner.kind).into(),
+                    name: (*owner.name).into(),
+                    uid: (*owner.uid).into(),
+                    controller: owner.controller,
+                    block_owner_deletion: owner.block_owner_deletion,
+                })
+                .collect(),
+            finalizers: wire
+                .finalizers
+                .iter()
+                .flatten()
+                .map(|name| (**name).into())
+                .collect(),
+        };
+        let ports = slice.ports.iter().flatten().map(|port| SlicePort {
+            name: port.name.as_deref().map(Into::into),
+            protocol: Protocol::from(port.protocol.as_deref().unwrap_or_default()),
+            number: port.port.and_then(|number| u16::try_from(number).ok()),
+            app_protocol: port.app_protocol.as_deref().map(Into::into),
+        });
+        let facts = SliceFacts {
+            created: wire.creation_timestamp.as_deref().and_then(Time::parse),
+            extras,
+            family: Family::parse(&slice.address_type),
+            ports: slice_ports(ports.collect()),
+            endpoints: slice
+                .endpoints
+                .iter()
+                .flatten()
+                .map(|e| endpoint(e, &namespace))
+                .collect(),
+            labels: labels(&mut wire.labels),
+            meta,
+        };
+        Ok(Self { namespace, facts })
+    }
+
+    fn version_of<'w>(wire: &'w wire::Slice<'_>) -> &'w str {
+        &wire.metadata.resource_version
+    }
+}
+
+fn endpoint(wire: &wire::Endpoint<'_>, namespace: &str) -> EndpointFacts {
+    let conditions = wire.conditions.as_ref();
+    let target = wire.target_ref.as_ref();
+    let pod = target.filter(|target| {
+        &*target.kind == "Pod"
+            && &*target.namespace == namespace
+            && set(target.api_version.as_ref()).is_none()
+            && set(target.field_path.as_ref()).is_none()
+    });
+    let text = |text: &Option<Str<'_>>| text.as_deref().map(Into::into);
+    let hints = wire.hints.as_ref();
+    EndpointFacts {
+        addresses: wire
+            .addresses
+            .iter()
+            .flatten()
+            .map(|text| parse_sloppy(text).map_or_else(|| (**text).into(), |ip| ip.to_string().into()))
+            .collect(),
+        ready: conditions.and_then(|c| c.ready),
+        serving: conditions.and_then(|c| c.serving),
+        terminating: conditions.and_then(|c| c.terminating),
+        hostname: text(&wire.hostname),
+        node: text(&wire.node_name),
+        zone: text(&wire.zone),
+        pod: pod.map(|target| (*target.name).into()),
+        pod_uid: pod.map(|target| Uid::from(&*target.uid)),
+        odd: target.is_some() != pod.is_some() || !wire.deprecated_topology.0.is_empty(),
+        zone_hints: names(hints.and_then(|hints| hints.for_zones.as_deref())),
+        node_hints: names(hints.and_then(|hints| hints.for_nodes.as_deref())),
+    }
+}
+
+fn names(hints: Option<&[wire::Hint<'_>]>) -> Vec<Box<str>> {
+    hints
+        .iter()
+        .flat_map(|hints| hints.iter())
+        .map(|hint| (*hint.name).into())
+        .collect()
+}
+
+/// An event of a watch, not yet decoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event<'a> {
+    /// What happened.
+    pub kind: EventKind,
+    /// The object's JSON.
+    pub object: &'a [u8],
+}
+
+/// What an event says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// `ADDED` or `MODIFIED`.
+    Applied,
+    /// `DELETED`.
+    Deleted,
+    /// `BOOKMARK`.
+    Bookmark,
+    /// `ERROR`: the object is a `Status`.
+    Error,
+}
+
+/// A line of a watch that is not spelled as servers spell it.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Str<'a>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// Takes a line of a watch apart without reading the object.
+pub fn event(line: &[u8]) -> Result<Event<'_>, DecodeError> {
+    // The server writes the type first; then the object needs to be read only once.
+    for (head, kind) in [
+        (&br#"{"type":"MODIFIED","object":"#[..], EventKind::Applied),
+        (br#"{"type":"ADDED","object":"#, EventKind::Applied),
+        (br#"{"type":"DELETED","object":"#, EventKind::Deleted),
+        (br#"{"type":"BOOKMARK","object":"#, EventKind::Bookmark),
+        (br#"{"type":"ERROR","object":"#, EventKind::Error),
+    ] {
+        if let Some(object) = line.strip_prefix(head).and_then(|rest| rest.strip_suffix(b"}")) {
+            return Ok(Event { kind, object });
+        }
+    }
+    let line: Line<'_> = serde_json::from_slice(line)?;
+    let kind = match &*line.kind {
+        "ADDED" | "MODIFIED" => EventKind::Applied,
+        "DELETED" => EventKind::Deleted,
+        "BOOKMARK" => EventKind::Bookmark,
+        "ERROR" => EventKind::Error,
+        _ => return Err(DecodeError::Field("type")),
+    };
+    Ok(Event {
+        kind,
+        object: line.object.get().as_bytes(),
+    })
+}
+
+/// `namespace/name` of an object of any kind.
+pub fn object_name(json: &[u8]) -> Result<String, DecodeError> {
+    let object: wire::MetaOnly<'_> = serde_json::from_slice(json)?;
+    Ok(full_name(&object.metadata))
+}
+
+/// The resourceVersion of an object of any kind.
+pub fn object_version(json: &[u8]) -> Result<String, DecodeError> {
+    let object: wire::MetaOnly<'_> = serde_json::from_slice(json)?;
+    Ok(object.metadata.resource_version.to_string())
+}
+
+/// A `Status`, or what can be made of a body that is none.
+pub fn status(code: u16, body: &[u8]) -> wire::Status {
+    let mut status = serde_json::from_slice::<wire::Status>(body).unwrap_or_else(|_| wire::Status {
+        message: String::from_utf8_lossy(&body[..body.len().min(200)])
+            .trim()
+            .to_owned(),
+        ..wire::Status::default()
+    });
+    if status.code == 0 {
+        status.code = code;
+    }
+    status
+}

@@ -1,0 +1,391 @@
+//! The parts of API objects that are read, as serde sees them. Unknown fields are skipped, never stored;
+//! strings borrow from the buffer where they can. The server writes `null` for empty lists: every list is
+//! optional.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+
+/// A string that borrows from the input unless it holds escapes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Str<'a>(Cow<'a, str>);
+
+impl Deref for Str<'_> {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for Str<'_> {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct StrVisitor;
+        impl<'de> Visitor<'de> for StrVisitor {
+            type Value = Str<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Str<'de>, E> {
+                Ok(Str(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Str<'de>, E> {
+                Ok(Str(Cow::Owned(text.to_owned())))
+            }
+            fn visit_string<E>(self, text: String) -> Result<Str<'de>, E> {
+                Ok(Str(Cow::Owned(text)))
+            }
+        }
+        deserializer.deserialize_str(StrVisitor)
+    }
+}
+
+/// A map of strings, in the order it was written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StrMap<'a>(pub(super) Vec<(Str<'a>, Str<'a>)>);
+
+impl<'a> StrMap<'a> {
+    /// The value of a key.
+    pub(super) fn get(&self, key: &str) -> Option<&Str<'a>> {
+        self.0.iter().find(|(k, _)| **k == *key).map(|(_, v)| v)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for StrMap<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MapVisitor;
+        impl<'de> Visitor<'de> for MapVisitor {
+            type Value = StrMap<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of strings")
+            }
+            fn visit_unit<E>(self) -> Result<StrMap<'de>, E> {
+                Ok(StrMap::default())
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StrMap<'de>, A::Error> {
+                let mut out = Vec::new();
+                while let Some(key) = map.next_key::<Str<'de>>()? {
+                    // A null value counts as an empty one, as in Go.
+                    out.push((key, map.next_value::<Option<Str<'de>>>()?.unwrap_or_default()));
+                }
+                Ok(StrMap(out))
+            }
+        }
+        deserializer.deserialize_any(MapVisitor)
+    }
+}
+
+/// `metadata`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Meta<'a> {
+    #[serde(borrow)]
+    pub(super) name: Str<'a>,
+    pub(super) namespace: Str<'a>,
+    pub(super) uid: Str<'a>,
+    pub(super) resource_version: Str<'a>,
+    pub(super) generate_name: Option<Str<'a>>,
+    pub(super) creation_timestamp: Option<Str<'a>>,
+    pub(super) deletion_timestamp: Option<Str<'a>>,
+    pub(super) labels: StrMap<'a>,
+    pub(super) annotations: StrMap<'a>,
+    pub(super) owner_references: Option<Vec<Owner<'a>>>,
+    pub(super) finalizers: Option<Vec<Str<'a>>>,
+}
+
+/// An entry of `metadata.ownerReferences`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Owner<'a> {
+    #[serde(borrow)]
+    pub(super) api_version: Str<'a>,
+    pub(super) kind: Str<'a>,
+    pub(super) name: Str<'a>,
+    pub(super) uid: Str<'a>,
+    pub(super) controller: Option<bool>,
+    pub(super) block_owner_deletion: Option<bool>,
+}
+
+/// An object of which only the metadata is read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct MetaOnly<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+}
+
+/// A pod. Its metadata is cut down by hand: annotations and owners can be large and are not needed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Pod<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: PodMeta<'a>,
+    pub(super) spec: PodSpec<'a>,
+    pub(super) status: PodStatus<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodMeta<'a> {
+    #[serde(borrow)]
+    pub(super) name: Str<'a>,
+    pub(super) namespace: Str<'a>,
+    pub(super) uid: Str<'a>,
+    pub(super) resource_version: Str<'a>,
+    pub(super) labels: StrMap<'a>,
+    pub(super) deletion_timestamp: Option<Str<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodSpec<'a> {
+    #[serde(borrow)]
+    pub(super) node_name: Option<Str<'a>>,
+    pub(super) hostname: Option<Str<'a>>,
+    pub(super) subdomain: Option<Str<'a>>,
+    pub(super) containers: Option<Vec<Container<'a>>>,
+    pub(super) init_containers: Option<Vec<Container<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Container<'a> {
+    #[serde(borrow)]
+    pub(super) ports: Option<Vec<ContainerPort<'a>>>,
+    pub(super) restart_policy: Option<Str<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ContainerPort<'a> {
+    #[serde(borrow)]
+    pub(super) name: Option<Str<'a>>,
+    #[serde(rename = "containerPort")]
+    pub(super) number: i64,
+    pub(super) protocol: Option<Str<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodStatus<'a> {
+    #[serde(borrow)]
+    pub(super) phase: Option<Str<'a>>,
+    #[serde(rename = "podIP")]
+    pub(super) pod_ip: Option<Str<'a>>,
+    #[serde(rename = "podIPs")]
+    pub(super) pod_ips: Option<Vec<PodIp<'a>>>,
+    pub(super) conditions: Option<Vec<Condition<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PodIp<'a> {
+    #[serde(borrow)]
+    pub(super) ip: Str<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Condition<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Str<'a>,
+    pub(super) status: Str<'a>,
+    pub(super) last_transition_time: Option<Str<'a>>,
+}
+
+/// A Service.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Service<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    pub(super) spec: ServiceSpec<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ServiceSpec<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Option<Str<'a>>,
+    #[serde(rename = "clusterIP")]
+    pub(super) cluster_ip: Option<Str<'a>>,
+    pub(super) ip_families: Option<Vec<Str<'a>>>,
+    pub(super) selector: StrMap<'a>,
+    pub(super) ports: Option<Vec<ServicePort<'a>>>,
+    pub(super) publish_not_ready_addresses: Option<bool>,
+    pub(super) traffic_distribution: Option<Str<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ServicePort<'a> {
+    #[serde(borrow)]
+    pub(super) name: Option<Str<'a>>,
+    pub(super) protocol: Option<Str<'a>>,
+    pub(super) port: i64,
+    pub(super) target_port: Option<IntOrString<'a>>,
+    pub(super) app_protocol: Option<Str<'a>>,
+}
+
+/// A port's number or name.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum IntOrString<'a> {
+    Int(i64),
+    String(#[serde(borrow)] Cow<'a, str>),
+}
+
+/// A node.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Node<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: NodeMeta<'a>,
+    pub(super) status: NodeStatus<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct NodeStatus<'a> {
+    #[serde(borrow)]
+    pub(super) allocatable: StrMap<'a>,
+    pub(super) conditions: Option<Vec<Condition<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct NodeMeta<'a> {
+    #[serde(borrow)]
+    pub(super) name: Str<'a>,
+    pub(super) resource_version: Str<'a>,
+    pub(super) labels: StrMap<'a>,
+}
+
+/// An `EndpointSlice`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Slice<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    pub(super) address_type: Str<'a>,
+    pub(super) ports: Option<Vec<SlicePort<'a>>>,
+    pub(super) endpoints: Option<Vec<Endpoint<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct SlicePort<'a> {
+    #[serde(borrow)]
+    pub(super) name: Option<Str<'a>>,
+    pub(super) protocol: Option<Str<'a>>,
+    pub(super) port: Option<i64>,
+    pub(super) app_protocol: Option<Str<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Endpoint<'a> {
+    #[serde(borrow)]
+    pub(super) addresses: Option<Vec<Str<'a>>>,
+    pub(super) conditions: Option<EndpointConditions>,
+    pub(super) hostname: Option<Str<'a>>,
+    pub(super) node_name: Option<Str<'a>>,
+    pub(super) zone: Option<Str<'a>>,
+    pub(super) target_ref: Option<TargetRef<'a>>,
+    pub(super) hints: Option<Hints<'a>>,
+    pub(super) deprecated_topology: StrMap<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct EndpointConditions {
+    pub(super) ready: Option<bool>,
+    pub(super) serving: Option<bool>,
+    pub(super) terminating: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Hints<'a> {
+    #[serde(borrow)]
+    pub(super) for_zones: Option<Vec<Hint<'a>>>,
+    pub(super) for_nodes: Option<Vec<Hint<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Hint<'a> {
+    #[serde(borrow)]
+    pub(super) name: Str<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct TargetRef<'a> {
+    #[serde(borrow)]
+    pub(super) kind: Str<'a>,
+    pub(super) namespace: Str<'a>,
+    pub(super) name: Str<'a>,
+    pub(super) uid: Str<'a>,
+    pub(super) api_version: Option<Str<'a>>,
+    pub(super) field_path: Option<Str<'a>>,
+}
+
+/// A page of a list.
+#[derive(Debug, Deserialize)]
+pub(super) struct Page<T> {
+    #[serde(default)]
+    pub(super) metadata: ListMeta,
+    #[serde(default = "Option::default")]
+    pub(super) items: Option<Vec<T>>,
+}
+
+/// The metadata of a list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ListMeta {
+    /// The version that the list shows.
+    pub(super) resource_version: String,
+    /// Where the next page begins; empty on the last one.
+    #[serde(rename = "continue")]
+    pub(super) next: String,
+}
+
+/// A `Status`, as errors come.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// HTTP status.
+    pub code: u16,
+    /// A word for machines.
+    pub reason: String,
+    /// A sentence for people.
+    pub message: String,
+    /// More for machines.
+    pub details: Option<StatusDetails>,
+}
+
+/// The details of a [`Status`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusDetails {
+    /// What exactly was wrong.
+    pub causes: Option<Vec<StatusCause>>,
+    /// After how long to try again.
+    pub retry_after_seconds: Option<u64>,
+}
+
+/// A cause in a [`Status`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct StatusCause {
+    /// A word for machines.
+    pub reason: String,
+}

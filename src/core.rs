@@ -1,0 +1,26 @@
+//! The pure part: what the cluster should look like, computed from what it looks like.
+//!
+//! Nothing here is async, reads a clock, talks to a server, logs or counts for Prometheus; time is an
+//! argument. One [`namespace::NamespaceState`] per namespace holds everything that is known of it and turns
+//! events into writes; [`queue`] and [`bucket`] decide when a write may go.
+
+pub mod address;
+pub mod backoff;
+pub mod body;
+pub mod bucket;
+pub mod facts;
+pub mod hints;
+pub mod ids;
+pub mod inbox;
+pub mod intern;
+pub mod labels;
+pub mod namespace;
+pub mod nodes;
+pub mod ports;
+pub mod queue;
+pub mod selector;
+pub mod selector_cache;
+pub mod slices;
+pub mod subsets;
+pub mod time;
+pub mod work;

@@ -1,0 +1,56 @@
+//! How long to wait before a failed request is tried again.
+
+use std::time::Duration;
+
+/// No request waits longer than this for the next try.
+pub const LONGEST: Duration = Duration::from_secs(30);
+/// After a refusal of what was sent, even a change does not make the next try come sooner than this.
+pub const FLOOR: Duration = Duration::from_secs(5);
+/// The delay after the first failure; it doubles with each further one.
+const FIRST: Duration = Duration::from_millis(100);
+
+/// What an object's earlier failures mean for its next request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Retry {
+    /// Nothing failed, or what is to be sent is not what failed.
+    Now,
+    /// The server refused what was sent. It is something else now, but the reason may be the same.
+    Floor,
+    /// The same was tried this often in vain.
+    After {
+        /// How often.
+        failures: u8,
+    },
+}
+
+impl Retry {
+    /// The delay, between half of the nominal one and all of it, as `random` (0 to 1) has it.
+    pub fn delay(self, random: f64) -> Duration {
+        let nominal = match self {
+            Self::Now => return Duration::ZERO,
+            Self::Floor => FLOOR,
+            Self::After { failures } => FIRST
+                .saturating_mul(1 << u32::from(failures.saturating_sub(1)).min(16))
+                .min(LONGEST),
+        };
+        nominal.mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_the_cap_and_never_pass_it() {
+        let delay = |failures, random| Retry::After { failures }.delay(random);
+        assert_eq!(Retry::Now.delay(1.0), Duration::ZERO);
+        assert_eq!(delay(1, 1.0), Duration::from_millis(100));
+        assert_eq!(delay(2, 1.0), Duration::from_millis(200));
+        assert_eq!(delay(2, 0.0), Duration::from_millis(100));
+        for failures in 10..=255 {
+            assert_eq!(delay(failures, 1.0), LONGEST);
+        }
+        assert!(Retry::Floor.delay(0.0) >= Duration::from_secs(2));
+    }
+}

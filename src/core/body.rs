@@ -1,0 +1,314 @@
+//! The requests that are sent: objects as the API server wants them, in JSON.
+
+use super::facts::{
+    ANNOTATION_TRIGGER_TIME, Extras, LABEL_HEADLESS, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY,
+};
+use super::facts::{OwnerReference, ServiceFacts, is_reserved_label};
+use super::hints::Hint;
+use super::ids::Uid;
+use super::ports::SlicePort;
+use super::slices::{Conditions, Remote};
+use super::time::Time;
+use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, SerializeStruct as _, Serializer};
+use std::fmt;
+use std::net::IpAddr;
+
+/// What to send for one slice.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Request {
+    /// POST this object.
+    Create(Vec<u8>),
+    /// PUT this object. It carries the resourceVersion that it was computed against.
+    Update(Vec<u8>),
+    /// DELETE, if the object still has this UID.
+    Delete(Option<Uid>),
+    /// GET.
+    Fetch,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create(body) => write!(f, "Create({})", String::from_utf8_lossy(body)),
+            Self::Update(body) => write!(f, "Update({})", String::from_utf8_lossy(body)),
+            Self::Delete(uid) => f.debug_tuple("Delete").field(uid).finish(),
+            Self::Fetch => f.write_str("Fetch"),
+        }
+    }
+}
+
+/// A slice, ready to be written.
+pub struct SliceBody<'a, E> {
+    /// `metadata.namespace`.
+    pub namespace: &'a str,
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// What the server has, for an update.
+    pub remote: Option<&'a Remote>,
+    /// What others put into the metadata.
+    pub extras: Option<&'a Extras>,
+    /// The Service.
+    pub service: &'a ServiceFacts,
+    /// The trigger time, if the write has one.
+    pub trigger: Option<Time>,
+    /// `addressType`.
+    pub address_type: &'static str,
+    /// `ports`.
+    pub ports: &'a [SlicePort],
+    /// `endpoints`: makes one iterator over them.
+    pub endpoints: E,
+}
+
+/// An endpoint, ready to be written.
+#[derive(Clone, Copy)]
+pub struct EndpointBody<'a> {
+    /// Its one address.
+    pub ip: IpAddr,
+    /// Its conditions.
+    pub conditions: Conditions,
+    /// `hostname`.
+    pub hostname: Option<&'a str>,
+    /// The pod's name.
+    pub pod: &'a str,
+    /// The pod's UID.
+    pub pod_uid: &'a Uid,
+    /// The pod's namespace.
+    pub namespace: &'a str,
+    /// `nodeName`.
+    pub node: Option<&'a str>,
+    /// `zone`.
+    pub zone: Option<&'a str>,
+    /// `hints`.
+    pub hints: Hint<'a>,
+}
+
+impl<'a, E, I> SliceBody<'a, E>
+where
+    E: Fn() -> I,
+    I: Iterator<Item = EndpointBody<'a>>,
+{
+    /// As JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(1024 + 320 * (self.endpoints)().size_hint().0);
+        serde_json::to_writer(&mut out, self).expect("strings and numbers can always be written to memory");
+        out
+    }
+}
+
+impl<'a, E, I> Serialize for SliceBody<'a, E>
+where
+    E: Fn() -> I,
+    I: Iterator<Item = EndpointBody<'a>>,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("EndpointSlice", 6)?;
+        out.serialize_field("apiVersion", "discovery.k8s.io/v1")?;
+        out.serialize_field("kind", "EndpointSlice")?;
+        out.serialize_field(
+            "metadata",
+            &Metadata {
+                namespace: self.namespace,
+                name: self.name,
+                remote: self.remote,
+                extras: self.extras,
+                service: self.service,
+                trigger: self.trigger,
+            },
+        )?;
+        out.serialize_field("addressType", self.address_type)?;
+        out.serialize_field("endpoints", &Endpoints(&self.endpoints))?;
+        out.serialize_field("ports", self.ports)?;
+        out.end()
+    }
+}
+
+struct Metadata<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    remote: Option<&'a Remote>,
+    extras: Option<&'a Extras>,
+    service: &'a ServiceFacts,
+    trigger: Option<Time>,
+}
+
+impl Serialize for Metadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        out.serialize_entry("name", self.name)?;
+        match self.extras {
+            None => out.serialize_entry("generateName", &format_args!("{}-", self.service.name))?,
+            Some(Extras {
+                generate_name: Some(name),
+                ..
+            }) => out.serialize_entry("generateName", name)?,
+            Some(_) => {}
+        }
+        out.serialize_entry("namespace", self.namespace)?;
+        if let Some(remote) = self.remote {
+            out.serialize_entry("uid", &remote.uid)?;
+            out.serialize_entry("resourceVersion", &format_args!("{}", remote.version))?;
+        }
+        out.serialize_entry("labels", &SliceLabels(self.service))?;
+        let annotations = Annotations {
+            extras: self.extras,
+            trigger: self.trigger,
+        };
+        if !annotations.is_empty() {
+            out.serialize_entry("annotations", &annotations)?;
+        }
+        out.serialize_entry(
+            "ownerReferences",
+            &Owners {
+                service: self.service,
+                extras: self.extras,
+            },
+        )?;
+        if let Some(extras) = self.extras.filter(|extras| !extras.finalizers.is_empty()) {
+            out.serialize_entry("finalizers", &extras.finalizers)?;
+        }
+        out.end()
+    }
+}
+
+/// The Service's labels less reserved ones, and the slice's own.
+struct SliceLabels<'a>(&'a ServiceFacts);
+
+impl Serialize for SliceLabels<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        for (key, value) in self.0.labels.iter().filter(|(key, _)| !is_reserved_label(key)) {
+            out.serialize_entry(key, value)?;
+        }
+        out.serialize_entry(LABEL_MANAGED_BY, MANAGED_BY)?;
+        out.serialize_entry(LABEL_SERVICE_NAME, &*self.0.name)?;
+        if self.0.headless {
+            out.serialize_entry(LABEL_HEADLESS, "")?;
+        }
+        out.end()
+    }
+}
+
+struct Annotations<'a> {
+    extras: Option<&'a Extras>,
+    trigger: Option<Time>,
+}
+
+impl Annotations<'_> {
+    fn is_empty(&self) -> bool {
+        self.trigger.is_none() && self.extras.is_none_or(|extras| extras.annotations.is_empty())
+    }
+}
+
+impl Serialize for Annotations<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        for (key, value) in self.extras.iter().flat_map(|extras| &extras.annotations) {
+            out.serialize_entry(key, value)?;
+        }
+        if let Some(time) = self.trigger {
+            out.serialize_entry(ANNOTATION_TRIGGER_TIME, &format_args!("{time}"))?;
+        }
+        out.end()
+    }
+}
+
+struct Owners<'a> {
+    service: &'a ServiceFacts,
+    extras: Option<&'a Extras>,
+}
+
+impl Serialize for Owners<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_seq(None)?;
+        out.serialize_element(&OwnerReference {
+            api_version: "v1".into(),
+            kind: "Service".into(),
+            name: (&*self.service.name).into(),
+            uid: self.service.uid.to_string().into(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        })?;
+        for owner in self.extras.iter().flat_map(|extras| &extras.owners) {
+            out.serialize_element(owner)?;
+        }
+        out.end()
+    }
+}
+
+struct Endpoints<'e, E>(&'e E);
+
+impl<'a, E, I> Serialize for Endpoints<'_, E>
+where
+    E: Fn() -> I,
+    I: Iterator<Item = EndpointBody<'a>>,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
+    }
+}
+
+impl Serialize for EndpointBody<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        out.serialize_entry("addresses", &[self.ip])?;
+        out.serialize_entry("conditions", &ConditionsBody(self.conditions))?;
+        if let Some(hostname) = self.hostname {
+            out.serialize_entry("hostname", hostname)?;
+        }
+        if let Some(node) = self.node {
+            out.serialize_entry("nodeName", node)?;
+        }
+        out.serialize_entry("targetRef", &TargetRef(self))?;
+        if let Some(zone) = self.zone {
+            out.serialize_entry("zone", zone)?;
+        }
+        if !self.hints.is_none() {
+            out.serialize_entry("hints", &HintsBody(self.hints))?;
+        }
+        out.end()
+    }
+}
+
+struct HintsBody<'a>(Hint<'a>);
+
+impl Serialize for HintsBody<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Name<'a> {
+            name: &'a str,
+        }
+        let mut out = serializer.serialize_map(None)?;
+        if let Some(name) = self.0.zone {
+            out.serialize_entry("forZones", &[Name { name }])?;
+        }
+        if let Some(name) = self.0.node {
+            out.serialize_entry("forNodes", &[Name { name }])?;
+        }
+        out.end()
+    }
+}
+
+struct ConditionsBody(Conditions);
+
+impl Serialize for ConditionsBody {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("EndpointConditions", 3)?;
+        out.serialize_field("ready", &self.0.ready())?;
+        out.serialize_field("serving", &self.0.serving())?;
+        out.serialize_field("terminating", &self.0.terminating())?;
+        out.end()
+    }
+}
+
+struct TargetRef<'a>(&'a EndpointBody<'a>);
+
+impl Serialize for TargetRef<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("ObjectReference", 4)?;
+        out.serialize_field("kind", "Pod")?;
+        out.serialize_field("namespace", self.0.namespace)?;
+        out.serialize_field("name", self.0.pod)?;
+        out.serialize_field("uid", self.0.pod_uid)?;
+        out.end()
+    }
+}

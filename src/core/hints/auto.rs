@@ -1,0 +1,295 @@
+//! Hints in proportion to CPU, for one Service and family.
+//!
+//! Slices that are not being written anyway keep their hints if they can, since a write of a slice costs every
+//! node of the cluster an update. The others start with every endpoint hinted to its own zone; then as many as
+//! needed are given from zones that have too many to zones that have too few.
+
+use super::{Disabled, Zone, ZoneRatios};
+
+/// What a zone should get of a Service's ready endpoints.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Allocation {
+    /// With fewer its endpoints would carry over 120 % of the average load.
+    pub minimum: usize,
+    /// With more some other zone would be below its minimum.
+    pub maximum: usize,
+    /// In proportion to its CPU, but not below the minimum.
+    pub desired: f64,
+}
+
+/// An endpoint of a slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HintedEndpoint<'a> {
+    /// Whether it takes traffic. Others get no hint and do not count.
+    pub ready: bool,
+    /// Its zone. Empty is as none.
+    pub zone: Option<&'a Zone>,
+    /// The zone that it is hinted to as published; `None` also when its hints are anything but one zone.
+    pub hint: Option<&'a Zone>,
+}
+
+/// A slice as it is going to be, with the hints as they were.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HintedSlice<'a> {
+    /// Whether it is written anyway, because it is new or something but the hints changed.
+    pub touched: bool,
+    /// Its endpoints.
+    pub endpoints: Vec<HintedEndpoint<'a>>,
+}
+
+/// The hints of a slice's endpoints, in their order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SliceHints {
+    /// The place of the slice in the input.
+    pub slice: usize,
+    /// A zone for each ready endpoint, none for the others.
+    pub hints: Vec<Option<Zone>>,
+}
+
+/// Shares the ready endpoints of a Service over zones. `slices` are all slices of one family that stay or
+/// come, in an order that does not change from call to call.
+///
+/// The result has the touched slices and those that cannot keep their hints; a slice that is not in it stays as
+/// it is. One that is in it may have got the hints that it had. An error means that no slice may have hints.
+///
+/// The result applied, the next call with nothing touched has an empty result.
+pub fn assign(ratios: &ZoneRatios, slices: &[HintedSlice<'_>]) -> Result<Vec<SliceHints>, Disabled> {
+    let ready = slices
+        .iter()
+        .flat_map(|slice| &slice.endpoints)
+        .filter(|e| e.ready)
+        .count();
+    let allocations = ratios.allocate(ready)?;
+    let state = Assignment {
+        ratios,
+        allocations: &allocations,
+        slices,
+    };
+    if state.is_settled() {
+        return Ok(Vec::new());
+    }
+    let (open, kept) = state.keep_what_can_be();
+    let (hints, totals) = state.distribute(&open, kept)?;
+    // What is kept may leave too little to move. As long as no zone goes over its maximum that is accepted;
+    // else the next call would find a slice that cannot keep its hints.
+    let over = totals.iter().zip(&allocations).any(|(n, a)| *n > a.maximum);
+    if over && open.len() < slices.len() && !state.is_balanced(&totals) {
+        let all: Vec<usize> = (0..slices.len()).collect();
+        return Ok(state.distribute(&all, vec![0; ratios.len()])?.0);
+    }
+    Ok(hints)
+}
+
+struct Assignment<'a> {
+    ratios: &'a ZoneRatios,
+    allocations: &'a [Allocation],
+    slices: &'a [HintedSlice<'a>],
+}
+
+/// How many endpoints each zone gives away and gets.
+struct Moves {
+    give: Vec<usize>,
+    receive: Vec<usize>,
+}
+
+// === impl ZoneRatios ===
+
+impl ZoneRatios {
+    /// What each zone should get of so many endpoints, in the order of the zones.
+    pub fn allocate(&self, endpoints: usize) -> Result<Vec<Allocation>, Disabled> {
+        const OVERLOAD: f64 = 0.2;
+        let zones = self.len();
+        if zones > endpoints {
+            return Err(Disabled::TooFewEndpoints { endpoints, zones });
+        }
+        let mut allocations: Vec<Allocation> = self
+            .iter()
+            .map(|(_, ratio)| {
+                let desired = ratio * endpoints as f64;
+                // The same operations as upstream, which round differently from a division by 1.2.
+                let minimum = (desired * (1.0 / (1.0 + OVERLOAD))).ceil();
+                Allocation {
+                    minimum: minimum as usize,
+                    maximum: 0,
+                    desired: desired.max(minimum),
+                }
+            })
+            .collect();
+        let needed: usize = allocations.iter().map(|a| a.minimum).sum();
+        let spare = endpoints
+            .checked_sub(needed)
+            .ok_or(Disabled::Overload { endpoints, zones })?;
+        for allocation in &mut allocations {
+            allocation.maximum = allocation.minimum + spare;
+        }
+        Ok(allocations)
+    }
+}
+
+// === impl HintedEndpoint ===
+
+impl<'a> HintedEndpoint<'a> {
+    fn own_zone(&self) -> Option<&'a Zone> {
+        self.zone.filter(|zone| !zone.is_empty())
+    }
+}
+
+// === impl Moves ===
+
+impl Moves {
+    fn is_empty(&self) -> bool {
+        self.give.iter().all(|n| *n == 0)
+    }
+}
+
+// === impl Assignment ===
+
+impl Assignment<'_> {
+    /// Whether nothing is touched, every hint is a possible one, and what each zone has needs no moves. A zone
+    /// may then still be over its maximum: when minimums are rounded up far, the stopping rule leaves it so.
+    fn is_settled(&self) -> bool {
+        let mut totals = vec![0; self.ratios.len()];
+        self.slices
+            .iter()
+            .all(|slice| !slice.touched && self.count_hints(slice, &mut totals))
+            && self.is_balanced(&totals)
+    }
+
+    /// Whether the zones have what [`Assignment::moves`] stops at. A zone that got its last half endpoint is
+    /// half a one over, so half a one is no reason to move on either side.
+    fn is_balanced(&self, totals: &[usize]) -> bool {
+        let (mut surplus, mut lack) = (0.0f64, 0.0f64);
+        for (has, allocation) in totals.iter().zip(self.allocations) {
+            let over = *has as f64 - allocation.desired;
+            surplus = surplus.max(over);
+            lack = lack.max(-over);
+        }
+        (surplus < 1.0 && lack < 1.0) || surplus <= 0.5 || lack <= 0.5
+    }
+
+    /// The slices that must get new hints, and how many endpoints each zone has in the others.
+    fn keep_what_can_be(&self) -> (Vec<usize>, Vec<usize>) {
+        let mut kept = vec![0; self.ratios.len()];
+        let mut open = Vec::new();
+        for (index, slice) in self.slices.iter().enumerate() {
+            let mut counts = kept.clone();
+            let keeps = !slice.touched && self.count_hints(slice, &mut counts) && {
+                let mut pairs = counts.iter().zip(&kept).zip(self.allocations);
+                // Only the zones of this slice count: another one may be over already.
+                pairs.all(|((new, old), allocation)| new == old || *new <= allocation.maximum)
+            };
+            if keeps {
+                kept = counts;
+            } else {
+                open.push(index);
+            }
+        }
+        (open, kept)
+    }
+
+    /// Adds up the hints of a slice by zone. False if a ready endpoint has none, or one that could not have
+    /// been given: only an endpoint whose own zone has no capacity is hinted to such a zone.
+    fn count_hints(&self, slice: &HintedSlice<'_>, totals: &mut [usize]) -> bool {
+        slice.endpoints.iter().filter(|e| e.ready).all(|endpoint| {
+            let Some(hint) = endpoint.hint else { return false };
+            match self.ratios.position(hint) {
+                Some(zone) => totals[zone] += 1,
+                None if endpoint.own_zone() == Some(hint) => {}
+                None => return false,
+            }
+            true
+        })
+    }
+
+    /// How many endpoints zones should give and get, when they have `totals`: always from the one that has most
+    /// too many to the one that lacks most, until neither side has a whole endpoint to move, or one of them less
+    /// than half.
+    fn moves(&self, totals: &[usize]) -> Moves {
+        let mut moves = Moves {
+            give: vec![0; totals.len()],
+            receive: vec![0; totals.len()],
+        };
+        loop {
+            let (mut giver, mut surplus, mut taker, mut lack) = (0, 0.0, 0, 0.0);
+            for (zone, allocation) in self.allocations.iter().enumerate() {
+                let has = (totals[zone] + moves.receive[zone]) as f64 - moves.give[zone] as f64;
+                let over = has - allocation.desired;
+                // A zone is on one side for good: half an endpoint too many is not given back.
+                let was_over = totals[zone] as f64 > allocation.desired;
+                if was_over && over > surplus {
+                    (giver, surplus) = (zone, over);
+                } else if !was_over && -over > lack {
+                    (taker, lack) = (zone, -over);
+                }
+            }
+            if (surplus < 1.0 && lack < 1.0) || surplus < 0.5 || lack < 0.5 {
+                return moves;
+            }
+            moves.give[giver] += 1;
+            moves.receive[taker] += 1;
+        }
+    }
+
+    /// New hints for the open slices, and how many endpoints each zone then has. `totals` are the others'.
+    fn distribute(
+        &self,
+        open: &[usize],
+        mut totals: Vec<usize>,
+    ) -> Result<(Vec<SliceHints>, Vec<usize>), Disabled> {
+        let mut result = Vec::with_capacity(open.len());
+        for &index in open {
+            let mut hints = Vec::with_capacity(self.slices[index].endpoints.len());
+            for endpoint in &self.slices[index].endpoints {
+                if !endpoint.ready {
+                    hints.push(None);
+                    continue;
+                }
+                let zone = endpoint.own_zone().ok_or(Disabled::NoZone)?;
+                if let Some(zone) = self.ratios.position(zone) {
+                    totals[zone] += 1;
+                }
+                hints.push(Some(zone.clone()));
+            }
+            result.push(SliceHints { slice: index, hints });
+        }
+        let mut moves = self.moves(&totals);
+        // Those that were moved before first, so that as few as possible change.
+        for again in [true, false] {
+            if moves.is_empty() {
+                break;
+            }
+            self.carry_out(&mut moves, &mut result, &mut totals, again);
+        }
+        Ok((result, totals))
+    }
+
+    /// Moves endpoints: only those that were hinted to the zone before if `again`, else any.
+    fn carry_out(&self, moves: &mut Moves, result: &mut [SliceHints], totals: &mut [usize], again: bool) {
+        for SliceHints { slice, hints } in result {
+            for (endpoint, hint) in self.slices[*slice].endpoints.iter().zip(hints) {
+                // Whoever was moved in the first round is not in its own zone any more.
+                let Some(own) = hint.as_ref().filter(|hint| Some(*hint) == endpoint.own_zone()) else {
+                    continue;
+                };
+                let Some(from) = self.ratios.position(own).filter(|zone| moves.give[*zone] > 0) else {
+                    continue;
+                };
+                let to = if again {
+                    let before = endpoint.hint.and_then(|zone| self.ratios.position(zone));
+                    before.filter(|zone| moves.receive[*zone] > 0)
+                } else {
+                    (0..moves.receive.len())
+                        .rev()
+                        .max_by_key(|zone| moves.receive[*zone])
+                        .filter(|zone| moves.receive[*zone] > 0)
+                };
+                let Some(to) = to else { continue };
+                moves.give[from] -= 1;
+                moves.receive[to] -= 1;
+                totals[from] -= 1;
+                totals[to] += 1;
+                *hint = Some(self.ratios.zone(to).clone());
+            }
+        }
+    }
+}

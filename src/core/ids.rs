@@ -1,0 +1,161 @@
+//! Identities: UIDs as the API server gives them, and small indices into this process's own tables.
+
+use std::fmt;
+
+/// An object's `metadata.uid`. Nearly always a UUID, kept in 16 bytes; the API allows any string.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Uid {
+    /// A lower-case UUID.
+    Uuid([u8; 16]),
+    /// Anything else, verbatim.
+    Text(Box<str>),
+}
+
+impl Uid {
+    /// No UID: what an object that has not been created yet carries.
+    pub fn none() -> Self {
+        Self::Text(Box::from(""))
+    }
+
+    /// Whether this is [`Uid::none`].
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::Text(text) if text.is_empty())
+    }
+}
+
+impl From<&str> for Uid {
+    fn from(text: &str) -> Self {
+        parse_uuid(text.as_bytes()).map_or_else(|| Self::Text(text.into()), Self::Uuid)
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Uuid(bytes) => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                let mut out = [b'-'; 36];
+                let mut at = 0;
+                for (i, byte) in bytes.iter().enumerate() {
+                    if matches!(i, 4 | 6 | 8 | 10) {
+                        at += 1;
+                    }
+                    out[at] = HEX[usize::from(byte >> 4)];
+                    out[at + 1] = HEX[usize::from(byte & 15)];
+                    at += 2;
+                }
+                f.write_str(std::str::from_utf8(&out).expect("hex digits and dashes are UTF-8"))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl serde::Serialize for Uid {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Only the canonical form, so that printing gives back what was read.
+fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
+    if text.len() != 36 {
+        return None;
+    }
+    let mut out = [0; 16];
+    let mut at = 0;
+    for (i, slot) in out.iter_mut().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            if text[at] != b'-' {
+                return None;
+            }
+            at += 1;
+        }
+        *slot = hex(text[at])? << 4 | hex(text[at + 1])?;
+        at += 2;
+    }
+    Some(out)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+macro_rules! index {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// Points at nothing.
+            pub const NONE: Self = Self(u32::MAX);
+
+            /// Whether this points at nothing.
+            pub fn is_none(self) -> bool {
+                self == Self::NONE
+            }
+
+            /// The position in its table.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl From<usize> for $name {
+            fn from(index: usize) -> Self {
+                Self(u32::try_from(index).expect("no table of one namespace holds 2^32 entries"))
+            }
+        }
+    )*};
+}
+
+index! {
+    /// A pod in its namespace's table. Reused after the pod is gone.
+    PodId;
+    /// A Service in its namespace's table. Reused after the Service is gone.
+    ServiceId;
+    /// An `EndpointSlice` in its namespace's table. Reused after the slice is gone.
+    SliceId;
+    /// A node in a namespace's table of the nodes its pods run on.
+    NodeId;
+    /// A whole label set, as pods carry it.
+    FullSetId;
+    /// A label set cut to the keys that selectors use.
+    LabelSetId;
+    /// A port group of one Service and family.
+    GroupId;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Uid;
+
+    #[test]
+    fn uid_prints_what_it_read() {
+        for text in [
+            "0d9e1a76-3c5f-4c0b-9b2d-1f2e3d4c5b6a",
+            "0D9E1A76-3c5f-4c0b-9b2d-1f2e3d4c5b6a",
+            "",
+            "x",
+            "0d9e1a76x3c5f-4c0b-9b2d-1f2e3d4c5b6a",
+        ] {
+            assert_eq!(Uid::from(text).to_string(), text);
+        }
+        assert!(matches!(
+            Uid::from("0d9e1a76-3c5f-4c0b-9b2d-1f2e3d4c5b6a"),
+            Uid::Uuid(_)
+        ));
+        assert!(Uid::from("").is_none());
+    }
+}

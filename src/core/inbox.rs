@@ -1,0 +1,317 @@
+//! What has come in for a namespace and has not been applied yet: latest wins by object, so it is never larger
+//! than the namespace, however far behind its shard is.
+
+use super::facts::{PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use super::namespace::{Kind, NamespaceState};
+use super::nodes::{NodeDirectory, NodeView, ZoneView};
+use super::time::Time;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Something that happened in a namespace. `epoch` counts the lists of the object's kind.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A pod as a list or a watch shows it.
+    Pod(PodFacts, u8),
+    /// A pod is gone.
+    PodGone(Box<str>),
+    /// A Service as a list or a watch shows it.
+    Service(ServiceFacts, u8),
+    /// A Service is gone.
+    ServiceGone(Arc<str>),
+    /// A whole slice, from a list.
+    Slice(Box<SliceFacts>, u8),
+    /// A slice's metadata, from a watch.
+    SliceMeta(SliceMeta, u8),
+    /// A slice is gone, as of a version.
+    SliceGone(Box<str>, u64),
+    /// A node on which the namespace has pods has changed.
+    Node(Arc<str>, NodeView),
+    /// The CPU of the zones has changed.
+    Zones(ZoneView),
+    /// Another list of a kind is about to arrive.
+    Begin(Kind),
+    /// The list of an epoch is whole. It shows this version.
+    End(Kind, u8, u64),
+}
+
+/// The events that wait for one shard.
+#[derive(Debug, Default)]
+pub struct Pending {
+    pods: FxHashMap<Box<str>, PodEvent>,
+    services: FxHashMap<Arc<str>, Option<(ServiceFacts, u8)>>,
+    slices: FxHashMap<Box<str>, SliceEvent>,
+    nodes: FxHashMap<Arc<str>, NodeView>,
+    zones: Option<ZoneView>,
+    lists: [ListEvent; 4],
+    any: bool,
+}
+
+#[derive(Debug)]
+struct PodEvent {
+    /// `None` when it is gone.
+    latest: Option<(PodFacts, u8)>,
+    /// The Ready times of states that were merged away: the first one's, and the earliest that came after it
+    /// and moved forward. Whatever time is known of the pod, the earliest that moves forward from there is
+    /// among these and the latest one's.
+    earlier: SmallVec<[Time; 2]>,
+}
+
+#[derive(Debug)]
+enum SliceEvent {
+    Whole(Box<SliceFacts>, u8),
+    Meta(SliceMeta, u8),
+    Gone(u64),
+}
+
+impl SliceEvent {
+    fn version(&self) -> u64 {
+        match self {
+            Self::Whole(facts, _) => facts.meta.version,
+            Self::Meta(meta, _) => meta.version,
+            Self::Gone(version) => *version,
+        }
+    }
+}
+
+/// The last that lists of one kind did. An end that another beginning follows does not matter any more: the
+/// next end sweeps what that one would have swept.
+#[derive(Clone, Copy, Debug, Default)]
+enum ListEvent {
+    #[default]
+    None,
+    Begun,
+    Ended {
+        epoch: u8,
+        version: u64,
+    },
+}
+
+impl Pending {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        !self.any
+    }
+
+    /// How many objects wait.
+    pub fn len(&self) -> usize {
+        self.pods.len() + self.services.len() + self.slices.len() + self.nodes.len()
+    }
+
+    /// Merges an event into what waits.
+    pub fn push(&mut self, event: Event) {
+        self.any = true;
+        match event {
+            Event::Pod(facts, epoch) => self.push_pod(facts, epoch),
+            Event::PodGone(name) => {
+                self.pods.insert(
+                    name,
+                    PodEvent {
+                        latest: None,
+                        earlier: SmallVec::new(),
+                    },
+                );
+            }
+            Event::Service(facts, epoch) => {
+                self.services.insert(facts.name.clone(), Some((facts, epoch)));
+            }
+            Event::ServiceGone(name) => {
+                self.services.insert(name, None);
+            }
+            Event::Slice(facts, epoch) => {
+                self.push_slice(facts.meta.name.clone(), SliceEvent::Whole(facts, epoch));
+            }
+            Event::SliceMeta(meta, epoch) => {
+                self.push_slice(meta.name.clone(), SliceEvent::Meta(meta, epoch));
+            }
+            Event::SliceGone(name, version) => self.push_slice(name, SliceEvent::Gone(version)),
+            Event::Node(name, view) => {
+                let known = self.nodes.get(&name);
+                if known.is_none_or(|known| known.version < view.version) {
+                    self.nodes.insert(name, view);
+                }
+            }
+            Event::Zones(view) => {
+                if self
+                    .zones
+                    .as_ref()
+                    .is_none_or(|known| known.version < view.version)
+                {
+                    self.zones = Some(view);
+                }
+            }
+            Event::Begin(kind) => self.lists[kind.index()] = ListEvent::Begun,
+            Event::End(kind, epoch, version) => {
+                self.lists[kind.index()] = ListEvent::Ended { epoch, version };
+            }
+        }
+    }
+
+    fn push_pod(&mut self, facts: PodFacts, epoch: u8) {
+        let mut earlier = SmallVec::new();
+        if let Some(PodEvent {
+            latest: Some((old, _)),
+            earlier: before,
+        }) = self.pods.remove(&facts.name)
+        {
+            earlier = before;
+            if let Some(time) = old.ready_time.filter(|_| old.ready_time != facts.ready_time) {
+                match earlier[..] {
+                    [] => earlier.push(time),
+                    [first] if time > first => earlier.push(time),
+                    [first, next] if time > first && time < next => earlier[1] = time,
+                    _ => {}
+                }
+            }
+        }
+        self.pods.insert(
+            facts.name.clone(),
+            PodEvent {
+                latest: Some((facts, epoch)),
+                earlier,
+            },
+        );
+    }
+
+    fn push_slice(&mut self, name: Box<str>, event: SliceEvent) {
+        let known = self.slices.get(&name).map_or(0, SliceEvent::version);
+        // A whole slice says more than its metadata, so it stays when both show the same version.
+        if known == 0
+            || known < event.version()
+            || matches!(event, SliceEvent::Whole(..) if known == event.version())
+        {
+            self.slices.insert(name, event);
+        }
+    }
+
+    /// Applies all that waits, in an order in which nothing is planned too early: what has been listed, then
+    /// what that leaves out, then that another list has begun.
+    pub fn apply(self, state: &mut NamespaceState, nodes: &mut dyn NodeDirectory) {
+        for (name, view) in self.nodes {
+            state.apply_node(&name, view);
+        }
+        for (name, PodEvent { latest, earlier }) in self.pods {
+            match latest {
+                Some((facts, epoch)) => state.apply_pod(facts, &earlier, epoch, nodes),
+                None => state.remove_pod(&name, nodes),
+            }
+        }
+        for (name, latest) in self.services {
+            match latest {
+                Some((facts, epoch)) => state.apply_service(facts, epoch),
+                None => state.remove_service(&name),
+            }
+        }
+        for (name, event) in self.slices {
+            match event {
+                SliceEvent::Whole(facts, epoch) => state.apply_slice(*facts, epoch),
+                SliceEvent::Meta(meta, epoch) => state.apply_slice_meta(&meta, epoch),
+                SliceEvent::Gone(version) => state.slice_gone(&name, version),
+            }
+        }
+        state.watch_zones(nodes);
+        if let Some(view) = self.zones {
+            state.apply_zones(view);
+        }
+        for kind in Kind::ALL {
+            match self.lists[kind.index()] {
+                ListEvent::None => {}
+                ListEvent::Begun => state.begin_list(kind),
+                ListEvent::Ended { epoch, version } => state.end_list(kind, epoch, version, nodes),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::facts::NodeFacts;
+    use crate::core::ids::Uid;
+    use crate::core::labels::Labels;
+
+    fn pod(time: i64) -> PodFacts {
+        PodFacts {
+            name: "p".into(),
+            uid: Uid::none(),
+            labels: Labels::default(),
+            node: None,
+            v4: None,
+            v6: None,
+            ports: Vec::new(),
+            host: None,
+            ready: true,
+            terminating: false,
+            terminal: false,
+            ready_time: Some(Time::from_seconds(time)),
+        }
+    }
+
+    /// The earliest of the merged times that lies after `known`.
+    fn earliest_after(known: i64, times: &[i64]) -> Option<i64> {
+        let mut pending = Pending::default();
+        for &time in times {
+            pending.push(Event::Pod(pod(time), 0));
+        }
+        let PodEvent { latest, earlier } = pending.pods.remove("p").unwrap();
+        let latest = latest.and_then(|(facts, _)| facts.ready_time);
+        let after = earlier
+            .into_iter()
+            .chain(latest)
+            .filter(|t| *t > Time::from_seconds(known))
+            .min();
+        times
+            .iter()
+            .copied()
+            .find(|t| after == Some(Time::from_seconds(*t)))
+    }
+
+    #[test]
+    fn merging_keeps_the_earliest_time_that_moves_forward() {
+        assert_eq!(earliest_after(1, &[2, 3, 4]), Some(2));
+        assert_eq!(
+            earliest_after(2, &[2, 3, 4]),
+            Some(3),
+            "the first event was known already"
+        );
+        assert_eq!(earliest_after(2, &[2, 4, 3]), Some(3));
+        assert_eq!(earliest_after(0, &[5]), Some(5));
+        assert_eq!(earliest_after(5, &[5, 5]), None);
+    }
+
+    #[test]
+    fn the_latest_event_of_an_object_is_all_that_waits() {
+        let mut pending = Pending::default();
+        assert!(pending.is_empty());
+        for i in 0..1000 {
+            pending.push(Event::Pod(pod(i), 0));
+        }
+        pending.push(Event::PodGone("p".into()));
+        assert_eq!(pending.len(), 1);
+        assert!(pending.pods["p"].latest.is_none());
+    }
+
+    #[test]
+    fn an_older_view_of_a_slice_or_node_does_not_replace_a_newer_one() {
+        let mut pending = Pending::default();
+        pending.push(Event::SliceGone("s".into(), 7));
+        pending.push(Event::SliceGone("s".into(), 5));
+        assert_eq!(pending.slices["s"].version(), 7);
+        pending.push(Event::Node(
+            "n".into(),
+            NodeView {
+                version: 2,
+                facts: None,
+            },
+        ));
+        pending.push(Event::Node(
+            "n".into(),
+            NodeView {
+                version: 1,
+                facts: Some(NodeFacts::default()),
+            },
+        ));
+        assert_eq!(pending.nodes["n"].version, 2);
+    }
+}

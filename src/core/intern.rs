@@ -1,0 +1,97 @@
+//! Values that many objects share, kept once and counted.
+
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+use slab::Slab;
+use std::hash::{BuildHasher, Hash};
+
+/// A table of equal values with reference counts: what nobody uses any more is freed at once.
+#[derive(Debug)]
+pub struct Interner<T> {
+    values: Slab<(T, u32)>,
+    by_value: HashTable<u32>,
+}
+
+impl<T> Default for Interner<T> {
+    fn default() -> Self {
+        Self {
+            values: Slab::new(),
+            by_value: HashTable::new(),
+        }
+    }
+}
+
+/// The hash that the tables of this module and its users share; fixed, so that runs replay.
+pub(crate) fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
+    FxBuildHasher.hash_one(value)
+}
+
+impl<T: Hash + Eq> Interner<T> {
+    /// The index of an equal value, one more time in use; the value is kept if it is new.
+    pub fn acquire(&mut self, value: T) -> u32 {
+        let hash = hash_of(&value);
+        if let Some(&id) = self
+            .by_value
+            .find(hash, |&id| self.values[id as usize].0 == value)
+        {
+            self.values[id as usize].1 += 1;
+            return id;
+        }
+        let id = u32::try_from(self.values.insert((value, 1))).expect("no table holds 2^32 values");
+        self.by_value
+            .insert_unique(hash, id, |&id| hash_of(&self.values[id as usize].0));
+        id
+    }
+
+    /// One use less; the last one frees the value and its index.
+    pub fn release(&mut self, id: u32) {
+        let entry = &mut self.values[id as usize];
+        entry.1 -= 1;
+        if entry.1 > 0 {
+            return;
+        }
+        let hash = hash_of(&entry.0);
+        self.by_value
+            .find_entry(hash, |&other| other == id)
+            .expect("a value in use is in the table")
+            .remove();
+        self.values.remove(id as usize);
+    }
+
+    /// The value at an index that is in use.
+    pub fn get(&self, id: u32) -> &T {
+        &self.values[id as usize].0
+    }
+
+    /// How many values are kept.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether no value is kept.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Interner;
+
+    #[test]
+    fn equal_values_share_and_the_last_release_frees() {
+        let mut table = Interner::default();
+        let a = table.acquire("a".to_owned());
+        let b = table.acquire("b".to_owned());
+        assert_eq!(table.acquire("a".to_owned()), a);
+        assert_ne!(a, b);
+        table.release(a);
+        assert_eq!(table.get(a), "a");
+        table.release(a);
+        assert_eq!(table.len(), 1);
+        assert_eq!(table.acquire("c".to_owned()), a, "the index is free again");
+        table.release(b);
+        table.release(a);
+        assert!(table.is_empty());
+    }
+}

@@ -1,0 +1,117 @@
+//! Label maps in one allocation.
+
+use std::fmt;
+
+/// A map of labels (or of a selector's pairs), sorted by key, in one string: `key NUL value NUL ...`.
+///
+/// Equal maps are equal strings, so comparing and hashing is a matter of bytes. NUL stands in no label: the
+/// API server refuses it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Labels(Box<str>);
+
+impl Labels {
+    /// From pairs in any order; of a key that stands twice, the last one wins.
+    pub fn new<K: AsRef<str>, V: AsRef<str>>(pairs: &mut [(K, V)]) -> Self {
+        // Stable, so that the last of equal keys stays last.
+        if !pairs.windows(2).all(|w| w[0].0.as_ref() < w[1].0.as_ref()) {
+            pairs.sort_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
+        }
+        let size = pairs
+            .iter()
+            .map(|(k, v)| k.as_ref().len() + v.as_ref().len() + 2)
+            .sum();
+        let mut text = String::with_capacity(size);
+        for (i, (key, value)) in pairs.iter().enumerate() {
+            if pairs
+                .get(i + 1)
+                .is_some_and(|next| next.0.as_ref() == key.as_ref())
+            {
+                continue;
+            }
+            push(&mut text, key.as_ref(), value.as_ref());
+        }
+        Self(text.into_boxed_str())
+    }
+
+    /// Whether there is no pair.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The pairs, sorted by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut parts = self.0.split_terminator('\0');
+        std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.iter().find(|(k, _)| *k == key).map(|(_, v)| v)
+    }
+
+    /// Those pairs whose key passes.
+    #[must_use]
+    pub fn project(&self, keep: impl Fn(&str) -> bool) -> Self {
+        let mut text = String::new();
+        for (key, value) in self.iter().filter(|(key, _)| keep(key)) {
+            push(&mut text, key, value);
+        }
+        Self(text.into_boxed_str())
+    }
+
+    /// The pairs as they are kept: `key NUL value NUL ...`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn push(text: &mut String, key: &str, value: &str) {
+    text.push_str(key);
+    text.push('\0');
+    text.push_str(value);
+    text.push('\0');
+}
+
+impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        Self::new(&mut pairs.into_iter().collect::<Vec<_>>())
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl serde::Serialize for Labels {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Labels;
+
+    #[test]
+    fn order_does_not_matter_and_the_last_of_a_key_wins() {
+        let a: Labels = [("b", "2"), ("a", "1")].into_iter().collect();
+        let b: Labels = [("a", "0"), ("a", "1"), ("b", "2")].into_iter().collect();
+        assert_eq!(a, b);
+        assert_eq!(a.iter().collect::<Vec<_>>(), [("a", "1"), ("b", "2")]);
+    }
+
+    #[test]
+    fn empty_values_are_values() {
+        let labels: Labels = [("a", ""), ("b", "x")].into_iter().collect();
+        assert_eq!(labels.get("a"), Some(""));
+        assert_eq!(labels.get("c"), None);
+        assert_eq!(
+            labels.project(|k| k == "b").iter().collect::<Vec<_>>(),
+            [("b", "x")]
+        );
+        assert!(labels.project(|_| false).is_empty());
+        assert!(Labels::default().is_empty());
+    }
+}

@@ -1,0 +1,439 @@
+//! All that is known of one namespace, and what follows from it.
+//!
+//! Events go in ([`NamespaceState::apply_pod`] and its siblings) and mark Services; [`NamespaceState::plan`]
+//! evaluates the marked Services and says which objects are due; [`NamespaceState::grant`] builds the request
+//! for one of them when its turn has come, from the state of that moment; [`NamespaceState::outcome`] takes
+//! the server's answer. The work of each call grows with what changed, except where a Service itself
+//! changes: that is a pass over its pods.
+
+mod adopt;
+mod evaluate;
+mod hinting;
+mod members;
+mod pods;
+mod services;
+mod writes;
+
+pub use writes::{Granted, Outcome};
+
+use super::address::Family;
+use super::backoff::Retry;
+use super::facts::{HostName, NodeFacts, ServiceFacts, SliceFacts};
+use super::ids::{FullSetId, NodeId, PodId, ServiceId, SliceId, Uid};
+use super::intern::{Interner, hash_of};
+use super::nodes::{NodeDirectory, ZoneView};
+use super::ports::ContainerPort;
+use super::queue::Lane;
+use super::selector_cache::SelectorCache;
+use super::slices::{FamilyState, Slice};
+use super::time::{Time, earliest};
+use super::work::Work;
+use hashbrown::HashTable;
+use rustc_hash::FxHashMap;
+use slab::Slab;
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// A kind that plans depend on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// v1 Node.
+    Node,
+    /// v1 Pod.
+    Pod,
+    /// v1 Service.
+    Service,
+    /// discovery.k8s.io/v1 `EndpointSlice`.
+    Slice,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Node, Self::Pod, Self::Service, Self::Slice];
+
+    /// The place in per-kind tables.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// As people write it, in the plural.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Node => "nodes",
+            Self::Pod => "pods",
+            Self::Service => "services",
+            Self::Slice => "endpointslices",
+        }
+    }
+}
+
+/// The kinds of which a whole list is still to come, first one or repeated; while there is one, nothing is
+/// planned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holds(u8);
+
+impl Holds {
+    /// Before anything was listed.
+    pub const ALL: Self = Self(0b1111);
+    /// Nothing is awaited.
+    pub const NONE: Self = Self(0);
+
+    /// A list of the kind has begun to arrive.
+    pub fn set(&mut self, kind: Kind) {
+        self.0 |= 1 << kind.index();
+    }
+
+    /// The list is whole.
+    pub fn clear(&mut self, kind: Kind) {
+        self.0 &= !(1 << kind.index());
+    }
+
+    /// Whether something is awaited.
+    pub fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Whether a list of the kind is awaited.
+    pub fn has(self, kind: Kind) -> bool {
+        self.0 & (1 << kind.index()) != 0
+    }
+}
+
+/// What does not change while the process runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// `--max-endpoints-per-slice`, 1 to 1000.
+    pub max_endpoints: usize,
+    /// For the random part of slice names.
+    pub seed: u64,
+}
+
+/// An object that is due.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Want {
+    /// The slice's name.
+    pub name: Arc<str>,
+    /// How urgent it is.
+    pub lane: Lane,
+    /// How long it must wait because of earlier failures.
+    pub retry: Retry,
+}
+
+impl Want {
+    fn of(slice: &Slice) -> Self {
+        let retry = match (slice.failures, slice.rejected) {
+            (0, _) => Retry::Now,
+            (_, true) if slice.changes > 0 => Retry::Floor,
+            // What should be written is not what was tried: the failure says nothing about it.
+            (_, false) if slice.changes > 0 => Retry::Now,
+            (failures, _) => Retry::After { failures },
+        };
+        Self {
+            name: slice.name.clone(),
+            lane: slice.lane,
+            retry,
+        }
+    }
+}
+
+/// A pod, cut to what its endpoints depend on.
+#[derive(Debug)]
+struct Pod {
+    name: Box<str>,
+    uid: Uid,
+    v4: Option<Ipv4Addr>,
+    v6: Option<Ipv6Addr>,
+    /// Where its labels are, and its place there.
+    labels: (FullSetId, u32),
+    node: NodeId,
+    /// Its place among the node's pods.
+    node_at: u32,
+    ports: u32,
+    host: Option<Box<HostName>>,
+    ready: bool,
+    terminating: bool,
+    epoch: u8,
+    ready_time: Option<Time>,
+    /// The Services that select it, with its place in each family of theirs.
+    members: SmallVec<[Member; 2]>,
+}
+
+impl Pod {
+    fn ip(&self, family: Family) -> Option<IpAddr> {
+        match family {
+            Family::V4 => self.v4.map(IpAddr::V4),
+            Family::V6 => self.v6.map(IpAddr::V6),
+        }
+    }
+}
+
+/// That a Service selects a pod, and where its endpoint of one family is.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    service: ServiceId,
+    /// None while it is not published.
+    slice: SliceId,
+    /// The place in the slice. The API allows 1000 endpoints in one.
+    at: u16,
+    family: Family,
+    /// Whether it is among those that the next evaluation places.
+    queued: bool,
+}
+
+/// A node that pods of this namespace run on.
+#[derive(Debug)]
+struct LocalNode {
+    name: Arc<str>,
+    version: u64,
+    facts: Option<NodeFacts>,
+    pods: Vec<PodId>,
+}
+
+#[derive(Debug)]
+struct Service {
+    facts: ServiceFacts,
+    /// By [`Family::index`]; `None` where it has no slices, and in both while it is not managed.
+    families: [Option<Box<FamilyState>>; 2],
+    /// Whether it has been evaluated with a selector: only the first time stamps its creation.
+    known: bool,
+    /// The earliest Ready time that moved forward since the last evaluation.
+    trigger: Option<Time>,
+    /// While it is not managed: the Ready times of the pods it selected when it last was.
+    paused_times: Option<Box<FxHashMap<Box<str>, Time>>>,
+    /// How many slices must be fetched before it can be evaluated.
+    awaiting: u32,
+    /// Its slices, whatever their role.
+    slices: BTreeSet<SliceId>,
+    dirty: bool,
+    epoch: u8,
+}
+
+impl Service {
+    fn note(&mut self, time: Option<Time>) {
+        self.trigger = earliest(self.trigger, time);
+    }
+
+    fn family(&mut self, family: Family) -> &mut FamilyState {
+        self.families[family.index()]
+            .as_mut()
+            .expect("a slice's Service has the slice's family")
+    }
+}
+
+/// Everything that is known of one namespace. Owned by its shard.
+#[derive(Debug)]
+pub struct NamespaceState {
+    namespace: Arc<str>,
+    settings: Settings,
+    random: fastrand::Rng,
+    holds: Holds,
+    cache: SelectorCache,
+    pods: Slab<Pod>,
+    pods_by_name: HashTable<u32>,
+    port_sets: Interner<Box<[ContainerPort]>>,
+    nodes: Slab<LocalNode>,
+    nodes_by_name: FxHashMap<Arc<str>, NodeId>,
+    services: Slab<Service>,
+    services_by_name: FxHashMap<Arc<str>, ServiceId>,
+    slices: Slab<Slice>,
+    slices_by_name: FxHashMap<Arc<str>, SliceId>,
+    /// Slices of Services that we do not manage, by the Service that they name.
+    parked: FxHashMap<Arc<str>, Vec<SliceId>>,
+    /// Listed slices that the next plan takes over: what they mean depends on pods and Services that may not
+    /// have been listed yet.
+    /// With the last list that showed each.
+    arrivals: FxHashMap<Box<str>, (u8, SliceFacts)>,
+    dirty: Vec<ServiceId>,
+    /// Services whose hints depend on the zones.
+    auto_hinted: BTreeSet<ServiceId>,
+    /// The zones, while a Service depends on them.
+    zones: Option<ZoneView>,
+    /// Slices that were granted while nothing may be written of their Service: due again when that is over.
+    held: BTreeSet<SliceId>,
+    /// Slices that may be due. May name slices that are gone by now.
+    wants: BTreeSet<SliceId>,
+    work: Work,
+}
+
+impl NamespaceState {
+    /// Of a namespace of which nothing is known yet. `holds` says which lists are still to come.
+    pub fn new(namespace: Arc<str>, settings: Settings, holds: Holds) -> Self {
+        let random = fastrand::Rng::with_seed(settings.seed ^ hash_of(&*namespace));
+        Self {
+            namespace,
+            settings,
+            random,
+            holds,
+            cache: SelectorCache::default(),
+            pods: Slab::new(),
+            pods_by_name: HashTable::new(),
+            port_sets: Interner::default(),
+            nodes: Slab::new(),
+            nodes_by_name: FxHashMap::default(),
+            services: Slab::new(),
+            services_by_name: FxHashMap::default(),
+            slices: Slab::new(),
+            slices_by_name: FxHashMap::default(),
+            parked: FxHashMap::default(),
+            arrivals: FxHashMap::default(),
+            dirty: Vec::new(),
+            auto_hinted: BTreeSet::new(),
+            zones: None,
+            held: BTreeSet::new(),
+            wants: BTreeSet::new(),
+            work: Work::default(),
+        }
+    }
+
+    /// The namespace's name.
+    pub fn namespace(&self) -> &Arc<str> {
+        &self.namespace
+    }
+
+    /// What has been done so far.
+    pub fn work(&self) -> Work {
+        self.work
+    }
+
+    /// How many pods, Services, slices, and label sets (whole and projected) there are.
+    pub fn sizes(&self) -> Sizes {
+        let (full_sets, label_sets) = self.cache.sizes();
+        Sizes {
+            pods: self.pods.len(),
+            services: self.services.len(),
+            slices: self.slices.len(),
+            full_sets,
+            label_sets,
+        }
+    }
+
+    /// Whether nothing is known and nothing is on its way: the state can be dropped.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+            && self.services.is_empty()
+            && self.slices.is_empty()
+            && self.arrivals.is_empty()
+            && self.wants.is_empty()
+    }
+
+    /// Another list of the kind is about to arrive: nothing is planned or written until it is whole.
+    pub fn begin_list(&mut self, kind: Kind) {
+        self.holds.set(kind);
+    }
+
+    /// The list of an epoch is whole: what it did not show is gone. Slices that were written after it was
+    /// taken (their version is above the list's) are not in it, and stay.
+    pub fn end_list(&mut self, kind: Kind, epoch: u8, version: u64, nodes: &mut dyn NodeDirectory) {
+        match kind {
+            Kind::Node => {}
+            Kind::Pod => {
+                let gone: Vec<_> = self
+                    .pods
+                    .iter()
+                    .filter(|(_, pod)| pod.epoch != epoch)
+                    .map(|(_, pod)| pod.name.clone())
+                    .collect();
+                for name in gone {
+                    self.remove_pod(&name, nodes);
+                }
+            }
+            Kind::Service => {
+                let gone: Vec<_> = self
+                    .services
+                    .iter()
+                    .filter(|(_, service)| service.epoch != epoch)
+                    .map(|(_, service)| service.facts.name.clone())
+                    .collect();
+                for name in gone {
+                    self.remove_service(&name);
+                }
+            }
+            Kind::Slice => {
+                let gone: Vec<_> = self
+                    .slices
+                    .iter()
+                    .filter(|(_, slice)| {
+                        slice.epoch != epoch && slice.remote.as_ref().is_some_and(|r| r.version <= version)
+                    })
+                    .map(|(_, slice)| slice.name.clone())
+                    .collect();
+                for name in gone {
+                    self.slice_gone(&name, version);
+                }
+                self.arrivals.retain(|_, (at, _)| *at == epoch);
+            }
+        }
+        self.holds.clear(kind);
+    }
+
+    /// Evaluates what has changed and returns the objects that are due, in the order in which they should go.
+    /// While a list is awaited, that is nothing.
+    pub fn plan(&mut self) -> Vec<Want> {
+        if self.holds.any() {
+            return Vec::new();
+        }
+        self.take_arrivals();
+        for id in std::mem::take(&mut self.dirty) {
+            self.evaluate(id);
+        }
+        for id in std::mem::take(&mut self.held) {
+            if self
+                .slices
+                .get(id.index())
+                .is_some_and(|slice| self.is_held(slice))
+            {
+                self.held.insert(id);
+            } else {
+                self.want(id);
+            }
+        }
+        let due = |id: &SliceId| {
+            self.slices
+                .get(id.index())
+                .filter(|s| s.flight.is_none() && self.is_due(s))
+        };
+        let mut wants: Vec<_> = self.wants.iter().filter_map(due).collect();
+        wants.sort_unstable_by_key(|slice| (slice.order(), &slice.name));
+        let wants = wants.into_iter().map(Want::of).collect();
+        self.wants.clear();
+        wants
+    }
+
+    fn mark(&mut self, id: ServiceId) {
+        let service = &mut self.services[id.index()];
+        if !service.dirty {
+            service.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Has the next plan say that a slice is due, if it is then. What is in flight asks again when its answer
+    /// is there.
+    fn want(&mut self, id: SliceId) {
+        self.wants.insert(id);
+    }
+
+    fn find_pod(&self, name: &str) -> Option<PodId> {
+        let found = self
+            .pods_by_name
+            .find(hash_of(name), |&id| *self.pods[id as usize].name == *name);
+        found.map(|&id| PodId(id))
+    }
+}
+
+/// How much a namespace's state holds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Sizes {
+    /// Pods.
+    pub pods: usize,
+    /// Services.
+    pub services: usize,
+    /// Slices, parked ones among them.
+    pub slices: usize,
+    /// Whole label maps.
+    pub full_sets: usize,
+    /// Label maps cut to what selectors use.
+    pub label_sets: usize,
+}

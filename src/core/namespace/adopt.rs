@@ -1,0 +1,452 @@
+//! Slices as the server shows them: taking them over, and putting right what others did to them.
+
+use super::members::desired;
+use super::{NamespaceState, Pod, Service};
+use crate::core::address::Family;
+use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
+use crate::core::hints::HintMode;
+use crate::core::ids::{PodId, ServiceId, SliceId};
+use crate::core::queue::Lane;
+use crate::core::slices::{Conditions, Flight, Remote, Role, Slice};
+use std::sync::Arc;
+
+impl NamespaceState {
+    /// A whole slice, from a list of the given epoch. It is taken over when the next plan is made, since what
+    /// it means depends on pods and Services.
+    pub fn apply_slice(&mut self, facts: SliceFacts, epoch: u8) {
+        if facts.meta.deleting {
+            self.slice_missing(&facts.meta.name);
+        } else if let Some(&id) = self.slices_by_name.get(&*facts.meta.name) {
+            let slice = &mut self.slices[id.index()];
+            slice.epoch = epoch;
+            if slice.flight.is_some() {
+                slice.seen = slice.seen.max(facts.meta.version);
+            } else if matches!(slice.role, Role::Adopting { .. })
+                || slice
+                    .remote
+                    .as_ref()
+                    .is_none_or(|r| r.version < facts.meta.version)
+            {
+                self.content_known(id, facts);
+            }
+        } else {
+            self.arrivals.insert(facts.meta.name.clone(), (epoch, facts));
+        }
+    }
+
+    /// The metadata of a slice, from a watch. A version that is our own write's is nothing new; any other
+    /// means that somebody else wrote, and the slice is fetched.
+    pub fn apply_slice_meta(&mut self, meta: &SliceMeta, epoch: u8) {
+        if meta.deleting {
+            self.slice_missing(&meta.name);
+            return;
+        }
+        if let Some((_, facts)) = self.arrivals.get(&meta.name) {
+            if facts.meta.version >= meta.version {
+                return;
+            }
+            self.arrivals.remove(&meta.name);
+        }
+        if let Some(&id) = self.slices_by_name.get(&*meta.name) {
+            let slice = &mut self.slices[id.index()];
+            slice.epoch = epoch;
+            slice.seen = slice.seen.max(meta.version);
+            if slice.flight.is_none() && slice.remote.as_ref().is_none_or(|r| r.version < meta.version) {
+                self.meta_changed(id, meta);
+            }
+            return;
+        }
+        let id = self.keep(meta, epoch);
+        // Before the first plan, a slice that is not known whole must not be planned around.
+        self.attribute(id, self.holds.any());
+    }
+
+    /// Begins to keep a slice that was not known, parked until it is attributed to its Service.
+    fn keep(&mut self, meta: &SliceMeta, epoch: u8) -> SliceId {
+        let name: Arc<str> = Arc::from(&*meta.name);
+        let mut slice = Slice::new(name.clone(), meta.service.clone(), Role::Parked, ServiceId::NONE);
+        slice.remote = Some(Remote {
+            uid: meta.uid.clone(),
+            version: meta.version,
+        });
+        slice.owner = meta.owner.clone();
+        (slice.epoch, slice.seen) = (epoch, meta.version);
+        let id = SliceId::from(self.slices.insert(slice));
+        self.slices_by_name.insert(name, id);
+        id
+    }
+
+    /// A slice is no longer among ours, as of a version. A live one is looked at before another takes its
+    /// place: it may be gone, or another manager's.
+    pub fn slice_gone(&mut self, name: &str, version: u64) {
+        self.arrivals.remove(name);
+        let Some(&id) = self.slices_by_name.get(name) else {
+            return;
+        };
+        let slice = &mut self.slices[id.index()];
+        slice.seen = slice.seen.max(version);
+        if slice.role == Role::Live {
+            // What is on its way is answered first: a create may have made what is gone already.
+            if slice.flight.is_none() && slice.remote.is_some() {
+                slice.unsure = true;
+                slice.lane = slice.lane.min(Lane::Add);
+                self.want(id);
+            }
+        } else if slice.flight != Some(Flight::Create) {
+            self.drop_slice(id);
+        }
+    }
+
+    /// The server does not have a slice, or is about to delete it. A live one gets another object.
+    pub(super) fn slice_missing(&mut self, name: &str) {
+        self.arrivals.remove(name);
+        let Some(&id) = self.slices_by_name.get(name) else {
+            return;
+        };
+        if self.slices[id.index()].role == Role::Live {
+            self.replace_remote(id);
+        } else {
+            self.drop_slice(id);
+        }
+    }
+
+    /// A live slice's object has been given to another manager, as upstream leaves it then: its endpoints stay
+    /// published there, and the Service gets a slice of ours again when what this one holds changes.
+    pub(super) fn yield_remote(&mut self, id: SliceId) {
+        let service = self.slices[id.index()].service_name.clone();
+        let name = self.fresh_name(&service);
+        let slice = &mut self.slices[id.index()];
+        let old = slice.name.clone();
+        slice.forget_remote(name.clone());
+        slice.yielded = true;
+        self.slices_by_name.remove(&old);
+        self.slices_by_name.insert(name, id);
+    }
+
+    /// A live slice's object is gone: it is to be created anew, under another name. What may be on its way to
+    /// the old name no longer matters.
+    pub(super) fn replace_remote(&mut self, id: SliceId) {
+        self.yield_remote(id);
+        self.touch(id, Lane::Add);
+    }
+
+    /// Forgets a slice that is not live.
+    pub(super) fn drop_slice(&mut self, id: SliceId) {
+        self.release_hold(id);
+        let slice = self.slices.remove(id.index());
+        self.slices_by_name.remove(&slice.name);
+        if let Some(service) = self.services.get_mut(slice.service.index()) {
+            service.slices.remove(&id);
+        }
+        self.leave_parked(&slice.service_name, id);
+    }
+
+    fn leave_parked(&mut self, service: &str, id: SliceId) {
+        if let Some(parked) = self.parked.get_mut(service) {
+            parked.retain(|&other| other != id);
+            if parked.is_empty() {
+                self.parked.remove(service);
+            }
+        }
+    }
+
+    /// The Service need not wait for this slice any longer.
+    fn release_hold(&mut self, id: SliceId) {
+        let slice = &mut self.slices[id.index()];
+        if slice.role != (Role::Adopting { holds: true }) {
+            return;
+        }
+        slice.role = Role::Adopting { holds: false };
+        let service = slice.service;
+        self.services[service.index()].awaiting -= 1;
+        self.mark(service);
+    }
+
+    /// A known slice has a newer version that we did not write.
+    fn meta_changed(&mut self, id: SliceId, meta: &SliceMeta) {
+        let slice = &mut self.slices[id.index()];
+        if slice.service_name != meta.service || (slice.role == Role::Live && slice.owner != meta.owner) {
+            self.disown(id, meta);
+        } else if slice.role == Role::Live {
+            slice.unsure = true;
+            slice.lane = slice.lane.min(Lane::Add);
+            self.want(id);
+        } else {
+            slice.remote = Some(Remote {
+                uid: meta.uid.clone(),
+                version: meta.version,
+            });
+            slice.owner = meta.owner.clone();
+        }
+    }
+
+    /// The object is not what we took it for: another Service's, another owner's, of another family. What it
+    /// stood for gets another object, and it is looked at as if it had just appeared.
+    fn disown(&mut self, id: SliceId, meta: &SliceMeta) {
+        let epoch = self.slices[id.index()].epoch;
+        if self.slices[id.index()].role == Role::Live {
+            self.replace_remote(id);
+        } else {
+            self.drop_slice(id);
+        }
+        self.apply_slice_meta(meta, epoch);
+    }
+
+    /// Gives a parked slice to its Service, if that is managed: to be fetched if it is the Service's own, to
+    /// be deleted if not.
+    fn attribute(&mut self, id: SliceId, holds: bool) {
+        let slice = &self.slices[id.index()];
+        let service = self.services_by_name.get(&slice.service_name).copied();
+        match service.filter(|s| self.services[s.index()].facts.selector.is_some()) {
+            None => self
+                .parked
+                .entry(slice.service_name.clone())
+                .or_default()
+                .push(id),
+            Some(service) => self.claim(id, service, holds),
+        }
+    }
+
+    /// A Service takes up a slice that names it and whose content is not known.
+    pub(super) fn claim(&mut self, id: SliceId, service: ServiceId, holds: bool) {
+        let state = &mut self.services[service.index()];
+        let slice = &mut self.slices[id.index()];
+        slice.service = service;
+        state.slices.insert(id);
+        if slice.owner == state.facts.uid {
+            slice.role = Role::Adopting { holds };
+            state.awaiting += u32::from(holds);
+        } else {
+            slice.role = Role::Doomed;
+        }
+        slice.changes += 1;
+        self.want(id);
+    }
+
+    /// Takes over the slices that were listed before their pods and Services were known. Of two that hold one
+    /// endpoint, the older keeps it.
+    pub(super) fn take_arrivals(&mut self) {
+        if self.arrivals.is_empty() {
+            return;
+        }
+        let mut arrivals: Vec<_> = std::mem::take(&mut self.arrivals).into_values().collect();
+        arrivals.sort_unstable_by(|(_, a), (_, b)| (a.created, &a.meta.name).cmp(&(b.created, &b.meta.name)));
+        for (epoch, facts) in arrivals {
+            let id = self.keep(&facts.meta, epoch);
+            self.attribute(id, false);
+            if matches!(self.slices[id.index()].role, Role::Adopting { .. }) {
+                // No fetch is needed: here is its content.
+                self.content_known(id, facts);
+            }
+        }
+    }
+
+    /// The content of a slice has been read, and nothing of ours is on its way to it.
+    pub(super) fn content_known(&mut self, id: SliceId, facts: SliceFacts) {
+        let slice = &mut self.slices[id.index()];
+        slice.unsure = false;
+        if facts.meta.deleting {
+            let name = slice.name.clone();
+            self.slice_missing(&name);
+        } else if slice.service_name != facts.meta.service {
+            self.disown(id, &facts.meta);
+        } else if matches!(slice.role, Role::Doomed | Role::Parked) {
+            self.meta_changed(id, &facts.meta);
+        } else {
+            let service = &mut self.services[slice.service.index()];
+            let family = facts
+                .family
+                .filter(|&family| facts.meta.owner == service.facts.uid && service.facts.has(family));
+            match (slice.role, family) {
+                (Role::Live, Some(family)) if family == slice.family => self.settle(id, facts),
+                (Role::Live, _) => self.disown(id, &facts.meta),
+                (_, Some(family)) => {
+                    // A slice from before this process began: the Service's creation is long past.
+                    if !std::mem::replace(&mut service.known, true) {
+                        service.trigger = None;
+                    }
+                    self.adopt(id, family, facts);
+                }
+                (_, None) => {
+                    self.release_hold(id);
+                    let slice = &mut self.slices[id.index()];
+                    slice.owner = facts.meta.owner;
+                    slice.remote = Some(Remote {
+                        uid: facts.meta.uid,
+                        version: facts.meta.version,
+                    });
+                    slice.role = Role::Doomed;
+                    self.want(id);
+                }
+            }
+        }
+    }
+
+    /// A slice of the Service's own becomes live.
+    fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
+        self.release_hold(id);
+        let slice = &mut self.slices[id.index()];
+        slice.role = Role::Live;
+        slice.family = family;
+        let service = slice.service;
+        let state = self.services[service.index()].family(family);
+        state.live += 1;
+        state.empties.push(id);
+        state.rehint = true;
+        self.join_group(id, &facts.ports);
+        self.mark(service);
+        self.settle(id, facts);
+    }
+
+    /// Compares a live slice with what the server has, and marks what differs.
+    fn settle(&mut self, id: SliceId, facts: SliceFacts) {
+        let SliceFacts {
+            meta,
+            labels,
+            extras,
+            ports,
+            endpoints,
+            ..
+        } = facts;
+        let group_ports = self.group_ports(id);
+        let slice = &mut self.slices[id.index()];
+        let (service_id, family) = (slice.service, slice.family);
+        slice.unsure = slice.seen > meta.version;
+        slice.remote = Some(Remote {
+            uid: meta.uid,
+            version: meta.version,
+        });
+        slice.owner = meta.owner;
+        slice.extras = (!extras.is_usual(&slice.service_name)).then(|| Box::new(extras));
+        (slice.removed, slice.flight_trigger) = (0, None);
+        for slot in &mut slice.slots {
+            (slot.published, slot.stale) = (Conditions::ABSENT, false);
+        }
+        let service = &self.services[service_id.index()];
+        slice.rewrite = ports != group_ports
+            || labels.project(|key| !is_reserved_label(key))
+                != service.facts.labels.project(|key| !is_reserved_label(key));
+
+        for endpoint in &endpoints {
+            let pod = endpoint.pod.as_deref().and_then(|name| self.find_pod(name));
+            if !pod.is_some_and(|pod| self.settle_endpoint(id, pod, endpoint)) {
+                self.slices[id.index()].removed += 1;
+            }
+        }
+
+        let service = &self.services[service_id.index()];
+        let slice = &mut self.slices[id.index()];
+        let mut lane = if slice.removed > 0 {
+            Lane::Remove
+        } else {
+            Lane::Rest
+        };
+        for at in 0..slice.slots.len() {
+            let desired = desired(&self.pods[slice.slots[at].pod.index()], service);
+            lane = lane.min(slice.slots[at].published.lane_to(desired));
+            slice.recount(at, desired);
+        }
+        if slice.differs() {
+            self.touch(id, lane);
+        } else {
+            slice.trigger = None;
+        }
+        if self.slices[id.index()].slots.is_empty() {
+            self.services[service_id.index()].family(family).empties.push(id);
+            self.mark(service_id);
+        }
+        if self.slices[id.index()].unsure {
+            self.want(id);
+        }
+    }
+
+    /// Finds the place of an endpoint that the server has. False when it should not be in this slice.
+    fn settle_endpoint(&mut self, id: SliceId, pod_id: PodId, endpoint: &EndpointFacts) -> bool {
+        let slice = &self.slices[id.index()];
+        let (service_id, family) = (slice.service, slice.family);
+        let (pod, service) = (&self.pods[pod_id.index()], &self.services[service_id.index()]);
+        let Some(member) = pod
+            .members
+            .iter()
+            .find(|m| m.service == service_id && m.family == family)
+        else {
+            return false;
+        };
+        let published = match (endpoint.ready, endpoint.serving, endpoint.terminating) {
+            (Some(ready), Some(serving), Some(terminating)) => Conditions::new(ready, serving, terminating),
+            (ready, ..) => Conditions::new(ready.unwrap_or(true), false, false),
+        };
+        let stale = !self.same_content(pod, service, family, endpoint);
+        if member.slice == id {
+            let slot = &mut self.slices[id.index()].slots[usize::from(member.at)];
+            if slot.published.is_published() {
+                return false;
+            }
+            (slot.published, slot.stale) = (published, stale);
+            let at = usize::from(member.at);
+            if self.settle_hint(id, at, false, endpoint) {
+                self.slices[id.index()].slots[at].stale = true;
+            }
+            return true;
+        }
+        let yielded = self
+            .slices
+            .get(member.slice.index())
+            .is_some_and(|slice| slice.yielded);
+        if (!member.slice.is_none() && !yielded)
+            || !self.is_fit(pod, service, family)
+            || self.ports_of(pod_id, service_id) != self.group_ports(id)
+        {
+            return false;
+        }
+        if yielded {
+            // The object that was given away has come back, and with it the endpoints that stood in for it.
+            let at = pod
+                .members
+                .iter()
+                .position(|m| m.service == service_id && m.family == family);
+            self.unplace(pod_id, at.expect("the member was found above"), Lane::Rest);
+        }
+        self.place(pod_id, id, published, stale);
+        let at = self.slices[id.index()].slots.len() - 1;
+        if self.settle_hint(id, at, true, endpoint) {
+            self.slices[id.index()].slots[at].stale = true;
+        }
+        true
+    }
+
+    /// Whether an endpoint on the server is, its conditions aside, what a pod's endpoint should be. Order and
+    /// the spelling of addresses do not count.
+    fn same_content(&self, pod: &Pod, service: &Service, family: Family, endpoint: &EndpointFacts) -> bool {
+        let (node, zone) = match self.node_of(pod) {
+            Some((name, facts)) => (Some(name), facts.zone.as_ref()),
+            None => (self.nodes.get(pod.node.index()).map(|node| &node.name), None),
+        };
+        let hostname = pod
+            .host
+            .as_ref()
+            .filter(|host| *host.subdomain == *service.facts.name);
+        let same = |a: Option<&str>, b: Option<&Arc<str>>| a == b.map(|b| &**b);
+        let only = |hints: &[Box<str>], hint: Option<&str>| hints.iter().map(|h| &**h).eq(hint);
+        let hints = service.facts.hints.hint(
+            desired(pod, service).ready(),
+            zone.map(|zone| &**zone),
+            node.map(|node| &**node),
+        );
+        let same_hints = service.facts.hints == HintMode::Auto
+            || (only(&endpoint.zone_hints, hints.zone) && only(&endpoint.node_hints, hints.node));
+        !endpoint.odd
+            && same_hints
+            && endpoint.serving.is_some()
+            && endpoint.ready.is_some()
+            && endpoint.terminating.is_some()
+            && endpoint.pod_uid.as_ref() == Some(&pod.uid)
+            && endpoint.addresses.len() == 1
+            && pod
+                .ip(family)
+                .is_some_and(|ip| *endpoint.addresses[0] == *ip.to_string())
+            && same(endpoint.node.as_deref(), node)
+            && same(endpoint.zone.as_deref(), zone)
+            && endpoint.hostname.as_deref() == hostname.map(|host| &*host.hostname)
+    }
+}

@@ -1,0 +1,382 @@
+//! The evaluation of a Service: endpoints get their places, slices come and go. The packing is that of
+//! upstream's `EndpointSlice` controller (1.36), worked out for what changed instead of for everything.
+
+use super::NamespaceState;
+use crate::core::address::Family;
+use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
+use crate::core::ports::SlicePorts;
+use crate::core::queue::Lane;
+use crate::core::slices::{Conditions, Role, Slice};
+use crate::core::time::{Time, earliest};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// What an evaluation works with in one family.
+pub(super) struct Round {
+    pub(super) service: ServiceId,
+    pub(super) family: Family,
+    /// Slices that change: to be written in the end, if they still differ then.
+    pub(super) changed: Vec<SliceId>,
+    /// Slices that nobody needs any more: reused for new ones, or deleted.
+    pool: Vec<SliceId>,
+}
+
+/// The pods of one group that have no place yet.
+struct Arrivals {
+    ports: SlicePorts,
+    pods: Vec<PodId>,
+}
+
+impl NamespaceState {
+    /// Brings the slices of a marked Service up to date. Costs what changed since the last time.
+    pub(super) fn evaluate(&mut self, id: ServiceId) {
+        let Some(service) = self.services.get_mut(id.index()) else {
+            return;
+        };
+        if !service.dirty {
+            return;
+        }
+        if service.awaiting > 0 {
+            // Evaluated as soon as the last of its slices is known.
+            self.dirty.push(id);
+            return;
+        }
+        service.dirty = false;
+        if service.facts.selector.is_none() {
+            return;
+        }
+        self.work.evaluations += 1;
+        let mut trigger = service.trigger.take();
+        if !std::mem::replace(&mut service.known, true) {
+            trigger = service.facts.created;
+        }
+        for family in Family::ALL {
+            if self.services[id.index()].families[family.index()].is_some() {
+                self.evaluate_family(id, family, trigger);
+            }
+        }
+    }
+
+    fn evaluate_family(&mut self, service: ServiceId, family: Family, trigger: Option<Time>) {
+        let state = self.services[service.index()].family(family);
+        if state.touched.is_empty()
+            && state.to_place.is_empty()
+            && state.live > 0
+            && state.empties.is_empty()
+            && !state.rehint
+        {
+            return;
+        }
+        let touched = std::mem::take(&mut state.touched);
+        let mut round = Round {
+            service,
+            family,
+            changed: touched,
+            pool: Vec::new(),
+        };
+        round
+            .changed
+            .retain(|&id| self.is_live_in(id, service, family) && self.slices[id.index()].touched);
+        self.work.slices_touched += round.changed.len() as u64;
+
+        let arrivals = self.sort_arrivals(service, family);
+        self.fill_pool(&mut round, &arrivals);
+        for Arrivals { ports, pods } in arrivals {
+            self.pack(&mut round, &ports, pods);
+        }
+        self.keep_placeholder(&mut round);
+        self.assign_hints(&mut round);
+        for id in std::mem::take(&mut round.pool) {
+            self.doom(id);
+            round.changed.push(id);
+        }
+        self.finish(round, trigger);
+    }
+
+    /// The pods to be placed, by port group, in the order in which they came.
+    fn sort_arrivals(&mut self, service: ServiceId, family: Family) -> Vec<Arrivals> {
+        let queued = std::mem::take(&mut self.services[service.index()].family(family).to_place);
+        let mut arrivals: Vec<Arrivals> = Vec::new();
+        // Pods of one template share their ports, so each distinct port list is resolved once.
+        let mut by_port_set: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut by_ports: FxHashMap<SlicePorts, usize> = FxHashMap::default();
+        for pod in queued {
+            let Some(state) = self.pods.get_mut(pod.index()) else {
+                continue;
+            };
+            let port_set = state.ports;
+            let mut members = state.members.iter_mut();
+            let Some(member) = members.find(|m| m.service == service && m.family == family) else {
+                continue;
+            };
+            if !std::mem::replace(&mut member.queued, false) || !member.slice.is_none() {
+                continue;
+            }
+            if !self.is_fit(&self.pods[pod.index()], &self.services[service.index()], family) {
+                continue;
+            }
+            let at = *by_port_set.entry(port_set).or_insert_with(|| {
+                let ports = self.ports_of(pod, service);
+                *by_ports.entry(ports).or_insert_with_key(|ports| {
+                    arrivals.push(Arrivals {
+                        ports: ports.clone(),
+                        pods: Vec::new(),
+                    });
+                    arrivals.len() - 1
+                })
+            });
+            arrivals[at].pods.push(pod);
+        }
+        arrivals
+    }
+
+    /// Collects the slices that have lost their last endpoint, or whose group has none and gets none. An empty
+    /// slice of a group that has others is left, as upstream leaves it.
+    fn fill_pool(&mut self, round: &mut Round, arrivals: &[Arrivals]) {
+        let mut empties =
+            std::mem::take(&mut self.services[round.service.index()].family(round.family).empties);
+        empties.sort_unstable_by(|a, b| self.name_of(*a).cmp(&self.name_of(*b)));
+        empties.dedup();
+        for id in empties {
+            if !self.is_live_in(id, round.service, round.family) || !self.slices[id.index()].slots.is_empty()
+            {
+                continue;
+            }
+            let slice = &self.slices[id.index()];
+            let (touched, group) = (slice.touched, slice.group);
+            let state = self.services[round.service.index()].family(round.family);
+            let (endpoints, ports) = (state.groups.get(group).endpoints, &state.groups.get(group).ports);
+            let wanted = endpoints > 0 || arrivals.iter().any(|a| a.ports == *ports);
+            if wanted && !touched {
+                state.empties.push(id);
+            } else {
+                round.pool.push(id);
+            }
+        }
+    }
+
+    fn name_of(&self, id: SliceId) -> Option<&Arc<str>> {
+        self.slices.get(id.index()).map(|slice| &slice.name)
+    }
+
+    fn is_live_in(&self, id: SliceId, service: ServiceId, family: Family) -> bool {
+        let slice = self.slices.get(id.index());
+        slice.is_some_and(|s| s.role == Role::Live && s.service == service && s.family == family)
+    }
+
+    /// Places the pods of one group: changed slices are filled first, the fullest of them first; then, if one
+    /// unchanged slice can take all that are left, the one that they fill best; else new slices.
+    fn pack(&mut self, round: &mut Round, ports: &SlicePorts, pods: Vec<PodId>) {
+        let limit = self.settings.max_endpoints;
+        let group = self.services[round.service.index()]
+            .family(round.family)
+            .groups
+            .find(ports);
+        let mut pods = pods.into_iter();
+
+        let mut open: Vec<SliceId> = Vec::new();
+        if let Some(group) = group {
+            open.extend(round.changed.iter().copied().filter(|id| {
+                let slice = &self.slices[id.index()];
+                slice.group == group && !slice.slots.is_empty() && slice.slots.len() < limit
+            }));
+            open.sort_unstable_by_key(|id| {
+                let slice = &self.slices[id.index()];
+                (std::cmp::Reverse(slice.slots.len()), slice.name.clone())
+            });
+        }
+        for id in open {
+            self.fill(id, &mut pods);
+        }
+        while pods.len() > 0 {
+            let id = self
+                .unchanged_slice(round, ports, pods.len())
+                .unwrap_or_else(|| self.new_slice(round, ports));
+            self.fill(id, &mut pods);
+            if !std::mem::replace(&mut self.slices[id.index()].touched, true) {
+                round.changed.push(id);
+            }
+        }
+    }
+
+    fn fill(&mut self, id: SliceId, pods: &mut std::vec::IntoIter<PodId>) {
+        while self.slices[id.index()].slots.len() < self.settings.max_endpoints {
+            let Some(pod) = pods.next() else { break };
+            self.place(pod, id, Conditions::ABSENT, false);
+            self.slices[id.index()].change(Lane::Add);
+        }
+    }
+
+    /// The slice of the group that `count` endpoints fill best without going over the limit.
+    fn unchanged_slice(&mut self, round: &Round, ports: &SlicePorts, count: usize) -> Option<SliceId> {
+        let room = self
+            .settings
+            .max_endpoints
+            .checked_sub(count)
+            .filter(|&room| room > 0)?;
+        let groups = &self.services[round.service.index()].family(round.family).groups;
+        let fills = &groups.get(groups.find(ports)?).by_fill;
+        let mut fitting = fills
+            .range(..=(room as u32, SliceId::NONE))
+            .rev()
+            .map(|&(_, id)| id);
+        fitting.find(|id| !round.pool.contains(id))
+    }
+
+    /// An empty slice for the group: one that is not needed any more, or one that is yet to be created.
+    fn new_slice(&mut self, round: &mut Round, ports: &SlicePorts) -> SliceId {
+        let id = if round.pool.is_empty() {
+            self.create_slice(round.service, round.family)
+        } else {
+            let id = round.pool.remove(0);
+            self.leave_group(id);
+            id
+        };
+        self.join_group(id, ports);
+        id
+    }
+
+    /// A live slice that the server does not have yet, in no group.
+    fn create_slice(&mut self, service: ServiceId, family: Family) -> SliceId {
+        let service_name = self.services[service.index()].facts.name.clone();
+        let name = self.fresh_name(&service_name);
+        let mut slice = Slice::new(name.clone(), service_name, Role::Live, service);
+        slice.family = family;
+        slice.owner = self.services[service.index()].facts.uid.clone();
+        slice.change(Lane::Add);
+        let id = SliceId::from(self.slices.insert(slice));
+        self.slices_by_name.insert(name, id);
+        let service = &mut self.services[service.index()];
+        service.slices.insert(id);
+        service.family(family).live += 1;
+        id
+    }
+
+    /// A name that the API server could have generated for a slice of the Service, and that is free here.
+    pub(super) fn fresh_name(&mut self, service: &str) -> Arc<str> {
+        const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        // The server cuts the prefix to 58 bytes, which Service names (at most 63, ASCII) can exceed.
+        let prefix: String = service.chars().chain(['-']).take(58).collect();
+        loop {
+            let letters = (0..5).map(|_| char::from(LETTERS[self.random.usize(..LETTERS.len())]));
+            let name: Arc<str> = prefix.chars().chain(letters).collect::<String>().into();
+            if !self.slices_by_name.contains_key(&name) {
+                return name;
+            }
+        }
+    }
+
+    /// Puts a live slice into the group with these ports.
+    pub(super) fn join_group(&mut self, id: SliceId, ports: &SlicePorts) {
+        let slice = &mut self.slices[id.index()];
+        let groups = &mut self.services[slice.service.index()].family(slice.family).groups;
+        slice.group = groups.obtain(ports);
+        groups.join(slice.group, id, slice.slots.len());
+    }
+
+    /// Takes a live slice out of its group; whatever becomes of it, its ports are to be written anew.
+    fn leave_group(&mut self, id: SliceId) {
+        let slice = &mut self.slices[id.index()];
+        let group = std::mem::replace(&mut slice.group, GroupId::NONE);
+        slice.rewrite = true;
+        slice.change(Lane::Add);
+        let fill = slice.slots.len();
+        self.services[slice.service.index()]
+            .family(slice.family)
+            .groups
+            .leave(group, id, fill);
+    }
+
+    /// A Service without endpoints keeps one slice per family, with no ports and no endpoints.
+    fn keep_placeholder(&mut self, round: &mut Round) {
+        let no_ports: SlicePorts = Arc::from([]);
+        let state = self.services[round.service.index()].family(round.family);
+        if state.live as usize > round.pool.len() {
+            return;
+        }
+        let without_ports = |id: &SliceId| self.group_ports(*id).is_empty();
+        let at = round
+            .pool
+            .iter()
+            .position(without_ports)
+            .or_else(|| (!round.pool.is_empty()).then_some(0));
+        let id = if let Some(at) = at {
+            let id = round.pool.remove(at);
+            if !self.group_ports(id).is_empty() {
+                self.leave_group(id);
+                self.join_group(id, &no_ports);
+            }
+            id
+        } else {
+            let id = self.create_slice(round.service, round.family);
+            self.join_group(id, &no_ports);
+            id
+        };
+        self.services[round.service.index()]
+            .family(round.family)
+            .empties
+            .push(id);
+        round.changed.push(id);
+    }
+
+    /// A live slice is to be deleted.
+    pub(super) fn doom(&mut self, id: SliceId) {
+        let slice = &mut self.slices[id.index()];
+        slice.role = Role::Doomed;
+        slice.change(Lane::Add);
+        let (service, fill) = (slice.service, slice.slots.len());
+        let group = std::mem::replace(&mut slice.group, GroupId::NONE);
+        slice.slots = Vec::new();
+        slice.hints = Vec::new();
+        (slice.dirty, slice.removed, slice.touched) = (0, 0, false);
+        slice.unsure &= slice.remote.is_none();
+        (slice.trigger, slice.flight_trigger) = (None, None);
+        // The family is gone already when the Service has lost it.
+        if let Some(state) = &mut self.services[service.index()].families[slice.family.index()]
+            && !group.is_none()
+        {
+            state.live -= 1;
+            state.groups.leave(group, id, fill);
+        }
+    }
+
+    /// Says what is due of the slices that an evaluation changed.
+    fn finish(&mut self, round: Round, trigger: Option<Time>) {
+        let Round {
+            service,
+            family,
+            mut changed,
+            ..
+        } = round;
+        changed.sort_by_cached_key(|id| {
+            (
+                self.slices[id.index()].order(),
+                self.slices[id.index()].name.clone(),
+            )
+        });
+        changed.dedup();
+        let slices = || changed.iter().map(|id| &self.slices[id.index()]);
+        // Where endpoints may have moved, what gives them their new place is as urgent as what takes them from
+        // the old one: or it would come later.
+        let (adds, removes) = (slices().any(|s| s.order() < 2), slices().any(|s| s.order() >= 2));
+        let most_urgent = slices().map(|slice| slice.lane).min().filter(|_| adds && removes);
+        for &id in &changed {
+            let slice = &mut self.slices[id.index()];
+            slice.touched = false;
+            slice.lane = most_urgent.unwrap_or(slice.lane);
+            if slice.role == Role::Live && slice.differs() {
+                slice.trigger = earliest(slice.trigger, trigger);
+            }
+            if slice.role == Role::Doomed && slice.remote.is_none() && !slice.unsure && slice.flight.is_none()
+            {
+                self.drop_slice(id);
+            } else {
+                self.want(id);
+            }
+        }
+        debug_assert!(
+            self.services[service.index()].family(family).live > 0,
+            "a family keeps a slice"
+        );
+    }
+}

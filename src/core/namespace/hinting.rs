@@ -1,0 +1,206 @@
+//! Hints in proportion to the CPUs of the zones (`topology-mode: Auto`): the one thing about slices that takes
+//! a look at all endpoints of a Service. Only Services that ask for it pay for it.
+
+use super::evaluate::Round;
+use super::members::desired;
+use super::{NamespaceState, Service};
+use crate::core::facts::EndpointFacts;
+use crate::core::hints::{Hint, HintMode, HintedEndpoint, HintedSlice, Zone, assign};
+use crate::core::ids::{ServiceId, SliceId};
+use crate::core::nodes::{NodeDirectory, ZoneView};
+use crate::core::queue::Lane;
+use crate::core::slices::{Role, Slice};
+
+impl NamespaceState {
+    /// Begins to hear of the zones when a Service depends on them, and ends when none does any more.
+    pub fn watch_zones(&mut self, nodes: &mut dyn NodeDirectory) {
+        if self.auto_hinted.is_empty() && self.zones.is_some() {
+            self.zones = None;
+            nodes.forget_zones(&self.namespace);
+        } else if !self.auto_hinted.is_empty() && self.zones.is_none() {
+            let view = nodes.zones(&self.namespace);
+            self.apply_zones(view);
+        }
+    }
+
+    /// The CPU of the zones has changed: the hints of exactly the Services that depend on it are looked at.
+    pub fn apply_zones(&mut self, view: ZoneView) {
+        if self
+            .zones
+            .as_ref()
+            .is_some_and(|known| known.version >= view.version)
+        {
+            return;
+        }
+        self.zones = Some(view);
+        for id in self.auto_hinted.clone() {
+            self.rehint_all(id);
+        }
+    }
+
+    /// Has the next evaluation of a Service look at all its hints.
+    pub(super) fn rehint_all(&mut self, id: ServiceId) {
+        for state in self.services[id.index()].families.iter_mut().flatten() {
+            state.rehint = true;
+        }
+        self.mark(id);
+    }
+
+    /// Notes whether a Service depends on the zones.
+    pub(super) fn note_hint_mode(&mut self, id: ServiceId) {
+        let facts = &self.services[id.index()].facts;
+        if facts.selector.is_some() && facts.hints == HintMode::Auto {
+            self.auto_hinted.insert(id);
+        } else {
+            self.auto_hinted.remove(&id);
+        }
+    }
+
+    /// A Service's mode has changed. Endpoints whose hints stay the same are no reason to write.
+    pub(super) fn switch_hints(&mut self, id: ServiceId, before: HintMode) {
+        self.note_hint_mode(id);
+        let now = self.services[id.index()].facts.hints;
+        for slice_id in self.slices_of(id, |slice| slice.role == Role::Live) {
+            let mut kept: Vec<Option<Zone>> = Vec::new();
+            let mut changed = Vec::new();
+            let (slice, service) = (&self.slices[slice_id.index()], &self.services[id.index()]);
+            for (at, slot) in slice.slots.iter().enumerate() {
+                let pod = &self.pods[slot.pod.index()];
+                let ready = desired(pod, service).ready();
+                let zone = self.node_of(pod).and_then(|(_, facts)| facts.zone.as_ref());
+                let node = self.nodes.get(pod.node.index()).map(|node| &*node.name);
+                let old = match before {
+                    HintMode::Auto => auto_hint(slice, at),
+                    mode => mode.hint(ready, zone.map(|zone| &**zone), node),
+                };
+                // What was hinted to a zone alone may stay so, until the evaluation finds otherwise.
+                let keep = old
+                    .zone
+                    .filter(|_| old.node.is_none() && now == HintMode::Auto)
+                    .map(Zone::from);
+                let new = match now {
+                    HintMode::Auto => Hint {
+                        zone: keep.as_deref(),
+                        node: None,
+                    },
+                    mode => mode.hint(ready, zone.map(|zone| &**zone), node),
+                };
+                changed.push(old != new);
+                kept.push(keep);
+            }
+            let slice = &mut self.slices[slice_id.index()];
+            slice.hints = if now == HintMode::Auto { kept } else { Vec::new() };
+            for (at, changed) in changed.into_iter().enumerate() {
+                if changed {
+                    self.mark_stale(slice_id, at);
+                    self.touch(slice_id, Lane::Rest);
+                }
+            }
+        }
+        self.rehint_all(id);
+    }
+
+    /// Something that is published of an endpoint has changed, conditions aside.
+    fn mark_stale(&mut self, id: SliceId, at: usize) {
+        let slice = &mut self.slices[id.index()];
+        slice.slots[at].stale = true;
+        let wanted = desired(
+            &self.pods[slice.slots[at].pod.index()],
+            &self.services[slice.service.index()],
+        );
+        slice.recount(at, wanted);
+        slice.change(Lane::Rest);
+    }
+
+    /// Gives the endpoints of a family their hints, if something about them may have changed. Slices that are
+    /// not written anyway keep theirs as long as no zone gets too much.
+    pub(super) fn assign_hints(&mut self, round: &mut Round) {
+        let Round { service, family, .. } = *round;
+        let state = self.services[service.index()].family(family);
+        let rehint = std::mem::take(&mut state.rehint);
+        if self.services[service.index()].facts.hints != HintMode::Auto {
+            return;
+        }
+        let touched = |slice: &Slice| slice.role == Role::Live && slice.differs();
+        if !rehint && !round.changed.iter().any(|id| touched(&self.slices[id.index()])) {
+            return;
+        }
+        let ids = self.slices_of(service, |slice| {
+            slice.role == Role::Live && slice.family == family
+        });
+        let hinted: Vec<_> = ids
+            .iter()
+            .map(|id| self.hinted_slice(&self.slices[id.index()], touched))
+            .collect();
+        let ratios = self.zones.as_ref().and_then(|view| view.ratios.as_ref().ok());
+        let assigned = ratios.and_then(|ratios| assign(ratios, &hinted).ok());
+        let hints: Vec<_> = match assigned {
+            Some(assigned) => assigned
+                .into_iter()
+                .map(|given| (ids[given.slice], given.hints))
+                .collect(),
+            None => ids
+                .iter()
+                .map(|id| (*id, vec![None; self.slices[id.index()].slots.len()]))
+                .collect(),
+        };
+        for (id, hints) in hints {
+            let before = std::mem::replace(&mut self.slices[id.index()].hints, hints);
+            for (at, before) in before.into_iter().enumerate() {
+                if self.slices[id.index()].hints[at] != before {
+                    self.mark_stale(id, at);
+                    round.changed.push(id);
+                }
+            }
+        }
+    }
+
+    fn hinted_slice<'a>(&'a self, slice: &'a Slice, touched: impl Fn(&Slice) -> bool) -> HintedSlice<'a> {
+        let service: &Service = &self.services[slice.service.index()];
+        let endpoints = slice.slots.iter().zip(&slice.hints).map(|(slot, hint)| {
+            let pod = &self.pods[slot.pod.index()];
+            HintedEndpoint {
+                ready: desired(pod, service).ready(),
+                zone: self.node_of(pod).and_then(|(_, facts)| facts.zone.as_ref()),
+                hint: hint.as_ref(),
+            }
+        });
+        HintedSlice {
+            touched: touched(slice),
+            endpoints: endpoints.collect(),
+        }
+    }
+
+    /// Takes over the hint that the server has for an endpoint of a Service that depends on the zones. True
+    /// if the endpoint must be written for its hints alone.
+    pub(super) fn settle_hint(
+        &mut self,
+        id: SliceId,
+        at: usize,
+        new: bool,
+        endpoint: &EndpointFacts,
+    ) -> bool {
+        let slice = &mut self.slices[id.index()];
+        if slice.hints.is_empty() {
+            return false;
+        }
+        let published = match (&endpoint.zone_hints[..], &endpoint.node_hints[..]) {
+            ([zone], []) => Some(Zone::from(&**zone)),
+            ([], []) => None,
+            _ => return true,
+        };
+        if new {
+            slice.hints[at] = published;
+            return false;
+        }
+        slice.hints[at] != published
+    }
+}
+
+/// The hint that an endpoint of a Service in the mode `Auto` has.
+pub(super) fn auto_hint(slice: &Slice, at: usize) -> Hint<'_> {
+    Hint {
+        zone: slice.hints.get(at).and_then(|zone| zone.as_deref()),
+        node: None,
+    }
+}

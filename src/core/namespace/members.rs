@@ -1,0 +1,255 @@
+//! Which pods are endpoints of which Services, and where: the part of the state that every pod event goes
+//! through.
+
+use super::pods::PodChange;
+use super::{Member, NamespaceState, Pod, Service};
+use crate::core::address::Family;
+use crate::core::hints::HintMode;
+use crate::core::ids::{PodId, ServiceId, SliceId};
+use crate::core::ports::{SlicePorts, resolve};
+use crate::core::queue::Lane;
+use crate::core::slices::{Conditions, Slice, Slot};
+use smallvec::SmallVec;
+
+/// What a pod's endpoint of a Service should say of it.
+pub(super) fn desired(pod: &Pod, service: &Service) -> Conditions {
+    let ready = service.facts.publish_not_ready || (pod.ready && !pod.terminating);
+    Conditions::new(ready, pod.ready, pod.terminating)
+}
+
+impl NamespaceState {
+    /// A Service has begun to select a pod.
+    pub(super) fn join(&mut self, pod: PodId, service: ServiceId) {
+        for family in Family::ALL {
+            if self.services[service.index()].facts.has(family) {
+                self.join_family(pod, service, family);
+            }
+        }
+        self.mark(service);
+    }
+
+    /// A Service has a family in which it did not have the pod.
+    pub(super) fn join_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
+        let members = &mut self.pods[pod.index()].members;
+        members.push(Member {
+            service,
+            slice: SliceId::NONE,
+            at: 0,
+            family,
+            queued: false,
+        });
+        let at = members.len() - 1;
+        self.visit(pod, at, PodChange::default());
+    }
+
+    /// A Service no longer selects a pod, or the pod is gone.
+    pub(super) fn part(&mut self, pod: PodId, service: ServiceId) {
+        for family in Family::ALL {
+            self.part_family(pod, service, family);
+        }
+        self.mark(service);
+    }
+
+    /// A Service no longer has the pod in a family.
+    pub(super) fn part_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
+        let members = &self.pods[pod.index()].members;
+        if let Some(at) = members
+            .iter()
+            .position(|m| m.service == service && m.family == family)
+        {
+            self.unplace(pod, at, Lane::Remove);
+            self.pods[pod.index()].members.swap_remove(at);
+        }
+    }
+
+    /// Parts a pod from the Services that its labels no longer match.
+    pub(super) fn leave_unmatched(&mut self, id: PodId) {
+        let pod = &self.pods[id.index()];
+        let matched = self.cache.services(pod.labels.0);
+        let gone: SmallVec<[ServiceId; 4]> = pod
+            .members
+            .iter()
+            .map(|m| m.service)
+            .filter(|s| matched.binary_search(s).is_err())
+            .collect();
+        for service in gone {
+            self.part(id, service);
+        }
+    }
+
+    /// Joins a pod to the Services that its labels match and that do not have it yet.
+    pub(super) fn join_matched(&mut self, id: PodId) {
+        let pod = &self.pods[id.index()];
+        let matched = self.cache.services(pod.labels.0).iter().copied();
+        let new: SmallVec<[ServiceId; 4]> = matched
+            .filter(|s| pod.members.iter().all(|m| m.service != *s))
+            .collect();
+        let time = pod.ready_time;
+        for service in new {
+            self.services[service.index()].note(time);
+            self.join(id, service);
+        }
+    }
+
+    /// Looks at each endpoint of a pod after a change.
+    pub(super) fn revisit(&mut self, id: PodId, change: PodChange) {
+        for at in 0..self.pods[id.index()].members.len() {
+            self.visit(id, at, change);
+            self.mark(self.pods[id.index()].members[at].service);
+        }
+    }
+
+    /// Looks at one endpoint of a pod after a change: it is taken out, queued for a place, or marked for
+    /// writing where it is.
+    pub(super) fn visit(&mut self, id: PodId, at: usize, change: PodChange) {
+        self.work.endpoints_visited += 1;
+        let pod = &self.pods[id.index()];
+        let Member {
+            service: service_id,
+            slice: slice_id,
+            at: place,
+            family,
+            ..
+        } = pod.members[at];
+        let service = &self.services[service_id.index()];
+        if !self.is_fit(pod, service, family) {
+            self.unplace(id, at, Lane::Remove);
+            return;
+        }
+        if slice_id.is_none() {
+            self.queue(id, at);
+            return;
+        }
+        if change.ports && self.ports_of(id, service_id) != self.group_ports(slice_id) {
+            self.unplace(id, at, Lane::Add);
+            self.queue(id, at);
+            return;
+        }
+        let desired = desired(pod, service);
+        let slice = &mut self.slices[slice_id.index()];
+        let slot = &mut slice.slots[usize::from(place)];
+        slot.stale |= change.content[family.index()];
+        let lane = slot.published.lane_to(desired);
+        slice.recount(usize::from(place), desired);
+        if slice.slots[usize::from(place)].dirty {
+            self.touch(slice_id, lane);
+        }
+    }
+
+    /// Has the next evaluation find a place for a pod's endpoint.
+    fn queue(&mut self, pod: PodId, at: usize) {
+        let member = &mut self.pods[pod.index()].members[at];
+        if std::mem::replace(&mut member.queued, true) {
+            return;
+        }
+        let Member { service, family, .. } = *member;
+        let to_place = &mut self.services[service.index()].family(family).to_place;
+        to_place.push(pod);
+        // While evaluation is held up, pods that come and go leave their places behind.
+        if to_place.len() > 2 * self.pods.len() + 16 {
+            to_place.sort_unstable();
+            to_place.dedup();
+            to_place.retain(|pod| self.pods.contains(pod.index()));
+        }
+    }
+
+    /// Whether a pod is published for a Service in a family: it has an address there, and its node is known
+    /// (or the Service wants its pods published whatever their state).
+    pub(super) fn is_fit(&self, pod: &Pod, service: &Service, family: Family) -> bool {
+        pod.ip(family).is_some() && (service.facts.publish_not_ready || self.node_of(pod).is_some())
+    }
+
+    /// The ports under which a pod serves a Service.
+    pub(super) fn ports_of(&self, pod: PodId, service: ServiceId) -> SlicePorts {
+        let ports = self.port_sets.get(self.pods[pod.index()].ports);
+        resolve(&self.services[service.index()].facts.ports, ports)
+    }
+
+    /// The ports of the group that a live slice belongs to.
+    pub(super) fn group_ports(&self, id: SliceId) -> SlicePorts {
+        let slice = &self.slices[id.index()];
+        let family = self.services[slice.service.index()].families[slice.family.index()].as_ref();
+        family
+            .expect("a live slice's Service has the slice's family")
+            .groups
+            .get(slice.group)
+            .ports
+            .clone()
+    }
+
+    /// Puts a pod's endpoint at the end of a live slice. `slot` says what the server has of it.
+    pub(super) fn place(&mut self, pod: PodId, id: SliceId, published: Conditions, stale: bool) {
+        let slice = &mut self.slices[id.index()];
+        let at = slice.slots.len();
+        slice.slots.push(Slot {
+            pod,
+            published,
+            stale,
+            dirty: false,
+        });
+        let (service_id, family) = (slice.service, slice.family);
+        let service = &self.services[service_id.index()];
+        let desired = desired(&self.pods[pod.index()], service);
+        slice.recount(at, desired);
+        if service.facts.hints == HintMode::Auto {
+            slice.hints.push(None);
+        }
+        let group = slice.group;
+        self.services[service_id.index()]
+            .family(family)
+            .groups
+            .refill(group, id, at, at + 1);
+        let member = self.pods[pod.index()]
+            .members
+            .iter_mut()
+            .find(|m| m.service == service_id && m.family == family)
+            .expect("only a member of the Service is placed");
+        member.slice = id;
+        member.at = u16::try_from(at).expect("the API server refuses slices of more than 1000 endpoints");
+    }
+
+    /// Takes a pod's endpoint out of its slice, if it is in one.
+    pub(super) fn unplace(&mut self, pod: PodId, at: usize, lane: Lane) {
+        let member = &mut self.pods[pod.index()].members[at];
+        let (id, place) = (
+            std::mem::replace(&mut member.slice, SliceId::NONE),
+            usize::from(member.at),
+        );
+        if id.is_none() {
+            return;
+        }
+        let slice = &mut self.slices[id.index()];
+        let before = slice.slots.len();
+        let slot = slice.slots.swap_remove(place);
+        if !slice.hints.is_empty() {
+            slice.hints.swap_remove(place);
+        }
+        slice.dirty -= u32::from(slot.dirty);
+        slice.removed += u32::from(slot.published.is_published());
+        let (service_id, family, group) = (slice.service, slice.family, slice.group);
+        if let Some(moved) = slice.slots.get(place) {
+            let mut members = self.pods[moved.pod.index()].members.iter_mut();
+            members
+                .find(|m| m.slice == id)
+                .expect("a placed pod knows its slice")
+                .at = place as u16;
+        }
+        let family = self.services[service_id.index()].family(family);
+        family.groups.refill(group, id, before, before - 1);
+        if before == 1 {
+            family.empties.push(id);
+        }
+        self.touch(id, lane);
+    }
+
+    /// Marks a live slice for the next evaluation of its Service.
+    pub(super) fn touch(&mut self, id: SliceId, lane: Lane) {
+        let slice: &mut Slice = &mut self.slices[id.index()];
+        slice.change(lane);
+        let (service, family) = (slice.service, slice.family);
+        if !std::mem::replace(&mut slice.touched, true) {
+            self.services[service.index()].family(family).touched.push(id);
+        }
+        self.mark(service);
+    }
+}

@@ -1,0 +1,245 @@
+//! Events of pods and nodes.
+
+use super::{LocalNode, NamespaceState, Pod};
+use crate::core::facts::{NodeFacts, PodFacts};
+use crate::core::ids::{NodeId, PodId, ServiceId};
+use crate::core::intern::hash_of;
+use crate::core::nodes::{NodeDirectory, NodeView};
+use crate::core::time::Time;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What an event changed of a pod, as far as one of its endpoints goes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PodChange {
+    /// Its group may be another one.
+    pub(super) ports: bool,
+    /// By family: something beside its conditions is published differently.
+    pub(super) content: [bool; 2],
+}
+
+impl PodChange {
+    /// Something that all families publish, conditions aside.
+    const CONTENT: Self = Self {
+        ports: false,
+        content: [true; 2],
+    };
+}
+
+impl NamespaceState {
+    /// A pod as a list (of the given epoch) or a watch shows it. `earlier` are the Ready times of states in
+    /// between that were never shown here, when events were merged on the way.
+    ///
+    /// A pod in a terminal phase is removed, and only its Ready time counts.
+    pub fn apply_pod(&mut self, facts: PodFacts, earlier: &[Time], epoch: u8, nodes: &mut dyn NodeDirectory) {
+        match (self.find_pod(&facts.name), facts.terminal) {
+            (None, true) => {}
+            (None, false) => self.insert_pod(facts, earlier, epoch, nodes),
+            (Some(id), true) => {
+                self.note_times(id, earlier, facts.ready_time);
+                self.drop_pod(id, nodes);
+            }
+            (Some(id), false) => self.update_pod(id, facts, earlier, epoch, nodes),
+        }
+    }
+
+    /// A pod is gone.
+    pub fn remove_pod(&mut self, name: &str, nodes: &mut dyn NodeDirectory) {
+        if let Some(id) = self.find_pod(name) {
+            self.drop_pod(id, nodes);
+        }
+    }
+
+    /// A node that pods of this namespace run on has changed: exactly their endpoints are looked at.
+    pub fn apply_node(&mut self, name: &str, view: NodeView) {
+        let Some(&id) = self.nodes_by_name.get(name) else {
+            return;
+        };
+        let node = &mut self.nodes[id.index()];
+        if node.version >= view.version {
+            return;
+        }
+        node.version = view.version;
+        if node.facts == view.facts {
+            return;
+        }
+        node.facts = view.facts;
+        for pod in node.pods.clone() {
+            self.revisit(pod, PodChange::CONTENT);
+        }
+    }
+
+    fn insert_pod(&mut self, facts: PodFacts, earlier: &[Time], epoch: u8, nodes: &mut dyn NodeDirectory) {
+        let id = PodId::from(self.pods.vacant_key());
+        let hash = hash_of(&*facts.name);
+        let labels = self.cache.attach(id, facts.labels, &mut self.work);
+        let ports = self.port_sets.acquire(facts.ports.into_boxed_slice());
+        let (node, node_at) = self.enter_node(id, facts.node.as_ref(), nodes);
+        self.pods.insert(Pod {
+            name: facts.name,
+            uid: facts.uid,
+            v4: facts.v4,
+            v6: facts.v6,
+            labels,
+            node,
+            node_at,
+            ports,
+            host: facts.host,
+            ready: facts.ready,
+            terminating: facts.terminating,
+            epoch,
+            ready_time: facts.ready_time,
+            members: SmallVec::new(),
+        });
+        self.pods_by_name
+            .insert_unique(hash, id.0, |&id| hash_of(&*self.pods[id as usize].name));
+        let services: SmallVec<[ServiceId; 4]> = self.cache.services(labels.0).into();
+        let time = earlier.iter().copied().chain(facts.ready_time).min();
+        for service in services {
+            self.services[service.index()].note(time);
+            self.join(id, service);
+        }
+    }
+
+    fn update_pod(
+        &mut self,
+        id: PodId,
+        facts: PodFacts,
+        earlier: &[Time],
+        epoch: u8,
+        nodes: &mut dyn NodeDirectory,
+    ) {
+        let pod = &mut self.pods[id.index()];
+        pod.epoch = epoch;
+        let mut change = PodChange::default();
+        let mut changed = false;
+        change.content = [pod.v4 != facts.v4, pod.v6 != facts.v6];
+        (pod.v4, pod.v6) = (facts.v4, facts.v6);
+        if pod.uid != facts.uid || pod.host != facts.host {
+            pod.uid = facts.uid;
+            pod.host = facts.host;
+            change.content = [true; 2];
+        }
+        if pod.ready != facts.ready || pod.terminating != facts.terminating {
+            (pod.ready, pod.terminating) = (facts.ready, facts.terminating);
+            changed = true;
+        }
+        if **self.port_sets.get(pod.ports) != *facts.ports {
+            let old = pod.ports;
+            pod.ports = self.port_sets.acquire(facts.ports.into_boxed_slice());
+            self.port_sets.release(old);
+            change.ports = true;
+        }
+        let node = (!pod.node.is_none()).then(|| &self.nodes[pod.node.index()].name);
+        if node != facts.node.as_ref() {
+            self.leave_node(id, nodes);
+            let (node, node_at) = self.enter_node(id, facts.node.as_ref(), nodes);
+            let pod = &mut self.pods[id.index()];
+            (pod.node, pod.node_at) = (node, node_at);
+            change.content = [true; 2];
+        }
+        let moved = !self.cache.is(self.pods[id.index()].labels.0, &facts.labels);
+        if moved {
+            let old = self.pods[id.index()].labels;
+            // Attached before detached, so that a label set which both share stays.
+            let new = self.cache.attach(id, facts.labels, &mut self.work);
+            self.detach_labels(old);
+            self.pods[id.index()].labels = new;
+            self.leave_unmatched(id);
+        }
+        self.note_times(id, earlier, facts.ready_time);
+        self.pods[id.index()].ready_time = facts.ready_time;
+        if changed || change != PodChange::default() {
+            self.revisit(id, change);
+        }
+        if moved {
+            self.join_matched(id);
+        }
+    }
+
+    /// Tells the Services that select a pod of a Ready time that moved forward.
+    fn note_times(&mut self, id: PodId, earlier: &[Time], time: Option<Time>) {
+        let pod = &self.pods[id.index()];
+        // None is before any time.
+        let forward = |t: &Time| Some(*t) > pod.ready_time;
+        let time = earlier.iter().copied().chain(time).filter(forward).min();
+        if time.is_none() {
+            return;
+        }
+        for member in &pod.members {
+            self.services[member.service.index()].note(time);
+        }
+    }
+
+    fn drop_pod(&mut self, id: PodId, nodes: &mut dyn NodeDirectory) {
+        while let Some(member) = self.pods[id.index()].members.last() {
+            self.part(id, member.service);
+        }
+        self.leave_node(id, nodes);
+        self.detach_labels(self.pods[id.index()].labels);
+        let hash = hash_of(&*self.pods[id.index()].name);
+        self.pods_by_name
+            .find_entry(hash, |&other| other == id.0)
+            .expect("a kept pod is in the table of names")
+            .remove();
+        let pod = self.pods.remove(id.index());
+        self.port_sets.release(pod.ports);
+    }
+
+    fn detach_labels(&mut self, (set, at): (crate::core::ids::FullSetId, u32)) {
+        if let Some(moved) = self.cache.detach(set, at) {
+            self.pods[moved.index()].labels.1 = at;
+        }
+    }
+
+    fn enter_node(
+        &mut self,
+        pod: PodId,
+        name: Option<&Arc<str>>,
+        nodes: &mut dyn NodeDirectory,
+    ) -> (NodeId, u32) {
+        let Some(name) = name else {
+            return (NodeId::NONE, 0);
+        };
+        let id = if let Some(&id) = self.nodes_by_name.get(name) {
+            id
+        } else {
+            let NodeView { version, facts } = nodes.look_up(name, &self.namespace);
+            let node = LocalNode {
+                name: name.clone(),
+                version,
+                facts,
+                pods: Vec::new(),
+            };
+            let id = NodeId::from(self.nodes.insert(node));
+            self.nodes_by_name.insert(name.clone(), id);
+            id
+        };
+        let pods = &mut self.nodes[id.index()].pods;
+        pods.push(pod);
+        (id, pods.len() as u32 - 1)
+    }
+
+    fn leave_node(&mut self, pod: PodId, nodes: &mut dyn NodeDirectory) {
+        let (id, at) = (self.pods[pod.index()].node, self.pods[pod.index()].node_at);
+        if id.is_none() {
+            return;
+        }
+        let node = &mut self.nodes[id.index()];
+        node.pods.swap_remove(at as usize);
+        if let Some(moved) = node.pods.get(at as usize) {
+            self.pods[moved.index()].node_at = at;
+        }
+        if node.pods.is_empty() {
+            let node = self.nodes.remove(id.index());
+            self.nodes_by_name.remove(&node.name);
+            nodes.forget(&node.name, &self.namespace);
+        }
+    }
+
+    /// The node that a pod runs on, if it is known.
+    pub(super) fn node_of(&self, pod: &Pod) -> Option<(&Arc<str>, &NodeFacts)> {
+        let node = self.nodes.get(pod.node.index())?;
+        Some((&node.name, node.facts.as_ref()?))
+    }
+}

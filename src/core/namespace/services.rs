@@ -1,0 +1,245 @@
+//! Events of Services. What changes a Service is a pass over its pods; what changes a pod is not.
+
+use super::pods::PodChange;
+use super::{NamespaceState, Service};
+use crate::core::address::Family;
+use crate::core::facts::{ServiceFacts, is_reserved_label};
+use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
+use crate::core::queue::Lane;
+use crate::core::slices::{Flight, Role, Slice};
+use std::collections::BTreeSet;
+
+impl NamespaceState {
+    /// A Service as a list (of the given epoch) or a watch shows it. One with another UID than the known one
+    /// is a new Service.
+    pub fn apply_service(&mut self, facts: ServiceFacts, epoch: u8) {
+        if let Some(&id) = self.services_by_name.get(&facts.name) {
+            let service = &mut self.services[id.index()];
+            if service.facts.uid == facts.uid {
+                service.epoch = epoch;
+                if service.facts == facts {
+                    // Any event of a Service evaluates it, as upstream does.
+                    if facts.selector.is_some() {
+                        self.mark(id);
+                    }
+                } else {
+                    self.update_service(id, facts);
+                }
+                return;
+            }
+            self.remove_service(&facts.name);
+        }
+        let name = facts.name.clone();
+        let managed = facts.selector.is_some();
+        let id = ServiceId::from(self.services.insert(Service {
+            facts,
+            families: [None, None],
+            known: false,
+            trigger: None,
+            paused_times: None,
+            awaiting: 0,
+            slices: BTreeSet::new(),
+            dirty: false,
+            epoch,
+        }));
+        self.services_by_name.insert(name, id);
+        if managed {
+            self.start_service(id);
+        }
+    }
+
+    /// A Service is gone. Its slices stay: the garbage collector takes them.
+    pub fn remove_service(&mut self, name: &str) {
+        if let Some(id) = self.services_by_name.remove(name) {
+            if self.services[id.index()].facts.selector.is_some() {
+                self.stop_service(id);
+            }
+            self.services.remove(id.index());
+        }
+    }
+
+    fn update_service(&mut self, id: ServiceId, facts: ServiceFacts) {
+        let old = &self.services[id.index()].facts;
+        match (old.selector.is_some(), facts.selector.is_some()) {
+            (false, false) => self.services[id.index()].facts = facts,
+            (false, true) => {
+                self.services[id.index()].facts = facts;
+                self.start_service(id);
+            }
+            (true, false) => {
+                let times = self.cache.pods(id).into_iter().filter_map(|pod| {
+                    let pod = &self.pods[pod.index()];
+                    Some((pod.name.clone(), pod.ready_time?))
+                });
+                self.services[id.index()].paused_times = Some(Box::new(times.collect()));
+                self.stop_service(id);
+                self.services[id.index()].facts = facts;
+            }
+            (true, true) => self.reconfigure(id, facts),
+        }
+    }
+
+    /// A managed Service has changed and stays managed.
+    fn reconfigure(&mut self, id: ServiceId, facts: ServiceFacts) {
+        let old = std::mem::replace(&mut self.services[id.index()].facts, facts);
+        let new = &self.services[id.index()].facts;
+        let relabelled = !same_slice_labels(&old, new);
+        let regrouped = old.ports != new.ports || old.no_cluster_ip != new.no_cluster_ip;
+        let rehinted = old.hints != new.hints;
+        let revisit = regrouped || old.publish_not_ready != new.publish_not_ready;
+        let reselected = old.selector != new.selector;
+        let families = new.families;
+
+        let mut members = self.cache.pods(id);
+        if reselected {
+            let selector = new
+                .selector
+                .clone()
+                .expect("the caller has seen that there is a selector");
+            self.cache.remove(id, &mut self.work);
+            self.cache.add(id, selector, &mut self.work);
+            members.retain(|&pod| {
+                self.leave_unmatched(pod);
+                self.pods[pod.index()].members.iter().any(|m| m.service == id)
+            });
+        }
+        for family in Family::ALL {
+            match (old.has(family), families[family.index()]) {
+                (true, false) => self.drop_family(id, family, &members),
+                (false, true) => {
+                    self.services[id.index()].families[family.index()] = Some(Box::default());
+                    for &pod in &members {
+                        self.join_family(pod, id, family);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if reselected {
+            for pod in self.cache.pods(id) {
+                self.join_matched(pod);
+            }
+        }
+        if revisit {
+            for pod in members {
+                let change = PodChange {
+                    ports: regrouped,
+                    ..PodChange::default()
+                };
+                for at in 0..self.pods[pod.index()].members.len() {
+                    if self.pods[pod.index()].members[at].service == id {
+                        self.visit(pod, at, change);
+                    }
+                }
+            }
+        }
+        if rehinted {
+            self.switch_hints(id, old.hints);
+        }
+        if relabelled {
+            for slice in self.slices_of(id, |slice| slice.role == Role::Live) {
+                self.slices[slice.index()].rewrite = true;
+                self.touch(slice, Lane::Rest);
+            }
+        }
+        self.mark(id);
+    }
+
+    /// A Service has become one that we manage.
+    fn start_service(&mut self, id: ServiceId) {
+        let service = &mut self.services[id.index()];
+        for family in Family::ALL {
+            service.families[family.index()] = service.facts.has(family).then(Box::default);
+        }
+        let selector = service
+            .facts
+            .selector
+            .clone()
+            .expect("the caller has seen that there is a selector");
+        let name = service.facts.name.clone();
+        let times = service.paused_times.take();
+        self.note_hint_mode(id);
+        self.cache.add(id, selector, &mut self.work);
+        for pod in self.cache.pods(id) {
+            let Some(pod_state) = self.pods.get(pod.index()) else {
+                continue;
+            };
+            let before = times
+                .as_ref()
+                .and_then(|times| times.get(&pod_state.name).copied());
+            let time = pod_state.ready_time.filter(|&time| Some(time) > before);
+            self.services[id.index()].note(time);
+            self.join(pod, id);
+        }
+        for slice_id in self.parked.remove(&name).unwrap_or_default() {
+            self.claim(slice_id, id, true);
+        }
+        self.mark(id);
+    }
+
+    /// A Service is not managed any more: its slices stay as they are, and what they hold is forgotten.
+    fn stop_service(&mut self, id: ServiceId) {
+        self.auto_hinted.remove(&id);
+        for pod in self.cache.pods(id) {
+            // The endpoints are not to be taken out of the slices: only the pods forget them.
+            self.pods[pod.index()].members.retain(|m| m.service != id);
+        }
+        self.cache.remove(id, &mut self.work);
+        for slice in std::mem::take(&mut self.services[id.index()].slices) {
+            self.park(slice);
+        }
+        let service = &mut self.services[id.index()];
+        service.families = [None, None];
+        service.awaiting = 0;
+        service.dirty = false;
+    }
+
+    /// A slice is left alone from now on. One that the server does not have, and will not, is dropped.
+    pub(super) fn park(&mut self, id: SliceId) {
+        let slice = &mut self.slices[id.index()];
+        slice.role = Role::Parked;
+        slice.service = ServiceId::NONE;
+        slice.group = GroupId::NONE;
+        slice.slots = Vec::new();
+        slice.hints = Vec::new();
+        (slice.dirty, slice.removed, slice.rewrite, slice.touched) = (0, 0, false, false);
+        // A create whose answer was lost may have been carried out.
+        slice.unsure &= slice.remote.is_none();
+        (slice.trigger, slice.flight_trigger) = (None, None);
+        slice.extras = None;
+        if slice.remote.is_none() && !slice.unsure && slice.flight != Some(Flight::Create) {
+            self.drop_slice(id);
+        } else {
+            let name = self.slices[id.index()].service_name.clone();
+            self.parked.entry(name).or_default().push(id);
+            self.want(id);
+        }
+    }
+
+    /// A Service has lost a family: its slices there go.
+    fn drop_family(&mut self, id: ServiceId, family: Family, members: &[PodId]) {
+        for &pod in members {
+            self.pods[pod.index()]
+                .members
+                .retain(|m| m.service != id || m.family != family);
+        }
+        self.services[id.index()].families[family.index()] = None;
+        for slice in self.slices_of(id, |slice| slice.role == Role::Live && slice.family == family) {
+            self.doom(slice);
+            self.want(slice);
+        }
+    }
+
+    /// Those slices of a Service that pass.
+    pub(super) fn slices_of(&self, id: ServiceId, pass: impl Fn(&Slice) -> bool) -> Vec<SliceId> {
+        let slices = self.services[id.index()].slices.iter().copied();
+        slices.filter(|slice| pass(&self.slices[slice.index()])).collect()
+    }
+}
+
+/// Whether two states of a Service give its slices the same labels. That one is headless and the other is not
+/// is no reason to write, with upstream neither.
+fn same_slice_labels(a: &ServiceFacts, b: &ServiceFacts) -> bool {
+    let own = |facts: &ServiceFacts| facts.labels.project(|key| !is_reserved_label(key));
+    own(a) == own(b)
+}

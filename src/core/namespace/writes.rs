@@ -1,0 +1,246 @@
+//! Requests, built when their turn has come, and the server's answers.
+
+use super::hinting::auto_hint;
+use super::members::desired;
+use super::{NamespaceState, Want};
+use crate::core::body::{EndpointBody, Request, SliceBody};
+use crate::core::facts::SliceFacts;
+use crate::core::hints::HintMode;
+use crate::core::ids::SliceId;
+use crate::core::slices::{Flight, Remote, Role, Slice};
+
+/// What became of a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// A create or an update was accepted; this is the object's version now.
+    Written(Remote),
+    /// A delete was accepted.
+    Deleted,
+    /// A get was answered.
+    Fetched(Box<SliceFacts>),
+    /// There is no such object.
+    NotFound,
+    /// The object is not the one that the request was computed against.
+    Conflict,
+    /// There is an object with the name of the one to create.
+    Exists,
+    /// There is such an object, and it is another controller's.
+    Foreign,
+    /// The namespace is going away and takes no new objects.
+    Terminating,
+    /// The server refuses the request as it is, or us.
+    Rejected,
+    /// The request was not carried out, and may be another time.
+    Refused,
+    /// Whether the request was carried out is not known.
+    Unknown,
+}
+
+/// A request whose turn has come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Granted {
+    /// What to send.
+    pub request: Request,
+    /// How many changes it carries.
+    pub changes: u32,
+}
+
+impl NamespaceState {
+    /// It is a slice's turn: the request to send, built from the state of this moment, or none if nothing is
+    /// due any more. At most one request of a slice is out at a time.
+    pub fn grant(&mut self, name: &str) -> Option<Granted> {
+        let id = *self.slices_by_name.get(name)?;
+        let slice = &self.slices[id.index()];
+        if slice.flight.is_some() || !self.is_due(slice) {
+            return None;
+        }
+        if self.is_held(slice) {
+            self.held.insert(id);
+            return None;
+        }
+        let (request, flight) = match slice.role {
+            _ if slice.unsure => (Request::Fetch, Flight::Fetch),
+            Role::Live => {
+                let body = self.body(slice);
+                if slice.remote.is_some() {
+                    (Request::Update(body), Flight::Update)
+                } else {
+                    (Request::Create(body), Flight::Create)
+                }
+            }
+            Role::Doomed => {
+                let Some(remote) = &slice.remote else {
+                    self.drop_slice(id);
+                    return None;
+                };
+                (
+                    Request::Delete((!remote.uid.is_none()).then(|| remote.uid.clone())),
+                    Flight::Delete,
+                )
+            }
+            Role::Adopting { .. } | Role::Parked => (Request::Fetch, Flight::Fetch),
+        };
+        let (pods, services) = (&self.pods, &self.services);
+        let slice = &mut self.slices[id.index()];
+        let changes = slice.changes;
+        if matches!(flight, Flight::Create | Flight::Update) {
+            let service = &services[slice.service.index()];
+            slice.depart(flight, |pod| desired(&pods[pod.index()], service));
+        } else {
+            slice.flight = Some(flight);
+            slice.changes = 0;
+        }
+        if flight == Flight::Fetch {
+            // Only what a watch shows from now on can be newer than what the fetch shows.
+            slice.seen = 0;
+        }
+        Some(Granted { request, changes })
+    }
+
+    /// The answer to a slice's request. Returns the slice if it is due again.
+    pub fn outcome(&mut self, name: &str, outcome: Outcome) -> Option<Want> {
+        let id = *self.slices_by_name.get(name)?;
+        let slice = &mut self.slices[id.index()];
+        let flight = slice.flight.take()?;
+        match (flight, outcome) {
+            (flight, outcome) if slice.role == Role::Parked => self.parked_outcome(id, flight, outcome),
+            (_, Outcome::Fetched(facts)) => self.content_known(id, *facts),
+            (Flight::Create | Flight::Update, Outcome::Written(remote)) => {
+                slice.flight_trigger = None;
+                (slice.failures, slice.rejected) = (0, false);
+                slice.unsure = slice.seen > remote.version;
+                slice.seen = slice.seen.max(remote.version);
+                slice.remote = Some(remote);
+            }
+            (Flight::Delete, Outcome::Deleted | Outcome::NotFound | Outcome::Conflict) => self.drop_slice(id),
+            (Flight::Fetch, Outcome::NotFound) if slice.role == Role::Live && slice.remote.is_none() => {
+                // A create that did not take place after all.
+                slice.unsure = false;
+            }
+            (Flight::Fetch, Outcome::Foreign) if slice.role == Role::Live && slice.remote.is_some() => {
+                self.yield_remote(id);
+            }
+            (Flight::Create | Flight::Update | Flight::Fetch, Outcome::NotFound | Outcome::Foreign) => {
+                slice.undo_departure();
+                self.slice_missing(name);
+            }
+            (Flight::Create, Outcome::Terminating) => {
+                // The namespace takes no objects any more, and with it goes everything else: not tried again
+                // before something changes.
+                slice.undo_departure();
+                if slice.role == Role::Live {
+                    return None;
+                }
+            }
+            (Flight::Create | Flight::Update, Outcome::Refused) => {
+                slice.undo_departure();
+                slice.fail(false);
+            }
+            (Flight::Create | Flight::Update, Outcome::Rejected | Outcome::Terminating) => {
+                slice.undo_departure();
+                slice.fail(true);
+            }
+            (Flight::Create | Flight::Update, outcome) => {
+                // Somebody else wrote, or our write may have been applied: what the server has must be seen,
+                // and at once, unless that keeps happening.
+                slice.undo_departure();
+                slice.unsure = true;
+                slice.fail(false);
+                slice.changes += u32::from(slice.failures == 1 && outcome != Outcome::Unknown);
+            }
+            (Flight::Delete | Flight::Fetch, outcome) => slice.fail(outcome == Outcome::Rejected),
+        }
+        let slice = self.slices.get(id.index()).filter(|slice| *slice.name == *name)?;
+        if self.is_held(slice) {
+            self.held.insert(id);
+            return None;
+        }
+        (slice.flight.is_none() && self.is_due(slice)).then(|| Want::of(slice))
+    }
+
+    /// Whether a request of a slice is due. Nothing is created for a Service that is being deleted.
+    pub(super) fn is_due(&self, slice: &Slice) -> bool {
+        let creates = slice.role == Role::Live && slice.remote.is_none() && !slice.unsure;
+        slice.is_due() && !(creates && self.services[slice.service.index()].facts.deleting)
+    }
+
+    /// Whether a slice may not be written now, since its Service has not been evaluated in full: a list is
+    /// awaited, or slices that the Service must know first. Looking at it is always allowed.
+    pub(super) fn is_held(&self, slice: &Slice) -> bool {
+        let awaiting = || {
+            self.services
+                .get(slice.service.index())
+                .is_some_and(|s| s.awaiting > 0)
+        };
+        let writes = matches!(slice.role, Role::Live | Role::Doomed) && !slice.unsure;
+        writes && (self.holds.any() || awaiting())
+    }
+
+    /// Nobody waits for the answer, but the slice it speaks of may be needed later.
+    fn parked_outcome(&mut self, id: SliceId, flight: Flight, outcome: Outcome) {
+        let slice = &mut self.slices[id.index()];
+        match (flight, outcome) {
+            (Flight::Create | Flight::Update, Outcome::Written(remote)) => slice.remote = Some(remote),
+            (_, Outcome::Fetched(facts)) => self.content_known(id, *facts),
+            (Flight::Create, Outcome::Unknown | Outcome::Exists) => slice.unsure = true,
+            (Flight::Create, _) | (_, Outcome::Deleted | Outcome::NotFound | Outcome::Foreign) => {
+                self.drop_slice(id);
+            }
+            (_, outcome) => slice.fail(outcome == Outcome::Rejected),
+        }
+        if let Some(slice) = self.slices.get_mut(id.index()) {
+            // While the request was out, somebody else wrote.
+            slice.unsure |= slice
+                .remote
+                .as_ref()
+                .is_some_and(|remote| remote.version < slice.seen);
+        }
+    }
+
+    fn body(&self, slice: &Slice) -> Vec<u8> {
+        let service = &self.services[slice.service.index()];
+        let state = service.families[slice.family.index()].as_ref();
+        let state = state.expect("a live slice's Service has the slice's family");
+        let endpoints = || {
+            slice.slots.iter().enumerate().map(|(at, slot)| {
+                let pod = &self.pods[slot.pod.index()];
+                let node = self.nodes.get(pod.node.index());
+                let hostname = pod
+                    .host
+                    .as_ref()
+                    .filter(|host| *host.subdomain == *service.facts.name);
+                let zone = node.and_then(|node| node.facts.as_ref()?.zone.as_deref());
+                let node = node.map(|node| &*node.name);
+                let conditions = desired(pod, service);
+                EndpointBody {
+                    hints: match service.facts.hints {
+                        HintMode::Auto => auto_hint(slice, at),
+                        mode => mode.hint(conditions.ready(), zone, node),
+                    },
+                    ip: pod
+                        .ip(slice.family)
+                        .expect("a placed pod has an address of the slice's family"),
+                    conditions,
+                    hostname: hostname.map(|host| &*host.hostname),
+                    pod: &pod.name,
+                    pod_uid: &pod.uid,
+                    namespace: &self.namespace,
+                    node,
+                    zone,
+                }
+            })
+        };
+        SliceBody {
+            namespace: &self.namespace,
+            name: &slice.name,
+            remote: slice.remote.as_ref(),
+            extras: slice.extras.as_deref(),
+            service: &service.facts,
+            trigger: slice.trigger,
+            address_type: slice.family.as_str(),
+            ports: &state.groups.get(slice.group).ports,
+            endpoints,
+        }
+        .to_json()
+    }
+}

@@ -1,0 +1,420 @@
+//! One `EndpointSlice` as the controller sees it: what it should hold, and what the server is known to hold.
+
+use super::address::Family;
+use super::facts::Extras;
+use super::hints::Zone;
+use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
+use super::ports::SlicePorts;
+use super::queue::Lane;
+use super::time::{Time, earliest};
+use rustc_hash::FxHashMap;
+use slab::Slab;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The conditions of an endpoint in a few bits.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Conditions(u8);
+
+impl Conditions {
+    const PUBLISHED: u8 = 1;
+    const READY: u8 = 2;
+    const SERVING: u8 = 4;
+    const TERMINATING: u8 = 8;
+
+    /// Not on the server.
+    pub const ABSENT: Self = Self(0);
+
+    /// Published with these conditions.
+    pub fn new(ready: bool, serving: bool, terminating: bool) -> Self {
+        let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+        Self(
+            Self::PUBLISHED
+                | bit(ready, Self::READY)
+                | bit(serving, Self::SERVING)
+                | bit(terminating, Self::TERMINATING),
+        )
+    }
+
+    /// Whether it is published at all.
+    pub fn is_published(self) -> bool {
+        self.0 & Self::PUBLISHED != 0
+    }
+
+    /// `conditions.ready`.
+    pub fn ready(self) -> bool {
+        self.0 & Self::READY != 0
+    }
+
+    /// `conditions.serving`.
+    pub fn serving(self) -> bool {
+        self.0 & Self::SERVING != 0
+    }
+
+    /// `conditions.terminating`.
+    pub fn terminating(self) -> bool {
+        self.0 & Self::TERMINATING != 0
+    }
+
+    /// How urgent it is to get from what is published to what should be.
+    pub fn lane_to(self, desired: Self) -> Lane {
+        match (self.ready(), desired.ready()) {
+            (true, false) => Lane::Remove,
+            (false, true) => Lane::Add,
+            _ if self.serving() && !desired.serving() => Lane::Remove,
+            _ => Lane::Rest,
+        }
+    }
+}
+
+/// An endpoint's place in a slice.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// Whose endpoint it is.
+    pub pod: PodId,
+    /// What the server has, or will have once the write in flight is through.
+    pub published: Conditions,
+    /// Whether anything but the conditions differs from what the server has.
+    pub stale: bool,
+    /// Whether this slot is counted in [`Slice::dirty`].
+    pub dirty: bool,
+}
+
+/// What a slice is to us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Published for its Service.
+    Live,
+    /// To be deleted.
+    Doomed,
+    /// Ours, but its content is not known yet: to be fetched. With `holds`, its Service waits for it, since
+    /// planning without it would publish its endpoints twice.
+    Adopting {
+        /// Whether the Service waits.
+        holds: bool,
+    },
+    /// It names a Service that we do not manage at the moment: left alone.
+    Parked,
+}
+
+/// The write or read of an object that is on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flight {
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// DELETE.
+    Delete,
+    /// GET.
+    Fetch,
+}
+
+/// The object as the server last acknowledged it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Remote {
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.resourceVersion`.
+    pub version: u64,
+}
+
+/// A slice. Owned by its namespace's state.
+#[derive(Debug)]
+pub struct Slice {
+    /// `metadata.name`; chosen by us for slices that we create.
+    pub name: Arc<str>,
+    /// The Service that it names.
+    pub service_name: Arc<str>,
+    /// What it is to us.
+    pub role: Role,
+    /// Its Service; none when parked.
+    pub service: ServiceId,
+    /// Its address type. Of a slice that is not live it may be unknown, and then says nothing.
+    pub family: Family,
+    /// Its port group; none when not live.
+    pub group: GroupId,
+    /// Its endpoints, in the order they are written.
+    pub slots: Vec<Slot>,
+    /// By slot: the zone that the endpoint is hinted to. Empty unless the Service's hints depend on the zones.
+    pub hints: Vec<Option<Zone>>,
+    /// What the server has; `None` when it does not have it yet.
+    pub remote: Option<Remote>,
+    /// The UID of the Service that owns it.
+    pub owner: Uid,
+    /// What others put into its metadata, where there is anything.
+    pub extras: Option<Box<Extras>>,
+    /// The request on its way; at most one.
+    pub flight: Option<Flight>,
+    /// The highest resourceVersion that a watch showed; above the acknowledged one, somebody else wrote.
+    pub seen: u64,
+    /// What the server has is not known, not even whether it has the object where [`Self::remote`] is none: it
+    /// must be fetched before the next write.
+    pub unsure: bool,
+    /// Its object was given to another manager. Until what it holds changes, it is left to them.
+    pub yielded: bool,
+    /// To be written though no endpoint changed: labels, ports, or a write that failed.
+    pub rewrite: bool,
+    /// How many slots differ from what the server has.
+    pub dirty: u32,
+    /// How many endpoints the server has that should not be there.
+    pub removed: u32,
+    /// The earliest trigger time of what is not yet written.
+    pub trigger: Option<Time>,
+    /// The trigger time in the write in flight.
+    pub flight_trigger: Option<Time>,
+    /// How urgent the next write is.
+    pub lane: Lane,
+    /// How urgent the write in flight was.
+    pub flight_lane: Lane,
+    /// How many changes of what it should hold came since the last write was built. With one, there is a new
+    /// reason to try at once.
+    pub changes: u32,
+    /// How many requests have failed since the last write that was accepted.
+    pub failures: u8,
+    /// Whether the last failure was a refusal of what was sent, which waiting alone does not cure.
+    pub rejected: bool,
+    /// Whether an evaluation of the Service has yet to look at it.
+    pub touched: bool,
+    /// The last list that showed it.
+    pub epoch: u8,
+}
+
+impl Slice {
+    /// A slice that nobody has created yet.
+    pub fn new(name: Arc<str>, service_name: Arc<str>, role: Role, service: ServiceId) -> Self {
+        Self {
+            name,
+            service_name,
+            role,
+            service,
+            family: Family::V4,
+            group: GroupId::NONE,
+            slots: Vec::new(),
+            hints: Vec::new(),
+            remote: None,
+            owner: Uid::none(),
+            extras: None,
+            flight: None,
+            seen: 0,
+            unsure: false,
+            yielded: false,
+            rewrite: false,
+            dirty: 0,
+            removed: 0,
+            trigger: None,
+            flight_trigger: None,
+            lane: Lane::Rest,
+            flight_lane: Lane::Rest,
+            changes: 0,
+            failures: 0,
+            rejected: false,
+            touched: false,
+            epoch: 0,
+        }
+    }
+
+    /// Whether a request is due.
+    pub fn is_due(&self) -> bool {
+        match self.role {
+            Role::Live => !self.yielded && (self.unsure || self.differs()),
+            Role::Doomed | Role::Adopting { .. } => true,
+            // Only to learn whether the server has it at all.
+            Role::Parked => self.unsure,
+        }
+    }
+
+    /// Whether the server is known to have something else than it should.
+    pub fn differs(&self) -> bool {
+        self.remote.is_none() || self.rewrite || self.dirty > 0 || self.removed > 0
+    }
+
+    /// The slice's place in a plan: creates first, then updates that only add, then updates that also take
+    /// away, then deletes, so that an endpoint that moves is in its new slice before it leaves the old one.
+    pub fn order(&self) -> u8 {
+        match self.role {
+            Role::Live if self.remote.is_none() => 0,
+            Role::Live if self.removed == 0 => 1,
+            Role::Live => 2,
+            Role::Doomed | Role::Adopting { .. } | Role::Parked => 3,
+        }
+    }
+
+    /// A change that makes a write due, and how urgent it is.
+    pub fn change(&mut self, lane: Lane) {
+        self.lane = self.lane.min(lane);
+        self.changes += 1;
+        self.yielded = false;
+    }
+
+    /// Counts a slot as dirty or not, given the conditions that it should have.
+    pub fn recount(&mut self, at: usize, desired: Conditions) {
+        let slot = &mut self.slots[at];
+        let dirty = slot.stale || slot.published != desired;
+        if dirty != slot.dirty {
+            slot.dirty = dirty;
+            if dirty {
+                self.dirty += 1;
+            } else {
+                self.dirty -= 1;
+            }
+        }
+    }
+
+    /// What the slice holds has been built into a request: from here on, that counts as published.
+    pub fn depart(&mut self, flight: Flight, desired: impl Fn(PodId) -> Conditions) {
+        self.flight = Some(flight);
+        self.flight_trigger = self.trigger.take();
+        self.flight_lane = std::mem::replace(&mut self.lane, Lane::Rest);
+        self.changes = 0;
+        self.rewrite = false;
+        self.removed = 0;
+        self.dirty = 0;
+        for slot in &mut self.slots {
+            *slot = Slot {
+                pod: slot.pod,
+                published: desired(slot.pod),
+                stale: false,
+                dirty: false,
+            };
+        }
+    }
+
+    /// The request failed, or may have: all of it is due again, with its trigger time.
+    pub fn undo_departure(&mut self) {
+        self.rewrite = true;
+        self.trigger = earliest(self.trigger, self.flight_trigger.take());
+        self.lane = self.lane.min(self.flight_lane);
+    }
+
+    /// A request failed.
+    pub fn fail(&mut self, rejected: bool) {
+        self.failures = self.failures.saturating_add(1);
+        self.rejected = rejected;
+    }
+
+    /// The server no longer has the object: the next write makes a new one, under a new name.
+    pub fn forget_remote(&mut self, name: Arc<str>) {
+        self.name = name;
+        self.remote = None;
+        self.extras = None;
+        self.flight = None;
+        self.seen = 0;
+        self.unsure = false;
+        self.removed = 0;
+        self.failures = 0;
+        self.trigger = earliest(self.trigger, self.flight_trigger.take());
+        self.change(Lane::Add);
+        self.dirty = self.slots.len() as u32;
+        for slot in &mut self.slots {
+            *slot = Slot {
+                pod: slot.pod,
+                published: Conditions::ABSENT,
+                stale: false,
+                dirty: true,
+            };
+        }
+    }
+}
+
+/// The slices of one Service and family.
+#[derive(Debug, Default)]
+pub struct FamilyState {
+    /// Pods with an endpoint to place. May name pods that are placed, gone or unfit by now.
+    pub to_place: Vec<PodId>,
+    /// Slices for the next evaluation to look at. May name slices that are gone by now.
+    pub touched: Vec<SliceId>,
+    /// Slices without an endpoint. May name slices that have some by now, or are gone.
+    pub empties: Vec<SliceId>,
+    /// Whether the next evaluation looks at all hints.
+    pub rehint: bool,
+    /// How many live slices there are.
+    pub live: u32,
+    /// The port groups.
+    pub groups: Groups,
+}
+
+/// The port groups of one Service and family, by index and by ports.
+#[derive(Debug, Default)]
+pub struct Groups {
+    groups: Slab<Group>,
+    by_ports: FxHashMap<SlicePorts, GroupId>,
+}
+
+/// The pods with one list of ports, and their slices.
+#[derive(Debug)]
+pub struct Group {
+    /// The ports, sorted.
+    pub ports: SlicePorts,
+    /// How many endpoints are placed.
+    pub endpoints: u32,
+    /// Its live slices by how full they are.
+    pub by_fill: BTreeSet<(u32, SliceId)>,
+}
+
+impl Groups {
+    /// The group with these ports, made if there is none.
+    pub fn obtain(&mut self, ports: &SlicePorts) -> GroupId {
+        if let Some(&id) = self.by_ports.get(ports) {
+            return id;
+        }
+        let group = Group {
+            ports: ports.clone(),
+            endpoints: 0,
+            by_fill: BTreeSet::new(),
+        };
+        let id = GroupId::from(self.groups.insert(group));
+        self.by_ports.insert(ports.clone(), id);
+        id
+    }
+
+    /// The group with these ports, if there is one.
+    pub fn find(&self, ports: &SlicePorts) -> Option<GroupId> {
+        self.by_ports.get(ports).copied()
+    }
+
+    /// A group in use.
+    pub fn get(&self, id: GroupId) -> &Group {
+        &self.groups[id.index()]
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter().map(|(_, group)| group)
+    }
+
+    /// A slice joins a group.
+    pub fn join(&mut self, id: GroupId, slice: SliceId, fill: usize) {
+        let group = &mut self.groups[id.index()];
+        group.endpoints += fill as u32;
+        group.by_fill.insert((fill as u32, slice));
+    }
+
+    /// A slice leaves its group; an idle group is freed.
+    pub fn leave(&mut self, id: GroupId, slice: SliceId, fill: usize) {
+        let group = &mut self.groups[id.index()];
+        group.endpoints -= fill as u32;
+        group.by_fill.remove(&(fill as u32, slice));
+        self.free_if_idle(id);
+    }
+
+    /// A slice of a group holds another number of endpoints now.
+    pub fn refill(&mut self, id: GroupId, slice: SliceId, before: usize, after: usize) {
+        let group = &mut self.groups[id.index()];
+        group.endpoints = group.endpoints + after as u32 - before as u32;
+        group.by_fill.remove(&(before as u32, slice));
+        group.by_fill.insert((after as u32, slice));
+    }
+
+    /// Frees a group without slices.
+    pub fn free_if_idle(&mut self, id: GroupId) {
+        if self
+            .groups
+            .get(id.index())
+            .is_some_and(|group| group.by_fill.is_empty())
+        {
+            let group = self.groups.remove(id.index());
+            self.by_ports.remove(&group.ports);
+        }
+    }
+}

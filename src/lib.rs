@@ -1,0 +1,163 @@
+#![forbid(unsafe_code)]
+//! endpointd keeps the `EndpointSlices` of a Kubernetes cluster right, in place of kube-controller-manager's
+//! endpointslice controller, at the cost of what changed instead of at the cost of what there is.
+//!
+//! ```text
+//!  kube-apiserver
+//!    │  watch: Pods, Services, Nodes (whole)      watch: EndpointSlices (metadata)
+//!    ▼                                                     ▼
+//!  cluster::watch ── decode to facts, one batch per gulp ──┐
+//!                                                          ▼
+//!                      actors::router: namespace ─► inbox (latest wins) ─► actors::shard
+//!                                                          │ core::namespace::NamespaceState:
+//!                                                          │   selector cache, placements, trigger times,
+//!                                                          │   what the server last acknowledged
+//!                                                          ▼ wants
+//!                      actors::writer: core::queue (lanes), core::bucket, requests in flight
+//!                                                          │ grant ► shard builds the body ► request
+//!                                                          ▼
+//!  kube-apiserver ◄── cluster::objects ── the outcome goes back to the shard
+//! ```
+//!
+//! [`core`] is pure: no clock, no I/O, no logging. [`actors`] are shells around it. [`cluster`] speaks with the
+//! API server. [`ops`] is the command line and what surrounds a process.
+
+pub mod actors;
+pub mod cluster;
+pub mod core;
+pub mod ops;
+
+use clap::Parser as _;
+use clap::error::ErrorKind;
+use cluster::connect::Clients;
+use ops::flags::{Cli, Command, LogFormat, RunArgs};
+use std::ffi::OsString;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// The exit code of a command line or a kubeconfig that cannot be used.
+const USAGE: u8 = 2;
+
+/// The whole program: parses the command line (with the program's name first), runs what it says with a tokio
+/// runtime of its own, and returns the exit code.
+pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            // Help that nobody can read any more is no failure.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            let text = error.to_string();
+            let line = match error.kind() {
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+                    "error: no command is given; see endpointd --help"
+                }
+                _ => text
+                    .lines()
+                    .next()
+                    .unwrap_or("error: the command line cannot be used"),
+            };
+            eprintln!("{line}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    let Command::Run(args) = cli.command;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(run(args)),
+        Err(error) => {
+            eprintln!("error: cannot start a runtime: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: RunArgs) -> ExitCode {
+    start_logging(&args);
+    let clients = match Clients::connect(&args.connection.target()).await {
+        Ok(clients) => clients,
+        Err(error) => {
+            eprintln!("error: {}", one_line(&error));
+            return ExitCode::from(USAGE);
+        }
+    };
+    if let Some(address) = args.metrics_address
+        && let Err(error) = ops::metrics::serve(address)
+    {
+        eprintln!("error: --metrics-address {address}: {}", one_line(&error));
+        return ExitCode::from(USAGE);
+    }
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), target = ?args.connection.target(),
+        max_endpoints_per_slice = args.max_endpoints_per_slice, qps = args.kube_api_qps,
+        burst = args.kube_api_burst, "starting");
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        eprintln!("error: cannot listen for signals");
+        return ExitCode::FAILURE;
+    };
+    let (first, stop) = tokio::sync::oneshot::channel();
+    let signals = async move {
+        let mut first = Some(first);
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            // The second signal ends this future, and with it the wait.
+            let Some(first) = first.take() else { return };
+            tracing::info!("stopping: requests in flight are finished first; a second signal does not wait");
+            let _ = first.send(());
+        }
+    };
+    let shutdown = async {
+        let _ = stop.await;
+    };
+    let result = tokio::select! {
+        result = ops::run::run(clients, args.options(fastrand::u64(..)), shutdown) => result,
+        () = signals => return ExitCode::FAILURE,
+    };
+    match result {
+        Ok(()) => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tracing::error!(%error, "ended");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// An error and its causes on one line.
+fn one_line(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn start_logging(args: &RunArgs) {
+    // The client library logs each request at its lower levels.
+    let filter = format!("kube=warn,hyper=warn,tower=warn,{}", args.log_level);
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    // Somebody else may have set up logging already, in a test for example.
+    let _ = match args.log_format {
+        LogFormat::Text => builder
+            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+            .try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+}

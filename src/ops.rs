@@ -1,0 +1,5 @@
+//! What surrounds the controller: flags, logs, metrics, and the order of starting and stopping.
+
+pub mod flags;
+pub mod metrics;
+pub mod run;

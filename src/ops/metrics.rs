@@ -1,0 +1,143 @@
+//! Handles of this process's metrics, registered once: no name is looked up where work is done. Until a
+//! recorder is installed they cost nothing and count nothing.
+
+use crate::core::body::Request;
+use crate::core::namespace::{Kind, Outcome};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Bounds of histograms of seconds: from a write on loopback to one that is given up.
+const SECONDS: [f64; 15] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+];
+/// Bounds of the histogram of changes that one write carries.
+const CHANGES: [f64; 10] = [1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
+
+/// Starts to count, and serves the counts at `/metrics` of an address.
+///
+/// # Errors
+///
+/// When the address cannot be bound, or something counts in this process already.
+pub fn serve(address: SocketAddr) -> Result<(), BuildError> {
+    PrometheusBuilder::new()
+        .with_http_listener(address)
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Full("endpointd_changes_per_write".to_owned()), &CHANGES)?
+        .install()
+}
+
+/// What the writer counts.
+pub struct WriterMetrics {
+    waiting: Gauge,
+    in_flight: Gauge,
+    age: Histogram,
+    changes: Histogram,
+    requests: [Counter; 4],
+    outcomes: [Counter; 5],
+    duration: Histogram,
+}
+
+impl WriterMetrics {
+    /// Registers them.
+    pub fn new() -> Self {
+        let requests = |verb: &'static str| counter!("endpointd_requests_total", "verb" => verb);
+        let outcomes =
+            |outcome: &'static str| counter!("endpointd_request_outcomes_total", "outcome" => outcome);
+        Self {
+            waiting: gauge!("endpointd_queue_waiting"),
+            in_flight: gauge!("endpointd_requests_in_flight"),
+            age: histogram!("endpointd_queue_age_seconds"),
+            changes: histogram!("endpointd_changes_per_write"),
+            requests: ["create", "update", "delete", "get"].map(requests),
+            outcomes: ["ok", "conflict", "missing", "refused", "unknown"].map(outcomes),
+            duration: histogram!("endpointd_request_duration_seconds"),
+        }
+    }
+
+    /// How much waits and how much is on its way.
+    pub fn observe(&self, waiting: usize, in_flight: usize) {
+        self.waiting.set(waiting as f64);
+        self.in_flight.set(in_flight as f64);
+    }
+
+    /// An object's turn has come after this long.
+    pub fn granted(&self, age: Duration) {
+        self.age.record(age);
+    }
+
+    /// A request leaves with this many changes in it.
+    pub fn sent(&self, request: &Request, changes: u32) {
+        let at = match request {
+            Request::Create(_) => 0,
+            Request::Update(_) => 1,
+            Request::Delete(_) => 2,
+            Request::Fetch => 3,
+        };
+        self.requests[at].increment(1);
+        if at < 3 {
+            self.changes.record(f64::from(changes));
+        }
+    }
+
+    /// A request was answered.
+    pub fn done(&self, outcome: &Outcome, took: Duration) {
+        let at = match outcome {
+            Outcome::Written(_) | Outcome::Deleted | Outcome::Fetched(_) => 0,
+            Outcome::Conflict | Outcome::Exists | Outcome::Foreign => 1,
+            Outcome::NotFound => 2,
+            Outcome::Terminating | Outcome::Rejected | Outcome::Refused => 3,
+            Outcome::Unknown => 4,
+        };
+        self.outcomes[at].increment(1);
+        self.duration.record(took);
+    }
+}
+
+impl Default for WriterMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for WriterMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriterMetrics").finish_non_exhaustive()
+    }
+}
+
+/// What one kind's list and watch count.
+pub struct WatchMetrics {
+    /// Objects listed.
+    pub listed: Counter,
+    /// Events watched.
+    pub watched: Counter,
+    /// Objects that could not be decoded.
+    pub undecodable: Counter,
+    /// Lists begun.
+    pub lists: Counter,
+    /// Watches begun.
+    pub watches: Counter,
+}
+
+impl WatchMetrics {
+    /// Registers them for a kind.
+    pub fn new(kind: Kind) -> Self {
+        let kind = kind.as_str();
+        Self {
+            listed: counter!("endpointd_listed_objects_total", "resource" => kind),
+            watched: counter!("endpointd_watch_events_total", "resource" => kind),
+            undecodable: counter!("endpointd_decode_failures_total", "resource" => kind),
+            lists: counter!("endpointd_lists_total", "resource" => kind),
+            watches: counter!("endpointd_watches_total", "resource" => kind),
+        }
+    }
+}
+
+impl fmt::Debug for WatchMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchMetrics").finish_non_exhaustive()
+    }
+}

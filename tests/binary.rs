@@ -1,0 +1,248 @@
+//! The real binary, as a process, against memory-apiserver on loopback.
+
+#![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
+
+#[path = "support/cluster.rs"]
+#[allow(dead_code)] // Other tests use more of it.
+mod cluster;
+
+use cluster::Api;
+use memory_apiserver::{Config, Handle, start};
+use serde_json::{Value, json};
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// A child that does not outlive its test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    fn start(args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_endpointd"));
+        let child = command
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.0.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Waits for the end: the exit code, and what was written to standard error.
+    async fn end(&mut self) -> (Option<i32>, String) {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                let mut stderr = String::new();
+                self.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+                return (status.code(), stderr);
+            }
+            let waited = Instant::now().saturating_duration_since(start);
+            assert!(waited < Duration::from_secs(20), "the process does not end");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+async fn server() -> (Handle, Api) {
+    let handle = start(Config {
+        request_log: 10_000,
+        ..Config::default()
+    })
+    .await
+    .unwrap();
+    let client = kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap();
+    (handle, Api(client))
+}
+
+fn pod(name: &str, number: u8) -> Value {
+    let ip = format!("10.1.0.{number}");
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "a"}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+        "status": {
+            "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        },
+    })
+}
+
+async fn fill(api: &Api) {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    api.create(&node, "").await.unwrap();
+    for number in 1..=3 {
+        api.create(&pod(&format!("p{number}"), number), "default")
+            .await
+            .unwrap();
+    }
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
+    });
+    api.create(&service, "default").await.unwrap();
+}
+
+/// Waits until the Service has this many endpoints.
+async fn endpoints(api: &Api, count: usize) {
+    let start = Instant::now();
+    loop {
+        let slices = api.slices_of("default", "s").await;
+        let found: usize = slices
+            .iter()
+            .map(|slice| slice["endpoints"].as_array().map_or(0, Vec::len))
+            .sum();
+        if found == count {
+            return;
+        }
+        let waited = Instant::now().saturating_duration_since(start);
+        assert!(
+            waited < Duration::from_secs(20),
+            "{found} endpoints instead of {count}"
+        );
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn writes(handle: &Handle) -> Vec<String> {
+    let requests = handle.server().requests().into_iter();
+    let writes = requests.filter(|r| r.path.contains("endpointslices") && !matches!(&*r.method, "GET"));
+    writes.map(|r| format!("{} {}", r.method, r.path)).collect()
+}
+
+#[tokio::test]
+async fn it_runs_until_sigterm_and_a_restart_writes_nothing() {
+    let (handle, api) = server().await;
+    fill(&api).await;
+    let url = handle.url();
+    let mut first = Process::start(&["run", "--server", &url]);
+    endpoints(&api, 3).await;
+    api.delete("Pod", "default", "p3", Some(0)).await.unwrap();
+    endpoints(&api, 2).await;
+    first.signal("TERM");
+    let (code, log) = first.end().await;
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("stopped"), "{log}");
+
+    let before = writes(&handle);
+    assert_eq!(before.len(), 2, "one create and one update: {before:?}");
+    let second = Process::start(&["run", "--server", &url, "--log-format=json"]);
+    // A change that it must write shows that it has taken over everything else.
+    api.create(&pod("p4", 4), "default").await.unwrap();
+    endpoints(&api, 3).await;
+    assert_eq!(
+        writes(&handle).len(),
+        3,
+        "nothing but the change was written: {:?}",
+        writes(&handle)
+    );
+    second.signal("INT");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_is_read() {
+    let (handle, api) = server().await;
+    fill(&api).await;
+    let path = std::env::temp_dir().join(format!("endpointd-test-{}.kubeconfig", std::process::id()));
+    std::fs::write(&path, handle.kubeconfig()).unwrap();
+    let _process = Process::start(&["run", "--kubeconfig", path.to_str().unwrap()]);
+    endpoints(&api, 3).await;
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[tokio::test]
+async fn metrics_are_served_when_asked_for() {
+    let (handle, api) = server().await;
+    fill(&api).await;
+    // A port that was free a moment ago.
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    let _process = Process::start(&["run", "--server", &handle.url(), "--metrics-address", &address]);
+    endpoints(&api, 3).await;
+    let client =
+        kube::Client::try_from(kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
+    let text = client
+        .request_text(http::Request::get("/metrics").body(Vec::new()).unwrap())
+        .await
+        .unwrap();
+    assert!(
+        text.contains(r#"endpointd_requests_total{verb="create"} 1"#),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn bad_input_gets_one_line_and_exit_2() {
+    let missing = "/nonexistent/kubeconfig";
+    let broken = std::env::temp_dir().join(format!("endpointd-test-{}.broken", std::process::id()));
+    std::fs::write(&broken, "clusters: [").unwrap();
+    let broken = broken.to_str().unwrap();
+    for (args, says) in [
+        (&["run", "--nonsense"][..], "--nonsense"),
+        (
+            &["run", "--max-endpoints-per-slice=0"],
+            "--max-endpoints-per-slice",
+        ),
+        (&["run", "--max-endpoints-per-slice=1001"], "1001"),
+        (&["run", "--log-level=a=b=c"], "--log-level"),
+        (&["run", "--kubeconfig", missing], missing),
+        (&["run", "--kubeconfig", broken], broken),
+        (&["run", "--server", "127.0.0.1:80"], "http://"),
+        (&["run", "--server=http://a", "--kubeconfig=b"], "--kubeconfig"),
+        (
+            &[
+                "run",
+                "--server=http://127.0.0.1:1",
+                "--metrics-address=192.0.2.1:1",
+            ],
+            "192.0.2.1:1",
+        ),
+        (&["run"], "not a pod"),
+        (&["walk"], "walk"),
+        (&[], "--help"),
+    ] {
+        let (code, stderr) = Process::start(args).end().await;
+        assert_eq!(code, Some(2), "{args:?}: {stderr}");
+        assert_eq!(stderr.trim_end().lines().count(), 1, "{args:?}: {stderr}");
+        assert!(
+            stderr.starts_with("error: ") && stderr.contains(says),
+            "{args:?}: {stderr}"
+        );
+    }
+    std::fs::remove_file(broken).unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_yet_is_waited_for() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let _process = Process::start(&["run", "--server", &format!("http://{address}")]);
+    sleep(Duration::from_millis(300)).await;
+    let handle = start(Config {
+        port: address.port(),
+        ..Config::default()
+    })
+    .await
+    .unwrap();
+    let api = Api(kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap());
+    fill(&api).await;
+    endpoints(&api, 3).await;
+}

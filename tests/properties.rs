@@ -1,0 +1,625 @@
+//! Properties of the core over random histories: pods, Services and nodes come, change and go, people tamper
+//! with slices, requests fail, answers are lost, and events arrive late.
+#![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
+
+#[path = "support/model.rs"]
+mod model;
+
+use endpointd::core::address::Family;
+use endpointd::core::body::Request;
+use endpointd::core::facts::{LABEL_MANAGED_BY, SliceFacts};
+use endpointd::core::hints::HintMode;
+use endpointd::core::ids::Uid;
+use endpointd::core::labels::Labels;
+use endpointd::core::namespace::{Holds, Kind};
+use model::{Fate, Model, PodSpec, ServiceSpec};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Op {
+    Pod(PodSpec),
+    PodGone(u8),
+    Service(ServiceSpec),
+    ServiceGone(u8),
+    Node(u8, Option<u8>),
+    NodeGone(u8),
+    Tamper(u8, Tamper),
+    /// The state plans.
+    Plan,
+    /// A wanted object is granted.
+    Grant(u8),
+    /// A request in flight meets its fate.
+    Answer(u8, Fate),
+    /// The watch of slices shows an event.
+    Watch,
+    /// The slices are listed anew, and the watch goes on from there.
+    Relist,
+}
+
+/// What people do to slices.
+#[derive(Clone, Copy, Debug)]
+enum Tamper {
+    Delete,
+    DropEndpoint,
+    DoubleEndpoint,
+    WrongAddress,
+    ExtraLabel,
+    Disown,
+    OtherService,
+    OtherPorts,
+}
+
+fn pod() -> impl Strategy<Value = PodSpec> {
+    let place = (
+        option::weighted(0.9, 0..3u8),
+        prop::bool::weighted(0.8),
+        any::<bool>(),
+    );
+    let bits = (
+        prop::bool::weighted(0.7),
+        prop::bool::weighted(0.15),
+        prop::bool::weighted(0.1),
+    );
+    let rest = (
+        0..4u8,
+        option::weighted(0.2, 0..3u8),
+        option::weighted(0.8, 1..50u8),
+    );
+    (0..9u8, 0..3u8, 0..8u8, place, bits, rest).prop_map(
+        |(name, generation, labels, (node, v4, v6), (ready, terminating, terminal), (ports, host, time))| {
+            PodSpec {
+                name,
+                generation,
+                labels,
+                node,
+                v4,
+                v6,
+                ready,
+                terminating,
+                terminal,
+                ports,
+                host,
+                time,
+            }
+        },
+    )
+}
+
+fn service() -> impl Strategy<Value = ServiceSpec> {
+    let bits = (any::<[bool; 2]>(), prop::bool::weighted(0.2), any::<bool>());
+    let hints = prop_oneof![4 => Just(HintMode::None), 1 => Just(HintMode::SameZone), 1 => Just(HintMode::SameNode), 2 => Just(HintMode::Auto)];
+    (
+        0..3u8,
+        0..2u8,
+        option::weighted(0.9, 0..32u8),
+        0..4u8,
+        bits,
+        0..8u8,
+        hints,
+    )
+        .prop_map(
+            |(name, generation, selector, ports, (families, publish_not_ready, headless), labels, hints)| {
+                ServiceSpec {
+                    name,
+                    generation,
+                    selector,
+                    ports,
+                    families,
+                    publish_not_ready,
+                    labels,
+                    headless,
+                    hints,
+                }
+            },
+        )
+}
+
+fn cluster_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => pod().prop_map(Op::Pod),
+        3 => (0..9u8).prop_map(Op::PodGone),
+        4 => service().prop_map(Op::Service),
+        1 => (0..3u8).prop_map(Op::ServiceGone),
+        2 => (0..3u8, option::of(0..2u8)).prop_map(|(node, zone)| Op::Node(node, zone)),
+        1 => (0..3u8).prop_map(Op::NodeGone),
+        6 => Just(Op::Plan),
+        4 => any::<u8>().prop_map(Op::Grant),
+        4 => any::<u8>().prop_map(|at| Op::Answer(at, Fate::Carried)),
+        3 => Just(Op::Watch),
+    ]
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    let tamper = prop_oneof![
+        Just(Tamper::Delete),
+        Just(Tamper::DropEndpoint),
+        Just(Tamper::DoubleEndpoint),
+        Just(Tamper::WrongAddress),
+        Just(Tamper::ExtraLabel),
+        Just(Tamper::Disown),
+        Just(Tamper::OtherService),
+        Just(Tamper::OtherPorts),
+    ];
+    let fate = prop_oneof![
+        Just(Fate::CarriedUnanswered),
+        Just(Fate::Lost),
+        Just(Fate::Refused)
+    ];
+    prop_oneof![
+        20 => cluster_op(),
+        3 => (any::<u8>(), tamper).prop_map(|(at, tamper)| Op::Tamper(at, tamper)),
+        2 => (any::<u8>(), fate).prop_map(|(at, fate)| Op::Answer(at, fate)),
+        1 => Just(Op::Relist),
+    ]
+}
+
+/// Nodes first: a cluster without any publishes nothing.
+fn start(limit: usize) -> Model {
+    let mut model = Model::new(limit);
+    for node in 0..2 {
+        model.node(node, Some(node));
+    }
+    model
+}
+
+fn happen(model: &mut Model, op: &Op) {
+    match op {
+        Op::Pod(pod) => model.pod(pod.facts()),
+        Op::PodGone(name) => model.pod_gone(&format!("pod-{name}")),
+        Op::Service(service) => model.service(service.facts()),
+        Op::ServiceGone(name) => model.service_gone(&format!("svc-{name}")),
+        Op::Node(name, zone) => model.node(*name, *zone),
+        Op::NodeGone(name) => model.node_gone(*name),
+        Op::Tamper(at, tamper) => {
+            let names: Vec<_> = model.store.keys().cloned().collect();
+            if let Some(name) = names.get(usize::from(*at) % names.len().max(1)) {
+                tamper_with(model, name, *tamper);
+            }
+        }
+        Op::Plan => drop(model.plan()),
+        Op::Grant(at) => {
+            if !model.wanted.is_empty() {
+                model.grant(usize::from(*at) % model.wanted.len());
+            }
+        }
+        Op::Answer(at, fate) => {
+            let names: Vec<_> = model.in_flight.keys().cloned().collect();
+            if let Some(name) = names.get(usize::from(*at) % names.len().max(1)) {
+                model.answer(name, *fate);
+            }
+        }
+        Op::Watch => model.watch_one(),
+        Op::Relist => relist_slices(model),
+    }
+}
+
+fn tamper_with(model: &mut Model, name: &str, tamper: Tamper) {
+    let mut slice = model.store[name].clone();
+    match tamper {
+        Tamper::Delete => return model.delete_slice(name),
+        Tamper::DropEndpoint => drop(slice.endpoints.pop()),
+        Tamper::DoubleEndpoint => slice.endpoints.extend(slice.endpoints.first().cloned()),
+        Tamper::WrongAddress => {
+            if let Some(endpoint) = slice.endpoints.first_mut() {
+                endpoint.addresses = vec!["192.0.2.1".into()];
+            }
+        }
+        Tamper::ExtraLabel => {
+            slice.labels = slice.labels.iter().chain([("extra", "1")]).collect::<Labels>();
+        }
+        Tamper::Disown => slice.meta.owner = Uid::none(),
+        Tamper::OtherService => slice.meta.service = "svc-0".into(),
+        Tamper::OtherPorts => slice.ports = Arc::from([]),
+    }
+    model.put_slice(slice);
+}
+
+fn relist_slices(model: &mut Model) {
+    model.watch.clear();
+    model.epoch = model.epoch.wrapping_add(1);
+    model.state.begin_list(Kind::Slice);
+    // What was wanted before must wait: nothing leaves on half a picture.
+    while !model.wanted.is_empty() {
+        let request = model.grant(0);
+        assert!(matches!(request, None | Some(Request::Fetch)), "{request:?}");
+    }
+    let slices: Vec<SliceFacts> = model
+        .store
+        .values()
+        .filter(|slice| model::is_ours(slice))
+        .cloned()
+        .collect();
+    for slice in slices {
+        model.state.apply_slice(slice, model.epoch);
+        assert_eq!(model.plan(), [], "nothing is planned while a list arrives");
+    }
+    model
+        .state
+        .end_list(Kind::Slice, model.epoch, model.version, &mut model.nodes);
+}
+
+/// What holds whenever everything has come to rest.
+fn check_at_rest(model: &mut Model, seed: u64) -> Result<(), TestCaseError> {
+    let (expected, published) = (model.expected(), model.published());
+    prop_assert_eq!(&published, &expected, "the server has what it should");
+
+    prop_assert_eq!(model.check_balanced_hints(), Ok(()));
+
+    // A plan applied is a plan finished.
+    prop_assert_eq!(model.plan(), []);
+
+    // Incremental equals rebuilt; and a start on a converged cluster writes nothing, in whatever order it is
+    // listed.
+    let mut fresh = model.restarted(seed);
+    let wants = fresh.plan();
+    prop_assert_eq!(wants, [], "a state built afresh finds nothing to do");
+    fresh.converge();
+    prop_assert_eq!(fresh.writes, 0);
+
+    // The same once more, with every Service seen again.
+    for service in fresh.services.clone().into_values() {
+        fresh.state.apply_service(service, 0);
+    }
+    prop_assert_eq!(fresh.plan(), []);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Invariants 1, 3, 5, 6 and 8, and of 7 the limit and the uniqueness of endpoints: after any history the
+    /// server has what an independent recompute says, and a state built afresh from the same objects agrees.
+    /// That one object never has two requests out is checked at each grant.
+    #[test]
+    fn any_history_ends_in_the_right_state(ops in vec(any_op(), 1..60), limit in 1..4usize, seed: u64) {
+        let mut model = start(limit);
+        for op in &ops {
+            happen(&mut model, op);
+        }
+        model.converge();
+        check_at_rest(&mut model, seed)?;
+    }
+
+    /// Invariant 7: an endpoint stays in its slice unless its port group changes.
+    #[test]
+    fn an_endpoint_stays_in_its_slice(ops in vec(cluster_op(), 1..40), limit in 1..4usize) {
+        let mut model = start(limit);
+        let mut before = BTreeMap::new();
+        for op in &ops {
+            happen(&mut model, op);
+            model.converge();
+            let after = places(&model);
+            for (endpoint, (slice, ports)) in &before {
+                if let Some((now, ports_now)) = after.get(endpoint) && ports == ports_now {
+                    prop_assert_eq!(slice, now, "{:?} has moved", endpoint);
+                }
+            }
+            before = after;
+        }
+    }
+
+    /// Invariant 7: of what one plan writes for a Service, creates go first, then updates that only add, then
+    /// updates that take away, then deletes.
+    #[test]
+    fn a_plan_adds_before_it_takes_away(ops in vec(cluster_op(), 1..40), limit in 1..4usize) {
+        let mut model = start(limit);
+        for op in &ops {
+            happen(&mut model, op);
+            if matches!(op, Op::Plan | Op::Grant(_) | Op::Answer(..) | Op::Watch) {
+                continue;
+            }
+            let wants = model.plan();
+            let mut ranks: BTreeMap<Arc<str>, u8> = BTreeMap::new();
+            for want in wants {
+                let at = model.wanted.iter().position(|name| *name == want.name).unwrap();
+                let Some(request) = model.grant(at) else { continue };
+                let (service, rank) = rank(&model, &want.name, &request);
+                let last = ranks.entry(service).or_default();
+                prop_assert!(*last <= rank, "{:?} out of order after {}", request, last);
+                *last = rank;
+            }
+            model.converge();
+        }
+    }
+
+    /// Invariant 8: a Service deleted and made again, however fast, starts anew, and takes nothing over.
+    #[test]
+    fn a_service_made_again_replaces_all_slices(
+        pods in vec(pod(), 1..8), service in service(), seen_gone: bool, converge_between: bool, seed: u64,
+    ) {
+        let mut model = start(2);
+        for pod in &pods {
+            model.pod(pod.facts());
+        }
+        let first = ServiceSpec { generation: 0, ..service.clone() };
+        model.service(first.facts());
+        model.converge();
+        let old: BTreeSet<_> = model.store.keys().cloned().collect();
+        if seen_gone {
+            model.service_gone(&format!("svc-{}", service.name));
+            if converge_between {
+                model.converge();
+            }
+        }
+        model.service(ServiceSpec { generation: 1, ..service }.facts());
+        model.converge();
+        if first.selector.is_some() {
+            prop_assert!(model.store.keys().all(|name| !old.contains(name)), "an old slice was kept");
+        }
+        check_at_rest(&mut model, seed)?;
+    }
+
+    /// Invariant 12: nothing is planned before all kinds have been listed whole, in whatever order they come,
+    /// nor while one is listed again; and what a list leaves out is gone before the next plan.
+    #[test]
+    fn no_plan_before_the_lists_are_whole(
+        ops in vec(cluster_op(), 1..40), gone in vec(any::<bool>(), 12), order in Just(Kind::ALL).prop_shuffle(), seed: u64,
+    ) {
+        let mut old = start(2);
+        for op in &ops {
+            happen(&mut old, op);
+        }
+        old.converge();
+        // A restart: each kind's list is followed by a plan, which must be empty; `restarted` checks that.
+        let mut model = old.restarted(seed);
+        prop_assert_eq!(model.plan(), []);
+
+        // Some pods vanish while nobody watches.
+        let names: Vec<_> = model.pods.keys().cloned().collect();
+        for (name, _) in names.iter().zip(&gone).filter(|(_, gone)| **gone) {
+            model.pods.remove(name);
+        }
+        model.epoch += 1;
+        for kind in order {
+            model.state.begin_list(kind);
+        }
+        for kind in order {
+            match kind {
+                Kind::Node => {}
+                Kind::Pod => {
+                    for pod in model.pods.clone().into_values() {
+                        model.pod(pod);
+                        prop_assert_eq!(model.plan(), []);
+                    }
+                }
+                Kind::Service => {
+                    for service in model.services.clone().into_values() {
+                        model.service(service);
+                        prop_assert_eq!(model.plan(), []);
+                    }
+                }
+                Kind::Slice => {
+                    for slice in model.store.clone().into_values().filter(model::is_ours) {
+                        model.state.apply_slice(slice, model.epoch);
+                    }
+                }
+            }
+            prop_assert_eq!(model.plan(), [], "nothing is planned while a list is awaited");
+            model.state.end_list(kind, model.epoch, model.version, &mut model.nodes);
+        }
+        model.converge();
+        prop_assert_eq!(model.published(), model.expected());
+    }
+}
+
+/// Where each endpoint is: by Service, family and pod, the slice and its ports.
+fn places(model: &Model) -> BTreeMap<(String, Family, String), (Box<str>, String)> {
+    let mut places = BTreeMap::new();
+    for slice in model.store.values() {
+        for endpoint in &slice.endpoints {
+            let pod = endpoint.pod_uid.as_ref().unwrap().to_string();
+            let key = (slice.meta.owner.to_string(), slice.family.unwrap(), pod);
+            places.insert(key, (slice.meta.name.clone(), format!("{:?}", slice.ports)));
+        }
+    }
+    places
+}
+
+/// The Service that a request is for, and its place in the order.
+fn rank(model: &Model, name: &str, request: &Request) -> (Arc<str>, u8) {
+    let pods = |slice: &SliceFacts| slice.endpoints.iter().map(|e| e.pod.clone()).collect::<Vec<_>>();
+    let service = |name: &str| Arc::from(name.rsplit_once('-').unwrap().0);
+    match request {
+        Request::Create(_) | Request::Fetch => (service(name), 0),
+        Request::Update(body) => {
+            let new = endpointd::cluster::decode::object::<endpointd::cluster::decode::Namespaced<SliceFacts>>(
+                body,
+            );
+            let (old, new) = (&model.store[name], new.unwrap().facts);
+            // With its ports, a slice loses all that it had under the old ones.
+            let takes_away = pods(old)
+                .iter()
+                .any(|pod| old.ports != new.ports || !pods(&new).contains(pod));
+            (service(name), if takes_away { 2 } else { 1 })
+        }
+        Request::Delete(_) => (service(name), 3),
+    }
+}
+
+fn a_pod() -> PodSpec {
+    PodSpec {
+        name: 0,
+        generation: 0,
+        labels: 0,
+        node: Some(0),
+        v4: true,
+        v6: false,
+        ready: true,
+        terminating: false,
+        terminal: false,
+        ports: 0,
+        host: None,
+        time: None,
+    }
+}
+
+fn a_service() -> ServiceSpec {
+    ServiceSpec {
+        name: 0,
+        generation: 0,
+        selector: Some(0),
+        ports: 0,
+        families: [true, false],
+        publish_not_ready: false,
+        labels: 0,
+        headless: false,
+        hints: HintMode::None,
+    }
+}
+
+/// One Service with one slice with one endpoint, at rest.
+fn one_slice() -> Model {
+    let mut model = start(3);
+    model.pod(a_pod().facts());
+    model.service(a_service().facts());
+    model.converge();
+    model
+}
+
+#[test]
+fn a_slice_given_to_another_manager_is_left_to_it_until_something_changes() {
+    let mut model = one_slice();
+    let name = model.store.keys().next().unwrap().clone();
+    let mut slice = model.store[&name].clone();
+    slice.labels = slice.labels.project(|key| key != LABEL_MANAGED_BY);
+    model.put_slice(slice);
+    let writes = model.writes;
+    model.converge();
+    assert_eq!(
+        (model.writes, model.store.len()),
+        (writes, 1),
+        "it is looked at, and left"
+    );
+    model.pod(
+        PodSpec {
+            ready: false,
+            ..a_pod()
+        }
+        .facts(),
+    );
+    model.converge();
+    assert_eq!(model.store.len(), 2, "a change makes a slice of our own");
+    assert_eq!(model.published(), model.expected());
+}
+
+#[test]
+fn a_slice_given_away_and_back_keeps_its_endpoints() {
+    let mut model = one_slice();
+    let name = model.store.keys().next().unwrap().clone();
+    let ours = model.store[&name].clone();
+    let mut theirs = ours.clone();
+    theirs.labels = theirs.labels.project(|key| key != LABEL_MANAGED_BY);
+    theirs.meta.version = model.version;
+    model.put_slice(theirs);
+    model.converge();
+    model.put_slice(ours);
+    model.converge();
+    assert_eq!(model.published(), model.expected());
+    assert_eq!(
+        model.store.keys().collect::<Vec<_>>(),
+        [&name],
+        "it is the same slice"
+    );
+}
+
+#[test]
+fn nothing_is_written_on_half_a_picture() {
+    let mut model = one_slice();
+    model.pod(
+        PodSpec {
+            ready: false,
+            ..a_pod()
+        }
+        .facts(),
+    );
+    let wants = model.plan();
+    assert_eq!(wants.len(), 1);
+    // A list begins before the write leaves, and meanwhile the Service selects something else.
+    model.state.begin_list(Kind::Pod);
+    model.service(
+        ServiceSpec {
+            selector: Some(1),
+            ..a_service()
+        }
+        .facts(),
+    );
+    assert_eq!(model.grant(0), None, "the Service has not been evaluated since");
+    assert_eq!(model.plan(), []);
+    model.service(a_service().facts());
+    model.epoch += 1;
+    model.pod(
+        PodSpec {
+            ready: false,
+            ..a_pod()
+        }
+        .facts(),
+    );
+    model
+        .state
+        .end_list(Kind::Pod, model.epoch, model.version, &mut model.nodes);
+    assert_eq!(model.plan().len(), 1, "what was held is due again");
+    model.converge();
+    assert_eq!(model.published(), model.expected());
+}
+
+#[test]
+fn holds_are_by_kind() {
+    let mut holds = Holds::ALL;
+    for kind in Kind::ALL {
+        assert!(holds.any() && holds.has(kind));
+        holds.clear(kind);
+    }
+    assert!(!holds.any());
+}
+
+#[test]
+fn zones_that_change_while_no_service_depends_on_them_are_not_missed() {
+    let mut model = start(2);
+    for (name, node) in [(0, 0), (1, 0), (2, 1), (3, 1)] {
+        model.pod(
+            PodSpec {
+                name,
+                node: Some(node),
+                ..a_pod()
+            }
+            .facts(),
+        );
+    }
+    let auto = ServiceSpec {
+        hints: HintMode::Auto,
+        ..a_service()
+    };
+    model.service(auto.facts());
+    model.converge();
+    let hinted = |model: &Model| {
+        model
+            .store
+            .values()
+            .flat_map(|s| &s.endpoints)
+            .filter(|e| !e.zone_hints.is_empty())
+            .count()
+    };
+    assert_eq!(hinted(&model), 4);
+    // It stops to depend on them; before anybody has noticed, a node makes the zones unclear.
+    model.service(
+        ServiceSpec {
+            selector: None,
+            ..auto.clone()
+        }
+        .facts(),
+    );
+    model.node(2, None);
+    model.service(auto.facts());
+    model.converge();
+    assert_eq!(hinted(&model), 0);
+    model.check_balanced_hints().unwrap();
+    // And they come back when the node is gone, without any event of the Service or its pods.
+    model.node_gone(2);
+    model.converge();
+    assert_eq!(hinted(&model), 4);
+}

@@ -1,0 +1,151 @@
+//! The core stays pure, files stay small, and no file is orphaned.
+
+#![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
+
+use std::path::{Path, PathBuf};
+
+fn rust_files(under: &str) -> Vec<(PathBuf, String)> {
+    fn walk(dir: &Path, out: &mut Vec<(PathBuf, String)>) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if path.file_name().is_some_and(|name| name != "target") {
+                    walk(&path, out);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                out.push((path, text));
+            }
+        }
+    }
+    let mut out = Vec::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(under), &mut out);
+    assert!(!out.is_empty(), "{under} has no Rust files");
+    out.sort();
+    out
+}
+
+/// Lines without their comments, so that prose may name what code may not.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .map(|(at, line)| (at + 1, line.split("//").next().unwrap_or_default()))
+}
+
+/// What the core may not name: the outside world, and time that is not an argument.
+const IMPURE: [&str; 21] = [
+    "async ",
+    ".await",
+    "tokio",
+    "kube::",
+    "k8s_openapi",
+    "ractor",
+    "metrics",
+    "tracing",
+    "::now(",
+    "Instant",
+    "SystemTime",
+    "std::fs",
+    "std::net::Tcp",
+    "std::env",
+    "std::thread",
+    "std::process",
+    "parking_lot",
+    "Mutex",
+    "crate::actors",
+    "crate::cluster",
+    "crate::ops",
+];
+
+fn impurities(text: &str) -> Vec<(usize, &'static str)> {
+    code(text)
+        // A word of ours that begins like one that is not allowed.
+        .map(|(at, line)| (at, line.replace(".awaiting", "")))
+        .flat_map(|(at, line)| {
+            IMPURE
+                .iter()
+                .filter(move |word| line.contains(**word))
+                .map(move |word| (at, *word))
+        })
+        .collect()
+}
+
+#[test]
+fn the_core_is_pure() {
+    for (path, text) in rust_files("src/core").iter().chain(&rust_files("src")) {
+        let in_core = path.to_string_lossy().contains("/src/core");
+        let found = impurities(text);
+        assert!(!in_core || found.is_empty(), "{}: {found:?}", path.display());
+    }
+}
+
+#[test]
+fn impurity_is_seen() {
+    assert_eq!(
+        impurities("let t = clock::now();\n// tokio\nuse tokio::time;\n"),
+        [(1, "::now("), (3, "tokio")]
+    );
+    let shells = rust_files("src/actors");
+    assert!(
+        shells.iter().any(|(_, text)| !impurities(text).is_empty()),
+        "the actors are impure, and it shows"
+    );
+}
+
+#[test]
+fn files_are_small_enough_to_read() {
+    for under in [
+        "src",
+        "tests",
+        "loadtest/src",
+        "loadtest/tests",
+        "loadtest/apiserver/src",
+        "loadtest/apiserver/tests",
+    ] {
+        for (path, text) in rust_files(under) {
+            let lines = text.lines().count();
+            assert!(lines <= 650, "{} has {lines} lines", path.display());
+        }
+    }
+}
+
+#[test]
+fn no_module_is_orphaned_and_none_is_called_mod() {
+    for root in ["src", "loadtest/src", "loadtest/apiserver/src"] {
+        let files = rust_files(root);
+        let all: String = files.iter().map(|(_, text)| text.as_str()).collect();
+        for (path, _) in &files {
+            let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+            assert_ne!(stem, "mod", "{}", path.display());
+            let declared = all.contains(&format!("mod {stem};")) || all.contains(&format!("\"{stem}.rs\""));
+            assert!(
+                matches!(&*stem, "lib" | "main") || declared,
+                "{} is in no mod list",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn the_code_speaks_of_the_project_alone() {
+    for under in ["src", "tests", "benches", "loadtest"] {
+        for (path, text) in rust_files_or_none(under) {
+            for word in ["TODO", "FIXME", "XXX", "../shared", "/work/"] {
+                let own = path.ends_with("tests/purity.rs");
+                assert!(own || !text.contains(word), "{} says {word}", path.display());
+            }
+        }
+    }
+}
+
+fn rust_files_or_none(under: &str) -> Vec<(PathBuf, String)> {
+    let empty =
+        std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(under)).is_ok_and(|d| d.count() == 0);
+    let missing = !Path::new(env!("CARGO_MANIFEST_DIR")).join(under).exists();
+    if empty || missing {
+        Vec::new()
+    } else {
+        rust_files(under)
+    }
+}

@@ -1,0 +1,626 @@
+//! A namespace as a test sees it: what exists, a server that stores slices, and the state under test between
+//! them. Everything is synchronous; the order of events is the test's.
+
+use endpointd::cluster::decode::{self, Namespaced};
+use endpointd::core::address::Family;
+use endpointd::core::body::Request;
+use endpointd::core::facts::{HostName, NodeFacts, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use endpointd::core::hints::{HintMode, NodeCapacity};
+use endpointd::core::ids::Uid;
+use endpointd::core::namespace::{Granted, Holds, Kind, NamespaceState, Outcome, Settings, Want};
+use endpointd::core::nodes::NodeTable;
+use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
+use endpointd::core::selector::Selector;
+use endpointd::core::slices::Remote;
+use endpointd::core::time::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+#[path = "balanced.rs"]
+mod balanced;
+
+pub(crate) const NAMESPACE: &str = "ns";
+
+/// A pod in a few numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct PodSpec {
+    pub(crate) name: u8,
+    pub(crate) generation: u8,
+    pub(crate) labels: u8,
+    pub(crate) node: Option<u8>,
+    pub(crate) v4: bool,
+    pub(crate) v6: bool,
+    pub(crate) ready: bool,
+    pub(crate) terminating: bool,
+    pub(crate) terminal: bool,
+    pub(crate) ports: u8,
+    pub(crate) host: Option<u8>,
+    pub(crate) time: Option<u8>,
+}
+
+/// A Service in a few numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct ServiceSpec {
+    pub(crate) name: u8,
+    pub(crate) generation: u8,
+    pub(crate) selector: Option<u8>,
+    pub(crate) ports: u8,
+    pub(crate) families: [bool; 2],
+    pub(crate) publish_not_ready: bool,
+    pub(crate) labels: u8,
+    pub(crate) headless: bool,
+    pub(crate) hints: HintMode,
+}
+
+fn uid(kind: &str, name: u8, generation: u8) -> Uid {
+    Uid::from(format!("{kind}-{name}-{generation}").as_str())
+}
+
+/// Labels `a`, `b` and `c`, each with the value 0 or 1, as the bits have it.
+fn label_pairs(bits: u8) -> Vec<(String, String)> {
+    (0..3)
+        .map(|i| (["a", "b", "c"][i].to_owned(), (bits >> i & 1).to_string()))
+        .collect()
+}
+
+impl PodSpec {
+    pub(crate) fn facts(&self) -> PodFacts {
+        let number = |n: u8| u16::from(n) + 8000;
+        // Ports "http" and "dns", here and there under another number.
+        let port = |name: &str, number| ContainerPort {
+            name: name.into(),
+            protocol: Protocol::Tcp,
+            number,
+        };
+        let ports = match self.ports % 4 {
+            0 => vec![],
+            1 => vec![port("http", number(1))],
+            2 => vec![port("http", number(2)), port("dns", number(3))],
+            _ => vec![port("dns", number(3))],
+        };
+        PodFacts {
+            name: format!("pod-{}", self.name).into(),
+            uid: uid("pod", self.name, self.generation),
+            labels: label_pairs(self.labels).into_iter().collect(),
+            node: self.node.map(|node| format!("node-{node}").into()),
+            v4: self.v4.then(|| [10, 0, self.generation, self.name].into()),
+            v6: self.v6.then(|| {
+                [
+                    0xfd00,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    u16::from(self.generation),
+                    u16::from(self.name),
+                ]
+                .into()
+            }),
+            ports,
+            host: self.host.map(|service| {
+                Box::new(HostName {
+                    hostname: "h".into(),
+                    subdomain: format!("svc-{service}").into(),
+                })
+            }),
+            ready: self.ready,
+            terminating: self.terminating,
+            terminal: self.terminal,
+            ready_time: self.time.map(|time| Time::from_seconds(i64::from(time))),
+        }
+    }
+}
+
+impl ServiceSpec {
+    pub(crate) fn facts(&self) -> ServiceFacts {
+        let port = |name: &str, target| ServicePort {
+            name: name.into(),
+            protocol: Protocol::Tcp,
+            target,
+            app_protocol: None,
+        };
+        let named = |name: &str| TargetPort::Name(name.into());
+        let ports = match self.ports % 4 {
+            0 => vec![port("", TargetPort::Number(80))],
+            1 => vec![port("http", named("http"))],
+            2 => vec![port("http", named("http")), port("dns", named("dns"))],
+            _ => vec![],
+        };
+        let labels: Vec<_> = label_pairs(self.labels);
+        ServiceFacts {
+            name: format!("svc-{}", self.name).into(),
+            uid: uid("svc", self.name, self.generation),
+            created: Some(Time::from_seconds(1000)),
+            deleting: false,
+            labels: labels.into_iter().collect(),
+            // One pair, or two, of the label values that pods carry.
+            selector: self.selector.and_then(|bits| {
+                let pairs = label_pairs(bits).into_iter().skip(usize::from(bits >> 3 & 1));
+                Selector::new(pairs.take(1 + usize::from(bits >> 4 & 1)).collect())
+            }),
+            headless: self.headless,
+            no_cluster_ip: self.headless,
+            families: if self.families == [false; 2] {
+                [true, false]
+            } else {
+                self.families
+            },
+            ports,
+            publish_not_ready: self.publish_not_ready,
+            hints: self.hints,
+        }
+    }
+}
+
+/// An endpoint, as a set may hold it.
+pub(crate) type Endpoint = String;
+
+/// The state under test, the cluster around it, and what is on its way between them.
+pub(crate) struct Model {
+    pub(crate) state: NamespaceState,
+    pub(crate) nodes: NodeTable,
+    pub(crate) limit: usize,
+    pub(crate) pods: BTreeMap<Box<str>, PodFacts>,
+    pub(crate) services: BTreeMap<Arc<str>, ServiceFacts>,
+    pub(crate) zones: BTreeMap<Arc<str>, NodeFacts>,
+    pub(crate) store: BTreeMap<Box<str>, SliceFacts>,
+    pub(crate) version: u64,
+    /// What the watch of slices has yet to show.
+    pub(crate) watch: VecDeque<WatchEvent>,
+    pub(crate) wanted: Vec<Arc<str>>,
+    pub(crate) in_flight: BTreeMap<Arc<str>, Request>,
+    pub(crate) writes: u64,
+    pub(crate) epoch: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum WatchEvent {
+    Seen(SliceMeta),
+    Gone(Box<str>, u64),
+}
+
+/// How the server treats a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Carried,
+    /// Carried out, but the answer is lost.
+    CarriedUnanswered,
+    /// Not carried out, and no answer.
+    Lost,
+    /// Not carried out: too many requests.
+    Refused,
+}
+
+impl Model {
+    /// Nothing exists, and everything has been listed.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self::with_holds(limit, Holds::NONE)
+    }
+
+    pub(crate) fn with_holds(limit: usize, holds: Holds) -> Self {
+        let settings = Settings {
+            max_endpoints: limit,
+            seed: 7,
+        };
+        Self {
+            state: NamespaceState::new(NAMESPACE.into(), settings, holds),
+            nodes: NodeTable::default(),
+            limit,
+            pods: BTreeMap::new(),
+            services: BTreeMap::new(),
+            zones: BTreeMap::new(),
+            store: BTreeMap::new(),
+            version: 100,
+            watch: VecDeque::new(),
+            wanted: Vec::new(),
+            in_flight: BTreeMap::new(),
+            writes: 0,
+            epoch: 0,
+        }
+    }
+
+    pub(crate) fn pod(&mut self, facts: PodFacts) {
+        if facts.terminal {
+            // Kept by nobody; a list would leave it out.
+            self.pods.remove(&facts.name);
+        } else {
+            self.pods.insert(facts.name.clone(), facts.clone());
+        }
+        self.state.apply_pod(facts, &[], self.epoch, &mut self.nodes);
+    }
+
+    pub(crate) fn pod_gone(&mut self, name: &str) {
+        self.pods.remove(name);
+        self.state.remove_pod(name, &mut self.nodes);
+    }
+
+    pub(crate) fn service(&mut self, facts: ServiceFacts) {
+        self.services.insert(facts.name.clone(), facts.clone());
+        self.state.apply_service(facts, self.epoch);
+    }
+
+    pub(crate) fn service_gone(&mut self, name: &str) {
+        self.services.remove(name);
+        self.state.remove_service(name);
+    }
+
+    pub(crate) fn node(&mut self, name: u8, zone: Option<u8>) {
+        let (name, facts): (Arc<str>, _) = (
+            format!("node-{name}").into(),
+            NodeFacts {
+                zone: zone.map(|zone| format!("z{zone}").into()),
+            },
+        );
+        self.node_facts(&name, facts);
+    }
+
+    fn node_facts(&mut self, name: &Arc<str>, facts: NodeFacts) {
+        self.zones.insert(name.clone(), facts.clone());
+        let capacity = NodeCapacity {
+            ready: true,
+            excluded: false,
+            zone: facts.zone.clone(),
+            // The last node has twice the CPUs of the others.
+            cpu: Some(if name.ends_with('2') { 8000 } else { 4000 }),
+        };
+        self.nodes.apply_capacity(name, &capacity);
+        if let Some(change) = self.nodes.apply(name, facts, self.epoch) {
+            self.state.apply_node(&change.node, change.view);
+        }
+        self.zones_changed();
+    }
+
+    pub(crate) fn node_gone(&mut self, name: u8) {
+        let name = format!("node-{name}");
+        self.zones.remove(name.as_str());
+        if let Some(change) = self.nodes.remove(&name) {
+            self.state.apply_node(&change.node, change.view);
+        }
+        self.zones_changed();
+    }
+
+    fn zones_changed(&mut self) {
+        if let Some((view, namespaces)) = self.nodes.take_zone_change()
+            && !namespaces.is_empty()
+        {
+            self.state.apply_zones(view);
+        }
+    }
+
+    /// Takes in what the state wants. Returns it.
+    pub(crate) fn plan(&mut self) -> Vec<Want> {
+        self.state.watch_zones(&mut self.nodes);
+        let wants = self.state.plan();
+        for want in &wants {
+            self.want(want.name.clone());
+        }
+        wants
+    }
+
+    pub(crate) fn want(&mut self, name: Arc<str>) {
+        if !self.wanted.contains(&name) {
+            self.wanted.push(name);
+        }
+    }
+
+    /// Grants the object at a place among those that are wanted.
+    pub(crate) fn grant(&mut self, at: usize) -> Option<Request> {
+        let name = self.wanted.remove(at);
+        let granted = self.state.grant(&name);
+        if self.in_flight.contains_key(&name) {
+            assert_eq!(granted, None, "{name}: a second request while one is in flight");
+        }
+        let Granted { request, .. } = granted?;
+        self.in_flight.insert(name, request.clone());
+        Some(request)
+    }
+
+    /// The server gets one of the requests in flight, and perhaps answers.
+    pub(crate) fn answer(&mut self, name: &Arc<str>, fate: Fate) {
+        let request = self
+            .in_flight
+            .remove(name)
+            .expect("only what is in flight is answered");
+        let outcome = match fate {
+            Fate::Carried => self.carry_out(name, &request),
+            Fate::CarriedUnanswered => {
+                self.carry_out(name, &request);
+                Outcome::Unknown
+            }
+            Fate::Lost => Outcome::Unknown,
+            Fate::Refused => Outcome::Refused,
+        };
+        if let Some(want) = self.state.outcome(name, outcome) {
+            self.want(want.name);
+        }
+    }
+
+    fn carry_out(&mut self, name: &str, request: &Request) -> Outcome {
+        let parse = |body: &[u8]| decode::object::<Namespaced<SliceFacts>>(body);
+        match request {
+            Request::Fetch => match self.store.get(name) {
+                None => Outcome::NotFound,
+                Some(slice) if !is_ours(slice) => Outcome::Foreign,
+                Some(slice) => Outcome::Fetched(Box::new(slice.clone())),
+            },
+            Request::Delete(uid) => match self.store.get(name) {
+                None => Outcome::NotFound,
+                Some(slice) if uid.as_ref().is_some_and(|uid| *uid != slice.meta.uid) => Outcome::Conflict,
+                Some(_) => {
+                    self.writes += 1;
+                    self.delete_slice(name);
+                    Outcome::Deleted
+                }
+            },
+            Request::Create(body) => {
+                // A create carries no version, which decoding asks for.
+                let mut object: serde_json::Value = serde_json::from_slice(body).unwrap();
+                object["metadata"]["resourceVersion"] = "1".into();
+                let mut slice = parse(object.to_string().as_bytes()).unwrap().facts;
+                assert_eq!(*slice.meta.name, *name);
+                if self.store.contains_key(name) {
+                    return Outcome::Exists;
+                }
+                self.version += 1;
+                slice.meta.uid = Uid::from(format!("slice-{}", self.version).as_str());
+                slice.created = Some(Time::from_seconds(self.version.cast_signed()));
+                self.writes += 1;
+                self.put_slice(slice)
+            }
+            Request::Update(body) => {
+                let mut slice = parse(body).unwrap().facts;
+                let Some(old) = self.store.get(name) else {
+                    return Outcome::NotFound;
+                };
+                if slice.meta.version != old.meta.version || slice.meta.uid != old.meta.uid {
+                    return Outcome::Conflict;
+                }
+                slice.created = old.created;
+                self.writes += 1;
+                self.put_slice(slice)
+            }
+        }
+    }
+
+    /// Stores a slice under a new version, and has the watch show it.
+    pub(crate) fn put_slice(&mut self, mut slice: SliceFacts) -> Outcome {
+        if self.store.get(&slice.meta.name) != Some(&slice) {
+            self.version += 1;
+            slice.meta.version = self.version;
+            self.watch.push_back(if is_ours(&slice) {
+                WatchEvent::Seen(slice.meta.clone())
+            } else {
+                WatchEvent::Gone(slice.meta.name.clone(), self.version)
+            });
+        }
+        let remote = Remote {
+            uid: slice.meta.uid.clone(),
+            version: slice.meta.version,
+        };
+        self.store.insert(slice.meta.name.clone(), slice);
+        Outcome::Written(remote)
+    }
+
+    pub(crate) fn delete_slice(&mut self, name: &str) {
+        if self.store.remove(name).is_some() {
+            self.version += 1;
+            self.watch.push_back(WatchEvent::Gone(name.into(), self.version));
+        }
+    }
+
+    /// The watch shows its next event.
+    pub(crate) fn watch_one(&mut self) {
+        match self.watch.pop_front() {
+            Some(WatchEvent::Seen(meta)) => self.state.apply_slice_meta(&meta, self.epoch),
+            Some(WatchEvent::Gone(name, version)) => self.state.slice_gone(&name, version),
+            None => {}
+        }
+    }
+
+    /// Lets everything that is due happen, until nothing is.
+    pub(crate) fn converge(&mut self) {
+        for _ in 0..10_000 {
+            while !self.watch.is_empty() {
+                self.watch_one();
+            }
+            self.plan();
+            if let Some(name) = self.in_flight.keys().next().cloned() {
+                self.answer(&name, Fate::Carried);
+            } else if !self.wanted.is_empty() {
+                self.grant(0);
+            } else if self.watch.is_empty() {
+                return;
+            }
+        }
+        panic!("it never comes to rest");
+    }
+
+    /// A state that begins now, with the lists in the order that `seed` gives, each slice's endpoints shuffled.
+    pub(crate) fn restarted(&self, seed: u64) -> Model {
+        let mut fresh = Model::with_holds(self.limit, Holds::ALL);
+        (fresh.store, fresh.version) = (self.store.clone(), self.version);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut kinds = Kind::ALL;
+        random.shuffle(&mut kinds);
+        for kind in kinds {
+            assert_eq!(
+                fresh.plan(),
+                [],
+                "something is planned before the {} are listed",
+                kind.as_str()
+            );
+            self.list(&mut fresh, kind, &mut random);
+            fresh
+                .state
+                .end_list(kind, fresh.epoch, self.version, &mut fresh.nodes);
+        }
+        fresh
+    }
+
+    fn list(&self, fresh: &mut Model, kind: Kind, random: &mut fastrand::Rng) {
+        match kind {
+            Kind::Node => {
+                for (name, facts) in &self.zones {
+                    fresh.node_facts(name, facts.clone());
+                }
+            }
+            Kind::Pod => {
+                let mut pods: Vec<_> = self.pods.values().cloned().collect();
+                random.shuffle(&mut pods);
+                for pod in pods {
+                    fresh.pod(pod);
+                }
+            }
+            Kind::Service => {
+                let mut services: Vec<_> = self.services.values().cloned().collect();
+                random.shuffle(&mut services);
+                for service in services {
+                    fresh.service(service);
+                }
+            }
+            Kind::Slice => {
+                let mut slices: Vec<_> = self.store.values().filter(|s| is_ours(s)).cloned().collect();
+                random.shuffle(&mut slices);
+                for mut slice in slices {
+                    random.shuffle(&mut slice.endpoints);
+                    fresh.state.apply_slice(slice, 0);
+                }
+            }
+        }
+    }
+
+    /// What should be published: for each managed Service, family and port list, the endpoints.
+    pub(crate) fn expected(&self) -> BTreeMap<(Arc<str>, Family, String), BTreeSet<Endpoint>> {
+        let mut expected: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for service in self.services.values() {
+            let Some(selector) = &service.selector else {
+                continue;
+            };
+            for family in Family::ALL.into_iter().filter(|family| service.has(*family)) {
+                let mut any = false;
+                for pod in self.pods.values() {
+                    let selected = selector
+                        .pairs()
+                        .all(|(key, value)| pod.labels.get(key) == Some(value));
+                    let node = pod.node.as_ref().and_then(|node| self.zones.get(node));
+                    let ip = match family {
+                        Family::V4 => pod.v4.map(|ip| ip.to_string()),
+                        Family::V6 => pod.v6.map(|ip| ip.to_string()),
+                    };
+                    let Some(ip) = ip.filter(|_| selected && (node.is_some() || service.publish_not_ready))
+                    else {
+                        continue;
+                    };
+                    let mut ports: Vec<String> = Vec::new();
+                    for port in &service.ports {
+                        match &port.target {
+                            TargetPort::Number(number) => ports.push(format!("{}={number}", port.name)),
+                            TargetPort::Name(name) => {
+                                let found = pod.ports.iter().find(|p| p.name == *name);
+                                ports.extend(found.map(|p| format!("{}={}", port.name, p.number)));
+                            }
+                        }
+                    }
+                    ports.sort();
+                    let hostname = pod
+                        .host
+                        .as_ref()
+                        .filter(|h| *h.subdomain == *service.name)
+                        .map(|h| &h.hostname);
+                    any = true;
+                    let ready = service.publish_not_ready || (pod.ready && !pod.terminating);
+                    let zone = node.and_then(|node| node.zone.as_deref());
+                    let node_hint = pod
+                        .node
+                        .as_deref()
+                        .filter(|_| ready && service.hints == HintMode::SameNode);
+                    expected
+                        .entry((service.name.clone(), family, ports.join(",")))
+                        .or_default()
+                        .insert(format!(
+                            "{ip} ready={ready} serving={} terminating={} {hostname:?} {:?} {zone:?} {} {} {:?} {:?}",
+                            pod.ready,
+                            pod.terminating,
+                            pod.node.as_deref(),
+                            pod.name,
+                            pod.uid,
+                            zone.filter(|_| ready && matches!(service.hints, HintMode::SameZone | HintMode::SameNode)).into_iter().collect::<Vec<_>>(),
+                            node_hint.into_iter().collect::<Vec<_>>(),
+                        ));
+                }
+                if !any {
+                    expected.insert((service.name.clone(), family, String::new()), BTreeSet::new());
+                }
+            }
+        }
+        expected
+    }
+
+    /// What is published, by the same key. Panics where an endpoint stands twice, a slice is too large, or one
+    /// is there that should not be.
+    pub(crate) fn published(&self) -> BTreeMap<(Arc<str>, Family, String), BTreeSet<Endpoint>> {
+        let mut published: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for slice in self.store.values().filter(|slice| is_ours(slice)) {
+            let Some(service) = self.services.get(&slice.meta.service) else {
+                continue;
+            };
+            if service.selector.is_none() {
+                continue;
+            }
+            assert_eq!(
+                slice.meta.owner, service.uid,
+                "{}: of an older Service",
+                slice.meta.name
+            );
+            assert!(
+                slice.endpoints.len() <= self.limit,
+                "{}: over the limit",
+                slice.meta.name
+            );
+            let family = slice.family.expect("all slices here have a family");
+            let mut ports: Vec<String> = slice
+                .ports
+                .iter()
+                .map(|p| format!("{}={}", p.name.as_deref().unwrap_or("?"), p.number.unwrap_or(0)))
+                .collect();
+            ports.sort();
+            let group = published
+                .entry((service.name.clone(), family, ports.join(",")))
+                .or_default();
+            for endpoint in &slice.endpoints {
+                let text = format!(
+                    "{} ready={} serving={} terminating={} {:?} {:?} {:?} {} {} {:?} {:?}",
+                    endpoint.addresses.join("+"),
+                    endpoint.ready.expect("always set"),
+                    endpoint.serving.expect("always set"),
+                    endpoint.terminating.expect("always set"),
+                    endpoint.hostname.as_ref(),
+                    endpoint.node.as_deref(),
+                    endpoint.zone.as_deref(),
+                    endpoint.pod.as_deref().unwrap_or_default(),
+                    endpoint.pod_uid.clone().unwrap_or_else(Uid::none),
+                    // Balanced hints depend on history; that they are in order shows in that nobody changes them.
+                    if service.hints == HintMode::Auto {
+                        &[]
+                    } else {
+                        &endpoint.zone_hints[..]
+                    },
+                    endpoint.node_hints,
+                );
+                assert!(
+                    group.insert(text.clone()),
+                    "{}: {text} stands twice",
+                    slice.meta.name
+                );
+            }
+        }
+        published
+    }
+}
+
+/// Whether a slice bears our managed-by label.
+pub(crate) fn is_ours(slice: &SliceFacts) -> bool {
+    use endpointd::core::facts::{LABEL_MANAGED_BY, MANAGED_BY};
+    slice.labels.get(LABEL_MANAGED_BY) == Some(MANAGED_BY)
+}

@@ -1,0 +1,261 @@
+//! Decoding of what a kube-apiserver 1.36 really sent: our cut of each object is compared with what
+//! `k8s_openapi`'s whole types say.
+
+#![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
+
+use endpointd::cluster::decode::{self, EventKind, NamedNode, Namespaced};
+use endpointd::core::facts::{PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::serde::de::DeserializeOwned;
+use k8s_openapi::{List, ListableResource};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+fn capture(name: &str) -> Vec<u8> {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/loadtest/apiserver/tests/wire/");
+    std::fs::read(format!("{dir}{name}")).unwrap()
+}
+
+/// A list decoded both ways.
+fn both<T: decode::Decode, K: DeserializeOwned + ListableResource>(name: &str) -> Vec<(T, K)> {
+    let json = capture(name);
+    let page = decode::page::<T>(&json).unwrap();
+    assert!(page.errors.is_empty(), "{:?}", page.errors);
+    let whole: List<K> = serde_json::from_slice(&json).unwrap();
+    assert_eq!(Some(page.version), whole.metadata.resource_version);
+    assert_eq!(page.next, whole.metadata.continue_.unwrap_or_default());
+    assert_eq!(page.items.len(), whole.items.len());
+    assert!(!page.items.is_empty(), "{name} shows something");
+    page.items.into_iter().zip(whole.items).collect()
+}
+
+fn check_pod(facts: &PodFacts, pod: &Pod) {
+    let (spec, status) = (pod.spec.as_ref().unwrap(), pod.status.as_ref().unwrap());
+    assert_eq!(Some(&*facts.name), pod.metadata.name.as_deref());
+    assert_eq!(Some(facts.uid.to_string()), pod.metadata.uid);
+    let labels = pod.metadata.labels.clone().unwrap_or_default();
+    assert_eq!(facts.labels, labels.into_iter().collect());
+    assert_eq!(facts.node.as_deref(), spec.node_name.as_deref());
+    let ips: Vec<String> = status.pod_ips.iter().flatten().map(|ip| ip.ip.clone()).collect();
+    assert_eq!(facts.v4, ips.iter().find_map(|ip| ip.parse::<Ipv4Addr>().ok()));
+    assert_eq!(facts.v6, ips.iter().find_map(|ip| ip.parse::<Ipv6Addr>().ok()));
+    let ready = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == "Ready");
+    assert_eq!(
+        facts.ready,
+        ready.is_some_and(|condition| condition.status == "True")
+    );
+    let time = ready.and_then(|condition| condition.last_transition_time.clone());
+    assert_eq!(
+        facts.ready_time.map(|t| t.to_string()),
+        time.map(|t| t.0.to_string())
+    );
+    assert_eq!(facts.terminating, pod.metadata.deletion_timestamp.is_some());
+    assert_eq!(
+        facts.terminal,
+        matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    );
+    let named = spec
+        .containers
+        .iter()
+        .flat_map(|c| c.ports.iter().flatten())
+        .filter(|port| port.name.is_some());
+    let named: Vec<_> = named
+        .map(|port| (port.name.clone().unwrap(), port.container_port))
+        .collect();
+    let ours: Vec<_> = facts
+        .ports
+        .iter()
+        .map(|p| (p.name.to_string(), i32::from(p.number)))
+        .collect();
+    assert_eq!(ours, named);
+}
+
+#[test]
+fn pods() {
+    for (ours, pod) in both::<Namespaced<PodFacts>, Pod>("pods.list.json") {
+        assert_eq!(Some(&*ours.namespace), pod.metadata.namespace.as_deref());
+        check_pod(&ours.facts, &pod);
+    }
+}
+
+#[test]
+fn services() {
+    for (ours, service) in both::<Namespaced<ServiceFacts>, Service>("services.list.json") {
+        let (facts, spec) = (ours.facts, service.spec.unwrap());
+        assert_eq!(Some(&*facts.name), service.metadata.name.as_deref());
+        assert_eq!(Some(facts.uid.to_string()), service.metadata.uid);
+        assert_eq!(
+            facts.created.unwrap().to_string(),
+            service.metadata.creation_timestamp.unwrap().0.to_string()
+        );
+        assert_eq!(facts.headless, spec.cluster_ip.as_deref() == Some("None"));
+        let pairs: Vec<_> = facts
+            .selector
+            .iter()
+            .flat_map(endpointd::core::selector::Selector::pairs)
+            .collect();
+        let selector = spec.selector.unwrap_or_default();
+        assert_eq!(
+            pairs,
+            selector
+                .iter()
+                .map(|(k, v)| (k.as_str(), v.as_str()))
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(facts.ports.len(), spec.ports.iter().flatten().count());
+        let families = spec.ip_families.unwrap();
+        assert_eq!(
+            facts.families,
+            ["IPv4", "IPv6"].map(|family| families.iter().any(|f| f == family))
+        );
+    }
+}
+
+#[test]
+fn nodes() {
+    for (ours, node) in both::<NamedNode, Node>("nodes.list.json") {
+        assert_eq!(Some(&*ours.name), node.metadata.name.as_deref());
+        let labels = node.metadata.labels.unwrap_or_default();
+        assert_eq!(
+            ours.facts.zone.as_deref(),
+            labels.get("topology.kubernetes.io/zone").map(String::as_str)
+        );
+    }
+}
+
+#[test]
+fn slices() {
+    for (ours, slice) in both::<Namespaced<SliceFacts>, EndpointSlice>("endpointslices.list.json") {
+        let facts = ours.facts;
+        assert_eq!(
+            Some(facts.meta.version.to_string()),
+            slice.metadata.resource_version
+        );
+        let owner = slice.metadata.owner_references.unwrap().remove(0);
+        assert_eq!(facts.meta.owner.to_string(), owner.uid);
+        assert!(facts.extras.owners.is_empty(), "the Service is no other owner");
+        assert_eq!(&*facts.meta.service, owner.name);
+        assert_eq!(facts.family.unwrap().as_str(), slice.address_type);
+        assert_eq!(facts.ports.len(), slice.ports.iter().flatten().count());
+        let endpoints: Vec<_> = slice.endpoints.into_iter().flatten().collect();
+        assert_eq!(facts.endpoints.len(), endpoints.len());
+        for (ours, endpoint) in facts.endpoints.iter().zip(endpoints) {
+            assert_eq!(
+                ours.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                endpoint.addresses
+            );
+            let conditions = endpoint.conditions.unwrap();
+            assert_eq!(
+                (ours.ready, ours.serving, ours.terminating),
+                (conditions.ready, conditions.serving, conditions.terminating)
+            );
+            assert_eq!(ours.node.as_deref(), endpoint.node_name.as_deref());
+            assert_eq!(ours.zone.as_deref(), endpoint.zone.as_deref());
+            let target = endpoint.target_ref.unwrap();
+            assert_eq!(ours.pod.as_deref(), target.name.as_deref());
+            assert_eq!(ours.pod_uid.as_ref().map(ToString::to_string), target.uid);
+            assert!(!ours.odd);
+        }
+    }
+}
+
+#[test]
+fn watches() {
+    let mut kinds = Vec::new();
+    for line in capture("pods.watch.jsonl")
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
+        let event = decode::event(line).unwrap();
+        kinds.push(event.kind);
+        if matches!(event.kind, EventKind::Applied | EventKind::Deleted) {
+            let ours = decode::object::<Namespaced<PodFacts>>(event.object).unwrap();
+            check_pod(&ours.facts, &serde_json::from_slice(event.object).unwrap());
+        }
+    }
+    assert!(kinds.contains(&EventKind::Applied) && kinds.contains(&EventKind::Deleted));
+
+    let lines = capture("endpointslices.metadata.watch.jsonl");
+    let versions: Vec<u64> = lines
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| decode::event(line).unwrap())
+        .filter(|event| event.kind == EventKind::Applied)
+        .map(|event| {
+            decode::object::<Namespaced<SliceMeta>>(event.object)
+                .unwrap()
+                .facts
+                .version
+        })
+        .collect();
+    assert!(versions.len() > 1 && versions.is_sorted(), "{versions:?}");
+
+    let old = capture("watch.too-old.jsonl");
+    let event = decode::event(old.trim_ascii()).unwrap();
+    assert_eq!(
+        (event.kind, decode::status(0, event.object).code),
+        (EventKind::Error, 410)
+    );
+}
+
+#[test]
+fn the_order_of_an_events_fields_does_not_matter() {
+    let line = br#"{"object": {"metadata": {"resourceVersion": "7"}}, "type": "BOOKMARK"}"#;
+    let event = decode::event(line).unwrap();
+    assert_eq!(
+        (event.kind, decode::object_version(event.object).unwrap()),
+        (EventKind::Bookmark, "7".to_owned())
+    );
+    decode::event(br#"{"type": "NEWS", "object": {}}"#).unwrap_err();
+    decode::event(b"<html>").unwrap_err();
+}
+
+#[test]
+fn refusals() {
+    let status = decode::status(403, &capture("post.namespace-terminating.json"));
+    assert_eq!(status.reason, "Forbidden");
+    assert_eq!(
+        status.details.unwrap().causes.unwrap()[0].reason,
+        "NamespaceTerminating"
+    );
+    assert_eq!(
+        decode::status(409, &capture("put.conflict.json")).reason,
+        "Conflict"
+    );
+    let plain = decode::status(429, b"Too many requests, please try again later.\n");
+    assert_eq!(
+        (plain.code, &*plain.message),
+        (429, "Too many requests, please try again later.")
+    );
+}
+
+#[test]
+fn a_bad_object_does_not_spoil_the_page() {
+    let json = br#"{"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": [
+        {"metadata": {"name": "good", "namespace": "a", "labels": null}, "spec": {"containers": null}, "status": {}},
+        {"metadata": {"name": "bad", "namespace": "a"}, "spec": {"containers": "none"}},
+        {"metadata": {"namespace": "a"}}
+    ]}"#;
+    let page = decode::page::<Namespaced<PodFacts>>(json).unwrap();
+    assert_eq!(
+        page.items.iter().map(|pod| &*pod.facts.name).collect::<Vec<_>>(),
+        ["good"]
+    );
+    assert_eq!(page.errors.len(), 2);
+    assert!(page.errors[0].contains("a/bad"), "{:?}", page.errors);
+    let empty =
+        decode::page::<Namespaced<PodFacts>>(br#"{"metadata": {"resourceVersion": "9"}, "items": null}"#);
+    assert!(empty.unwrap().items.is_empty());
+}
+
+#[test]
+fn nulls_and_absence_are_the_same() {
+    let slice = br#"{"metadata": {"name": "s-1", "namespace": "a", "resourceVersion": "1", "labels": null,
+        "annotations": null, "ownerReferences": null}, "addressType": "IPv4", "endpoints": null, "ports": null}"#;
+    let slice = decode::object::<Namespaced<SliceFacts>>(slice).unwrap().facts;
+    assert!(slice.endpoints.is_empty() && slice.ports.is_empty() && slice.meta.owner.is_none());
+}
