@@ -177,14 +177,18 @@ async fn metrics_are_served_when_asked_for() {
     endpoints(&api, 3).await;
     let client =
         kube::Client::try_from(kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
-    let text = client
-        .request_text(http::Request::get("/metrics").body(Vec::new()).unwrap())
-        .await
-        .unwrap();
-    assert!(
-        text.contains(r#"endpointd_requests_total{verb="create"} 1"#),
-        "{text}"
-    );
+    // The slice is seen here as soon as the server has it, which may be before its writer has the answer.
+    let start = Instant::now();
+    loop {
+        let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+        let text = client.request_text(request).await.unwrap();
+        if text.contains(r#"endpointd_requests_total{verb="create"} 1"#) {
+            return;
+        }
+        let waited = Instant::now().saturating_duration_since(start);
+        assert!(waited < Duration::from_secs(20), "{text}");
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]

@@ -60,12 +60,10 @@ fn run(command: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
 
 /// Ends the command when the user or the system asks to: dropping its future is what cleans up after it.
 async fn interruptible(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let stop = serve::asked_to_stop()?;
     tokio::select! {
         biased;
-        signal = serve::asked_to_stop() => {
-            signal?;
-            Ok(ExitCode::from(INTERRUPTED))
-        }
+        () = stop => Ok(ExitCode::from(INTERRUPTED)),
         outcome = command => outcome,
     }
 }

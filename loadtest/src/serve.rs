@@ -32,6 +32,8 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         gc,
         ..memory_apiserver::Config::default()
     };
+    // Before anything is printed: who reads the address may send a signal right away.
+    let stop = asked_to_stop()?;
     let server = memory_apiserver::start(config)
         .await
         .with_context(|| format!("listening on 127.0.0.1:{port}"))?;
@@ -42,18 +44,19 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &kubeconfig_out {
         println!("export KUBECONFIG={}", std::path::absolute(path)?.display());
     }
-    asked_to_stop().await?;
+    stop.await;
     server.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits for Ctrl-C or SIGTERM.
-pub(crate) async fn asked_to_stop() -> io::Result<()> {
+/// Takes over Ctrl-C and SIGTERM at once; what is returned waits for one of them.
+pub(crate) fn asked_to_stop() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }
