@@ -2,15 +2,18 @@
 //! depend on how large the Service is, nor on how many others there are in the namespace.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use endpointd::core::address::Family;
+use endpointd::core::facts::TolerateUnready;
 use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts};
 use endpointd::core::hints::HintMode;
 use endpointd::core::ids::Uid;
 use endpointd::core::labels::Labels;
 use endpointd::core::namespace::{Holds, NamespaceState, Outcome, Settings};
 use endpointd::core::nodes::NodeTable;
+use endpointd::core::object::Remote;
+use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{Protocol, ServicePort, TargetPort};
 use endpointd::core::selector::Selector;
-use endpointd::core::slices::Remote;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 
@@ -26,6 +29,7 @@ fn service(number: u32) -> ServiceFacts {
         headless: true,
         no_cluster_ip: true,
         families: [true, false],
+        endpoints_family: Some(Family::V4),
         ports: vec![ServicePort {
             name: "http".into(),
             protocol: Protocol::Tcp,
@@ -33,6 +37,7 @@ fn service(number: u32) -> ServiceFacts {
             app_protocol: None,
         }],
         publish_not_ready: false,
+        tolerate_unready: TolerateUnready::Unset,
         hints: HintMode::None,
     }
 }
@@ -51,6 +56,7 @@ fn pod(number: u32, ready: bool) -> PodFacts {
         node: Some("node".into()),
         v4: Some(Ipv4Addr::from(0x0a00_0000 + number)),
         v6: None,
+        primary: Some(Family::V4),
         ports: Vec::new(),
         host: None,
         ready,
@@ -71,8 +77,12 @@ fn namespace(pods: u32, services: u32) -> (NamespaceState, NodeTable) {
         0,
     );
     let settings = Settings {
-        max_endpoints: 100,
+        outputs: Outputs {
+            endpoints: false,
+            slices: true,
+        },
         seed: 1,
+        ..Settings::default()
     };
     let mut state = NamespaceState::new("ns".into(), settings, Holds::NONE);
     for number in 0..=services {
@@ -88,12 +98,12 @@ fn namespace(pods: u32, services: u32) -> (NamespaceState, NodeTable) {
 /// Builds every request that is due, and has it accepted.
 fn write_all(state: &mut NamespaceState) {
     for want in state.plan() {
-        black_box(state.grant(&want.name));
+        black_box(state.grant(&want.object));
         let remote = Remote {
             uid: Uid::none(),
             version: 1,
         };
-        state.outcome(&want.name, Outcome::Written(remote));
+        state.outcome(&want.object, Outcome::Written(remote));
     }
 }
 

@@ -16,6 +16,8 @@ pub mod intern;
 pub mod labels;
 pub mod namespace;
 pub mod nodes;
+pub mod object;
+pub mod outputs;
 pub mod ports;
 pub mod queue;
 pub mod selector;

@@ -182,7 +182,7 @@ async fn metrics_are_served_when_asked_for() {
     loop {
         let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
         let text = client.request_text(request).await.unwrap();
-        if text.contains(r#"endpointd_requests_total{verb="create"} 1"#) {
+        if text.contains(r#"endpointd_requests_total{verb="create"} 2"#) {
             return;
         }
         let waited = Instant::now().saturating_duration_since(start);

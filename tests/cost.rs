@@ -2,15 +2,18 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
+use endpointd::core::address::Family;
+use endpointd::core::facts::TolerateUnready;
 use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts};
 use endpointd::core::hints::HintMode;
 use endpointd::core::ids::Uid;
 use endpointd::core::labels::Labels;
 use endpointd::core::namespace::{Holds, NamespaceState, Outcome, Settings};
 use endpointd::core::nodes::NodeTable;
+use endpointd::core::object::Remote;
+use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{Protocol, ServicePort, TargetPort};
 use endpointd::core::selector::Selector;
-use endpointd::core::slices::Remote;
 use endpointd::core::work::Work;
 
 fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
@@ -24,6 +27,7 @@ fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
         headless: true,
         no_cluster_ip: true,
         families: [true, false],
+        endpoints_family: Some(Family::V4),
         ports: vec![ServicePort {
             name: "".into(),
             protocol: Protocol::Tcp,
@@ -31,6 +35,7 @@ fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
             app_protocol: None,
         }],
         publish_not_ready: false,
+        tolerate_unready: TolerateUnready::Unset,
         hints: HintMode::None,
     }
 }
@@ -43,6 +48,7 @@ fn pod(number: u32, labels: &[(&str, &str)], ready: bool) -> PodFacts {
         node: Some("node".into()),
         v4: Some(std::net::Ipv4Addr::from(0x0a00_0000 + number)),
         v6: None,
+        primary: Some(Family::V4),
         ports: Vec::new(),
         host: None,
         ready,
@@ -68,8 +74,12 @@ impl Bench {
             0,
         );
         let settings = Settings {
-            max_endpoints: 100,
+            outputs: Outputs {
+                endpoints: false,
+                slices: true,
+            },
             seed: 1,
+            ..Settings::default()
         };
         Self {
             state: NamespaceState::new("ns".into(), settings, Holds::NONE),
@@ -90,14 +100,14 @@ impl Bench {
                 return writes;
             }
             for want in wants {
-                if self.state.grant(&want.name).is_some() {
+                if self.state.grant(&want.object).is_some() {
                     writes += 1;
                     let remote = Remote {
-                        uid: Uid::from(&*want.name),
+                        uid: Uid::from(&*want.object.name),
                         version: 1,
                     };
                     let outcome = Outcome::Written(remote);
-                    assert_eq!(self.state.outcome(&want.name, outcome), None);
+                    assert_eq!(self.state.outcome(&want.object, outcome), None);
                 }
             }
         }
@@ -220,7 +230,7 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
     let [want] = &bench.state.plan()[..] else {
         panic!("one slice is due")
     };
-    assert_eq!(bench.state.grant(&want.name).unwrap().changes, 1);
+    assert_eq!(bench.state.grant(&want.object).unwrap().changes, 1);
     for i in 0..1001 {
         bench.apply(pod(1, &[("app", "a")], i % 2 == 0));
         assert_eq!(bench.state.plan(), [], "nothing more is asked for while it flies");
@@ -229,9 +239,12 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
         uid: Uid::from("s"),
         version: 2,
     };
-    let again = bench.state.outcome(&want.name, Outcome::Written(remote)).unwrap();
+    let again = bench
+        .state
+        .outcome(&want.object, Outcome::Written(remote))
+        .unwrap();
     assert_eq!(
-        bench.state.grant(&again.name).unwrap().changes,
+        bench.state.grant(&again.object).unwrap().changes,
         501,
         "each flip away from what is published counts"
     );
@@ -239,6 +252,6 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
         uid: Uid::from("s"),
         version: 3,
     };
-    assert_eq!(bench.state.outcome(&again.name, Outcome::Written(remote)), None);
+    assert_eq!(bench.state.outcome(&again.object, Outcome::Written(remote)), None);
     assert_eq!(bench.settle(), 0);
 }

@@ -12,7 +12,9 @@ use endpointd::core::hints::HintMode;
 use endpointd::core::ids::Uid;
 use endpointd::core::labels::Labels;
 use endpointd::core::namespace::{Holds, Kind};
-use model::{Fate, Model, PodSpec, ServiceSpec};
+use endpointd::core::object::Output;
+use endpointd::core::outputs::Outputs;
+use model::{EndpointsTamper, Fate, Model, PodSpec, ServiceSpec, WatchEvent};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -29,6 +31,7 @@ enum Op {
     Node(u8, Option<u8>),
     NodeGone(u8),
     Tamper(u8, Tamper),
+    TamperEndpoints(u8, EndpointsTamper),
     /// The state plans.
     Plan,
     /// A wanted object is granted.
@@ -39,6 +42,8 @@ enum Op {
     Watch,
     /// The slices are listed anew, and the watch goes on from there.
     Relist,
+    /// The same of Endpoints.
+    RelistEndpoints,
 }
 
 /// What people do to slices.
@@ -145,6 +150,17 @@ fn any_op() -> impl Strategy<Value = Op> {
         Just(Tamper::OtherService),
         Just(Tamper::OtherPorts),
     ];
+    let endpoints_tamper = prop_oneof![
+        Just(EndpointsTamper::Delete),
+        Just(EndpointsTamper::DropSubset),
+        Just(EndpointsTamper::WrongAddress),
+        Just(EndpointsTamper::NotReady),
+        Just(EndpointsTamper::ExtraLabel),
+        Just(EndpointsTamper::NoLabels),
+        Just(EndpointsTamper::OverCapacity),
+        Just(EndpointsTamper::ForeignAnnotation),
+        Just(EndpointsTamper::Reorder),
+    ];
     let fate = prop_oneof![
         Just(Fate::CarriedUnanswered),
         Just(Fate::Lost),
@@ -153,8 +169,10 @@ fn any_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         20 => cluster_op(),
         3 => (any::<u8>(), tamper).prop_map(|(at, tamper)| Op::Tamper(at, tamper)),
+        3 => (any::<u8>(), endpoints_tamper).prop_map(|(at, tamper)| Op::TamperEndpoints(at, tamper)),
         2 => (any::<u8>(), fate).prop_map(|(at, fate)| Op::Answer(at, fate)),
         1 => Just(Op::Relist),
+        1 => Just(Op::RelistEndpoints),
     ]
 }
 
@@ -181,6 +199,12 @@ fn happen(model: &mut Model, op: &Op) {
                 tamper_with(model, name, *tamper);
             }
         }
+        Op::TamperEndpoints(at, tamper) => {
+            let names: Vec<_> = model.endpoints.keys().cloned().collect();
+            if let Some(name) = names.get(usize::from(*at) % names.len().max(1)) {
+                model.tamper_with_endpoints(name, *tamper);
+            }
+        }
         Op::Plan => drop(model.plan()),
         Op::Grant(at) => {
             if !model.wanted.is_empty() {
@@ -195,6 +219,7 @@ fn happen(model: &mut Model, op: &Op) {
         }
         Op::Watch => model.watch_one(),
         Op::Relist => relist_slices(model),
+        Op::RelistEndpoints => relist_endpoints(model),
     }
 }
 
@@ -220,13 +245,17 @@ fn tamper_with(model: &mut Model, name: &str, tamper: Tamper) {
 }
 
 fn relist_slices(model: &mut Model) {
-    model.watch.clear();
+    let of_slices = |event: &WatchEvent| matches!(event, WatchEvent::Seen(_) | WatchEvent::Gone(..));
+    model.watch.retain(|event| !of_slices(event));
     model.epoch = model.epoch.wrapping_add(1);
     model.state.begin_list(Kind::Slice);
     // What was wanted before must wait: nothing leaves on half a picture.
     while !model.wanted.is_empty() {
         let request = model.grant(0);
-        assert!(matches!(request, None | Some(Request::Fetch)), "{request:?}");
+        assert!(
+            matches!(request, None | Some(Request::Fetch | Request::Probe)),
+            "{request:?}"
+        );
     }
     let slices: Vec<SliceFacts> = model
         .store
@@ -243,10 +272,32 @@ fn relist_slices(model: &mut Model) {
         .end_list(Kind::Slice, model.epoch, model.version, &mut model.nodes);
 }
 
+fn relist_endpoints(model: &mut Model) {
+    let of_slices = |event: &WatchEvent| matches!(event, WatchEvent::Seen(_) | WatchEvent::Gone(..));
+    model.watch.retain(of_slices);
+    model.epoch = model.epoch.wrapping_add(1);
+    model.state.begin_list(Kind::Endpoints);
+    for endpoints in model.endpoints.clone().into_values() {
+        model.state.apply_endpoints(endpoints, model.epoch);
+    }
+    assert_eq!(model.plan(), [], "nothing is planned while a list arrives");
+    model
+        .state
+        .end_list(Kind::Endpoints, model.epoch, model.version, &mut model.nodes);
+}
+
 /// What holds whenever everything has come to rest.
 fn check_at_rest(model: &mut Model, seed: u64) -> Result<(), TestCaseError> {
     let (expected, published) = (model.expected(), model.published());
     prop_assert_eq!(&published, &expected, "the server has what it should");
+    prop_assert_eq!(model.published_endpoints(), model.expected_endpoints());
+    prop_assert!(
+        model
+            .endpoints
+            .keys()
+            .all(|name| model.services.contains_key(name)),
+        "Endpoints have gone with their Services"
+    );
 
     prop_assert_eq!(model.check_balanced_hints(), Ok(()));
 
@@ -315,10 +366,10 @@ proptest! {
             }
             let wants = model.plan();
             let mut ranks: BTreeMap<Arc<str>, u8> = BTreeMap::new();
-            for want in wants {
-                let at = model.wanted.iter().position(|name| *name == want.name).unwrap();
+            for want in wants.into_iter().filter(|want| want.object.output == Output::Slice) {
+                let at = model.wanted.iter().position(|name| *name == want.object).unwrap();
                 let Some(request) = model.grant(at) else { continue };
-                let (service, rank) = rank(&model, &want.name, &request);
+                let (service, rank) = rank(&model, &want.object.name, &request);
                 let last = ranks.entry(service).or_default();
                 prop_assert!(*last <= rank, "{:?} out of order after {}", request, last);
                 *last = rank;
@@ -398,6 +449,11 @@ proptest! {
                         model.state.apply_slice(slice, model.epoch);
                     }
                 }
+                Kind::Endpoints => {
+                    for endpoints in model.endpoints.clone().into_values() {
+                        model.state.apply_endpoints(endpoints, model.epoch);
+                    }
+                }
             }
             prop_assert_eq!(model.plan(), [], "nothing is planned while a list is awaited");
             model.state.end_list(kind, model.epoch, model.version, &mut model.nodes);
@@ -425,7 +481,7 @@ fn rank(model: &Model, name: &str, request: &Request) -> (Arc<str>, u8) {
     let pods = |slice: &SliceFacts| slice.endpoints.iter().map(|e| e.pod.clone()).collect::<Vec<_>>();
     let service = |name: &str| Arc::from(name.rsplit_once('-').unwrap().0);
     match request {
-        Request::Create(_) | Request::Fetch => (service(name), 0),
+        Request::Create(_) | Request::Fetch | Request::Probe => (service(name), 0),
         Request::Update(body) => {
             let new = endpointd::cluster::decode::object::<endpointd::cluster::decode::Namespaced<SliceFacts>>(
                 body,
@@ -538,7 +594,7 @@ fn nothing_is_written_on_half_a_picture() {
         .facts(),
     );
     let wants = model.plan();
-    assert_eq!(wants.len(), 1);
+    assert_eq!(wants.len(), 2, "the slice and the Endpoints");
     // A list begins before the write leaves, and meanwhile the Service selects something else.
     model.state.begin_list(Kind::Pod);
     model.service(
@@ -548,7 +604,9 @@ fn nothing_is_written_on_half_a_picture() {
         }
         .facts(),
     );
-    assert_eq!(model.grant(0), None, "the Service has not been evaluated since");
+    for _ in 0..2 {
+        assert_eq!(model.grant(0), None, "the Service has not been evaluated since");
+    }
     assert_eq!(model.plan(), []);
     model.service(a_service().facts());
     model.epoch += 1;
@@ -562,14 +620,14 @@ fn nothing_is_written_on_half_a_picture() {
     model
         .state
         .end_list(Kind::Pod, model.epoch, model.version, &mut model.nodes);
-    assert_eq!(model.plan().len(), 1, "what was held is due again");
+    assert_eq!(model.plan().len(), 2, "what was held is due again");
     model.converge();
     assert_eq!(model.published(), model.expected());
 }
 
 #[test]
 fn holds_are_by_kind() {
-    let mut holds = Holds::ALL;
+    let mut holds = Holds::all(Outputs::ALL);
     for kind in Kind::ALL {
         assert!(holds.any() && holds.has(kind));
         holds.clear(kind);

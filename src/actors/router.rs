@@ -56,8 +56,8 @@ impl Router {
             shards: DashMap::default(),
             nodes: SharedNodes::default(),
             lists: Mutex::new(Lists {
-                holds: Holds::ALL,
-                never: Holds::ALL,
+                holds: Holds::all(settings.outputs),
+                never: Holds::all(settings.outputs),
             }),
             settings,
             writer,
@@ -93,7 +93,10 @@ impl Router {
             let creates = |e: &Event| {
                 !matches!(
                     e,
-                    Event::PodGone(_) | Event::ServiceGone(_) | Event::SliceGone(..)
+                    Event::PodGone(_)
+                        | Event::ServiceGone(_)
+                        | Event::SliceGone(..)
+                        | Event::EndpointsGone(..)
                 )
             };
             // The guard is held while the events go in, so that a shard is not retired under them.

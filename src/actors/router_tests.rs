@@ -3,6 +3,7 @@ use crate::actors::root::Root;
 use crate::core::facts::PodFacts;
 use crate::core::ids::Uid;
 use crate::core::labels::Labels;
+use crate::core::outputs::Outputs;
 use ractor::Actor;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -16,6 +17,7 @@ fn pod(name: &str) -> PodFacts {
         node: None,
         v4: None,
         v6: None,
+        primary: None,
         ports: Vec::new(),
         host: None,
         ready: true,
@@ -44,6 +46,8 @@ async fn router() -> (Arc<Router>, ActorRef<RootMsg>) {
     let (root, _) = Actor::spawn(None, Root, fatal).await.unwrap();
     let settings = Settings {
         max_endpoints: 100,
+        outputs: Outputs::ALL,
+        legacy_tolerate_unready: false,
         seed: 1,
     };
     let router = Arc::new(Router::new(settings, WriterHandle::default(), root.clone()));

@@ -5,6 +5,7 @@ use super::writer::{ObjectKey, WriterHandle, WriterMsg};
 use crate::core::inbox::{Event, Pending};
 use crate::core::namespace::{Holds, NamespaceState, Outcome, Settings};
 use crate::core::nodes::{NodeDirectory, NodeTable, NodeView, ZoneView};
+use crate::core::object::ObjectName;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use std::sync::Arc;
 pub enum ShardMsg {
     /// Something waits in the inbox. At most one of these is in the mailbox.
     Wake,
-    /// The writer has room for this slice's request.
-    Grant(Arc<str>),
-    /// The answer to this slice's request.
-    Outcome(Arc<str>, Outcome),
+    /// The writer has room for this object's request.
+    Grant(ObjectName),
+    /// The answer to this object's request.
+    Outcome(ObjectName, Outcome),
 }
 
 /// Where events wait for a shard. Filled by the ingest tasks, emptied by the shard.
@@ -155,15 +156,15 @@ impl Actor for Shard {
                 state.sequence = sequence;
                 pending.apply(&mut state.core, &mut state.nodes);
             }
-            ShardMsg::Grant(name) => {
-                let granted = state.core.grant(&name);
+            ShardMsg::Grant(object) => {
+                let granted = state.core.grant(&object);
                 let key = ObjectKey {
                     namespace: state.core.namespace().clone(),
-                    name,
+                    object,
                 };
                 state.writer.send(WriterMsg::Body(key, granted));
             }
-            ShardMsg::Outcome(name, outcome) => again = state.core.outcome(&name, outcome),
+            ShardMsg::Outcome(object, outcome) => again = state.core.outcome(&object, outcome),
         }
         let mut wants = state.core.plan();
         wants.extend(again);

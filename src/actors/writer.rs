@@ -11,7 +11,8 @@ use crate::cluster::objects::{Answer, ObjectClient};
 use crate::core::backoff::Retry;
 use crate::core::bucket::TokenBucket;
 use crate::core::namespace::{Granted, Outcome, Want};
-use crate::core::queue::{Lane, WriteQueue};
+use crate::core::object::{ObjectName, Output};
+use crate::core::queue::{Lane, Urgency, WriteQueue};
 use crate::ops::metrics::WriterMetrics;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -25,8 +26,8 @@ use tokio::time::Instant;
 pub struct ObjectKey {
     /// Its namespace.
     pub namespace: Arc<str>,
-    /// Its name.
-    pub name: Arc<str>,
+    /// Its kind and name.
+    pub object: ObjectName,
 }
 
 /// What the writer is told.
@@ -53,6 +54,10 @@ pub struct Pacing {
     pub burst: u32,
     /// Requests in flight.
     pub in_flight: usize,
+    /// How long a change of a slice that exists waits for others to come along.
+    pub slice_batch: Duration,
+    /// The same of Endpoints.
+    pub endpoints_batch: Duration,
 }
 
 /// How shards reach the writer. Wants wait here, latest by object.
@@ -78,26 +83,34 @@ struct WantState {
     order: u64,
     lane: Lane,
     retry: Retry,
+    exists: bool,
 }
 
 impl WriterHandle {
     /// Objects of a namespace are due.
     pub fn want(&self, namespace: &Arc<str>, wants: Vec<Want>) {
         let mut state = self.0.wants.lock();
-        for Want { name, lane, retry } in wants {
+        for want in wants {
+            let Want {
+                object,
+                exists,
+                lane,
+                retry,
+            } = want;
             state.next += 1;
             let new = WantState {
                 order: state.next,
                 lane,
                 retry,
+                exists,
             };
             state
                 .by_key
                 .entry(ObjectKey {
                     namespace: namespace.clone(),
-                    name,
+                    object,
                 })
-                .and_modify(|old| (old.lane, old.retry) = (old.lane.min(lane), retry))
+                .and_modify(|old| (old.lane, old.retry, old.exists) = (old.lane.min(lane), retry, exists))
                 .or_insert(new);
         }
         let wake = !std::mem::replace(&mut state.woken, true);
@@ -144,7 +157,7 @@ pub struct WriterState {
     handle: WriterHandle,
     router: Arc<OnceLock<Arc<Router>>>,
     objects: ObjectClient,
-    in_flight: usize,
+    pacing: Pacing,
     queue: WriteQueue<ObjectKey>,
     bucket: TokenBucket,
     random: fastrand::Rng,
@@ -187,7 +200,7 @@ impl Actor for Writer {
             handle,
             router,
             objects,
-            in_flight: pacing.in_flight,
+            pacing,
             queue: WriteQueue::default(),
             bucket: TokenBucket::new(pacing.qps, pacing.burst),
             random: fastrand::Rng::with_seed(seed),
@@ -208,9 +221,19 @@ impl Actor for Writer {
         let now = state.now();
         match message {
             WriterMsg::Wake => {
-                for (key, WantState { lane, retry, .. }) in state.handle.take() {
-                    let delay = retry.delay(state.random.f64());
-                    state.queue.want(key, lane, delay, now);
+                for (key, want) in state.handle.take() {
+                    let WantState {
+                        lane, retry, exists, ..
+                    } = want;
+                    let (yields, batch) = match key.object.output {
+                        Output::Slice => (false, state.pacing.slice_batch),
+                        Output::Endpoints => (true, state.pacing.endpoints_batch),
+                    };
+                    let mut delay = retry.delay(state.random.f64());
+                    if exists {
+                        delay = delay.max(batch);
+                    }
+                    state.queue.want(key, Urgency { lane, yields }, delay, now);
                 }
             }
             WriterMsg::Body(key, Some(granted)) => {
@@ -248,7 +271,7 @@ impl WriterState {
 
     /// Grants as many objects as tokens and places allow.
     fn grant(&mut self, now: Duration, myself: &ActorRef<WriterMsg>) {
-        while self.queue.in_flight() < self.in_flight {
+        while self.queue.in_flight() < self.pacing.in_flight {
             if self.quiet_until > now {
                 self.wake_at(self.quiet_until, now, myself);
                 return;
@@ -268,7 +291,7 @@ impl WriterState {
             };
             self.metrics.granted(age);
             let shard = self.router.get().and_then(|router| router.shard(&key.namespace));
-            if shard.is_none_or(|shard| shard.cast(ShardMsg::Grant(key.name.clone())).is_err()) {
+            if shard.is_none_or(|shard| shard.cast(ShardMsg::Grant(key.object.clone())).is_err()) {
                 // Retired: it had nothing left to write.
                 self.bucket.give_back();
                 self.queue.landed(&key, now);
@@ -291,7 +314,7 @@ impl WriterState {
         let (objects, myself) = (self.objects.clone(), myself.clone());
         // At most as many of these tasks as requests may be in flight.
         tokio::spawn(async move {
-            let answer = objects.carry_out(&key.namespace, &key.name, request).await;
+            let answer = objects.carry_out(&key.namespace, &key.object, request).await;
             let _ = myself.cast(WriterMsg::Done(key, answer));
         });
     }
@@ -303,11 +326,11 @@ impl WriterState {
             self.quiet_until = self.quiet_until.max(now + quiet);
         }
         if let Outcome::Rejected = outcome {
-            tracing::debug!(namespace = %key.namespace, slice = %key.name, "the request was refused; it is retried slowly");
+            tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "the request was refused; it is retried slowly");
         }
         self.queue.landed(key, now);
         if let Some(shard) = self.router.get().and_then(|router| router.shard(&key.namespace)) {
-            let _ = shard.cast(ShardMsg::Outcome(key.name.clone(), outcome));
+            let _ = shard.cast(ShardMsg::Outcome(key.object.clone(), outcome));
         }
     }
 }

@@ -1,10 +1,13 @@
 //! From the wire to facts. The codec is JSON; only this module and [`super::wire`] know it.
 
+mod endpoints;
+
 use super::wire::{self, Str, StrMap};
 use crate::core::address::{Family, parse_sloppy};
 use crate::core::facts::{
-    ANNOTATION_TRIGGER_TIME, EndpointFacts, Extras, HostName, LABEL_MANAGED_BY, LABEL_SERVICE_NAME,
-    LABEL_ZONE, MANAGED_BY, NodeFacts, OwnerReference, PodFacts, ServiceFacts, SliceFacts, SliceMeta,
+    ANNOTATION_TOLERATE_UNREADY, ANNOTATION_TRIGGER_TIME, EndpointFacts, Extras, HostName, LABEL_MANAGED_BY,
+    LABEL_SERVICE_NAME, LABEL_ZONE, MANAGED_BY, NodeFacts, OwnerReference, PodFacts, ServiceFacts,
+    SliceFacts, SliceMeta, TolerateUnready,
 };
 use crate::core::hints::{
     ANNOTATION_TOPOLOGY_AWARE_HINTS, ANNOTATION_TOPOLOGY_MODE, HintMode, LABEL_CONTROL_PLANE, LABEL_MASTER,
@@ -191,6 +194,12 @@ impl Decode for Namespaced<PodFacts> {
             node: set(spec.node_name.as_ref()).map(Arc::from),
             v4,
             v6,
+            primary: pod
+                .status
+                .pod_ip
+                .as_deref()
+                .and_then(parse_sloppy)
+                .map(Family::of),
             ports: ports.collect(),
             host: host.map(|(hostname, subdomain)| {
                 Box::new(HostName {
@@ -253,15 +262,17 @@ impl Decode for Namespaced<ServiceFacts> {
             _ => Selector::new(labels(&mut spec.selector)),
         };
         let cluster_ip = set(spec.cluster_ip.as_ref());
-        let listed = spec
-            .ip_families
-            .iter()
-            .flatten()
-            .filter_map(|family| Family::parse(family));
+        let listed = || {
+            let families = spec.ip_families.iter().flatten();
+            families.filter_map(|family| Family::parse(family))
+        };
         let mut families = [false; 2];
-        for family in listed {
+        for family in listed() {
             families[family.index()] = true;
         }
+        let endpoints_family = listed()
+            .next()
+            .or_else(|| cluster_ip.and_then(parse_sloppy).map(Family::of));
         if families == [false; 2] {
             // Services from before the field: by the cluster IP, or both if there is none.
             match cluster_ip.and_then(parse_sloppy) {
@@ -285,8 +296,11 @@ impl Decode for Namespaced<ServiceFacts> {
             headless: cluster_ip.is_none_or(|ip| ip == "None"),
             no_cluster_ip: cluster_ip == Some("None"),
             families,
+            endpoints_family,
             ports,
             publish_not_ready: spec.publish_not_ready_addresses.unwrap_or_default(),
+            tolerate_unready: annotation(ANNOTATION_TOLERATE_UNREADY)
+                .map_or(TolerateUnready::Unset, TolerateUnready::from),
             hints: HintMode::of(
                 annotation(ANNOTATION_TOPOLOGY_AWARE_HINTS),
                 annotation(ANNOTATION_TOPOLOGY_MODE),
@@ -387,45 +401,9 @@ impl Decode for Namespaced<SliceFacts> {
             facts: meta,
         } = slice_meta(&slice.metadata)?;
         let wire = &mut slice.metadata;
-        let annotations = wire
-            .annotations
-            .0
-            .iter()
-            .filter(|(key, _)| &**key != ANNOTATION_TRIGGER_TIME);
         let owned_by = owner(wire).map(|owner| owner.uid.to_string());
-        let others = wire
-            .owner_references
-            .iter()
-            .flatten()
-            .filter(|o| Some(&*o.uid) != owned_by.as_deref());
-        let extras = Extras {
-            generate_name: set(wire.generate_name.as_ref()).map(Into::into),
-            annotations: annotations
-                .map(|(key, value)| ((**key).into(), (**value).into()))
-                .collect(),
-            owners: others
-                .map(|owner| OwnerReference {
-                    api_version: (*owner.api_version).into(),
-                    kind: (*owner.kind).into(),
-                    name: (*owner.name).into(),
-                    uid: (*owner.uid).into(),
-                    controller: owner.controller,
-                    block_owner_deletion: owner.block_owner_deletion,
-                })
-                .collect(),
-            finalizers: wire
-                .finalizers
-                .iter()
-                .flatten()
-                .map(|name| (**name).into())
-                .collect(),
-        };
-        let ports = slice.ports.iter().flatten().map(|port| SlicePort {
-            name: port.name.as_deref().map(Into::into),
-            protocol: Protocol::from(port.protocol.as_deref().unwrap_or_default()),
-            number: port.port.and_then(|number| u16::try_from(number).ok()),
-            app_protocol: port.app_protocol.as_deref().map(Into::into),
-        });
+        let extras = extras(wire, owned_by.as_deref(), &[ANNOTATION_TRIGGER_TIME]);
+        let ports = slice.ports.iter().flatten().map(slice_port);
         let facts = SliceFacts {
             created: wire.creation_timestamp.as_deref().and_then(Time::parse),
             extras,
@@ -448,15 +426,73 @@ impl Decode for Namespaced<SliceFacts> {
     }
 }
 
-fn endpoint(wire: &wire::Endpoint<'_>, namespace: &str) -> EndpointFacts {
-    let conditions = wire.conditions.as_ref();
-    let target = wire.target_ref.as_ref();
-    let pod = target.filter(|target| {
+fn slice_port(port: &wire::SlicePort<'_>) -> SlicePort {
+    SlicePort {
+        name: port.name.as_deref().map(Into::into),
+        protocol: Protocol::from(port.protocol.as_deref().unwrap_or_default()),
+        number: port.port.and_then(|number| u16::try_from(number).ok()),
+        app_protocol: port.app_protocol.as_deref().map(Into::into),
+    }
+}
+
+/// What we carry along of an object's metadata: all but the owner with a UID, and some annotations.
+fn extras(wire: &wire::Meta<'_>, owner: Option<&str>, without: &[&str]) -> Extras {
+    let annotations = wire
+        .annotations
+        .0
+        .iter()
+        .filter(|(key, _)| !without.contains(&&**key));
+    let others = wire
+        .owner_references
+        .iter()
+        .flatten()
+        .filter(|o| Some(&*o.uid) != owner);
+    Extras {
+        generate_name: set(wire.generate_name.as_ref()).map(Into::into),
+        annotations: annotations
+            .map(|(key, value)| ((**key).into(), (**value).into()))
+            .collect(),
+        owners: others
+            .map(|owner| OwnerReference {
+                api_version: (*owner.api_version).into(),
+                kind: (*owner.kind).into(),
+                name: (*owner.name).into(),
+                uid: (*owner.uid).into(),
+                controller: owner.controller,
+                block_owner_deletion: owner.block_owner_deletion,
+            })
+            .collect(),
+        finalizers: wire
+            .finalizers
+            .iter()
+            .flatten()
+            .map(|name| (**name).into())
+            .collect(),
+    }
+}
+
+/// An IP in canonical form; anything else as it is.
+fn canonical(text: &str) -> Box<str> {
+    parse_sloppy(text).map_or_else(|| text.into(), |ip| ip.to_string().into())
+}
+
+/// A reference that is a plain one to a pod of the namespace.
+fn plain_pod<'r, 'a>(
+    target: Option<&'r wire::TargetRef<'a>>,
+    namespace: &str,
+) -> Option<&'r wire::TargetRef<'a>> {
+    target.filter(|target| {
         &*target.kind == "Pod"
             && &*target.namespace == namespace
             && set(target.api_version.as_ref()).is_none()
             && set(target.field_path.as_ref()).is_none()
-    });
+    })
+}
+
+fn endpoint(wire: &wire::Endpoint<'_>, namespace: &str) -> EndpointFacts {
+    let conditions = wire.conditions.as_ref();
+    let target = wire.target_ref.as_ref();
+    let pod = plain_pod(target, namespace);
     let text = |text: &Option<Str<'_>>| text.as_deref().map(Into::into);
     let hints = wire.hints.as_ref();
     EndpointFacts {
@@ -464,7 +500,7 @@ fn endpoint(wire: &wire::Endpoint<'_>, namespace: &str) -> EndpointFacts {
             .addresses
             .iter()
             .flatten()
-            .map(|text| parse_sloppy(text).map_or_else(|| (**text).into(), |ip| ip.to_string().into()))
+            .map(|text| canonical(text))
             .collect(),
         ready: conditions.and_then(|c| c.ready),
         serving: conditions.and_then(|c| c.serving),

@@ -1,11 +1,11 @@
-//! Requests for single slices, and what their answers mean.
+//! Requests for single objects, and what their answers mean.
 
 use super::decode::{self, Namespaced};
 use super::wire::Status;
 use crate::core::body::Request;
-use crate::core::facts::SliceFacts;
-use crate::core::namespace::Outcome;
-use crate::core::slices::Remote;
+use crate::core::facts::{EndpointsFacts, SliceFacts};
+use crate::core::namespace::{Content, Outcome};
+use crate::core::object::{ObjectName, Output, Remote};
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use kube::Client;
@@ -47,22 +47,24 @@ impl ObjectClient {
         Self { client, deadline }
     }
 
-    /// Sends the request for a slice and waits for the answer.
-    pub async fn carry_out(&self, namespace: &str, name: &str, request: Request) -> Answer {
+    /// Sends the request for an object and waits for the answer.
+    pub async fn carry_out(&self, namespace: &str, object: &ObjectName, request: Request) -> Answer {
+        let ObjectName { output, name } = object;
         let start = Instant::now();
         let (verb, kind) = match &request {
             Request::Create(_) => (Method::POST, Sent::Create),
             Request::Update(_) => (Method::PUT, Sent::Update),
             Request::Delete(_) => (Method::DELETE, Sent::Delete),
             Request::Fetch => (Method::GET, Sent::Fetch),
+            Request::Probe => (Method::GET, Sent::Probe),
         };
-        let (outcome, quiet) = match timeout(self.deadline, self.exchange(namespace, name, verb, request))
+        let (outcome, quiet) = match timeout(self.deadline, self.exchange(namespace, object, verb, request))
             .await
         {
             Ok(Ok((code, retry_after, body))) => {
-                let (outcome, status) = judge(kind, code, &body);
+                let (outcome, status) = judge(kind, *output, code, &body);
                 if let Some(status) = status.as_ref().filter(|_| matters(&outcome)) {
-                    tracing::warn!(%namespace, slice = %name, ?kind, code = code.as_u16(), reason = %status.reason,
+                    tracing::warn!(%namespace, kind = %output, %name, request = ?kind, code = code.as_u16(), reason = %status.reason,
                         message = %status.message, "the API server refused a request; it will be tried again");
                 }
                 let quiet = retry_after.or_else(|| status?.details?.retry_after_seconds);
@@ -76,11 +78,11 @@ impl ObjectClient {
                 )
             }
             Ok(Err(error)) => {
-                tracing::warn!(%namespace, slice = %name, ?kind, %error, "a request failed; it will be tried again");
+                tracing::warn!(%namespace, kind = %output, %name, request = ?kind, %error, "a request failed; it will be tried again");
                 (Outcome::Unknown, None)
             }
             Err(_) => {
-                tracing::warn!(%namespace, slice = %name, ?kind, deadline = ?self.deadline,
+                tracing::warn!(%namespace, kind = %output, %name, request = ?kind, deadline = ?self.deadline,
                     "a request was not answered in time; it will be tried again");
                 (Outcome::Unknown, None)
             }
@@ -95,11 +97,16 @@ impl ObjectClient {
     async fn exchange(
         &self,
         namespace: &str,
-        name: &str,
+        object: &ObjectName,
         verb: Method,
         request: Request,
     ) -> Result<(StatusCode, Option<u64>, Bytes), kube::Error> {
-        let collection = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices");
+        let ObjectName { output, name } = object;
+        let collection = match (output, &request) {
+            (_, Request::Probe) => format!("/api/v1/namespaces/{namespace}/services"),
+            (Output::Slice, _) => format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
+            (Output::Endpoints, _) => format!("/api/v1/namespaces/{namespace}/endpoints"),
+        };
         let uri = if verb == Method::POST {
             collection
         } else {
@@ -107,11 +114,11 @@ impl ObjectClient {
         };
         let body = match request {
             Request::Create(body) | Request::Update(body) => body,
-            Request::Delete(Some(uid)) => {
-                let options = serde_json::json!({ "preconditions": { "uid": uid } });
+            Request::Delete(preconditions) if !preconditions.is_empty() => {
+                let options = serde_json::json!({ "preconditions": preconditions });
                 options.to_string().into_bytes()
             }
-            Request::Delete(None) | Request::Fetch => Vec::new(),
+            Request::Delete(_) | Request::Fetch | Request::Probe => Vec::new(),
         };
         let mut builder = http::Request::builder()
             .method(verb)
@@ -137,6 +144,7 @@ enum Sent {
     Update,
     Delete,
     Fetch,
+    Probe,
 }
 
 /// Whether people should hear of a refusal. Conflicts and missing objects are everyday things.
@@ -145,9 +153,9 @@ fn matters(outcome: &Outcome) -> bool {
 }
 
 /// What an answer means. The status is that of a refusal.
-fn judge(sent: Sent, code: StatusCode, body: &[u8]) -> (Outcome, Option<Status>) {
+fn judge(sent: Sent, output: Output, code: StatusCode, body: &[u8]) -> (Outcome, Option<Status>) {
     if code.is_success() {
-        return (accepted(sent, body), None);
+        return (accepted(sent, output, body), None);
     }
     let status = decode::status(code.as_u16(), body);
     let causes = status
@@ -171,19 +179,26 @@ fn judge(sent: Sent, code: StatusCode, body: &[u8]) -> (Outcome, Option<Status>)
     (outcome, Some(status))
 }
 
-fn accepted(sent: Sent, body: &[u8]) -> Outcome {
+fn accepted(sent: Sent, output: Output, body: &[u8]) -> Outcome {
     match sent {
+        Sent::Probe => Outcome::Exists,
         Sent::Delete => Outcome::Deleted,
         Sent::Create | Sent::Update => match decode::written(body) {
             Ok((uid, version)) => Outcome::Written(Remote { uid, version }),
             Err(_) => Outcome::Unknown,
         },
+        Sent::Fetch if output == Output::Endpoints => {
+            match decode::object::<Namespaced<EndpointsFacts>>(body) {
+                Ok(endpoints) => Outcome::Fetched(Content::Endpoints(Box::new(endpoints.facts))),
+                Err(_) => Outcome::Unknown,
+            }
+        }
         Sent::Fetch => match (
             decode::is_ours(body),
             decode::object::<Namespaced<SliceFacts>>(body),
         ) {
             (Ok(false), _) => Outcome::Foreign,
-            (Ok(true), Ok(slice)) => Outcome::Fetched(Box::new(slice.facts)),
+            (Ok(true), Ok(slice)) => Outcome::Fetched(Content::Slice(Box::new(slice.facts))),
             _ => Outcome::Unknown,
         },
     }
@@ -201,7 +216,9 @@ mod tests {
 
     #[test]
     fn refusals_mean_what_they_mean() {
-        let judge = |sent, code: u16, body: &[u8]| judge(sent, StatusCode::from_u16(code).unwrap(), body).0;
+        let judge = |sent, code: u16, body: &[u8]| {
+            judge(sent, Output::Slice, StatusCode::from_u16(code).unwrap(), body).0
+        };
         assert_eq!(
             judge(Sent::Create, 409, &status("AlreadyExists", "")),
             Outcome::Exists

@@ -3,7 +3,7 @@
 
 use super::decode::{self, Decode, EventKind, NamedNode, Namespaced};
 use crate::actors::router::{Delivery, Router};
-use crate::core::facts::{PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::inbox::Event;
 use crate::core::namespace::Kind;
 use crate::ops::metrics::WatchMetrics;
@@ -183,6 +183,32 @@ impl Source for Slices {
         deliver_watched(router, items, |slice, gone| match gone {
             None => Event::SliceMeta(slice, epoch),
             Some(Gone(version)) => Event::SliceGone(slice.name, version),
+        });
+    }
+}
+
+/// Endpoints: all of them, since the object of a managed Service's name is ours whoever made it. Listed whole,
+/// watched by their metadata, as slices are.
+#[derive(Debug)]
+pub struct Endpoints;
+
+impl Source for Endpoints {
+    const KIND: Kind = Kind::Endpoints;
+    const PATH: &'static str = "/api/v1/endpoints";
+    const ACCEPT: &'static str = ACCEPT_METADATA;
+    type Listed = Namespaced<EndpointsFacts>;
+    type Watched = Namespaced<EndpointsMeta>;
+
+    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
+        deliver(router, items, |endpoints| {
+            Event::Endpoints(Box::new(endpoints), epoch)
+        });
+    }
+
+    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        deliver_watched(router, items, |endpoints, gone| match gone {
+            None => Event::EndpointsMeta(endpoints, epoch),
+            Some(Gone(version)) => Event::EndpointsGone(endpoints.name, version),
         });
     }
 }

@@ -338,6 +338,34 @@ pub(super) struct TargetRef<'a> {
     pub(super) field_path: Option<Str<'a>>,
 }
 
+/// An Endpoints object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Endpoints<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    pub(super) subsets: Option<Vec<Subset<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Subset<'a> {
+    #[serde(borrow)]
+    pub(super) addresses: Option<Vec<Address<'a>>>,
+    pub(super) not_ready_addresses: Option<Vec<Address<'a>>>,
+    pub(super) ports: Option<Vec<SlicePort<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Address<'a> {
+    #[serde(borrow)]
+    pub(super) ip: Str<'a>,
+    pub(super) hostname: Option<Str<'a>>,
+    pub(super) node_name: Option<Str<'a>>,
+    pub(super) target_ref: Option<TargetRef<'a>>,
+}
+
 /// A page of a list.
 #[derive(Debug, Deserialize)]
 pub(super) struct Page<T> {

@@ -6,24 +6,68 @@ use super::facts::{
 use super::facts::{OwnerReference, ServiceFacts, is_reserved_label};
 use super::hints::Hint;
 use super::ids::Uid;
+use super::object::Remote;
 use super::ports::SlicePort;
-use super::slices::{Conditions, Remote};
+use super::slices::Conditions;
+use super::subsets::{ANNOTATION_OVER_CAPACITY, TRUNCATED};
 use super::time::Time;
-use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, SerializeStruct as _, Serializer};
+use serde::Serialize;
+use serde::ser::{SerializeMap as _, SerializeSeq as _, SerializeStruct as _, Serializer};
 use std::fmt;
 use std::net::IpAddr;
 
-/// What to send for one slice.
+mod endpoints;
+
+pub use endpoints::{AddressBody, EndpointsBody, labels as endpoints_labels};
+
+/// What to send for one object.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Request {
     /// POST this object.
     Create(Vec<u8>),
     /// PUT this object. It carries the resourceVersion that it was computed against.
     Update(Vec<u8>),
-    /// DELETE, if the object still has this UID.
-    Delete(Option<Uid>),
+    /// DELETE, if the object is still this one.
+    Delete(Preconditions),
     /// GET.
     Fetch,
+    /// GET of the Service of the object's name.
+    Probe,
+}
+
+/// What an object must still be like for a delete to be carried out.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preconditions {
+    /// `metadata.uid`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<Uid>,
+    /// `metadata.resourceVersion`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<String>,
+}
+
+impl Preconditions {
+    /// The object as it was last acknowledged, or any later state of it.
+    pub fn same_object(remote: &Remote) -> Self {
+        Self {
+            uid: (!remote.uid.is_none()).then(|| remote.uid.clone()),
+            resource_version: None,
+        }
+    }
+
+    /// The object exactly as it was last acknowledged.
+    pub fn same_version(remote: &Remote) -> Self {
+        Self {
+            resource_version: Some(remote.version.to_string()),
+            ..Self::same_object(remote)
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl fmt::Debug for Request {
@@ -31,8 +75,9 @@ impl fmt::Debug for Request {
         match self {
             Self::Create(body) => write!(f, "Create({})", String::from_utf8_lossy(body)),
             Self::Update(body) => write!(f, "Update({})", String::from_utf8_lossy(body)),
-            Self::Delete(uid) => f.debug_tuple("Delete").field(uid).finish(),
+            Self::Delete(preconditions) => f.debug_tuple("Delete").field(preconditions).finish(),
             Self::Fetch => f.write_str("Fetch"),
+            Self::Probe => f.write_str("Probe"),
         }
     }
 }
@@ -68,12 +113,8 @@ pub struct EndpointBody<'a> {
     pub conditions: Conditions,
     /// `hostname`.
     pub hostname: Option<&'a str>,
-    /// The pod's name.
-    pub pod: &'a str,
-    /// The pod's UID.
-    pub pod_uid: &'a Uid,
-    /// The pod's namespace.
-    pub namespace: &'a str,
+    /// `targetRef`.
+    pub target: PodReference<'a>,
     /// `nodeName`.
     pub node: Option<&'a str>,
     /// `zone`.
@@ -109,10 +150,13 @@ where
             &Metadata {
                 namespace: self.namespace,
                 name: self.name,
+                generate_name_of: Some(&self.service.name),
                 remote: self.remote,
                 extras: self.extras,
-                service: self.service,
+                owner: Some(self.service),
+                labels: SliceLabels(self.service),
                 trigger: self.trigger,
+                truncated: false,
             },
         )?;
         out.serialize_field("addressType", self.address_type)?;
@@ -122,47 +166,57 @@ where
     }
 }
 
-struct Metadata<'a> {
+struct Metadata<'a, L> {
     namespace: &'a str,
     name: &'a str,
+    /// The name from which the server would make one.
+    generate_name_of: Option<&'a str>,
     remote: Option<&'a Remote>,
     extras: Option<&'a Extras>,
-    service: &'a ServiceFacts,
+    /// The Service that owns the object.
+    owner: Option<&'a ServiceFacts>,
+    labels: L,
     trigger: Option<Time>,
+    /// Whether the object does not hold all that it should.
+    truncated: bool,
 }
 
-impl Serialize for Metadata<'_> {
+impl<L: Serialize> Serialize for Metadata<'_, L> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_map(None)?;
         out.serialize_entry("name", self.name)?;
-        match self.extras {
-            None => out.serialize_entry("generateName", &format_args!("{}-", self.service.name))?,
-            Some(Extras {
-                generate_name: Some(name),
-                ..
-            }) => out.serialize_entry("generateName", name)?,
-            Some(_) => {}
+        match (self.extras, self.generate_name_of) {
+            (None, Some(of)) => out.serialize_entry("generateName", &format_args!("{of}-"))?,
+            (
+                Some(Extras {
+                    generate_name: Some(name),
+                    ..
+                }),
+                _,
+            ) => out.serialize_entry("generateName", name)?,
+            _ => {}
         }
         out.serialize_entry("namespace", self.namespace)?;
         if let Some(remote) = self.remote {
             out.serialize_entry("uid", &remote.uid)?;
             out.serialize_entry("resourceVersion", &format_args!("{}", remote.version))?;
         }
-        out.serialize_entry("labels", &SliceLabels(self.service))?;
+        out.serialize_entry("labels", &self.labels)?;
         let annotations = Annotations {
             extras: self.extras,
             trigger: self.trigger,
+            truncated: self.truncated,
         };
         if !annotations.is_empty() {
             out.serialize_entry("annotations", &annotations)?;
         }
-        out.serialize_entry(
-            "ownerReferences",
-            &Owners {
-                service: self.service,
-                extras: self.extras,
-            },
-        )?;
+        let owners = Owners {
+            service: self.owner,
+            extras: self.extras,
+        };
+        if !owners.is_empty() {
+            out.serialize_entry("ownerReferences", &owners)?;
+        }
         if let Some(extras) = self.extras.filter(|extras| !extras.finalizers.is_empty()) {
             out.serialize_entry("finalizers", &extras.finalizers)?;
         }
@@ -191,11 +245,14 @@ impl Serialize for SliceLabels<'_> {
 struct Annotations<'a> {
     extras: Option<&'a Extras>,
     trigger: Option<Time>,
+    truncated: bool,
 }
 
 impl Annotations<'_> {
     fn is_empty(&self) -> bool {
-        self.trigger.is_none() && self.extras.is_none_or(|extras| extras.annotations.is_empty())
+        self.trigger.is_none()
+            && !self.truncated
+            && self.extras.is_none_or(|extras| extras.annotations.is_empty())
     }
 }
 
@@ -208,26 +265,37 @@ impl Serialize for Annotations<'_> {
         if let Some(time) = self.trigger {
             out.serialize_entry(ANNOTATION_TRIGGER_TIME, &format_args!("{time}"))?;
         }
+        if self.truncated {
+            out.serialize_entry(ANNOTATION_OVER_CAPACITY, TRUNCATED)?;
+        }
         out.end()
     }
 }
 
 struct Owners<'a> {
-    service: &'a ServiceFacts,
+    service: Option<&'a ServiceFacts>,
     extras: Option<&'a Extras>,
+}
+
+impl Owners<'_> {
+    fn is_empty(&self) -> bool {
+        self.service.is_none() && self.extras.is_none_or(|extras| extras.owners.is_empty())
+    }
 }
 
 impl Serialize for Owners<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_seq(None)?;
-        out.serialize_element(&OwnerReference {
-            api_version: "v1".into(),
-            kind: "Service".into(),
-            name: (&*self.service.name).into(),
-            uid: self.service.uid.to_string().into(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        })?;
+        if let Some(service) = self.service {
+            out.serialize_element(&OwnerReference {
+                api_version: "v1".into(),
+                kind: "Service".into(),
+                name: (&*service.name).into(),
+                uid: service.uid.to_string().into(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            })?;
+        }
         for owner in self.extras.iter().flat_map(|extras| &extras.owners) {
             out.serialize_element(owner)?;
         }
@@ -258,7 +326,7 @@ impl Serialize for EndpointBody<'_> {
         if let Some(node) = self.node {
             out.serialize_entry("nodeName", node)?;
         }
-        out.serialize_entry("targetRef", &TargetRef(self))?;
+        out.serialize_entry("targetRef", &self.target)?;
         if let Some(zone) = self.zone {
             out.serialize_entry("zone", zone)?;
         }
@@ -300,15 +368,24 @@ impl Serialize for ConditionsBody {
     }
 }
 
-struct TargetRef<'a>(&'a EndpointBody<'a>);
+/// A `targetRef` to a pod.
+#[derive(Clone, Copy)]
+pub struct PodReference<'a> {
+    /// The pod's namespace.
+    pub namespace: &'a str,
+    /// The pod's name.
+    pub name: &'a str,
+    /// The pod's UID.
+    pub uid: &'a Uid,
+}
 
-impl Serialize for TargetRef<'_> {
+impl Serialize for PodReference<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_struct("ObjectReference", 4)?;
         out.serialize_field("kind", "Pod")?;
-        out.serialize_field("namespace", self.0.namespace)?;
-        out.serialize_field("name", self.0.pod)?;
-        out.serialize_field("uid", self.0.pod_uid)?;
+        out.serialize_field("namespace", self.namespace)?;
+        out.serialize_field("name", self.name)?;
+        out.serialize_field("uid", self.uid)?;
         out.end()
     }
 }

@@ -5,7 +5,7 @@ use super::address::Family;
 use super::hints::HintMode;
 use super::ids::Uid;
 use super::labels::Labels;
-use super::ports::{ContainerPort, ServicePort, SlicePorts};
+use super::ports::{ContainerPort, ServicePort, SlicePort, SlicePorts};
 use super::selector::Selector;
 use super::time::Time;
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,14 @@ pub const LABEL_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 pub const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 /// The label of slices whose Service has no cluster IP.
 pub const LABEL_HEADLESS: &str = "service.kubernetes.io/headless";
+/// The label by which an Endpoints object names its controller.
+pub const LABEL_ENDPOINTS_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+/// The value of [`LABEL_ENDPOINTS_MANAGED_BY`] that upstream's Endpoints controller writes, and so do we.
+pub const ENDPOINTS_MANAGED_BY: &str = "endpoint-controller";
+/// The annotation of Endpoints objects that old versions of Kubernetes' components elected leaders on.
+pub const ANNOTATION_LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+/// The annotation of Services that older controllers read in place of `publishNotReadyAddresses`.
+pub const ANNOTATION_TOLERATE_UNREADY: &str = "service.alpha.kubernetes.io/tolerate-unready-endpoints";
 /// The annotation that carries the trigger time.
 pub const ANNOTATION_TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 /// The node label that names its zone.
@@ -41,6 +49,8 @@ pub struct PodFacts {
     pub v4: Option<Ipv4Addr>,
     /// The IPv6 one of `status.podIPs`.
     pub v6: Option<Ipv6Addr>,
+    /// The family of `status.podIP`.
+    pub primary: Option<Family>,
     /// Named ports: of the containers, then of restartable init containers.
     pub ports: Vec<ContainerPort>,
     /// `spec.hostname` and `spec.subdomain`, where both are set.
@@ -85,12 +95,39 @@ pub struct ServiceFacts {
     pub no_cluster_ip: bool,
     /// By [`Family::index`]: the families that it has slices in.
     pub families: [bool; 2],
+    /// The family of its Endpoints; none if each pod's own first one counts.
+    pub endpoints_family: Option<Family>,
     /// `spec.ports`.
     pub ports: Vec<ServicePort>,
     /// `spec.publishNotReadyAddresses`.
     pub publish_not_ready: bool,
+    /// The annotation [`ANNOTATION_TOLERATE_UNREADY`].
+    pub tolerate_unready: TolerateUnready,
     /// How its endpoints are hinted.
     pub hints: HintMode,
+}
+
+/// What the annotation [`ANNOTATION_TOLERATE_UNREADY`] says, where it is honoured at all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum TolerateUnready {
+    /// It is not there.
+    #[default]
+    Unset,
+    /// It stands for `publishNotReadyAddresses`.
+    Set(bool),
+    /// It is no boolean, and is ignored.
+    Malformed(Box<str>),
+}
+
+impl From<&str> for TolerateUnready {
+    /// As Go spells booleans.
+    fn from(text: &str) -> Self {
+        match text {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Self::Set(true),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Self::Set(false),
+            _ => Self::Malformed(text.into()),
+        }
+    }
 }
 
 impl ServiceFacts {
@@ -148,7 +185,62 @@ pub struct SliceFacts {
     pub endpoints: Vec<EndpointFacts>,
 }
 
-/// The parts of a slice's metadata that we carry along but do not decide.
+/// What the metadata alone tells of an Endpoints object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndpointsMeta {
+    /// `metadata.name`: that of the Service, if there is one.
+    pub name: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.resourceVersion`.
+    pub version: u64,
+    /// Whether it bears our label.
+    pub ours: bool,
+    /// Whether leaders are elected on it.
+    pub leader: bool,
+}
+
+/// A whole Endpoints object, as read from the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndpointsFacts {
+    /// Its metadata.
+    pub meta: EndpointsMeta,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// What others put into the metadata, to be kept: annotations but for the trigger time and the one about
+    /// capacity, owners, finalizers.
+    pub extras: Extras,
+    /// The annotation `endpoints.kubernetes.io/over-capacity`.
+    pub over_capacity: Option<Box<str>>,
+    /// `subsets`.
+    pub subsets: Vec<SubsetFacts>,
+}
+
+/// A subset of an Endpoints object, as read from the server.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SubsetFacts {
+    /// `ports`.
+    pub ports: Vec<SlicePort>,
+    /// `addresses`.
+    pub ready: Vec<AddressFacts>,
+    /// `notReadyAddresses`.
+    pub not_ready: Vec<AddressFacts>,
+}
+
+/// An address of an Endpoints object, as read from the server.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AddressFacts {
+    /// `ip`, in canonical form.
+    pub ip: Box<str>,
+    /// `hostname`.
+    pub hostname: Option<Box<str>>,
+    /// `nodeName`.
+    pub node: Option<Box<str>>,
+    /// The name and the UID in a `targetRef` that is a plain reference to a pod of the namespace.
+    pub pod: Option<(Box<str>, Uid)>,
+}
+
+/// The parts of an object's metadata that we carry along but do not decide.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Extras {
     /// `metadata.generateName`.
@@ -162,6 +254,11 @@ pub struct Extras {
 }
 
 impl Extras {
+    /// Whether there is nothing to carry along.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Whether there is nothing to carry along but the usual generateName.
     pub fn is_usual(&self, service: &str) -> bool {
         self.annotations.is_empty()

@@ -1,5 +1,6 @@
 //! Identities: UIDs as the API server gives them, and small indices into this process's own tables.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 /// An object's `metadata.uid`. Nearly always a UUID, kept in 16 bytes; the API allows any string.
@@ -15,6 +16,15 @@ impl Uid {
     /// No UID: what an object that has not been created yet carries.
     pub fn none() -> Self {
         Self::Text(Box::from(""))
+    }
+
+    /// The order of the text.
+    pub fn compare(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            // The digits of a UUID stand in the order of its bytes.
+            (Self::Uuid(a), Self::Uuid(b)) => a.cmp(b),
+            (a, b) => a.to_string().cmp(&b.to_string()),
+        }
     }
 
     /// Whether this is [`Uid::none`].

@@ -1,12 +1,13 @@
 //! What has come in for a namespace and has not been applied yet: latest wins by object, so it is never larger
 //! than the namespace, however far behind its shard is.
 
-use super::facts::{PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use super::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use super::namespace::{Kind, NamespaceState};
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::time::Time;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// Something that happened in a namespace. `epoch` counts the lists of the object's kind.
@@ -26,6 +27,12 @@ pub enum Event {
     SliceMeta(SliceMeta, u8),
     /// A slice is gone, as of a version.
     SliceGone(Box<str>, u64),
+    /// A whole Endpoints object, from a list.
+    Endpoints(Box<EndpointsFacts>, u8),
+    /// An Endpoints object's metadata, from a watch.
+    EndpointsMeta(EndpointsMeta, u8),
+    /// An Endpoints object is gone, as of a version.
+    EndpointsGone(Arc<str>, u64),
     /// A node on which the namespace has pods has changed.
     Node(Arc<str>, NodeView),
     /// The CPU of the zones has changed.
@@ -41,10 +48,11 @@ pub enum Event {
 pub struct Pending {
     pods: FxHashMap<Box<str>, PodEvent>,
     services: FxHashMap<Arc<str>, Option<(ServiceFacts, u8)>>,
-    slices: FxHashMap<Box<str>, SliceEvent>,
+    slices: FxHashMap<Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>>,
+    endpoints: FxHashMap<Arc<str>, ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>>,
     nodes: FxHashMap<Arc<str>, NodeView>,
     zones: Option<ZoneView>,
-    lists: [ListEvent; 4],
+    lists: [ListEvent; Kind::ALL.len()],
     any: bool,
 }
 
@@ -58,19 +66,59 @@ struct PodEvent {
     earlier: SmallVec<[Time; 2]>,
 }
 
+/// The last that was seen of an object that we write.
 #[derive(Debug)]
-enum SliceEvent {
-    Whole(Box<SliceFacts>, u8),
-    Meta(SliceMeta, u8),
+enum ObjectEvent<W, M> {
+    Whole(W, u8),
+    Meta(M, u8),
     Gone(u64),
 }
 
-impl SliceEvent {
+/// Something with a resourceVersion.
+trait Versioned {
+    fn version(&self) -> u64;
+}
+
+impl Versioned for Box<SliceFacts> {
+    fn version(&self) -> u64 {
+        self.meta.version
+    }
+}
+
+impl Versioned for SliceMeta {
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+impl Versioned for Box<EndpointsFacts> {
+    fn version(&self) -> u64 {
+        self.meta.version
+    }
+}
+
+impl Versioned for EndpointsMeta {
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+impl<W: Versioned, M: Versioned> ObjectEvent<W, M> {
     fn version(&self) -> u64 {
         match self {
-            Self::Whole(facts, _) => facts.meta.version,
-            Self::Meta(meta, _) => meta.version,
+            Self::Whole(facts, _) => facts.version(),
+            Self::Meta(meta, _) => meta.version(),
             Self::Gone(version) => *version,
+        }
+    }
+
+    /// Keeps what says the most of the latest version.
+    fn merge<K: Eq + Hash>(self, name: K, waiting: &mut FxHashMap<K, Self>) {
+        let known = waiting.get(&name).map_or(0, Self::version);
+        // A whole object says more than its metadata, so it stays when both show the same version.
+        if known == 0 || known < self.version() || matches!(self, Self::Whole(..) if known == self.version())
+        {
+            waiting.insert(name, self);
         }
     }
 }
@@ -96,7 +144,7 @@ impl Pending {
 
     /// How many objects wait.
     pub fn len(&self) -> usize {
-        self.pods.len() + self.services.len() + self.slices.len() + self.nodes.len()
+        self.pods.len() + self.services.len() + self.slices.len() + self.endpoints.len() + self.nodes.len()
     }
 
     /// Merges an event into what waits.
@@ -120,12 +168,25 @@ impl Pending {
                 self.services.insert(name, None);
             }
             Event::Slice(facts, epoch) => {
-                self.push_slice(facts.meta.name.clone(), SliceEvent::Whole(facts, epoch));
+                let name = facts.meta.name.clone();
+                ObjectEvent::Whole(facts, epoch).merge(name, &mut self.slices);
             }
             Event::SliceMeta(meta, epoch) => {
-                self.push_slice(meta.name.clone(), SliceEvent::Meta(meta, epoch));
+                let name = meta.name.clone();
+                ObjectEvent::Meta(meta, epoch).merge(name, &mut self.slices);
             }
-            Event::SliceGone(name, version) => self.push_slice(name, SliceEvent::Gone(version)),
+            Event::SliceGone(name, version) => ObjectEvent::Gone(version).merge(name, &mut self.slices),
+            Event::Endpoints(facts, epoch) => {
+                let name = facts.meta.name.clone();
+                ObjectEvent::Whole(facts, epoch).merge(name, &mut self.endpoints);
+            }
+            Event::EndpointsMeta(meta, epoch) => {
+                let name = meta.name.clone();
+                ObjectEvent::Meta(meta, epoch).merge(name, &mut self.endpoints);
+            }
+            Event::EndpointsGone(name, version) => {
+                ObjectEvent::Gone(version).merge(name, &mut self.endpoints);
+            }
             Event::Node(name, view) => {
                 let known = self.nodes.get(&name);
                 if known.is_none_or(|known| known.version < view.version) {
@@ -174,17 +235,6 @@ impl Pending {
         );
     }
 
-    fn push_slice(&mut self, name: Box<str>, event: SliceEvent) {
-        let known = self.slices.get(&name).map_or(0, SliceEvent::version);
-        // A whole slice says more than its metadata, so it stays when both show the same version.
-        if known == 0
-            || known < event.version()
-            || matches!(event, SliceEvent::Whole(..) if known == event.version())
-        {
-            self.slices.insert(name, event);
-        }
-    }
-
     /// Applies all that waits, in an order in which nothing is planned too early: what has been listed, then
     /// what that leaves out, then that another list has begun.
     pub fn apply(self, state: &mut NamespaceState, nodes: &mut dyn NodeDirectory) {
@@ -205,9 +255,16 @@ impl Pending {
         }
         for (name, event) in self.slices {
             match event {
-                SliceEvent::Whole(facts, epoch) => state.apply_slice(*facts, epoch),
-                SliceEvent::Meta(meta, epoch) => state.apply_slice_meta(&meta, epoch),
-                SliceEvent::Gone(version) => state.slice_gone(&name, version),
+                ObjectEvent::Whole(facts, epoch) => state.apply_slice(*facts, epoch),
+                ObjectEvent::Meta(meta, epoch) => state.apply_slice_meta(&meta, epoch),
+                ObjectEvent::Gone(version) => state.slice_gone(&name, version),
+            }
+        }
+        for (name, event) in self.endpoints {
+            match event {
+                ObjectEvent::Whole(facts, epoch) => state.apply_endpoints(*facts, epoch),
+                ObjectEvent::Meta(meta, epoch) => state.apply_endpoints_meta(&meta, epoch),
+                ObjectEvent::Gone(version) => state.endpoints_gone(&name, version),
             }
         }
         state.watch_zones(nodes);
@@ -239,6 +296,7 @@ mod tests {
             node: None,
             v4: None,
             v6: None,
+            primary: None,
             ports: Vec::new(),
             host: None,
             ready: true,

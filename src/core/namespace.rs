@@ -7,6 +7,7 @@
 //! changes: that is a pass over its pods.
 
 mod adopt;
+mod endpoints;
 mod evaluate;
 mod hinting;
 mod members;
@@ -14,14 +15,16 @@ mod pods;
 mod services;
 mod writes;
 
-pub use writes::{Granted, Outcome};
+pub use writes::{Content, Granted, Outcome};
 
 use super::address::Family;
 use super::backoff::Retry;
-use super::facts::{HostName, NodeFacts, ServiceFacts, SliceFacts};
+use super::facts::{EndpointsFacts, HostName, NodeFacts, ServiceFacts, SliceFacts};
 use super::ids::{FullSetId, NodeId, PodId, ServiceId, SliceId, Uid};
 use super::intern::{Interner, hash_of};
 use super::nodes::{NodeDirectory, ZoneView};
+use super::object::{ObjectName, ObjectState};
+use super::outputs::Outputs;
 use super::ports::ContainerPort;
 use super::queue::Lane;
 use super::selector_cache::SelectorCache;
@@ -47,11 +50,22 @@ pub enum Kind {
     Service,
     /// discovery.k8s.io/v1 `EndpointSlice`.
     Slice,
+    /// v1 Endpoints.
+    Endpoints,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Node, Self::Pod, Self::Service, Self::Slice];
+    pub const ALL: [Self; 5] = [Self::Node, Self::Pod, Self::Service, Self::Slice, Self::Endpoints];
+
+    /// Those that the outputs depend on. Endpoints do not look at nodes.
+    pub fn needed_for(outputs: Outputs) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |kind| match kind {
+            Self::Pod | Self::Service => true,
+            Self::Node | Self::Slice => outputs.slices,
+            Self::Endpoints => outputs.endpoints,
+        })
+    }
 
     /// The place in per-kind tables.
     pub fn index(self) -> usize {
@@ -65,6 +79,7 @@ impl Kind {
             Self::Pod => "pods",
             Self::Service => "services",
             Self::Slice => "endpointslices",
+            Self::Endpoints => "endpoints",
         }
     }
 }
@@ -75,10 +90,17 @@ impl Kind {
 pub struct Holds(u8);
 
 impl Holds {
-    /// Before anything was listed.
-    pub const ALL: Self = Self(0b1111);
     /// Nothing is awaited.
     pub const NONE: Self = Self(0);
+
+    /// Before anything was listed of what the outputs depend on.
+    pub fn all(outputs: Outputs) -> Self {
+        let mut holds = Self::NONE;
+        for kind in Kind::needed_for(outputs) {
+            holds.set(kind);
+        }
+        holds
+    }
 
     /// A list of the kind has begun to arrive.
     pub fn set(&mut self, kind: Kind) {
@@ -106,15 +128,32 @@ impl Holds {
 pub struct Settings {
     /// `--max-endpoints-per-slice`, 1 to 1000.
     pub max_endpoints: usize,
+    /// `--controllers`.
+    pub outputs: Outputs,
+    /// `--legacy-tolerate-unready-annotation`: Endpoints honour the annotation of older controllers.
+    pub legacy_tolerate_unready: bool,
     /// For the random part of slice names.
     pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_endpoints: 100,
+            outputs: Outputs::ALL,
+            legacy_tolerate_unready: false,
+            seed: 0,
+        }
+    }
 }
 
 /// An object that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Want {
-    /// The slice's name.
-    pub name: Arc<str>,
+    /// Which.
+    pub object: ObjectName,
+    /// Whether the server has it already, so that this is an update that may wait for others.
+    pub exists: bool,
     /// How urgent it is.
     pub lane: Lane,
     /// How long it must wait because of earlier failures.
@@ -122,19 +161,24 @@ pub struct Want {
 }
 
 impl Want {
-    fn of(slice: &Slice) -> Self {
-        let retry = match (slice.failures, slice.rejected) {
+    fn of(name: ObjectName, object: &ObjectState) -> Self {
+        let retry = match (object.failures, object.rejected) {
             (0, _) => Retry::Now,
-            (_, true) if slice.changes > 0 => Retry::Floor,
+            (_, true) if object.changes > 0 => Retry::Floor,
             // What should be written is not what was tried: the failure says nothing about it.
-            (_, false) if slice.changes > 0 => Retry::Now,
+            (_, false) if object.changes > 0 => Retry::Now,
             (failures, _) => Retry::After { failures },
         };
         Self {
-            name: slice.name.clone(),
-            lane: slice.lane,
+            object: name,
+            exists: object.remote.is_some(),
+            lane: object.lane,
             retry,
         }
+    }
+
+    fn of_slice(slice: &Slice) -> Self {
+        Self::of(ObjectName::slice(slice.name.clone()), &slice.object)
     }
 }
 
@@ -145,6 +189,8 @@ struct Pod {
     uid: Uid,
     v4: Option<Ipv4Addr>,
     v6: Option<Ipv6Addr>,
+    /// The family of its first address.
+    primary: Option<Family>,
     /// Where its labels are, and its place there.
     labels: (FullSetId, u32),
     node: NodeId,
@@ -206,6 +252,8 @@ struct Service {
     awaiting: u32,
     /// Its slices, whatever their role.
     slices: BTreeSet<SliceId>,
+    /// What its Endpoints object shows, while that is ours to write.
+    endpoints: Option<Box<endpoints::ServiceEndpoints>>,
     dirty: bool,
     epoch: u8,
 }
@@ -254,6 +302,15 @@ pub struct NamespaceState {
     held: BTreeSet<SliceId>,
     /// Slices that may be due. May name slices that are gone by now.
     wants: BTreeSet<SliceId>,
+    endpoints: FxHashMap<Arc<str>, endpoints::Endpoints>,
+    /// As `arrivals`.
+    endpoints_arrivals: FxHashMap<Arc<str>, (u8, EndpointsFacts)>,
+    /// As `held`.
+    endpoints_held: BTreeSet<Arc<str>>,
+    /// As `wants`.
+    endpoints_wants: BTreeSet<Arc<str>>,
+    /// Until the first plan: everything that is known was there before this process.
+    starting: bool,
     work: Work,
 }
 
@@ -283,6 +340,11 @@ impl NamespaceState {
             zones: None,
             held: BTreeSet::new(),
             wants: BTreeSet::new(),
+            endpoints: FxHashMap::default(),
+            endpoints_arrivals: FxHashMap::default(),
+            endpoints_held: BTreeSet::new(),
+            endpoints_wants: BTreeSet::new(),
+            starting: holds.any(),
             work: Work::default(),
         }
     }
@@ -304,6 +366,7 @@ impl NamespaceState {
             pods: self.pods.len(),
             services: self.services.len(),
             slices: self.slices.len(),
+            endpoints: self.endpoints.len(),
             full_sets,
             label_sets,
         }
@@ -316,6 +379,8 @@ impl NamespaceState {
             && self.slices.is_empty()
             && self.arrivals.is_empty()
             && self.wants.is_empty()
+            && self.endpoints.is_empty()
+            && self.endpoints_arrivals.is_empty()
     }
 
     /// Another list of the kind is about to arrive: nothing is planned or written until it is whole.
@@ -355,7 +420,8 @@ impl NamespaceState {
                     .slices
                     .iter()
                     .filter(|(_, slice)| {
-                        slice.epoch != epoch && slice.remote.as_ref().is_some_and(|r| r.version <= version)
+                        slice.object.epoch != epoch
+                            && slice.object.remote.as_ref().is_some_and(|r| r.version <= version)
                     })
                     .map(|(_, slice)| slice.name.clone())
                     .collect();
@@ -364,6 +430,7 @@ impl NamespaceState {
                 }
                 self.arrivals.retain(|_, (at, _)| *at == epoch);
             }
+            Kind::Endpoints => self.sweep_endpoints(epoch, version),
         }
         self.holds.clear(kind);
     }
@@ -375,6 +442,8 @@ impl NamespaceState {
             return Vec::new();
         }
         self.take_arrivals();
+        let starting = std::mem::take(&mut self.starting);
+        self.take_endpoints_arrivals(starting);
         for id in std::mem::take(&mut self.dirty) {
             self.evaluate(id);
         }
@@ -392,12 +461,14 @@ impl NamespaceState {
         let due = |id: &SliceId| {
             self.slices
                 .get(id.index())
-                .filter(|s| s.flight.is_none() && self.is_due(s))
+                .filter(|s| s.object.flight.is_none() && self.is_due(s))
         };
         let mut wants: Vec<_> = self.wants.iter().filter_map(due).collect();
         wants.sort_unstable_by_key(|slice| (slice.order(), &slice.name));
-        let wants = wants.into_iter().map(Want::of).collect();
+        let mut wants: Vec<_> = wants.into_iter().map(Want::of_slice).collect();
         self.wants.clear();
+        // Few still read Endpoints, and each is written whole.
+        wants.extend(self.plan_endpoints());
         wants
     }
 
@@ -432,6 +503,8 @@ pub struct Sizes {
     pub services: usize,
     /// Slices, parked ones among them.
     pub slices: usize,
+    /// Endpoints objects, parked ones among them.
+    pub endpoints: usize,
     /// Whole label maps.
     pub full_sets: usize,
     /// Label maps cut to what selectors use.

@@ -28,6 +28,38 @@ impl Lane {
     }
 }
 
+/// What decides when an object's turn comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Urgency {
+    /// How urgent the change is.
+    pub lane: Lane,
+    /// Whether others of its lane go first: Endpoints, which are written whole and which few still read, and so
+    /// take more changes along while there is a queue.
+    pub yields: bool,
+}
+
+impl Urgency {
+    /// How long those that yield let others of their lane go first.
+    const YIELD: Duration = Duration::from_secs(10);
+
+    fn patience(self) -> Duration {
+        self.lane.patience() + if self.yields { Self::YIELD } else { Duration::ZERO }
+    }
+
+    fn min(self, other: Self) -> Self {
+        Self {
+            lane: self.lane.min(other.lane),
+            yields: self.yields && other.yields,
+        }
+    }
+}
+
+impl From<Lane> for Urgency {
+    fn from(lane: Lane) -> Self {
+        Self { lane, yields: false }
+    }
+}
+
 /// Objects that are due, each at most once, and those on their way. Latest wins: to want an object again
 /// changes its place, never its number. Owned by the writer.
 #[derive(Debug)]
@@ -46,7 +78,7 @@ struct Entry {
     state: State,
     /// When it was first wanted since it last went.
     since: Duration,
-    lane: Lane,
+    urgency: Urgency,
     sequence: u64,
 }
 
@@ -72,7 +104,8 @@ impl<K> Default for WriteQueue<K> {
 impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
     /// An object is due, `delay` from now. Wanted again before it went, the more urgent lane, the earlier wish
     /// and the shorter delay count; wanted while it is on its way, it comes again after that.
-    pub fn want(&mut self, key: K, lane: Lane, delay: Duration, now: Duration) {
+    pub fn want(&mut self, key: K, urgency: impl Into<Urgency>, delay: Duration, now: Duration) {
+        let urgency = urgency.into();
         let until = now + delay;
         let mut entry = match self.entries.get(&key) {
             None => {
@@ -81,7 +114,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
                 Entry {
                     state,
                     since: now,
-                    lane,
+                    urgency,
                     sequence: self.sequence,
                 }
             }
@@ -90,22 +123,22 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
                 match &mut entry.state {
                     State::Flying { again: again @ None } => {
                         *again = Some(until);
-                        (entry.lane, entry.since) = (lane, now);
+                        (entry.urgency, entry.since) = (urgency, now);
                     }
                     State::Flying { again: Some(again) } => {
                         *again = until.min(*again);
-                        entry.lane = entry.lane.min(lane);
+                        entry.urgency = entry.urgency.min(urgency);
                     }
                     State::Ready { .. } => {
                         self.unlink(&key, entry);
-                        entry.lane = entry.lane.min(lane);
+                        entry.urgency = entry.urgency.min(urgency);
                         entry.state = State::Delayed { until: now };
                     }
                     State::Delayed { until: before } => {
                         // Never later than it was: or an object that is wanted often enough would never go.
                         let until = until.min(*before);
                         self.unlink(&key, entry);
-                        entry.lane = entry.lane.min(lane);
+                        entry.urgency = entry.urgency.min(urgency);
                         entry.state = State::Delayed { until };
                     }
                 }
@@ -134,7 +167,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         let entry = self.entries.get_mut(&key).expect("what is ready is in the queue");
         entry.state = State::Flying { again: None };
         self.in_flight += 1;
-        Some((key, entry.lane, now.saturating_sub(entry.since)))
+        Some((key, entry.urgency.lane, now.saturating_sub(entry.since)))
     }
 
     /// The request of an object that is on its way has been built: it holds all that was wanted until now.
@@ -194,7 +227,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
                 return;
             }
             entry.state = State::Ready {
-                deadline: entry.since + entry.lane.patience(),
+                deadline: entry.since + entry.urgency.patience(),
             };
         }
         if let State::Ready { deadline } = entry.state {
@@ -233,6 +266,18 @@ mod tests {
             drain(&mut queue, SECOND),
             ["removal", "late removal", "add", "labels"]
         );
+    }
+
+    #[test]
+    fn those_that_yield_let_others_of_their_lane_go_first_for_a_while() {
+        let mut queue = WriteQueue::default();
+        let yielding = |lane| Urgency { lane, yields: true };
+        queue.want("endpoints", yielding(Lane::Remove), NOW, NOW);
+        queue.want("slice", Lane::Remove, NOW, SECOND);
+        queue.want("addition", Lane::Add, NOW, NOW);
+        queue.want("much later", Lane::Remove, NOW, 11 * SECOND);
+        let order = drain(&mut queue, 11 * SECOND);
+        assert_eq!(order, ["slice", "endpoints", "much later", "addition"]);
     }
 
     #[test]

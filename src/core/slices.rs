@@ -1,12 +1,11 @@
 //! One `EndpointSlice` as the controller sees it: what it should hold, and what the server is known to hold.
 
 use super::address::Family;
-use super::facts::Extras;
 use super::hints::Zone;
 use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
+use super::object::{Flight, ObjectState};
 use super::ports::SlicePorts;
 use super::queue::Lane;
-use super::time::{Time, earliest};
 use rustc_hash::FxHashMap;
 use slab::Slab;
 use std::collections::BTreeSet;
@@ -97,28 +96,6 @@ pub enum Role {
     Parked,
 }
 
-/// The write or read of an object that is on its way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Flight {
-    /// POST.
-    Create,
-    /// PUT.
-    Update,
-    /// DELETE.
-    Delete,
-    /// GET.
-    Fetch,
-}
-
-/// The object as the server last acknowledged it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Remote {
-    /// `metadata.uid`.
-    pub uid: Uid,
-    /// `metadata.resourceVersion`.
-    pub version: u64,
-}
-
 /// A slice. Owned by its namespace's state.
 #[derive(Debug)]
 pub struct Slice {
@@ -134,50 +111,22 @@ pub struct Slice {
     pub family: Family,
     /// Its port group; none when not live.
     pub group: GroupId,
+    /// How it stands with the server.
+    pub object: ObjectState,
     /// Its endpoints, in the order they are written.
     pub slots: Vec<Slot>,
     /// By slot: the zone that the endpoint is hinted to. Empty unless the Service's hints depend on the zones.
     pub hints: Vec<Option<Zone>>,
-    /// What the server has; `None` when it does not have it yet.
-    pub remote: Option<Remote>,
     /// The UID of the Service that owns it.
     pub owner: Uid,
-    /// What others put into its metadata, where there is anything.
-    pub extras: Option<Box<Extras>>,
-    /// The request on its way; at most one.
-    pub flight: Option<Flight>,
-    /// The highest resourceVersion that a watch showed; above the acknowledged one, somebody else wrote.
-    pub seen: u64,
-    /// What the server has is not known, not even whether it has the object where [`Self::remote`] is none: it
-    /// must be fetched before the next write.
-    pub unsure: bool,
     /// Its object was given to another manager. Until what it holds changes, it is left to them.
     pub yielded: bool,
-    /// To be written though no endpoint changed: labels, ports, or a write that failed.
-    pub rewrite: bool,
     /// How many slots differ from what the server has.
     pub dirty: u32,
     /// How many endpoints the server has that should not be there.
     pub removed: u32,
-    /// The earliest trigger time of what is not yet written.
-    pub trigger: Option<Time>,
-    /// The trigger time in the write in flight.
-    pub flight_trigger: Option<Time>,
-    /// How urgent the next write is.
-    pub lane: Lane,
-    /// How urgent the write in flight was.
-    pub flight_lane: Lane,
-    /// How many changes of what it should hold came since the last write was built. With one, there is a new
-    /// reason to try at once.
-    pub changes: u32,
-    /// How many requests have failed since the last write that was accepted.
-    pub failures: u8,
-    /// Whether the last failure was a refusal of what was sent, which waiting alone does not cure.
-    pub rejected: bool,
     /// Whether an evaluation of the Service has yet to look at it.
     pub touched: bool,
-    /// The last list that showed it.
-    pub epoch: u8,
 }
 
 impl Slice {
@@ -190,50 +139,37 @@ impl Slice {
             service,
             family: Family::V4,
             group: GroupId::NONE,
+            object: ObjectState::default(),
             slots: Vec::new(),
             hints: Vec::new(),
-            remote: None,
             owner: Uid::none(),
-            extras: None,
-            flight: None,
-            seen: 0,
-            unsure: false,
             yielded: false,
-            rewrite: false,
             dirty: 0,
             removed: 0,
-            trigger: None,
-            flight_trigger: None,
-            lane: Lane::Rest,
-            flight_lane: Lane::Rest,
-            changes: 0,
-            failures: 0,
-            rejected: false,
             touched: false,
-            epoch: 0,
         }
     }
 
     /// Whether a request is due.
     pub fn is_due(&self) -> bool {
         match self.role {
-            Role::Live => !self.yielded && (self.unsure || self.differs()),
+            Role::Live => !self.yielded && (self.object.unsure || self.differs()),
             Role::Doomed | Role::Adopting { .. } => true,
             // Only to learn whether the server has it at all.
-            Role::Parked => self.unsure,
+            Role::Parked => self.object.unsure,
         }
     }
 
     /// Whether the server is known to have something else than it should.
     pub fn differs(&self) -> bool {
-        self.remote.is_none() || self.rewrite || self.dirty > 0 || self.removed > 0
+        self.object.remote.is_none() || self.object.rewrite || self.dirty > 0 || self.removed > 0
     }
 
     /// The slice's place in a plan: creates first, then updates that only add, then updates that also take
     /// away, then deletes, so that an endpoint that moves is in its new slice before it leaves the old one.
     pub fn order(&self) -> u8 {
         match self.role {
-            Role::Live if self.remote.is_none() => 0,
+            Role::Live if self.object.remote.is_none() => 0,
             Role::Live if self.removed == 0 => 1,
             Role::Live => 2,
             Role::Doomed | Role::Adopting { .. } | Role::Parked => 3,
@@ -242,8 +178,7 @@ impl Slice {
 
     /// A change that makes a write due, and how urgent it is.
     pub fn change(&mut self, lane: Lane) {
-        self.lane = self.lane.min(lane);
-        self.changes += 1;
+        self.object.change(lane);
         self.yielded = false;
     }
 
@@ -263,11 +198,7 @@ impl Slice {
 
     /// What the slice holds has been built into a request: from here on, that counts as published.
     pub fn depart(&mut self, flight: Flight, desired: impl Fn(PodId) -> Conditions) {
-        self.flight = Some(flight);
-        self.flight_trigger = self.trigger.take();
-        self.flight_lane = std::mem::replace(&mut self.lane, Lane::Rest);
-        self.changes = 0;
-        self.rewrite = false;
+        self.object.depart(flight);
         self.removed = 0;
         self.dirty = 0;
         for slot in &mut self.slots {
@@ -280,30 +211,11 @@ impl Slice {
         }
     }
 
-    /// The request failed, or may have: all of it is due again, with its trigger time.
-    pub fn undo_departure(&mut self) {
-        self.rewrite = true;
-        self.trigger = earliest(self.trigger, self.flight_trigger.take());
-        self.lane = self.lane.min(self.flight_lane);
-    }
-
-    /// A request failed.
-    pub fn fail(&mut self, rejected: bool) {
-        self.failures = self.failures.saturating_add(1);
-        self.rejected = rejected;
-    }
-
     /// The server no longer has the object: the next write makes a new one, under a new name.
     pub fn forget_remote(&mut self, name: Arc<str>) {
         self.name = name;
-        self.remote = None;
-        self.extras = None;
-        self.flight = None;
-        self.seen = 0;
-        self.unsure = false;
+        self.object.forget_remote();
         self.removed = 0;
-        self.failures = 0;
-        self.trigger = earliest(self.trigger, self.flight_trigger.take());
         self.change(Lane::Add);
         self.dirty = self.slots.len() as u32;
         for slot in &mut self.slots {

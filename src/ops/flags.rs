@@ -3,6 +3,7 @@
 use crate::actors::writer::Pacing;
 use crate::cluster::connect::Target;
 use crate::core::namespace::Settings;
+use crate::core::outputs::Outputs;
 use crate::ops::run::Options;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -127,12 +128,16 @@ impl RunArgs {
         Options {
             settings: Settings {
                 max_endpoints: usize::from(self.max_endpoints_per_slice),
+                outputs: Outputs::ALL,
+                legacy_tolerate_unready: false,
                 seed,
             },
             pacing: Pacing {
                 qps: self.kube_api_qps,
                 burst: self.kube_api_burst,
                 in_flight: usize::from(self.max_requests_in_flight),
+                slice_batch: Duration::ZERO,
+                endpoints_batch: Duration::ZERO,
             },
             deadline: Duration::from_secs(30),
             drain: Duration::from_secs(10),

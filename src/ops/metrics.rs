@@ -74,7 +74,7 @@ impl WriterMetrics {
             Request::Create(_) => 0,
             Request::Update(_) => 1,
             Request::Delete(_) => 2,
-            Request::Fetch => 3,
+            Request::Fetch | Request::Probe => 3,
         };
         self.requests[at].increment(1);
         if at < 3 {

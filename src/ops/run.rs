@@ -5,8 +5,8 @@ use crate::actors::router::Router;
 use crate::actors::writer::{Pacing, Writer, WriterArguments, WriterHandle, WriterMsg};
 use crate::cluster::connect::Clients;
 use crate::cluster::objects::ObjectClient;
-use crate::cluster::watch::{Nodes, Pods, Services, Slices, Source, Watch};
-use crate::core::namespace::Settings;
+use crate::cluster::watch::{Endpoints, Nodes, Pods, Services, Slices, Source, Watch};
+use crate::core::namespace::{Kind, Settings};
 use ractor::{Actor, ActorRef, RpcReplyPort};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -62,12 +62,16 @@ pub async fn run(
     let _ = root.cast(RootMsg::Router(router.clone()));
 
     let seed = options.settings.seed;
-    let watches = [
-        follow::<Nodes>(&clients.watches, &router, seed, &fatal),
-        follow::<Services>(&clients.watches, &router, seed, &fatal),
-        follow::<Pods>(&clients.watches, &router, seed, &fatal),
-        follow::<Slices>(&clients.watches, &router, seed, &fatal),
-    ];
+    let kinds = Kind::needed_for(options.settings.outputs);
+    let watches: Vec<_> = kinds
+        .map(|kind| match kind {
+            Kind::Node => follow::<Nodes>(&clients.watches, &router, seed, &fatal),
+            Kind::Pod => follow::<Pods>(&clients.watches, &router, seed, &fatal),
+            Kind::Service => follow::<Services>(&clients.watches, &router, seed, &fatal),
+            Kind::Slice => follow::<Slices>(&clients.watches, &router, seed, &fatal),
+            Kind::Endpoints => follow::<Endpoints>(&clients.watches, &router, seed, &fatal),
+        })
+        .collect();
     let result = tokio::select! {
         biased;
         () = shutdown => Ok(()),

@@ -3,6 +3,7 @@
 use endpointd::actors::writer::Pacing;
 use endpointd::cluster::connect::Clients;
 use endpointd::core::namespace::Settings;
+use endpointd::core::outputs::Outputs;
 use endpointd::ops::run::{Options, run};
 use http::{Method, Request, header};
 use kube::Client;
@@ -18,12 +19,16 @@ pub(crate) fn options(max_endpoints: usize) -> Options {
     Options {
         settings: Settings {
             max_endpoints,
+            outputs: Outputs::ALL,
+            legacy_tolerate_unready: false,
             seed: 1,
         },
         pacing: Pacing {
             qps: 0.0,
             burst: 1,
             in_flight: 16,
+            slice_batch: Duration::ZERO,
+            endpoints_batch: Duration::ZERO,
         },
         deadline: Duration::from_secs(30),
         drain: Duration::from_secs(10),

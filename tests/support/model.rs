@@ -4,20 +4,30 @@
 use endpointd::cluster::decode::{self, Namespaced};
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
-use endpointd::core::facts::{HostName, NodeFacts, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use endpointd::core::facts::{
+    EndpointsFacts, EndpointsMeta, HostName, NodeFacts, PodFacts, ServiceFacts, SliceFacts, SliceMeta,
+    TolerateUnready,
+};
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::ids::Uid;
-use endpointd::core::namespace::{Granted, Holds, Kind, NamespaceState, Outcome, Settings, Want};
+use endpointd::core::namespace::{Content, Granted, Holds, Kind, NamespaceState, Outcome, Settings, Want};
 use endpointd::core::nodes::NodeTable;
+use endpointd::core::object::{ObjectName, Output, Remote};
+use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
 use endpointd::core::selector::Selector;
-use endpointd::core::slices::Remote;
 use endpointd::core::time::Time;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 #[path = "balanced.rs"]
 mod balanced;
+#[path = "model_endpoints.rs"]
+mod endpoints;
+#[path = "model_slices.rs"]
+mod slices;
+
+pub(crate) use endpoints::EndpointsTamper;
 
 pub(crate) const NAMESPACE: &str = "ns";
 
@@ -97,6 +107,7 @@ impl PodSpec {
                 ]
                 .into()
             }),
+            primary: self.v4.then_some(Family::V4).or(self.v6.then_some(Family::V6)),
             ports,
             host: self.host.map(|service| {
                 Box::new(HostName {
@@ -146,15 +157,19 @@ impl ServiceSpec {
             } else {
                 self.families
             },
+            // A Service without the field, from the time before it: each pod's own first family.
+            endpoints_family: match self.families {
+                [false, false] => None,
+                [true, _] => Some(Family::V4),
+                [false, true] => Some(Family::V6),
+            },
             ports,
             publish_not_ready: self.publish_not_ready,
+            tolerate_unready: TolerateUnready::Unset,
             hints: self.hints,
         }
     }
 }
-
-/// An endpoint, as a set may hold it.
-pub(crate) type Endpoint = String;
 
 /// The state under test, the cluster around it, and what is on its way between them.
 pub(crate) struct Model {
@@ -165,11 +180,12 @@ pub(crate) struct Model {
     pub(crate) services: BTreeMap<Arc<str>, ServiceFacts>,
     pub(crate) zones: BTreeMap<Arc<str>, NodeFacts>,
     pub(crate) store: BTreeMap<Box<str>, SliceFacts>,
+    pub(crate) endpoints: BTreeMap<Arc<str>, EndpointsFacts>,
     pub(crate) version: u64,
     /// What the watch of slices has yet to show.
     pub(crate) watch: VecDeque<WatchEvent>,
-    pub(crate) wanted: Vec<Arc<str>>,
-    pub(crate) in_flight: BTreeMap<Arc<str>, Request>,
+    pub(crate) wanted: Vec<ObjectName>,
+    pub(crate) in_flight: BTreeMap<ObjectName, Request>,
     pub(crate) writes: u64,
     pub(crate) epoch: u8,
 }
@@ -178,6 +194,8 @@ pub(crate) struct Model {
 pub(crate) enum WatchEvent {
     Seen(SliceMeta),
     Gone(Box<str>, u64),
+    Endpoints(EndpointsMeta),
+    EndpointsGone(Arc<str>, u64),
 }
 
 /// How the server treats a request.
@@ -202,6 +220,7 @@ impl Model {
         let settings = Settings {
             max_endpoints: limit,
             seed: 7,
+            ..Settings::default()
         };
         Self {
             state: NamespaceState::new(NAMESPACE.into(), settings, holds),
@@ -211,6 +230,7 @@ impl Model {
             services: BTreeMap::new(),
             zones: BTreeMap::new(),
             store: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
             version: 100,
             watch: VecDeque::new(),
             wanted: Vec::new(),
@@ -293,12 +313,12 @@ impl Model {
         self.state.watch_zones(&mut self.nodes);
         let wants = self.state.plan();
         for want in &wants {
-            self.want(want.name.clone());
+            self.want(want.object.clone());
         }
         wants
     }
 
-    pub(crate) fn want(&mut self, name: Arc<str>) {
+    pub(crate) fn want(&mut self, name: ObjectName) {
         if !self.wanted.contains(&name) {
             self.wanted.push(name);
         }
@@ -309,7 +329,7 @@ impl Model {
         let name = self.wanted.remove(at);
         let granted = self.state.grant(&name);
         if self.in_flight.contains_key(&name) {
-            assert_eq!(granted, None, "{name}: a second request while one is in flight");
+            assert_eq!(granted, None, "{name:?}: a second request while one is in flight");
         }
         let Granted { request, .. } = granted?;
         self.in_flight.insert(name, request.clone());
@@ -317,7 +337,7 @@ impl Model {
     }
 
     /// The server gets one of the requests in flight, and perhaps answers.
-    pub(crate) fn answer(&mut self, name: &Arc<str>, fate: Fate) {
+    pub(crate) fn answer(&mut self, name: &ObjectName, fate: Fate) {
         let request = self
             .in_flight
             .remove(name)
@@ -332,21 +352,29 @@ impl Model {
             Fate::Refused => Outcome::Refused,
         };
         if let Some(want) = self.state.outcome(name, outcome) {
-            self.want(want.name);
+            self.want(want.object);
         }
     }
 
-    fn carry_out(&mut self, name: &str, request: &Request) -> Outcome {
+    fn carry_out(&mut self, object: &ObjectName, request: &Request) -> Outcome {
+        match object.output {
+            Output::Slice => self.carry_out_slice(&object.name, request),
+            Output::Endpoints => self.carry_out_endpoints(&object.name, request),
+        }
+    }
+
+    fn carry_out_slice(&mut self, name: &str, request: &Request) -> Outcome {
         let parse = |body: &[u8]| decode::object::<Namespaced<SliceFacts>>(body);
         match request {
             Request::Fetch => match self.store.get(name) {
                 None => Outcome::NotFound,
                 Some(slice) if !is_ours(slice) => Outcome::Foreign,
-                Some(slice) => Outcome::Fetched(Box::new(slice.clone())),
+                Some(slice) => Outcome::Fetched(Content::Slice(Box::new(slice.clone()))),
             },
-            Request::Delete(uid) => match self.store.get(name) {
+            Request::Probe => panic!("slices are not probed for"),
+            Request::Delete(preconditions) => match self.store.get(name) {
                 None => Outcome::NotFound,
-                Some(slice) if uid.as_ref().is_some_and(|uid| *uid != slice.meta.uid) => Outcome::Conflict,
+                Some(slice) if preconditions.uid.as_ref() != Some(&slice.meta.uid) => Outcome::Conflict,
                 Some(_) => {
                     self.writes += 1;
                     self.delete_slice(name);
@@ -414,6 +442,8 @@ impl Model {
         match self.watch.pop_front() {
             Some(WatchEvent::Seen(meta)) => self.state.apply_slice_meta(&meta, self.epoch),
             Some(WatchEvent::Gone(name, version)) => self.state.slice_gone(&name, version),
+            Some(WatchEvent::Endpoints(meta)) => self.state.apply_endpoints_meta(&meta, self.epoch),
+            Some(WatchEvent::EndpointsGone(name, version)) => self.state.endpoints_gone(&name, version),
             None => {}
         }
     }
@@ -438,8 +468,9 @@ impl Model {
 
     /// A state that begins now, with the lists in the order that `seed` gives, each slice's endpoints shuffled.
     pub(crate) fn restarted(&self, seed: u64) -> Model {
-        let mut fresh = Model::with_holds(self.limit, Holds::ALL);
+        let mut fresh = Model::with_holds(self.limit, Holds::all(Outputs::ALL));
         (fresh.store, fresh.version) = (self.store.clone(), self.version);
+        fresh.endpoints = self.endpoints.clone();
         let mut random = fastrand::Rng::with_seed(seed);
         let mut kinds = Kind::ALL;
         random.shuffle(&mut kinds);
@@ -487,135 +518,18 @@ impl Model {
                     fresh.state.apply_slice(slice, 0);
                 }
             }
-        }
-    }
-
-    /// What should be published: for each managed Service, family and port list, the endpoints.
-    pub(crate) fn expected(&self) -> BTreeMap<(Arc<str>, Family, String), BTreeSet<Endpoint>> {
-        let mut expected: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for service in self.services.values() {
-            let Some(selector) = &service.selector else {
-                continue;
-            };
-            for family in Family::ALL.into_iter().filter(|family| service.has(*family)) {
-                let mut any = false;
-                for pod in self.pods.values() {
-                    let selected = selector
-                        .pairs()
-                        .all(|(key, value)| pod.labels.get(key) == Some(value));
-                    let node = pod.node.as_ref().and_then(|node| self.zones.get(node));
-                    let ip = match family {
-                        Family::V4 => pod.v4.map(|ip| ip.to_string()),
-                        Family::V6 => pod.v6.map(|ip| ip.to_string()),
-                    };
-                    let Some(ip) = ip.filter(|_| selected && (node.is_some() || service.publish_not_ready))
-                    else {
-                        continue;
-                    };
-                    let mut ports: Vec<String> = Vec::new();
-                    for port in &service.ports {
-                        match &port.target {
-                            TargetPort::Number(number) => ports.push(format!("{}={number}", port.name)),
-                            TargetPort::Name(name) => {
-                                let found = pod.ports.iter().find(|p| p.name == *name);
-                                ports.extend(found.map(|p| format!("{}={}", port.name, p.number)));
-                            }
-                        }
+            Kind::Endpoints => {
+                for mut endpoints in self.endpoints.values().cloned() {
+                    random.shuffle(&mut endpoints.subsets);
+                    for subset in &mut endpoints.subsets {
+                        random.shuffle(&mut subset.ports);
+                        random.shuffle(&mut subset.ready);
+                        random.shuffle(&mut subset.not_ready);
                     }
-                    ports.sort();
-                    let hostname = pod
-                        .host
-                        .as_ref()
-                        .filter(|h| *h.subdomain == *service.name)
-                        .map(|h| &h.hostname);
-                    any = true;
-                    let ready = service.publish_not_ready || (pod.ready && !pod.terminating);
-                    let zone = node.and_then(|node| node.zone.as_deref());
-                    let node_hint = pod
-                        .node
-                        .as_deref()
-                        .filter(|_| ready && service.hints == HintMode::SameNode);
-                    expected
-                        .entry((service.name.clone(), family, ports.join(",")))
-                        .or_default()
-                        .insert(format!(
-                            "{ip} ready={ready} serving={} terminating={} {hostname:?} {:?} {zone:?} {} {} {:?} {:?}",
-                            pod.ready,
-                            pod.terminating,
-                            pod.node.as_deref(),
-                            pod.name,
-                            pod.uid,
-                            zone.filter(|_| ready && matches!(service.hints, HintMode::SameZone | HintMode::SameNode)).into_iter().collect::<Vec<_>>(),
-                            node_hint.into_iter().collect::<Vec<_>>(),
-                        ));
-                }
-                if !any {
-                    expected.insert((service.name.clone(), family, String::new()), BTreeSet::new());
+                    fresh.state.apply_endpoints(endpoints, 0);
                 }
             }
         }
-        expected
-    }
-
-    /// What is published, by the same key. Panics where an endpoint stands twice, a slice is too large, or one
-    /// is there that should not be.
-    pub(crate) fn published(&self) -> BTreeMap<(Arc<str>, Family, String), BTreeSet<Endpoint>> {
-        let mut published: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for slice in self.store.values().filter(|slice| is_ours(slice)) {
-            let Some(service) = self.services.get(&slice.meta.service) else {
-                continue;
-            };
-            if service.selector.is_none() {
-                continue;
-            }
-            assert_eq!(
-                slice.meta.owner, service.uid,
-                "{}: of an older Service",
-                slice.meta.name
-            );
-            assert!(
-                slice.endpoints.len() <= self.limit,
-                "{}: over the limit",
-                slice.meta.name
-            );
-            let family = slice.family.expect("all slices here have a family");
-            let mut ports: Vec<String> = slice
-                .ports
-                .iter()
-                .map(|p| format!("{}={}", p.name.as_deref().unwrap_or("?"), p.number.unwrap_or(0)))
-                .collect();
-            ports.sort();
-            let group = published
-                .entry((service.name.clone(), family, ports.join(",")))
-                .or_default();
-            for endpoint in &slice.endpoints {
-                let text = format!(
-                    "{} ready={} serving={} terminating={} {:?} {:?} {:?} {} {} {:?} {:?}",
-                    endpoint.addresses.join("+"),
-                    endpoint.ready.expect("always set"),
-                    endpoint.serving.expect("always set"),
-                    endpoint.terminating.expect("always set"),
-                    endpoint.hostname.as_ref(),
-                    endpoint.node.as_deref(),
-                    endpoint.zone.as_deref(),
-                    endpoint.pod.as_deref().unwrap_or_default(),
-                    endpoint.pod_uid.clone().unwrap_or_else(Uid::none),
-                    // Balanced hints depend on history; that they are in order shows in that nobody changes them.
-                    if service.hints == HintMode::Auto {
-                        &[]
-                    } else {
-                        &endpoint.zone_hints[..]
-                    },
-                    endpoint.node_hints,
-                );
-                assert!(
-                    group.insert(text.clone()),
-                    "{}: {text} stands twice",
-                    slice.meta.name
-                );
-            }
-        }
-        published
     }
 }
 

@@ -210,13 +210,6 @@ fn refuse(kind: Kind, value: &Value, faults: Faults) -> Answer<()> {
     }
 }
 
-/// The last step before an object is stored.
-pub(crate) fn canonicalise(kind: Kind, value: &mut Value) {
-    if kind == Kind::Endpoints {
-        endpoints::repack(value);
-    }
-}
-
 /// The values of a kind's selectable fields.
 pub(crate) fn field_values(kind: Kind, value: &Value) -> Box<[Box<str>]> {
     let at = |path: &&str| -> Box<str> {

@@ -127,7 +127,6 @@ fn create_once(store: &Store, kind: Kind, mut value: Value, dry: bool) -> Answer
     }
     registry::prepare_create(kind, &mut value);
     registry::check_create(kind, &value)?;
-    registry::canonicalise(kind, &mut value);
     let claims = match kind {
         Kind::Service => Some(registry::service::allocate(store, &mut value, None)?),
         _ => None,
@@ -260,7 +259,6 @@ fn update_once(
     keep_system_fields(&mut new, &old_value);
     registry::prepare_update(kind, target.sub, &mut new, &old_value);
     registry::check_update(kind, target.sub, &new, &old_value)?;
-    registry::canonicalise(kind, &mut new);
     let claims = match (kind, target.sub) {
         (Kind::Service, Sub::Main) => Some(registry::service::allocate(store, &mut new, Some(&old_value))?),
         _ => None,

@@ -6,8 +6,9 @@ use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
+use crate::core::object::{Flight, Remote};
 use crate::core::queue::Lane;
-use crate::core::slices::{Conditions, Flight, Remote, Role, Slice};
+use crate::core::slices::{Conditions, Role, Slice};
 use std::sync::Arc;
 
 impl NamespaceState {
@@ -18,14 +19,10 @@ impl NamespaceState {
             self.slice_missing(&facts.meta.name);
         } else if let Some(&id) = self.slices_by_name.get(&*facts.meta.name) {
             let slice = &mut self.slices[id.index()];
-            slice.epoch = epoch;
-            if slice.flight.is_some() {
-                slice.seen = slice.seen.max(facts.meta.version);
-            } else if matches!(slice.role, Role::Adopting { .. })
-                || slice
-                    .remote
-                    .as_ref()
-                    .is_none_or(|r| r.version < facts.meta.version)
+            slice.object.epoch = epoch;
+            if slice.object.flight.is_some() {
+                slice.object.seen = slice.object.seen.max(facts.meta.version);
+            } else if matches!(slice.role, Role::Adopting { .. }) || slice.object.is_news(facts.meta.version)
             {
                 self.content_known(id, facts);
             }
@@ -49,9 +46,9 @@ impl NamespaceState {
         }
         if let Some(&id) = self.slices_by_name.get(&*meta.name) {
             let slice = &mut self.slices[id.index()];
-            slice.epoch = epoch;
-            slice.seen = slice.seen.max(meta.version);
-            if slice.flight.is_none() && slice.remote.as_ref().is_none_or(|r| r.version < meta.version) {
+            slice.object.epoch = epoch;
+            slice.object.seen = slice.object.seen.max(meta.version);
+            if slice.object.flight.is_none() && slice.object.is_news(meta.version) {
                 self.meta_changed(id, meta);
             }
             return;
@@ -65,12 +62,12 @@ impl NamespaceState {
     fn keep(&mut self, meta: &SliceMeta, epoch: u8) -> SliceId {
         let name: Arc<str> = Arc::from(&*meta.name);
         let mut slice = Slice::new(name.clone(), meta.service.clone(), Role::Parked, ServiceId::NONE);
-        slice.remote = Some(Remote {
+        slice.object.remote = Some(Remote {
             uid: meta.uid.clone(),
             version: meta.version,
         });
         slice.owner = meta.owner.clone();
-        (slice.epoch, slice.seen) = (epoch, meta.version);
+        (slice.object.epoch, slice.object.seen) = (epoch, meta.version);
         let id = SliceId::from(self.slices.insert(slice));
         self.slices_by_name.insert(name, id);
         id
@@ -84,15 +81,15 @@ impl NamespaceState {
             return;
         };
         let slice = &mut self.slices[id.index()];
-        slice.seen = slice.seen.max(version);
+        slice.object.seen = slice.object.seen.max(version);
         if slice.role == Role::Live {
             // What is on its way is answered first: a create may have made what is gone already.
-            if slice.flight.is_none() && slice.remote.is_some() {
-                slice.unsure = true;
-                slice.lane = slice.lane.min(Lane::Add);
+            if slice.object.flight.is_none() && slice.object.remote.is_some() {
+                slice.object.unsure = true;
+                slice.object.lane = slice.object.lane.min(Lane::Add);
                 self.want(id);
             }
-        } else if slice.flight != Some(Flight::Create) {
+        } else if slice.object.flight != Some(Flight::Create) {
             self.drop_slice(id);
         }
     }
@@ -168,11 +165,11 @@ impl NamespaceState {
         if slice.service_name != meta.service || (slice.role == Role::Live && slice.owner != meta.owner) {
             self.disown(id, meta);
         } else if slice.role == Role::Live {
-            slice.unsure = true;
-            slice.lane = slice.lane.min(Lane::Add);
+            slice.object.unsure = true;
+            slice.object.lane = slice.object.lane.min(Lane::Add);
             self.want(id);
         } else {
-            slice.remote = Some(Remote {
+            slice.object.remote = Some(Remote {
                 uid: meta.uid.clone(),
                 version: meta.version,
             });
@@ -183,7 +180,7 @@ impl NamespaceState {
     /// The object is not what we took it for: another Service's, another owner's, of another family. What it
     /// stood for gets another object, and it is looked at as if it had just appeared.
     fn disown(&mut self, id: SliceId, meta: &SliceMeta) {
-        let epoch = self.slices[id.index()].epoch;
+        let epoch = self.slices[id.index()].object.epoch;
         if self.slices[id.index()].role == Role::Live {
             self.replace_remote(id);
         } else {
@@ -219,7 +216,7 @@ impl NamespaceState {
         } else {
             slice.role = Role::Doomed;
         }
-        slice.changes += 1;
+        slice.object.changes += 1;
         self.want(id);
     }
 
@@ -244,7 +241,7 @@ impl NamespaceState {
     /// The content of a slice has been read, and nothing of ours is on its way to it.
     pub(super) fn content_known(&mut self, id: SliceId, facts: SliceFacts) {
         let slice = &mut self.slices[id.index()];
-        slice.unsure = false;
+        slice.object.unsure = false;
         if facts.meta.deleting {
             let name = slice.name.clone();
             self.slice_missing(&name);
@@ -271,7 +268,7 @@ impl NamespaceState {
                     self.release_hold(id);
                     let slice = &mut self.slices[id.index()];
                     slice.owner = facts.meta.owner;
-                    slice.remote = Some(Remote {
+                    slice.object.remote = Some(Remote {
                         uid: facts.meta.uid,
                         version: facts.meta.version,
                     });
@@ -311,19 +308,19 @@ impl NamespaceState {
         let group_ports = self.group_ports(id);
         let slice = &mut self.slices[id.index()];
         let (service_id, family) = (slice.service, slice.family);
-        slice.unsure = slice.seen > meta.version;
-        slice.remote = Some(Remote {
+        slice.object.unsure = slice.object.seen > meta.version;
+        slice.object.remote = Some(Remote {
             uid: meta.uid,
             version: meta.version,
         });
         slice.owner = meta.owner;
-        slice.extras = (!extras.is_usual(&slice.service_name)).then(|| Box::new(extras));
-        (slice.removed, slice.flight_trigger) = (0, None);
+        slice.object.extras = (!extras.is_usual(&slice.service_name)).then(|| Box::new(extras));
+        (slice.removed, slice.object.flight_trigger) = (0, None);
         for slot in &mut slice.slots {
             (slot.published, slot.stale) = (Conditions::ABSENT, false);
         }
         let service = &self.services[service_id.index()];
-        slice.rewrite = ports != group_ports
+        slice.object.rewrite = ports != group_ports
             || labels.project(|key| !is_reserved_label(key))
                 != service.facts.labels.project(|key| !is_reserved_label(key));
 
@@ -349,13 +346,13 @@ impl NamespaceState {
         if slice.differs() {
             self.touch(id, lane);
         } else {
-            slice.trigger = None;
+            slice.object.trigger = None;
         }
         if self.slices[id.index()].slots.is_empty() {
             self.services[service_id.index()].family(family).empties.push(id);
             self.mark(service_id);
         }
-        if self.slices[id.index()].unsure {
+        if self.slices[id.index()].object.unsure {
             self.want(id);
         }
     }

@@ -55,6 +55,7 @@ impl NamespaceState {
                 self.evaluate_family(id, family, trigger);
             }
         }
+        self.evaluate_endpoints(id, trigger);
     }
 
     fn evaluate_family(&mut self, service: ServiceId, family: Family, trigger: Option<Time>) {
@@ -278,7 +279,7 @@ impl NamespaceState {
     fn leave_group(&mut self, id: SliceId) {
         let slice = &mut self.slices[id.index()];
         let group = std::mem::replace(&mut slice.group, GroupId::NONE);
-        slice.rewrite = true;
+        slice.object.rewrite = true;
         slice.change(Lane::Add);
         let fill = slice.slots.len();
         self.services[slice.service.index()]
@@ -329,8 +330,8 @@ impl NamespaceState {
         slice.slots = Vec::new();
         slice.hints = Vec::new();
         (slice.dirty, slice.removed, slice.touched) = (0, 0, false);
-        slice.unsure &= slice.remote.is_none();
-        (slice.trigger, slice.flight_trigger) = (None, None);
+        slice.object.unsure &= slice.object.remote.is_none();
+        (slice.object.trigger, slice.object.flight_trigger) = (None, None);
         // The family is gone already when the Service has lost it.
         if let Some(state) = &mut self.services[service.index()].families[slice.family.index()]
             && !group.is_none()
@@ -359,15 +360,21 @@ impl NamespaceState {
         // Where endpoints may have moved, what gives them their new place is as urgent as what takes them from
         // the old one: or it would come later.
         let (adds, removes) = (slices().any(|s| s.order() < 2), slices().any(|s| s.order() >= 2));
-        let most_urgent = slices().map(|slice| slice.lane).min().filter(|_| adds && removes);
+        let most_urgent = slices()
+            .map(|slice| slice.object.lane)
+            .min()
+            .filter(|_| adds && removes);
         for &id in &changed {
             let slice = &mut self.slices[id.index()];
             slice.touched = false;
-            slice.lane = most_urgent.unwrap_or(slice.lane);
+            slice.object.lane = most_urgent.unwrap_or(slice.object.lane);
             if slice.role == Role::Live && slice.differs() {
-                slice.trigger = earliest(slice.trigger, trigger);
+                slice.object.trigger = earliest(slice.object.trigger, trigger);
             }
-            if slice.role == Role::Doomed && slice.remote.is_none() && !slice.unsure && slice.flight.is_none()
+            if slice.role == Role::Doomed
+                && slice.object.remote.is_none()
+                && !slice.object.unsure
+                && slice.object.flight.is_none()
             {
                 self.drop_slice(id);
             } else {

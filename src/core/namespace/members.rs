@@ -25,6 +25,7 @@ impl NamespaceState {
                 self.join_family(pod, service, family);
             }
         }
+        self.visit_endpoints(pod, service, PodChange::default());
         self.mark(service);
     }
 
@@ -47,6 +48,7 @@ impl NamespaceState {
         for family in Family::ALL {
             self.part_family(pod, service, family);
         }
+        self.leave_endpoints(pod, service);
         self.mark(service);
     }
 
@@ -95,13 +97,21 @@ impl NamespaceState {
     pub(super) fn revisit(&mut self, id: PodId, change: PodChange) {
         for at in 0..self.pods[id.index()].members.len() {
             self.visit(id, at, change);
-            self.mark(self.pods[id.index()].members[at].service);
+            let members = &self.pods[id.index()].members;
+            let service = members[at].service;
+            if members[..at].iter().all(|m| m.service != service) {
+                self.visit_endpoints(id, service, change);
+            }
+            self.mark(service);
         }
     }
 
     /// Looks at one endpoint of a pod after a change: it is taken out, queued for a place, or marked for
     /// writing where it is.
     pub(super) fn visit(&mut self, id: PodId, at: usize, change: PodChange) {
+        if !self.settings.outputs.slices {
+            return;
+        }
         self.work.endpoints_visited += 1;
         let pod = &self.pods[id.index()];
         let Member {

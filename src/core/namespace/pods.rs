@@ -16,6 +16,8 @@ pub(super) struct PodChange {
     pub(super) ports: bool,
     /// By family: something beside its conditions is published differently.
     pub(super) content: [bool; 2],
+    /// Endpoints show something else of it beside its address and whether it is ready.
+    pub(super) endpoints: bool,
 }
 
 impl PodChange {
@@ -23,6 +25,7 @@ impl PodChange {
     const CONTENT: Self = Self {
         ports: false,
         content: [true; 2],
+        endpoints: false,
     };
 }
 
@@ -80,6 +83,7 @@ impl NamespaceState {
             uid: facts.uid,
             v4: facts.v4,
             v6: facts.v6,
+            primary: facts.primary,
             labels,
             node,
             node_at,
@@ -114,11 +118,13 @@ impl NamespaceState {
         let mut change = PodChange::default();
         let mut changed = false;
         change.content = [pod.v4 != facts.v4, pod.v6 != facts.v6];
-        (pod.v4, pod.v6) = (facts.v4, facts.v6);
+        changed |= pod.primary != facts.primary;
+        (pod.v4, pod.v6, pod.primary) = (facts.v4, facts.v6, facts.primary);
         if pod.uid != facts.uid || pod.host != facts.host {
             pod.uid = facts.uid;
             pod.host = facts.host;
             change.content = [true; 2];
+            change.endpoints = true;
         }
         if pod.ready != facts.ready || pod.terminating != facts.terminating {
             (pod.ready, pod.terminating) = (facts.ready, facts.terminating);
@@ -137,6 +143,7 @@ impl NamespaceState {
             let pod = &mut self.pods[id.index()];
             (pod.node, pod.node_at) = (node, node_at);
             change.content = [true; 2];
+            change.endpoints = true;
         }
         let moved = !self.cache.is(self.pods[id.index()].labels.0, &facts.labels);
         if moved {

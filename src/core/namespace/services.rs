@@ -5,8 +5,9 @@ use super::{NamespaceState, Service};
 use crate::core::address::Family;
 use crate::core::facts::{ServiceFacts, is_reserved_label};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
+use crate::core::object::Flight;
 use crate::core::queue::Lane;
-use crate::core::slices::{Flight, Role, Slice};
+use crate::core::slices::{Role, Slice};
 use std::collections::BTreeSet;
 
 impl NamespaceState {
@@ -39,6 +40,7 @@ impl NamespaceState {
             paused_times: None,
             awaiting: 0,
             slices: BTreeSet::new(),
+            endpoints: None,
             dirty: false,
             epoch,
         }));
@@ -54,7 +56,8 @@ impl NamespaceState {
             if self.services[id.index()].facts.selector.is_some() {
                 self.stop_service(id);
             }
-            self.services.remove(id.index());
+            let service = self.services.remove(id.index());
+            self.doom_endpoints(&service.facts.name);
         }
     }
 
@@ -89,6 +92,10 @@ impl NamespaceState {
         let revisit = regrouped || old.publish_not_ready != new.publish_not_ready;
         let reselected = old.selector != new.selector;
         let families = new.families;
+        // Endpoints are compared with what was written of them before they are written again, so what does not
+        // concern them costs no write.
+        self.services[id.index()].endpoints = None;
+        let new = &self.services[id.index()].facts;
 
         let mut members = self.cache.pods(id);
         if reselected {
@@ -106,6 +113,11 @@ impl NamespaceState {
         for family in Family::ALL {
             match (old.has(family), families[family.index()]) {
                 (true, false) => self.drop_family(id, family, &members),
+                (false, true) if !self.settings.outputs.slices => {
+                    for &pod in &members {
+                        self.join_family(pod, id, family);
+                    }
+                }
                 (false, true) => {
                     self.services[id.index()].families[family.index()] = Some(Box::default());
                     for &pod in &members {
@@ -138,18 +150,19 @@ impl NamespaceState {
         }
         if relabelled {
             for slice in self.slices_of(id, |slice| slice.role == Role::Live) {
-                self.slices[slice.index()].rewrite = true;
+                self.slices[slice.index()].object.rewrite = true;
                 self.touch(slice, Lane::Rest);
             }
         }
-        self.mark(id);
+        self.collect_endpoints(id);
     }
 
     /// A Service has become one that we manage.
     fn start_service(&mut self, id: ServiceId) {
         let service = &mut self.services[id.index()];
         for family in Family::ALL {
-            service.families[family.index()] = service.facts.has(family).then(Box::default);
+            let has = self.settings.outputs.slices && service.facts.has(family);
+            service.families[family.index()] = has.then(Box::default);
         }
         let selector = service
             .facts
@@ -171,6 +184,7 @@ impl NamespaceState {
             self.services[id.index()].note(time);
             self.join(pod, id);
         }
+        self.manage_endpoints(id);
         for slice_id in self.parked.remove(&name).unwrap_or_default() {
             self.claim(slice_id, id, true);
         }
@@ -180,6 +194,7 @@ impl NamespaceState {
     /// A Service is not managed any more: its slices stay as they are, and what they hold is forgotten.
     fn stop_service(&mut self, id: ServiceId) {
         self.auto_hinted.remove(&id);
+        self.park_endpoints(id);
         for pod in self.cache.pods(id) {
             // The endpoints are not to be taken out of the slices: only the pods forget them.
             self.pods[pod.index()].members.retain(|m| m.service != id);
@@ -202,12 +217,15 @@ impl NamespaceState {
         slice.group = GroupId::NONE;
         slice.slots = Vec::new();
         slice.hints = Vec::new();
-        (slice.dirty, slice.removed, slice.rewrite, slice.touched) = (0, 0, false, false);
+        (slice.dirty, slice.removed, slice.object.rewrite, slice.touched) = (0, 0, false, false);
         // A create whose answer was lost may have been carried out.
-        slice.unsure &= slice.remote.is_none();
-        (slice.trigger, slice.flight_trigger) = (None, None);
-        slice.extras = None;
-        if slice.remote.is_none() && !slice.unsure && slice.flight != Some(Flight::Create) {
+        slice.object.unsure &= slice.object.remote.is_none();
+        (slice.object.trigger, slice.object.flight_trigger) = (None, None);
+        slice.object.extras = None;
+        if slice.object.remote.is_none()
+            && !slice.object.unsure
+            && slice.object.flight != Some(Flight::Create)
+        {
             self.drop_slice(id);
         } else {
             let name = self.slices[id.index()].service_name.clone();

@@ -3,11 +3,12 @@
 use super::hinting::auto_hint;
 use super::members::desired;
 use super::{NamespaceState, Want};
-use crate::core::body::{EndpointBody, Request, SliceBody};
-use crate::core::facts::SliceFacts;
+use crate::core::body::{EndpointBody, PodReference, Preconditions, Request, SliceBody};
+use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hints::HintMode;
 use crate::core::ids::SliceId;
-use crate::core::slices::{Flight, Remote, Role, Slice};
+use crate::core::object::{Flight, ObjectName, Output, Remote};
+use crate::core::slices::{Role, Slice};
 
 /// What became of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,7 +18,7 @@ pub enum Outcome {
     /// A delete was accepted.
     Deleted,
     /// A get was answered.
-    Fetched(Box<SliceFacts>),
+    Fetched(Content),
     /// There is no such object.
     NotFound,
     /// The object is not the one that the request was computed against.
@@ -36,6 +37,15 @@ pub enum Outcome {
     Unknown,
 }
 
+/// An object as the answer to a get shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// A slice.
+    Slice(Box<SliceFacts>),
+    /// An Endpoints object.
+    Endpoints(Box<EndpointsFacts>),
+}
+
 /// A request whose turn has come.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Granted {
@@ -46,12 +56,27 @@ pub struct Granted {
 }
 
 impl NamespaceState {
-    /// It is a slice's turn: the request to send, built from the state of this moment, or none if nothing is
-    /// due any more. At most one request of a slice is out at a time.
-    pub fn grant(&mut self, name: &str) -> Option<Granted> {
+    /// It is an object's turn: the request to send, built from the state of this moment, or none if nothing is
+    /// due any more. At most one request of an object is out at a time.
+    pub fn grant(&mut self, object: &ObjectName) -> Option<Granted> {
+        match object.output {
+            Output::Slice => self.grant_slice(&object.name),
+            Output::Endpoints => self.grant_endpoints(&object.name),
+        }
+    }
+
+    /// The answer to an object's request. Returns the object if it is due again.
+    pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome) -> Option<Want> {
+        match object.output {
+            Output::Slice => self.slice_outcome(&object.name, outcome),
+            Output::Endpoints => self.endpoints_outcome(&object.name, outcome),
+        }
+    }
+
+    fn grant_slice(&mut self, name: &str) -> Option<Granted> {
         let id = *self.slices_by_name.get(name)?;
         let slice = &self.slices[id.index()];
-        if slice.flight.is_some() || !self.is_due(slice) {
+        if slice.object.flight.is_some() || !self.is_due(slice) {
             return None;
         }
         if self.is_held(slice) {
@@ -59,22 +84,22 @@ impl NamespaceState {
             return None;
         }
         let (request, flight) = match slice.role {
-            _ if slice.unsure => (Request::Fetch, Flight::Fetch),
+            _ if slice.object.unsure => (Request::Fetch, Flight::Fetch),
             Role::Live => {
                 let body = self.body(slice);
-                if slice.remote.is_some() {
+                if slice.object.remote.is_some() {
                     (Request::Update(body), Flight::Update)
                 } else {
                     (Request::Create(body), Flight::Create)
                 }
             }
             Role::Doomed => {
-                let Some(remote) = &slice.remote else {
+                let Some(remote) = &slice.object.remote else {
                     self.drop_slice(id);
                     return None;
                 };
                 (
-                    Request::Delete((!remote.uid.is_none()).then(|| remote.uid.clone())),
+                    Request::Delete(Preconditions::same_object(remote)),
                     Flight::Delete,
                 )
             }
@@ -82,85 +107,78 @@ impl NamespaceState {
         };
         let (pods, services) = (&self.pods, &self.services);
         let slice = &mut self.slices[id.index()];
-        let changes = slice.changes;
+        let changes = slice.object.changes;
         if matches!(flight, Flight::Create | Flight::Update) {
             let service = &services[slice.service.index()];
             slice.depart(flight, |pod| desired(&pods[pod.index()], service));
         } else {
-            slice.flight = Some(flight);
-            slice.changes = 0;
-        }
-        if flight == Flight::Fetch {
-            // Only what a watch shows from now on can be newer than what the fetch shows.
-            slice.seen = 0;
+            slice.object.depart(flight);
         }
         Some(Granted { request, changes })
     }
 
-    /// The answer to a slice's request. Returns the slice if it is due again.
-    pub fn outcome(&mut self, name: &str, outcome: Outcome) -> Option<Want> {
+    fn slice_outcome(&mut self, name: &str, outcome: Outcome) -> Option<Want> {
         let id = *self.slices_by_name.get(name)?;
         let slice = &mut self.slices[id.index()];
-        let flight = slice.flight.take()?;
+        let flight = slice.object.flight.take()?;
         match (flight, outcome) {
             (flight, outcome) if slice.role == Role::Parked => self.parked_outcome(id, flight, outcome),
-            (_, Outcome::Fetched(facts)) => self.content_known(id, *facts),
+            (_, Outcome::Fetched(Content::Slice(facts))) => self.content_known(id, *facts),
             (Flight::Create | Flight::Update, Outcome::Written(remote)) => {
-                slice.flight_trigger = None;
-                (slice.failures, slice.rejected) = (0, false);
-                slice.unsure = slice.seen > remote.version;
-                slice.seen = slice.seen.max(remote.version);
-                slice.remote = Some(remote);
+                slice.object.written(remote);
             }
             (Flight::Delete, Outcome::Deleted | Outcome::NotFound | Outcome::Conflict) => self.drop_slice(id),
-            (Flight::Fetch, Outcome::NotFound) if slice.role == Role::Live && slice.remote.is_none() => {
+            (Flight::Fetch, Outcome::NotFound)
+                if slice.role == Role::Live && slice.object.remote.is_none() =>
+            {
                 // A create that did not take place after all.
-                slice.unsure = false;
+                slice.object.unsure = false;
             }
-            (Flight::Fetch, Outcome::Foreign) if slice.role == Role::Live && slice.remote.is_some() => {
+            (Flight::Fetch, Outcome::Foreign)
+                if slice.role == Role::Live && slice.object.remote.is_some() =>
+            {
                 self.yield_remote(id);
             }
             (Flight::Create | Flight::Update | Flight::Fetch, Outcome::NotFound | Outcome::Foreign) => {
-                slice.undo_departure();
+                slice.object.undo_departure();
                 self.slice_missing(name);
             }
             (Flight::Create, Outcome::Terminating) => {
                 // The namespace takes no objects any more, and with it goes everything else: not tried again
                 // before something changes.
-                slice.undo_departure();
+                slice.object.undo_departure();
                 if slice.role == Role::Live {
                     return None;
                 }
             }
             (Flight::Create | Flight::Update, Outcome::Refused) => {
-                slice.undo_departure();
-                slice.fail(false);
+                slice.object.undo_departure();
+                slice.object.fail(false);
             }
             (Flight::Create | Flight::Update, Outcome::Rejected | Outcome::Terminating) => {
-                slice.undo_departure();
-                slice.fail(true);
+                slice.object.undo_departure();
+                slice.object.fail(true);
             }
             (Flight::Create | Flight::Update, outcome) => {
                 // Somebody else wrote, or our write may have been applied: what the server has must be seen,
                 // and at once, unless that keeps happening.
-                slice.undo_departure();
-                slice.unsure = true;
-                slice.fail(false);
-                slice.changes += u32::from(slice.failures == 1 && outcome != Outcome::Unknown);
+                slice.object.doubt(outcome != Outcome::Unknown);
             }
-            (Flight::Delete | Flight::Fetch, outcome) => slice.fail(outcome == Outcome::Rejected),
+            (Flight::Delete | Flight::Fetch | Flight::Probe, outcome) => {
+                slice.object.fail(outcome == Outcome::Rejected);
+            }
         }
         let slice = self.slices.get(id.index()).filter(|slice| *slice.name == *name)?;
         if self.is_held(slice) {
             self.held.insert(id);
             return None;
         }
-        (slice.flight.is_none() && self.is_due(slice)).then(|| Want::of(slice))
+        (slice.object.flight.is_none() && self.is_due(slice)).then(|| Want::of_slice(slice))
     }
 
     /// Whether a request of a slice is due. Nothing is created for a Service that is being deleted.
     pub(super) fn is_due(&self, slice: &Slice) -> bool {
-        let creates = slice.role == Role::Live && slice.remote.is_none() && !slice.unsure;
+        let creates = slice.role == Role::Live && slice.object.remote.is_none() && !slice.object.unsure;
         slice.is_due() && !(creates && self.services[slice.service.index()].facts.deleting)
     }
 
@@ -172,7 +190,7 @@ impl NamespaceState {
                 .get(slice.service.index())
                 .is_some_and(|s| s.awaiting > 0)
         };
-        let writes = matches!(slice.role, Role::Live | Role::Doomed) && !slice.unsure;
+        let writes = matches!(slice.role, Role::Live | Role::Doomed) && !slice.object.unsure;
         writes && (self.holds.any() || awaiting())
     }
 
@@ -180,20 +198,21 @@ impl NamespaceState {
     fn parked_outcome(&mut self, id: SliceId, flight: Flight, outcome: Outcome) {
         let slice = &mut self.slices[id.index()];
         match (flight, outcome) {
-            (Flight::Create | Flight::Update, Outcome::Written(remote)) => slice.remote = Some(remote),
-            (_, Outcome::Fetched(facts)) => self.content_known(id, *facts),
-            (Flight::Create, Outcome::Unknown | Outcome::Exists) => slice.unsure = true,
+            (Flight::Create | Flight::Update, Outcome::Written(remote)) => slice.object.remote = Some(remote),
+            (_, Outcome::Fetched(Content::Slice(facts))) => self.content_known(id, *facts),
+            (Flight::Create, Outcome::Unknown | Outcome::Exists) => slice.object.unsure = true,
             (Flight::Create, _) | (_, Outcome::Deleted | Outcome::NotFound | Outcome::Foreign) => {
                 self.drop_slice(id);
             }
-            (_, outcome) => slice.fail(outcome == Outcome::Rejected),
+            (_, outcome) => slice.object.fail(outcome == Outcome::Rejected),
         }
         if let Some(slice) = self.slices.get_mut(id.index()) {
             // While the request was out, somebody else wrote.
-            slice.unsure |= slice
+            slice.object.unsure |= slice
+                .object
                 .remote
                 .as_ref()
-                .is_some_and(|remote| remote.version < slice.seen);
+                .is_some_and(|remote| remote.version < slice.object.seen);
         }
     }
 
@@ -222,9 +241,11 @@ impl NamespaceState {
                         .expect("a placed pod has an address of the slice's family"),
                     conditions,
                     hostname: hostname.map(|host| &*host.hostname),
-                    pod: &pod.name,
-                    pod_uid: &pod.uid,
-                    namespace: &self.namespace,
+                    target: PodReference {
+                        namespace: &self.namespace,
+                        name: &pod.name,
+                        uid: &pod.uid,
+                    },
                     node,
                     zone,
                 }
@@ -233,10 +254,10 @@ impl NamespaceState {
         SliceBody {
             namespace: &self.namespace,
             name: &slice.name,
-            remote: slice.remote.as_ref(),
-            extras: slice.extras.as_deref(),
+            remote: slice.object.remote.as_ref(),
+            extras: slice.object.extras.as_deref(),
             service: &service.facts,
-            trigger: slice.trigger,
+            trigger: slice.object.trigger,
             address_type: slice.family.as_str(),
             ports: &state.groups.get(slice.group).ports,
             endpoints,

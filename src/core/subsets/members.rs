@@ -103,6 +103,12 @@ impl<P: Port, A: Address> Members<P, A> {
         true
     }
 
+    /// What [`Members::set`] was last told of a pod: its address, whether it is ready, and its ports.
+    pub fn get(&self, address: A) -> Option<(IpAddr, bool, &Arc<[P]>)> {
+        let place = self.places.get(&address)?;
+        Some((place.ip, place.ready, &self.groups[place.group as usize].ports))
+    }
+
     /// A pod is gone, or is not to be published. Says whether it was there. Works from what
     /// [`Members::set`] was told; what else is known of the pod may have changed or gone.
     pub fn remove(&mut self, address: A) -> bool {

@@ -1,0 +1,184 @@
+//! The body of an Endpoints object.
+
+use super::{Metadata, PodReference};
+use crate::core::facts::{
+    ENDPOINTS_MANAGED_BY, Extras, LABEL_ENDPOINTS_MANAGED_BY, LABEL_HEADLESS, ServiceFacts,
+};
+use crate::core::object::Remote;
+use crate::core::ports::SlicePort;
+use crate::core::subsets::{Address, Published, Subset};
+use crate::core::time::Time;
+use foldhash::quality::FixedState;
+use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::net::IpAddr;
+
+/// What is to be written of an Endpoints object, without what only the server decides.
+pub struct EndpointsBody<'a> {
+    service: &'a ServiceFacts,
+    truncated: bool,
+    subsets: Vec<u8>,
+}
+
+/// An address, ready to be written.
+#[derive(Clone, Copy)]
+pub struct AddressBody<'a> {
+    /// `ip`.
+    pub ip: IpAddr,
+    /// `hostname`.
+    pub hostname: Option<&'a str>,
+    /// `nodeName`.
+    pub node: Option<&'a str>,
+    /// `targetRef`.
+    pub target: PodReference<'a>,
+}
+
+impl<'a> EndpointsBody<'a> {
+    /// With the addresses that stand for handles.
+    pub fn new<A: Address>(
+        service: &'a ServiceFacts,
+        published: &Published<SlicePort, A>,
+        address: impl Fn(A) -> AddressBody<'a>,
+    ) -> Self {
+        let count: usize = published
+            .subsets
+            .iter()
+            .map(|subset| subset.ready.len() + subset.not_ready.len())
+            .sum();
+        let mut subsets = Vec::with_capacity(256 + 200 * count);
+        serde_json::to_writer(&mut subsets, &Subsets(&published.subsets, &address))
+            .expect("strings and numbers can always be written to memory");
+        Self {
+            service,
+            truncated: published.truncated,
+            subsets,
+        }
+    }
+
+    /// Tells what is written apart from what was, in 64 bits: labels (but for the headless one, which is no
+    /// reason to write), whether something is left out, and the subsets.
+    pub fn fingerprint(&self) -> u64 {
+        // Seeded with a constant: nobody gains by a clash but the one whose own pods would be missing.
+        let mut hasher = FixedState::with_seed(0x656e_6470).build_hasher();
+        for (key, value) in labels(self.service) {
+            hasher.write(key.as_bytes());
+            hasher.write_u8(0);
+            hasher.write(value.as_bytes());
+            hasher.write_u8(0);
+        }
+        hasher.write_u8(u8::from(self.truncated));
+        hasher.write(&self.subsets);
+        hasher.finish()
+    }
+
+    /// As JSON.
+    pub fn to_json(
+        &self,
+        namespace: &str,
+        remote: Option<&Remote>,
+        extras: Option<&Extras>,
+        trigger: Option<Time>,
+    ) -> Vec<u8> {
+        let metadata = Metadata {
+            namespace,
+            name: &self.service.name,
+            generate_name_of: None,
+            remote,
+            extras,
+            owner: None,
+            labels: EndpointsLabels(self.service),
+            trigger,
+            truncated: self.truncated,
+        };
+        let mut out = Vec::with_capacity(self.subsets.len() + 1024);
+        out.extend_from_slice(br#"{"apiVersion":"v1","kind":"Endpoints","metadata":"#);
+        serde_json::to_writer(&mut out, &metadata)
+            .expect("strings and numbers can always be written to memory");
+        out.extend_from_slice(br#","subsets":"#);
+        out.extend_from_slice(&self.subsets);
+        out.push(b'}');
+        out
+    }
+}
+
+/// The labels that an Endpoints object must have, but for the one that tells a headless Service's: the
+/// Service's, and our own.
+pub fn labels(service: &ServiceFacts) -> impl Iterator<Item = (&str, &str)> {
+    let own = [(LABEL_ENDPOINTS_MANAGED_BY, ENDPOINTS_MANAGED_BY)];
+    let others = service.labels.iter();
+    others
+        .filter(|(key, _)| !matches!(*key, LABEL_ENDPOINTS_MANAGED_BY | LABEL_HEADLESS))
+        .chain(own)
+}
+
+struct EndpointsLabels<'a>(&'a ServiceFacts);
+
+impl Serialize for EndpointsLabels<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        for (key, value) in labels(self.0) {
+            out.serialize_entry(key, value)?;
+        }
+        if self.0.headless {
+            out.serialize_entry(LABEL_HEADLESS, "")?;
+        }
+        out.end()
+    }
+}
+
+struct Subsets<'s, A, F>(&'s [Subset<SlicePort, A>], &'s F);
+
+impl<'a, A: Address, F: Fn(A) -> AddressBody<'a>> Serialize for Subsets<'_, A, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|subset| SubsetBody(subset, self.1)))
+    }
+}
+
+struct SubsetBody<'s, A, F>(&'s Subset<SlicePort, A>, &'s F);
+
+impl<'a, A: Address, F: Fn(A) -> AddressBody<'a>> Serialize for SubsetBody<'_, A, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        let Self(
+            Subset {
+                ports,
+                ready,
+                not_ready,
+            },
+            address,
+        ) = self;
+        for (field, list) in [("addresses", ready), ("notReadyAddresses", not_ready)] {
+            if !list.is_empty() {
+                out.serialize_entry(field, &Addresses(list, *address))?;
+            }
+        }
+        if !ports.is_empty() {
+            out.serialize_entry("ports", ports)?;
+        }
+        out.end()
+    }
+}
+
+struct Addresses<'s, A, F>(&'s [A], &'s F);
+
+impl<'a, A: Address, F: Fn(A) -> AddressBody<'a>> Serialize for Addresses<'_, A, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|&handle| self.1(handle)))
+    }
+}
+
+impl Serialize for AddressBody<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        out.serialize_entry("ip", &self.ip)?;
+        if let Some(hostname) = self.hostname {
+            out.serialize_entry("hostname", hostname)?;
+        }
+        if let Some(node) = self.node {
+            out.serialize_entry("nodeName", node)?;
+        }
+        out.serialize_entry("targetRef", &self.target)?;
+        out.end()
+    }
+}

@@ -1,0 +1,262 @@
+//! Endpoints objects: one per Service, whole, and on its way out. They are made from the same pods and the same
+//! matches as slices; what they need beside those is a sorted list of members per Service.
+//!
+//! What the server has of an object is remembered as a fingerprint of what we wrote. A change marks the object;
+//! when its turn to be written has come, it is built, and only sent if the fingerprint is another one. So a pod
+//! that comes and goes before that, or that stands beyond the thousandth, costs no write.
+
+mod requests;
+mod server;
+
+use super::pods::PodChange;
+use super::{NamespaceState, Pod, Service};
+use crate::core::facts::{ServiceFacts, TolerateUnready};
+use crate::core::ids::{PodId, ServiceId};
+use crate::core::object::{ObjectState, Remote};
+use crate::core::ports::{SlicePort, SlicePorts};
+use crate::core::queue::Lane;
+use crate::core::subsets::Members;
+use crate::core::time::{Time, earliest};
+use std::cmp::Ordering;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What an Endpoints object is to us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    /// Published for its Service.
+    Live,
+    /// To be deleted: its Service is gone.
+    Doomed,
+    /// Of our making, and without a Service when everything had been listed: to be deleted if the server has no
+    /// such Service either.
+    Leftover,
+    /// Left alone: its Service has no selector, or there is none.
+    Parked,
+}
+
+/// An Endpoints object. Owned by its namespace's state.
+#[derive(Debug)]
+pub(super) struct Endpoints {
+    role: Role,
+    object: ObjectState,
+    /// The fingerprint of what the server has, where that is known to be what we would write.
+    published: Option<u64>,
+    /// The fingerprint of what is in flight.
+    departing: u64,
+}
+
+/// The pods that a Service's Endpoints object shows. Kept while the Service is managed.
+#[derive(Debug)]
+pub(super) struct ServiceEndpoints {
+    members: Members<SlicePort, PodId>,
+    /// How often something changed since the last evaluation.
+    changes: u32,
+    lane: Lane,
+}
+
+impl ServiceEndpoints {
+    fn touch(&mut self, lane: Lane) {
+        self.changes += 1;
+        self.lane = self.lane.min(lane);
+    }
+}
+
+impl Endpoints {
+    fn new(role: Role, remote: Option<Remote>) -> Self {
+        Self {
+            role,
+            object: ObjectState {
+                remote,
+                ..ObjectState::default()
+            },
+            published: None,
+            departing: 0,
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        match self.role {
+            Role::Live => self.object.unsure || self.object.remote.is_none() || self.object.rewrite,
+            Role::Doomed | Role::Leftover => true,
+            Role::Parked => false,
+        }
+    }
+
+    /// Whether nothing is known of it that could matter later.
+    fn is_nothing(&self) -> bool {
+        self.object.remote.is_none() && self.object.flight.is_none() && !self.object.unsure
+    }
+}
+
+// === what pods change ===
+
+/// Whether a pod's address is shown, and if so, whether as ready.
+fn shown(pod: &Pod, service: &Service, tolerant: bool) -> Option<(IpAddr, bool)> {
+    let family = service.facts.endpoints_family.or(pod.primary)?;
+    let ip = pod.ip(family)?;
+    (tolerant || !pod.terminating).then_some((ip, tolerant || pod.ready))
+}
+
+/// The order of two pods with the same address.
+fn by_uid(pods: &slab::Slab<Pod>) -> impl Fn(PodId, PodId) -> Ordering {
+    |a, b| pods[a.index()].uid.compare(&pods[b.index()].uid)
+}
+
+impl NamespaceState {
+    /// Whether a Service's Endpoints show pods whatever their state.
+    fn is_tolerant(&self, facts: &ServiceFacts) -> bool {
+        match facts.tolerate_unready {
+            TolerateUnready::Set(tolerate) if self.settings.legacy_tolerate_unready => tolerate,
+            _ => facts.publish_not_ready,
+        }
+    }
+
+    /// Looks at the place of a pod in the Endpoints of one of its Services after a change.
+    pub(super) fn visit_endpoints(&mut self, pod_id: PodId, service_id: ServiceId, change: PodChange) {
+        let service = &self.services[service_id.index()];
+        let Some(endpoints) = &service.endpoints else {
+            return;
+        };
+        let pod = &self.pods[pod_id.index()];
+        let now = shown(pod, service, self.is_tolerant(&service.facts));
+        let known = endpoints.members.get(pod_id);
+        let was_ready = known.map(|(_, ready, _)| ready);
+        let ports = match known {
+            Some((_, _, ports)) if !change.ports => ports.clone(),
+            _ if now.is_none() => SlicePorts::from([]),
+            _ => self.ports_of(pod_id, service_id),
+        };
+        let service = &mut self.services[service_id.index()];
+        let endpoints = service.endpoints.as_mut().expect("it was there just now");
+        let left = (now.is_none() || change.endpoints) && endpoints.members.remove(pod_id);
+        let changed = match now {
+            None => left,
+            // One that left for a moment is a change: it has another UID, hostname or node, and with the UID
+            // perhaps another place among pods of the same address.
+            Some((ip, ready)) => endpoints
+                .members
+                .set(pod_id, ip, ready, &ports, by_uid(&self.pods)),
+        };
+        if changed {
+            let lane = match (was_ready, now.map(|(_, ready)| ready)) {
+                (Some(true), None | Some(false)) => Lane::Remove,
+                (None | Some(false), Some(true)) => Lane::Add,
+                _ => Lane::Rest,
+            };
+            endpoints.touch(lane);
+            self.mark(service_id);
+        }
+    }
+
+    /// A pod is gone, or its Service no longer selects it.
+    pub(super) fn leave_endpoints(&mut self, pod: PodId, service_id: ServiceId) {
+        let Some(endpoints) = &mut self.services[service_id.index()].endpoints else {
+            return;
+        };
+        let was_ready = endpoints.members.get(pod).map(|(_, ready, _)| ready);
+        if endpoints.members.remove(pod) {
+            endpoints.touch(if was_ready == Some(true) {
+                Lane::Remove
+            } else {
+                Lane::Rest
+            });
+            self.mark(service_id);
+        }
+    }
+
+    /// Makes the list of a Service's members anew, in one pass over its pods.
+    pub(super) fn collect_endpoints(&mut self, id: ServiceId) {
+        if !self.settings.outputs.endpoints {
+            return;
+        }
+        let service = &self.services[id.index()];
+        let tolerant = self.is_tolerant(&service.facts);
+        let portless = service.facts.no_cluster_ip && service.facts.ports.is_empty();
+        // Pods of one template share their ports, so each distinct list is resolved once.
+        let mut resolved: rustc_hash::FxHashMap<u32, SlicePorts> = rustc_hash::FxHashMap::default();
+        let pods = self.cache.pods(id).into_iter().filter_map(|pod_id| {
+            let pod = self.pods.get(pod_id.index())?;
+            let (ip, ready) = shown(pod, service, tolerant)?;
+            let ports = resolved
+                .entry(pod.ports)
+                .or_insert_with(|| self.ports_of(pod_id, id));
+            Some((pod_id, ip, ready, ports.clone()))
+        });
+        let pods: Vec<_> = pods.collect();
+        let members = Members::collect(portless, pods, by_uid(&self.pods));
+        let before = self.services[id.index()].endpoints.take();
+        self.services[id.index()].endpoints = Some(Box::new(ServiceEndpoints {
+            members,
+            changes: before.as_ref().map_or(0, |before| before.changes) + 1,
+            // What exactly changed is not looked for: some address may have gone.
+            lane: before.map_or(Lane::Add, |_| Lane::Remove),
+        }));
+        self.mark(id);
+    }
+
+    // === what Services change ===
+
+    /// A Service has become one that we manage: so has the object of its name.
+    pub(super) fn manage_endpoints(&mut self, id: ServiceId) {
+        if !self.settings.outputs.endpoints {
+            return;
+        }
+        self.collect_endpoints(id);
+        let name = self.services[id.index()].facts.name.clone();
+        let entry = self
+            .endpoints
+            .entry(name.clone())
+            .or_insert_with(|| Endpoints::new(Role::Live, None));
+        entry.role = Role::Live;
+        // Of an object that was not ours until now only the version is known.
+        entry.object.unsure |= entry.object.remote.is_some() && entry.published.is_none();
+        self.endpoints_wants.insert(name);
+    }
+
+    /// A Service is no longer one that we manage: its object stays as it is.
+    pub(super) fn park_endpoints(&mut self, id: ServiceId) {
+        let service = &mut self.services[id.index()];
+        service.endpoints = None;
+        if let Some(entry) = self.endpoints.get_mut(&service.facts.name) {
+            entry.role = Role::Parked;
+            entry.object.rewrite = false;
+            (entry.object.trigger, entry.object.flight_trigger) = (None, None);
+            if entry.is_nothing() {
+                self.endpoints.remove(&service.facts.name);
+            }
+        }
+    }
+
+    /// A Service is gone, and with it goes the object of its name, whoever made that.
+    pub(super) fn doom_endpoints(&mut self, name: &Arc<str>) {
+        if let Some(entry) = self.endpoints.get_mut(name) {
+            entry.role = Role::Doomed;
+            entry.object.change(Lane::Add);
+            self.endpoints_wants.insert(name.clone());
+        }
+    }
+
+    /// A Service has been evaluated: if its members changed, its object is to be looked at.
+    pub(super) fn evaluate_endpoints(&mut self, id: ServiceId, trigger: Option<Time>) {
+        let service = &mut self.services[id.index()];
+        let Some(endpoints) = &mut service.endpoints else {
+            return;
+        };
+        let changes = std::mem::take(&mut endpoints.changes);
+        let lane = std::mem::replace(&mut endpoints.lane, Lane::Rest);
+        if changes == 0 {
+            return;
+        }
+        let name = service.facts.name.clone();
+        let entry = self
+            .endpoints
+            .get_mut(&name)
+            .expect("a managed Service has an entry for its Endpoints");
+        entry.object.lane = entry.object.lane.min(lane);
+        entry.object.changes += changes;
+        entry.object.rewrite = true;
+        entry.object.trigger = earliest(entry.object.trigger, trigger);
+        self.endpoints_wants.insert(name);
+    }
+}

@@ -1,0 +1,190 @@
+//! Requests for Endpoints, built when their turn has come, and the server's answers.
+
+use super::{Endpoints, Role, ServiceEndpoints, by_uid};
+use crate::core::body::{AddressBody, EndpointsBody, PodReference, Preconditions, Request};
+use crate::core::facts::ServiceFacts;
+use crate::core::ids::{PodId, ServiceId};
+use crate::core::namespace::{Content, Granted, NamespaceState, Outcome, Want};
+use crate::core::object::{Flight, ObjectName};
+use crate::core::queue::Lane;
+use crate::core::subsets::MAX_ADDRESSES;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+impl NamespaceState {
+    /// Whether an object may not be written now, since its Service has not been evaluated in full.
+    fn holds_endpoints(&self, name: &str, entry: &Endpoints) -> bool {
+        let awaiting = || {
+            let service = self.services_by_name.get(name);
+            service.is_some_and(|id| self.services[id.index()].awaiting > 0)
+        };
+        !entry.object.unsure && (self.holds.any() || (entry.role == Role::Live && awaiting()))
+    }
+
+    /// As [`NamespaceState::grant`].
+    pub(in crate::core::namespace) fn grant_endpoints(&mut self, name: &str) -> Option<Granted> {
+        let (name, entry) = self.endpoints.get_key_value(name)?;
+        if entry.object.flight.is_some() || !entry.is_due() {
+            return None;
+        }
+        let name = name.clone();
+        if self.holds_endpoints(&name, entry) {
+            self.endpoints_held.insert(name);
+            return None;
+        }
+        let mut departing = entry.departing;
+        let (request, flight) = match entry.role {
+            _ if entry.object.unsure => (Request::Fetch, Flight::Fetch),
+            Role::Live => {
+                let id = self.services_by_name[&name];
+                let body = self.endpoints_body(id);
+                departing = body.fingerprint();
+                if entry.published == Some(departing) {
+                    // All that changed has changed back, or is not shown.
+                    let object = &mut self.endpoints.get_mut(&name)?.object;
+                    (object.rewrite, object.trigger, object.changes) = (false, None, 0);
+                    object.lane = Lane::Rest;
+                    return None;
+                }
+                let (remote, extras) = (entry.object.remote.as_ref(), entry.object.extras.as_deref());
+                let json = body.to_json(&self.namespace, remote, extras, entry.object.trigger);
+                match remote {
+                    Some(_) => (Request::Update(json), Flight::Update),
+                    None => (Request::Create(json), Flight::Create),
+                }
+            }
+            Role::Doomed => {
+                let Some(remote) = &entry.object.remote else {
+                    self.endpoints.remove(&name);
+                    return None;
+                };
+                (
+                    Request::Delete(Preconditions::same_version(remote)),
+                    Flight::Delete,
+                )
+            }
+            Role::Leftover => (Request::Probe, Flight::Probe),
+            Role::Parked => return None,
+        };
+        let entry = self.endpoints.get_mut(&name)?;
+        let changes = entry.object.changes;
+        entry.departing = departing;
+        entry.object.depart(flight);
+        Some(Granted { request, changes })
+    }
+
+    /// As [`NamespaceState::outcome`].
+    pub(in crate::core::namespace) fn endpoints_outcome(
+        &mut self,
+        name: &str,
+        outcome: Outcome,
+    ) -> Option<Want> {
+        let (name, _) = self.endpoints.get_key_value(name)?;
+        let name = name.clone();
+        let entry = self.endpoints.get_mut(&name)?;
+        let flight = entry.object.flight.take()?;
+        let live = entry.role == Role::Live;
+        match (flight, outcome) {
+            (_, Outcome::Fetched(Content::Endpoints(facts))) => self.settle_endpoints(&name, *facts),
+            (Flight::Create | Flight::Update, Outcome::Written(remote)) => {
+                entry.object.written(remote);
+                entry.published = Some(entry.departing);
+            }
+            (Flight::Delete, Outcome::Deleted | Outcome::NotFound)
+            | (Flight::Fetch | Flight::Update, Outcome::NotFound) => {
+                entry.object.undo_departure();
+                self.endpoints_missing(&name);
+            }
+            (Flight::Delete, Outcome::Conflict) => entry.object.doubt(true),
+            (Flight::Probe, Outcome::NotFound) => entry.role = Role::Doomed,
+            // It will be shown by the watch.
+            (Flight::Probe, Outcome::Exists) => {
+                if entry.role == Role::Leftover {
+                    entry.role = Role::Parked;
+                }
+            }
+            (Flight::Create, Outcome::Terminating) => {
+                // The namespace takes no objects any more: not tried again before something changes.
+                entry.object.undo_departure();
+                if live {
+                    return None;
+                }
+            }
+            (Flight::Create | Flight::Update, Outcome::Refused) => {
+                entry.object.undo_departure();
+                entry.object.fail(false);
+            }
+            (Flight::Create | Flight::Update, Outcome::Rejected | Outcome::Terminating) => {
+                entry.object.undo_departure();
+                entry.object.fail(true);
+            }
+            (Flight::Create | Flight::Update, outcome) => entry.object.doubt(outcome != Outcome::Unknown),
+            (Flight::Delete | Flight::Fetch | Flight::Probe, outcome) => {
+                entry.object.fail(outcome == Outcome::Rejected);
+            }
+        }
+        let entry = self.endpoints.get(&name)?;
+        if entry.role == Role::Parked && entry.is_nothing() {
+            self.endpoints.remove(&name);
+            return None;
+        }
+        if self.holds_endpoints(&name, entry) {
+            self.endpoints_held.insert(name);
+            return None;
+        }
+        (entry.object.flight.is_none() && entry.is_due()).then(|| want(&name, entry))
+    }
+
+    /// The objects that are due, by name.
+    pub(in crate::core::namespace) fn plan_endpoints(&mut self) -> Vec<Want> {
+        for name in std::mem::take(&mut self.endpoints_held) {
+            match self.endpoints.get(&name) {
+                Some(entry) if self.holds_endpoints(&name, entry) => self.endpoints_held.insert(name),
+                _ => self.endpoints_wants.insert(name),
+            };
+        }
+        let wants = std::mem::take(&mut self.endpoints_wants);
+        let due = wants.iter().filter_map(|name| {
+            let entry = self.endpoints.get(name)?;
+            (entry.object.flight.is_none() && entry.is_due()).then(|| want(name, entry))
+        });
+        due.collect()
+    }
+
+    pub(super) fn address_body<'a>(
+        &'a self,
+        id: PodId,
+        ip: IpAddr,
+        service: &'a ServiceFacts,
+    ) -> AddressBody<'a> {
+        let pod = &self.pods[id.index()];
+        let host = pod.host.as_ref().filter(|host| *host.subdomain == *service.name);
+        AddressBody {
+            ip,
+            hostname: host.map(|host| &*host.hostname),
+            node: self.nodes.get(pod.node.index()).map(|node| &*node.name),
+            target: PodReference {
+                namespace: &self.namespace,
+                name: &pod.name,
+                uid: &pod.uid,
+            },
+        }
+    }
+
+    pub(super) fn endpoints_body(&self, id: ServiceId) -> EndpointsBody<'_> {
+        let service = &self.services[id.index()];
+        let ServiceEndpoints { members, .. } = service
+            .endpoints
+            .as_deref()
+            .expect("only objects of managed Services are built");
+        let published = members.publish(MAX_ADDRESSES, by_uid(&self.pods));
+        EndpointsBody::new(&service.facts, &published, |pod| {
+            let (ip, ..) = members.get(pod).expect("only members are published");
+            self.address_body(pod, ip, &service.facts)
+        })
+    }
+}
+
+fn want(name: &Arc<str>, entry: &Endpoints) -> Want {
+    Want::of(ObjectName::endpoints(name.clone()), &entry.object)
+}

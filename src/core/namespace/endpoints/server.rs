@@ -1,0 +1,272 @@
+//! Endpoints as the server shows them: taking them over, and putting right what others did to them.
+
+use super::{Endpoints, Role, ServiceEndpoints, by_uid};
+use crate::core::body::endpoints_labels;
+use crate::core::facts::{AddressFacts, EndpointsFacts, EndpointsMeta, LABEL_HEADLESS};
+use crate::core::ids::{PodId, ServiceId};
+use crate::core::labels::Labels;
+use crate::core::namespace::{NamespaceState, Service};
+use crate::core::object::Remote;
+use crate::core::ports::SlicePort;
+use crate::core::queue::Lane;
+use crate::core::subsets::{MAX_ADDRESSES, Members, Subset, TRUNCATED};
+use std::sync::Arc;
+
+/// How an object on the server compares with what it should be.
+enum Verdict {
+    /// It can stay, and has this fingerprint if it is just what we would write.
+    Same(Option<u64>),
+    /// It must be written, this urgently.
+    Differs(Lane),
+}
+
+impl NamespaceState {
+    /// A whole object, from a list of the given epoch. It is taken over when the next plan is made, since what
+    /// it means depends on pods and Services.
+    pub fn apply_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
+        if let Some(entry) = self.endpoints.get_mut(&facts.meta.name) {
+            entry.object.epoch = epoch;
+        }
+        self.endpoints_arrivals
+            .insert(facts.meta.name.clone(), (epoch, facts));
+    }
+
+    /// The metadata of an object, from a watch. A version that is our own write's is nothing new; any other
+    /// means that somebody else wrote, and the object is fetched if it is one that we keep.
+    pub fn apply_endpoints_meta(&mut self, meta: &EndpointsMeta, epoch: u8) {
+        if let Some((_, facts)) = self.endpoints_arrivals.get(&meta.name) {
+            if facts.meta.version >= meta.version {
+                return;
+            }
+            self.endpoints_arrivals.remove(&meta.name);
+        }
+        let managed = self.manages(&meta.name);
+        let entry = self.endpoints.entry(meta.name.clone()).or_insert_with(|| {
+            let role = if managed { Role::Live } else { Role::Parked };
+            Endpoints::new(role, None)
+        });
+        entry.object.epoch = epoch;
+        entry.object.seen = entry.object.seen.max(meta.version);
+        if entry.object.flight.is_none() && entry.object.is_news(meta.version) {
+            entry.published = None;
+            entry.object.remote = Some(Remote {
+                uid: meta.uid.clone(),
+                version: meta.version,
+            });
+            if entry.role == Role::Live {
+                entry.object.unsure = true;
+                entry.object.lane = entry.object.lane.min(Lane::Add);
+                self.endpoints_wants.insert(meta.name.clone());
+            }
+        }
+    }
+
+    /// An object is gone, as of a version. One that we keep is made again.
+    pub fn endpoints_gone(&mut self, name: &str, version: u64) {
+        if self
+            .endpoints_arrivals
+            .get(name)
+            .is_some_and(|(_, facts)| facts.meta.version <= version)
+        {
+            self.endpoints_arrivals.remove(name);
+        }
+        let Some((name, _)) = self.endpoints.get_key_value(name) else {
+            return;
+        };
+        let name = name.clone();
+        let entry = self.endpoints.get_mut(&name).expect("it was found by this name");
+        entry.object.seen = entry.object.seen.max(version);
+        // What is in flight is answered first: a later version has already taken the place of the one that went.
+        if entry.object.flight.is_some() || !entry.object.is_news(version) {
+            return;
+        }
+        self.endpoints_missing(&name);
+    }
+
+    /// The server does not have an object.
+    pub(super) fn endpoints_missing(&mut self, name: &Arc<str>) {
+        let Some(entry) = self.endpoints.get_mut(name) else {
+            return;
+        };
+        entry.published = None;
+        entry.object.forget_remote();
+        if entry.role == Role::Live {
+            entry.object.change(Lane::Add);
+            self.endpoints_wants.insert(name.clone());
+        } else {
+            self.endpoints.remove(name);
+        }
+    }
+
+    /// The list of an epoch is whole: what it did not show is gone.
+    pub(in crate::core::namespace) fn sweep_endpoints(&mut self, epoch: u8, version: u64) {
+        let gone: Vec<_> = self
+            .endpoints
+            .iter()
+            .filter(|(_, entry)| {
+                let listed = entry.object.remote.as_ref().is_some_and(|r| r.version <= version);
+                listed && entry.object.epoch != epoch
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in gone {
+            self.endpoints_gone(&name, version);
+        }
+        self.endpoints_arrivals.retain(|_, (at, _)| *at == epoch);
+    }
+
+    /// Takes over the objects that were listed before their pods and Services were known. `starting` says that
+    /// this is the first plan of all.
+    pub(in crate::core::namespace) fn take_endpoints_arrivals(&mut self, starting: bool) {
+        if self.endpoints_arrivals.is_empty() {
+            return;
+        }
+        for (name, (epoch, facts)) in std::mem::take(&mut self.endpoints_arrivals) {
+            if !self.endpoints.contains_key(&name) {
+                let leftover = starting
+                    && facts.meta.ours
+                    && !facts.meta.leader
+                    && !self.services_by_name.contains_key(&name);
+                let role = if leftover { Role::Leftover } else { Role::Parked };
+                let mut entry = Endpoints::new(role, None);
+                entry.object.epoch = epoch;
+                self.endpoints.insert(name.clone(), entry);
+                if leftover {
+                    self.endpoints_wants.insert(name.clone());
+                }
+            }
+            if starting
+                && facts.meta.ours
+                && let Some(id) = self.services_by_name.get(&name)
+            {
+                // An object from before this process began: the Service's creation is long past.
+                let service = &mut self.services[id.index()];
+                if service.facts.selector.is_some() && !std::mem::replace(&mut service.known, true) {
+                    service.trigger = None;
+                }
+            }
+            let entry = &mut self
+                .endpoints
+                .get_mut(&name)
+                .expect("it was just put there")
+                .object;
+            if entry.flight.is_some() {
+                entry.seen = entry.seen.max(facts.meta.version);
+            } else if entry.unsure || entry.is_news(facts.meta.version) {
+                self.settle_endpoints(&name, facts);
+            }
+        }
+    }
+
+    /// The content of an object has been read, and nothing of ours is on its way to it.
+    pub(super) fn settle_endpoints(&mut self, name: &Arc<str>, facts: EndpointsFacts) {
+        let verdict = self.services_by_name.get(name).copied().map(|id| {
+            let verdict = self.judge_endpoints(id, &facts);
+            if let (Some(endpoints), Verdict::Same(_)) = (&mut self.services[id.index()].endpoints, &verdict)
+            {
+                // It was compared with the members as they are now.
+                (endpoints.changes, endpoints.lane) = (0, Lane::Rest);
+            }
+            verdict
+        });
+        let Some(entry) = self.endpoints.get_mut(name) else {
+            return;
+        };
+        let EndpointsFacts { meta, extras, .. } = facts;
+        entry.object.unsure = entry.object.seen > meta.version;
+        entry.object.remote = Some(Remote {
+            uid: meta.uid,
+            version: meta.version,
+        });
+        entry.object.extras = (!extras.is_empty()).then(|| Box::new(extras));
+        entry.object.flight_trigger = None;
+        entry.published = None;
+        match (entry.role, verdict) {
+            (Role::Live, Some(Verdict::Same(fingerprint))) => {
+                entry.published = fingerprint;
+                (entry.object.rewrite, entry.object.trigger) = (false, None);
+            }
+            (Role::Live, Some(Verdict::Differs(lane))) => {
+                entry.object.rewrite = true;
+                entry.object.change(lane);
+            }
+            _ => {}
+        }
+        self.endpoints_wants.insert(name.clone());
+    }
+
+    /// Compares what the server has with what it should have. Order and packing do not count.
+    fn judge_endpoints(&self, id: ServiceId, facts: &EndpointsFacts) -> Verdict {
+        let service = &self.services[id.index()];
+        let Some(ServiceEndpoints { members, .. }) = service.endpoints.as_deref() else {
+            return Verdict::Differs(Lane::Rest);
+        };
+        let order = by_uid(&self.pods);
+        let mut lane = Lane::Add;
+        let mut resolve = |list: &[AddressFacts], ready: bool| -> Option<Vec<PodId>> {
+            let mut found = Vec::with_capacity(list.len());
+            let mut all = true;
+            for address in list {
+                let pod = self.address_pod(service, members, address);
+                if ready && pod.is_none_or(|pod| members.get(pod).is_none_or(|(_, ready, _)| !ready)) {
+                    lane = Lane::Remove;
+                }
+                all &= pod.is_some();
+                found.extend(pod);
+            }
+            all.then_some(found)
+        };
+        let subsets: Vec<_> = facts
+            .subsets
+            .iter()
+            .map(|subset| {
+                let (ready, not_ready) = (resolve(&subset.ready, true), resolve(&subset.not_ready, false));
+                let (ready, not_ready) = ready.zip(not_ready)?;
+                Some(Subset {
+                    ports: subset.ports.clone(),
+                    ready,
+                    not_ready,
+                })
+            })
+            .collect();
+        let wanted: Labels = endpoints_labels(&service.facts).collect();
+        let over = members.is_over(MAX_ADDRESSES);
+        let marked = facts.over_capacity.as_deref();
+        let same = facts.labels.project(|key| key != LABEL_HEADLESS) == wanted
+            && marked == over.then_some(TRUNCATED);
+        let stored: Option<Vec<_>> = subsets.into_iter().collect();
+        let accepted = stored.filter(|stored| same && members.accepts(stored, MAX_ADDRESSES, order));
+        match accepted {
+            // Which of too many addresses stand there may be another's choice: nothing is known to be as we
+            // would have it.
+            Some(_) if over => Verdict::Same(None),
+            Some(_) => Verdict::Same(Some(self.endpoints_body(id).fingerprint())),
+            None => Verdict::Differs(lane),
+        }
+    }
+
+    /// The pod whose address this is, if all that it says is what we would say.
+    fn address_pod(
+        &self,
+        service: &Service,
+        members: &Members<SlicePort, PodId>,
+        address: &AddressFacts,
+    ) -> Option<PodId> {
+        let (name, uid) = address.pod.as_ref()?;
+        let id = self.find_pod(name)?;
+        let (ip, ..) = members.get(id)?;
+        let pod = &self.pods[id.index()];
+        let wanted = self.address_body(id, ip, &service.facts);
+        let same = *uid == pod.uid
+            && *address.ip == *ip.to_string()
+            && address.hostname.as_deref() == wanted.hostname
+            && address.node.as_deref() == wanted.node;
+        same.then_some(id)
+    }
+
+    /// Whether the Service of a name is one that we manage.
+    fn manages(&self, name: &str) -> bool {
+        let service = self.services_by_name.get(name);
+        service.is_some_and(|id| self.services[id.index()].endpoints.is_some())
+    }
+}

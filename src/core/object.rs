@@ -1,0 +1,212 @@
+//! What the objects that we write have in common: what the server is known to have of one, the request on its
+//! way to it, and what is still to be written.
+
+use super::facts::Extras;
+use super::ids::Uid;
+use super::queue::Lane;
+use super::time::{Time, earliest};
+use std::fmt;
+use std::sync::Arc;
+
+/// A kind of object that we write.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Output {
+    /// discovery.k8s.io/v1 `EndpointSlice`.
+    Slice,
+    /// v1 Endpoints.
+    Endpoints,
+}
+
+/// An object that we write, within its namespace.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ObjectName {
+    /// Its kind.
+    pub output: Output,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+}
+
+impl ObjectName {
+    /// A slice's.
+    pub fn slice(name: Arc<str>) -> Self {
+        Self {
+            output: Output::Slice,
+            name,
+        }
+    }
+
+    /// An Endpoints object's: its Service has the same.
+    pub fn endpoints(name: Arc<str>) -> Self {
+        Self {
+            output: Output::Endpoints,
+            name,
+        }
+    }
+}
+
+impl Output {
+    /// As people write it, in the singular.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Slice => "endpointslice",
+            Self::Endpoints => "endpoints",
+        }
+    }
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The write or read of an object that is on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flight {
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// DELETE.
+    Delete,
+    /// GET.
+    Fetch,
+    /// GET of the Service that an Endpoints object is named after.
+    Probe,
+}
+
+/// The object as the server last acknowledged it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Remote {
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.resourceVersion`.
+    pub version: u64,
+}
+
+/// How one object stands with the server.
+#[derive(Debug)]
+pub struct ObjectState {
+    /// What the server has; `None` when it does not have it yet.
+    pub remote: Option<Remote>,
+    /// What others put into its metadata, where there is anything.
+    pub extras: Option<Box<Extras>>,
+    /// The request on its way; at most one.
+    pub flight: Option<Flight>,
+    /// The highest resourceVersion that a watch showed; above the acknowledged one, somebody else wrote.
+    pub seen: u64,
+    /// What the server has is not known, not even whether it has the object where [`Self::remote`] is none: it
+    /// must be fetched before the next write.
+    pub unsure: bool,
+    /// To be written for what no finer account shows: labels, ports, or a write that failed.
+    pub rewrite: bool,
+    /// The earliest trigger time of what is not yet written.
+    pub trigger: Option<Time>,
+    /// The trigger time in the write in flight.
+    pub flight_trigger: Option<Time>,
+    /// How urgent the next write is.
+    pub lane: Lane,
+    /// How urgent the write in flight was.
+    pub flight_lane: Lane,
+    /// How many changes of what it should hold came since the last write was built. With one, there is a new
+    /// reason to try at once.
+    pub changes: u32,
+    /// How many requests have failed since the last write that was accepted.
+    pub failures: u8,
+    /// Whether the last failure was a refusal of what was sent, which waiting alone does not cure.
+    pub rejected: bool,
+    /// The last list that showed it.
+    pub epoch: u8,
+}
+
+impl Default for ObjectState {
+    fn default() -> Self {
+        Self {
+            remote: None,
+            extras: None,
+            flight: None,
+            seen: 0,
+            unsure: false,
+            rewrite: false,
+            trigger: None,
+            flight_trigger: None,
+            lane: Lane::Rest,
+            flight_lane: Lane::Rest,
+            changes: 0,
+            failures: 0,
+            rejected: false,
+            epoch: 0,
+        }
+    }
+}
+
+impl ObjectState {
+    /// A change that makes a write due, and how urgent it is.
+    pub fn change(&mut self, lane: Lane) {
+        self.lane = self.lane.min(lane);
+        self.changes += 1;
+    }
+
+    /// What the object should hold has been built into a request.
+    pub fn depart(&mut self, flight: Flight) {
+        self.flight = Some(flight);
+        self.changes = 0;
+        match flight {
+            Flight::Create | Flight::Update => {
+                self.flight_trigger = self.trigger.take();
+                self.flight_lane = std::mem::replace(&mut self.lane, Lane::Rest);
+                self.rewrite = false;
+            }
+            // Only what a watch shows from now on can be newer than what the fetch shows.
+            Flight::Fetch => self.seen = 0,
+            Flight::Delete | Flight::Probe => {}
+        }
+    }
+
+    /// The write was accepted; this is the object's version now.
+    pub fn written(&mut self, remote: Remote) {
+        self.flight_trigger = None;
+        (self.failures, self.rejected) = (0, false);
+        self.unsure = self.seen > remote.version;
+        self.seen = self.seen.max(remote.version);
+        self.remote = Some(remote);
+    }
+
+    /// The request failed, or may have: all of it is due again, with its trigger time.
+    pub fn undo_departure(&mut self) {
+        self.rewrite = true;
+        self.trigger = earliest(self.trigger, self.flight_trigger.take());
+        self.lane = self.lane.min(self.flight_lane);
+    }
+
+    /// A request failed.
+    pub fn fail(&mut self, rejected: bool) {
+        self.failures = self.failures.saturating_add(1);
+        self.rejected = rejected;
+    }
+
+    /// A write was not carried out, or it is not known whether it was because somebody else wrote: what the
+    /// server has must be seen, and at once if `promptly`, unless that keeps happening.
+    pub fn doubt(&mut self, promptly: bool) {
+        self.undo_departure();
+        self.unsure = true;
+        self.fail(false);
+        self.changes += u32::from(self.failures == 1 && promptly);
+    }
+
+    /// The server no longer has the object, and what was written to it does not count.
+    pub fn forget_remote(&mut self) {
+        self.remote = None;
+        self.extras = None;
+        self.flight = None;
+        self.seen = 0;
+        self.unsure = false;
+        self.failures = 0;
+        self.trigger = earliest(self.trigger, self.flight_trigger.take());
+    }
+
+    /// Whether a version is one that we have not seen and did not write.
+    pub fn is_news(&self, version: u64) -> bool {
+        self.remote.as_ref().is_none_or(|remote| remote.version < version)
+    }
+}

@@ -1,0 +1,142 @@
+//! What slices should say and what they say, by an independent recompute.
+
+use super::{Model, is_ours};
+use endpointd::core::address::Family;
+use endpointd::core::hints::HintMode;
+use endpointd::core::ids::Uid;
+use endpointd::core::ports::TargetPort;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// An endpoint, as a set may hold it.
+pub(crate) type Endpoint = String;
+
+impl Model {
+    /// What should be published: for each managed Service, family and port list, the endpoints.
+    pub(crate) fn expected(&self) -> BTreeMap<(Arc<str>, Family, String), BTreeSet<Endpoint>> {
+        let mut expected: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for service in self.services.values() {
+            let Some(selector) = &service.selector else {
+                continue;
+            };
+            for family in Family::ALL.into_iter().filter(|family| service.has(*family)) {
+                let mut any = false;
+                for pod in self.pods.values() {
+                    let selected = selector
+                        .pairs()
+                        .all(|(key, value)| pod.labels.get(key) == Some(value));
+                    let node = pod.node.as_ref().and_then(|node| self.zones.get(node));
+                    let ip = match family {
+                        Family::V4 => pod.v4.map(|ip| ip.to_string()),
+                        Family::V6 => pod.v6.map(|ip| ip.to_string()),
+                    };
+                    let Some(ip) = ip.filter(|_| selected && (node.is_some() || service.publish_not_ready))
+                    else {
+                        continue;
+                    };
+                    let mut ports: Vec<String> = Vec::new();
+                    for port in &service.ports {
+                        match &port.target {
+                            TargetPort::Number(number) => ports.push(format!("{}={number}", port.name)),
+                            TargetPort::Name(name) => {
+                                let found = pod.ports.iter().find(|p| p.name == *name);
+                                ports.extend(found.map(|p| format!("{}={}", port.name, p.number)));
+                            }
+                        }
+                    }
+                    ports.sort();
+                    let hostname = pod
+                        .host
+                        .as_ref()
+                        .filter(|h| *h.subdomain == *service.name)
+                        .map(|h| &h.hostname);
+                    any = true;
+                    let ready = service.publish_not_ready || (pod.ready && !pod.terminating);
+                    let zone = node.and_then(|node| node.zone.as_deref());
+                    let node_hint = pod
+                        .node
+                        .as_deref()
+                        .filter(|_| ready && service.hints == HintMode::SameNode);
+                    expected
+                        .entry((service.name.clone(), family, ports.join(",")))
+                        .or_default()
+                        .insert(format!(
+                            "{ip} ready={ready} serving={} terminating={} {hostname:?} {:?} {zone:?} {} {} {:?} {:?}",
+                            pod.ready,
+                            pod.terminating,
+                            pod.node.as_deref(),
+                            pod.name,
+                            pod.uid,
+                            zone.filter(|_| ready && matches!(service.hints, HintMode::SameZone | HintMode::SameNode)).into_iter().collect::<Vec<_>>(),
+                            node_hint.into_iter().collect::<Vec<_>>(),
+                        ));
+                }
+                if !any {
+                    expected.insert((service.name.clone(), family, String::new()), BTreeSet::new());
+                }
+            }
+        }
+        expected
+    }
+
+    /// What is published, by the same key. Panics where an endpoint stands twice, a slice is too large, or one
+    /// is there that should not be.
+    pub(crate) fn published(&self) -> BTreeMap<(Arc<str>, Family, String), BTreeSet<Endpoint>> {
+        let mut published: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for slice in self.store.values().filter(|slice| is_ours(slice)) {
+            let Some(service) = self.services.get(&slice.meta.service) else {
+                continue;
+            };
+            if service.selector.is_none() {
+                continue;
+            }
+            assert_eq!(
+                slice.meta.owner, service.uid,
+                "{}: of an older Service",
+                slice.meta.name
+            );
+            assert!(
+                slice.endpoints.len() <= self.limit,
+                "{}: over the limit",
+                slice.meta.name
+            );
+            let family = slice.family.expect("all slices here have a family");
+            let mut ports: Vec<String> = slice
+                .ports
+                .iter()
+                .map(|p| format!("{}={}", p.name.as_deref().unwrap_or("?"), p.number.unwrap_or(0)))
+                .collect();
+            ports.sort();
+            let group = published
+                .entry((service.name.clone(), family, ports.join(",")))
+                .or_default();
+            for endpoint in &slice.endpoints {
+                let text = format!(
+                    "{} ready={} serving={} terminating={} {:?} {:?} {:?} {} {} {:?} {:?}",
+                    endpoint.addresses.join("+"),
+                    endpoint.ready.expect("always set"),
+                    endpoint.serving.expect("always set"),
+                    endpoint.terminating.expect("always set"),
+                    endpoint.hostname.as_ref(),
+                    endpoint.node.as_deref(),
+                    endpoint.zone.as_deref(),
+                    endpoint.pod.as_deref().unwrap_or_default(),
+                    endpoint.pod_uid.clone().unwrap_or_else(Uid::none),
+                    // Balanced hints depend on history; that they are in order shows in that nobody changes them.
+                    if service.hints == HintMode::Auto {
+                        &[]
+                    } else {
+                        &endpoint.zone_hints[..]
+                    },
+                    endpoint.node_hints,
+                );
+                assert!(
+                    group.insert(text.clone()),
+                    "{}: {text} stands twice",
+                    slice.meta.name
+                );
+            }
+        }
+        published
+    }
+}
