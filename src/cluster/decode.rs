@@ -1,13 +1,13 @@
 //! From the wire to facts. The codec is JSON; only this module and [`super::wire`] know it.
 
 mod endpoints;
+mod slices;
 
 use super::wire::{self, Str, StrMap};
 use crate::core::address::{Family, parse_sloppy};
 use crate::core::facts::{
-    ANNOTATION_TOLERATE_UNREADY, ANNOTATION_TRIGGER_TIME, EndpointFacts, Extras, HostName, LABEL_MANAGED_BY,
-    LABEL_SERVICE_NAME, LABEL_ZONE, MANAGED_BY, NodeFacts, OwnerReference, PodFacts, ServiceFacts,
-    SliceFacts, SliceMeta, TolerateUnready,
+    ANNOTATION_TOLERATE_UNREADY, Extras, HostName, LABEL_MANAGED_BY, LABEL_ZONE, MANAGED_BY, NodeFacts,
+    OwnerReference, PodFacts, ServiceFacts, TolerateUnready,
 };
 use crate::core::hints::{
     ANNOTATION_TOPOLOGY_AWARE_HINTS, ANNOTATION_TOPOLOGY_MODE, HintMode, LABEL_CONTROL_PLANE, LABEL_MASTER,
@@ -15,7 +15,7 @@ use crate::core::hints::{
 };
 use crate::core::ids::Uid;
 use crate::core::labels::Labels;
-use crate::core::ports::{ContainerPort, Protocol, ServicePort, SlicePort, TargetPort, slice_ports};
+use crate::core::ports::{ContainerPort, Protocol, ServicePort, SlicePort, TargetPort};
 use crate::core::selector::Selector;
 use crate::core::time::Time;
 use serde::Deserialize;
@@ -332,47 +332,6 @@ fn service_port(port: &wire::ServicePort<'_>) -> Result<ServicePort, DecodeError
     })
 }
 
-impl Decode for Namespaced<SliceMeta> {
-    type Wire<'a> = wire::MetaOnly<'a>;
-
-    fn decode(wire: wire::MetaOnly<'_>) -> Result<Self, DecodeError> {
-        slice_meta(&wire.metadata)
-    }
-
-    fn version_of<'w>(wire: &'w wire::MetaOnly<'_>) -> &'w str {
-        &wire.metadata.resource_version
-    }
-}
-
-fn slice_meta(meta: &wire::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeError> {
-    let facts = SliceMeta {
-        name: required(&meta.name, "metadata.name")?,
-        uid: Uid::from(&*meta.uid),
-        version: version(&meta.resource_version)?,
-        service: meta
-            .labels
-            .get(LABEL_SERVICE_NAME)
-            .map_or_else(|| Arc::from(""), |name| Arc::from(&**name)),
-        owner: owner(meta).map_or_else(Uid::none, |owner| Uid::from(&*owner.uid)),
-        deleting: meta.deletion_timestamp.is_some(),
-    };
-    Ok(Namespaced {
-        namespace: Arc::from(required(&meta.namespace, "metadata.namespace")?),
-        facts,
-    })
-}
-
-/// The reference to the owning Service.
-fn owner<'m, 'a>(meta: &'m wire::Meta<'a>) -> Option<&'m wire::Owner<'a>> {
-    let services = || {
-        let owners = meta.owner_references.iter().flatten();
-        owners.filter(|owner| &*owner.kind == "Service" && &*owner.api_version == "v1")
-    };
-    services()
-        .find(|owner| owner.controller == Some(true))
-        .or_else(|| services().next())
-}
-
 /// Whether a slice is one of ours, by its managed-by label.
 pub fn is_ours(json: &[u8]) -> Result<bool, DecodeError> {
     let object: wire::MetaOnly<'_> = serde_json::from_slice(json)?;
@@ -390,40 +349,6 @@ pub fn written(json: &[u8]) -> Result<(Uid, u64), DecodeError> {
         Uid::from(&*object.metadata.uid),
         version(&object.metadata.resource_version)?,
     ))
-}
-
-impl Decode for Namespaced<SliceFacts> {
-    type Wire<'a> = wire::Slice<'a>;
-
-    fn decode(mut slice: wire::Slice<'_>) -> Result<Self, DecodeError> {
-        let Namespaced {
-            namespace,
-            facts: meta,
-        } = slice_meta(&slice.metadata)?;
-        let wire = &mut slice.metadata;
-        let owned_by = owner(wire).map(|owner| owner.uid.to_string());
-        let extras = extras(wire, owned_by.as_deref(), &[ANNOTATION_TRIGGER_TIME]);
-        let ports = slice.ports.iter().flatten().map(slice_port);
-        let facts = SliceFacts {
-            created: wire.creation_timestamp.as_deref().and_then(Time::parse),
-            extras,
-            family: Family::parse(&slice.address_type),
-            ports: slice_ports(ports.collect()),
-            endpoints: slice
-                .endpoints
-                .iter()
-                .flatten()
-                .map(|e| endpoint(e, &namespace))
-                .collect(),
-            labels: labels(&mut wire.labels),
-            meta,
-        };
-        Ok(Self { namespace, facts })
-    }
-
-    fn version_of<'w>(wire: &'w wire::Slice<'_>) -> &'w str {
-        &wire.metadata.resource_version
-    }
 }
 
 fn slice_port(port: &wire::SlicePort<'_>) -> SlicePort {
@@ -487,41 +412,6 @@ fn plain_pod<'r, 'a>(
             && set(target.api_version.as_ref()).is_none()
             && set(target.field_path.as_ref()).is_none()
     })
-}
-
-fn endpoint(wire: &wire::Endpoint<'_>, namespace: &str) -> EndpointFacts {
-    let conditions = wire.conditions.as_ref();
-    let target = wire.target_ref.as_ref();
-    let pod = plain_pod(target, namespace);
-    let text = |text: &Option<Str<'_>>| text.as_deref().map(Into::into);
-    let hints = wire.hints.as_ref();
-    EndpointFacts {
-        addresses: wire
-            .addresses
-            .iter()
-            .flatten()
-            .map(|text| canonical(text))
-            .collect(),
-        ready: conditions.and_then(|c| c.ready),
-        serving: conditions.and_then(|c| c.serving),
-        terminating: conditions.and_then(|c| c.terminating),
-        hostname: text(&wire.hostname),
-        node: text(&wire.node_name),
-        zone: text(&wire.zone),
-        pod: pod.map(|target| (*target.name).into()),
-        pod_uid: pod.map(|target| Uid::from(&*target.uid)),
-        odd: target.is_some() != pod.is_some() || !wire.deprecated_topology.0.is_empty(),
-        zone_hints: names(hints.and_then(|hints| hints.for_zones.as_deref())),
-        node_hints: names(hints.and_then(|hints| hints.for_nodes.as_deref())),
-    }
-}
-
-fn names(hints: Option<&[wire::Hint<'_>]>) -> Vec<Box<str>> {
-    hints
-        .iter()
-        .flat_map(|hints| hints.iter())
-        .map(|hint| (*hint.name).into())
-        .collect()
 }
 
 /// An event of a watch, not yet decoded.
