@@ -10,6 +10,8 @@ use std::time::Duration;
 pub enum Target {
     /// As a kubeconfig file says, in its current context.
     Kubeconfig(PathBuf),
+    /// As a kubeconfig file says, but at another URL.
+    KubeconfigAt(PathBuf, String),
     /// At a URL, without credentials.
     Server(String),
     /// As the pod that we run in says.
@@ -63,6 +65,11 @@ impl Clients {
     pub async fn connect(target: &Target) -> Result<Self, ConnectError> {
         let mut config = match target {
             Target::Kubeconfig(path) => kubeconfig(path).await?,
+            Target::KubeconfigAt(path, url) => {
+                let mut config = kubeconfig(path).await?;
+                config.cluster_url = server(url)?;
+                config
+            }
             Target::Server(url) => Config::new(server(url)?),
             Target::InCluster => Config::incluster()?,
         };
