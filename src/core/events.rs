@@ -108,7 +108,7 @@ pub struct Notice {
     pub involved: Involved,
     /// Whether it is bad.
     pub warning: bool,
-    /// A word for machines, in UpperCamelCase.
+    /// A word for machines, in `UpperCamelCase`.
     pub reason: &'static str,
     /// A sentence for people.
     pub message: String,

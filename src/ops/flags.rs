@@ -101,7 +101,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub connection: ConnectionArgs,
 
-    /// Which of upstream's controllers to stand in for: `*` for all, NAME for one, -NAME for all but one; the
+    /// Which of upstream's controllers to stand in for: `*` for all, NAME for one, -NAME to leave one out; the
     /// first item that names one decides
     ///
     /// Known are endpoints-controller and endpointslice-controller. The other controllers of
