@@ -103,7 +103,7 @@ fn write_all(state: &mut NamespaceState) {
             uid: Uid::none(),
             version: 1,
         };
-        state.outcome(&want.object, Outcome::Written(remote));
+        state.outcome(&want.object, Outcome::Written(remote), None);
     }
 }
 

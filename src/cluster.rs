@@ -2,6 +2,7 @@
 
 pub mod connect;
 pub mod decode;
+pub mod events;
 pub mod objects;
 pub mod watch;
 mod wire;

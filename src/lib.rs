@@ -27,10 +27,9 @@ pub mod cluster;
 pub mod core;
 pub mod ops;
 
-use clap::Parser as _;
 use clap::error::ErrorKind;
 use cluster::connect::Clients;
-use ops::flags::{Cli, Command, LogFormat, RunArgs};
+use ops::flags::{Command, Invocation, LogFormat, RunArgs};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -42,8 +41,8 @@ const USAGE: u8 = 2;
 /// The whole program: parses the command line (with the program's name first), runs what it says with a tokio
 /// runtime of its own, and returns the exit code.
 pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
-        Ok(cli) => cli,
+    let Invocation { cli, ignored } = match ops::flags::parse(args) {
+        Ok(invocation) => invocation,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             // Help that nobody can read any more is no failure.
             let _ = error.print();
@@ -67,7 +66,7 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Command::Run(args) = cli.command;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
-        Ok(runtime) => runtime.block_on(run(args)),
+        Ok(runtime) => runtime.block_on(run(args, &ignored)),
         Err(error) => {
             eprintln!("error: cannot start a runtime: {error}");
             ExitCode::FAILURE
@@ -75,8 +74,21 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-async fn run(args: RunArgs) -> ExitCode {
+async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
     start_logging(&args);
+    if !ignored.is_empty() {
+        tracing::warn!(
+            flags = ignored.join(" "),
+            "flags of kube-controller-manager that mean nothing here"
+        );
+    }
+    let elsewhere = args.controllers_elsewhere();
+    if !elsewhere.is_empty() {
+        tracing::warn!(
+            controllers = elsewhere.join(" "),
+            "controllers that are asked for and are not run here"
+        );
+    }
     let clients = match Clients::connect(&args.connection.target()).await {
         Ok(clients) => clients,
         Err(error) => {

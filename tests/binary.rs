@@ -164,6 +164,45 @@ async fn a_kubeconfig_is_read() {
 }
 
 #[tokio::test]
+async fn a_copied_command_line_starts_with_one_warning() {
+    let (handle, api) = server().await;
+    fill(&api).await;
+    let path = std::env::temp_dir().join(format!("endpointd-test-{}.elsewhere", std::process::id()));
+    // The kubeconfig leads nowhere; --master leads to the server.
+    let elsewhere = handle.kubeconfig().replace(&handle.url(), "http://127.0.0.1:1");
+    assert!(elsewhere.contains("http://127.0.0.1:1"), "{elsewhere}");
+    std::fs::write(&path, elsewhere).unwrap();
+    let mut process = Process::start(&[
+        "run",
+        "--leader-elect=true",
+        "--cluster-cidr",
+        "10.0.0.0/8",
+        "--profiling",
+        "-v=2",
+        "--controllers=*,deployment",
+        "--kubeconfig",
+        path.to_str().unwrap(),
+        "--master",
+        &handle.url(),
+    ]);
+    endpoints(&api, 3).await;
+    process.signal("TERM");
+    let (code, log) = process.end().await;
+    assert_eq!(code, Some(0), "{log}");
+    let flags: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("--leader-elect"))
+        .collect();
+    assert_eq!(flags.len(), 1, "{log}");
+    for name in ["WARN", "--cluster-cidr", "--profiling", "-v"] {
+        assert!(flags[0].contains(name), "{log}");
+    }
+    let missed = |line: &&str| line.contains("WARN") && line.contains("deployment-controller");
+    assert_eq!(log.lines().filter(missed).count(), 1, "{log}");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[tokio::test]
 async fn metrics_are_served_when_asked_for() {
     let (handle, api) = server().await;
     fill(&api).await;
@@ -208,7 +247,21 @@ async fn bad_input_gets_one_line_and_exit_2() {
         (&["run", "--kubeconfig", missing], missing),
         (&["run", "--kubeconfig", broken], broken),
         (&["run", "--server", "127.0.0.1:80"], "http://"),
-        (&["run", "--server=http://a", "--kubeconfig=b"], "--kubeconfig"),
+        (&["run", "--server=ftp://a"], "http://"),
+        (
+            &["run", "--controllers=-endpoint-controller,*"],
+            "known controllers",
+        ),
+        (&["run", "--controllers=deployment"], "endpointslice-controller"),
+        (&["run", "--leader-elect=maybe"], "--leader-elect"),
+        (&["run", "--cluster-cidr"], "--cluster-cidr"),
+        (&["run", "-leader-elect"], "-l"),
+        (
+            &["run", "--endpointslice-updates-batch-period=-1s"],
+            "must not be negative",
+        ),
+        (&["run", "--endpoint-updates-batch-period=1d"], "Go"),
+        (&["run", "--legacy-tolerate-unready-annotation=yes"], "yes"),
         (
             &[
                 "run",

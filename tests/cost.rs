@@ -107,7 +107,7 @@ impl Bench {
                         version: 1,
                     };
                     let outcome = Outcome::Written(remote);
-                    assert_eq!(self.state.outcome(&want.object, outcome), None);
+                    assert_eq!(self.state.outcome(&want.object, outcome, None), None);
                 }
             }
         }
@@ -241,7 +241,7 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
     };
     let again = bench
         .state
-        .outcome(&want.object, Outcome::Written(remote))
+        .outcome(&want.object, Outcome::Written(remote), None)
         .unwrap();
     assert_eq!(
         bench.state.grant(&again.object).unwrap().changes,
@@ -252,6 +252,9 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
         uid: Uid::from("s"),
         version: 3,
     };
-    assert_eq!(bench.state.outcome(&again.object, Outcome::Written(remote)), None);
+    assert_eq!(
+        bench.state.outcome(&again.object, Outcome::Written(remote), None),
+        None
+    );
     assert_eq!(bench.settle(), 0);
 }

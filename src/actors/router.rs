@@ -1,5 +1,6 @@
 //! The router: which shard an event belongs to. It alone makes shards and retires them.
 
+use super::events::EventHandle;
 use super::root::RootMsg;
 use super::shard::{Inbox, Shard, ShardArguments, ShardMsg, SharedNodes};
 use super::writer::WriterHandle;
@@ -32,6 +33,7 @@ pub struct Router {
     settings: Settings,
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
+    events: EventHandle,
 }
 
 #[derive(Clone, Debug)]
@@ -51,7 +53,12 @@ struct Lists {
 
 impl Router {
     /// Without any shard, before anything was listed.
-    pub fn new(settings: Settings, writer: WriterHandle, root: ActorRef<RootMsg>) -> Self {
+    pub fn new(
+        settings: Settings,
+        writer: WriterHandle,
+        root: ActorRef<RootMsg>,
+        events: EventHandle,
+    ) -> Self {
         Self {
             shards: DashMap::default(),
             nodes: SharedNodes::default(),
@@ -62,6 +69,7 @@ impl Router {
             settings,
             writer,
             root,
+            events,
         }
     }
 
@@ -223,6 +231,7 @@ impl Router {
             nodes: self.nodes.clone(),
             writer: self.writer.clone(),
             root: self.root.clone(),
+            events: self.events.clone(),
         };
         // Unnamed: names go to a registry of the whole process, and clash.
         let (actor, _) = ActorRuntime::spawn_linked_instant(None, Shard, arguments, self.root.get_cell())

@@ -50,7 +50,12 @@ async fn router() -> (Arc<Router>, ActorRef<RootMsg>) {
         legacy_tolerate_unready: false,
         seed: 1,
     };
-    let router = Arc::new(Router::new(settings, WriterHandle::default(), root.clone()));
+    let router = Arc::new(Router::new(
+        settings,
+        WriterHandle::default(),
+        root.clone(),
+        EventHandle::default(),
+    ));
     root.cast(RootMsg::Router(router.clone())).unwrap();
     (router, root)
 }

@@ -1,9 +1,10 @@
 //! The shard: one actor per namespace, owner of the namespace's state.
 
+use super::events::EventHandle;
 use super::root::RootMsg;
 use super::writer::{ObjectKey, WriterHandle, WriterMsg};
 use crate::core::inbox::{Event, Pending};
-use crate::core::namespace::{Holds, NamespaceState, Outcome, Settings};
+use crate::core::namespace::{Holds, NamespaceState, Outcome, Remark, Settings};
 use crate::core::nodes::{NodeDirectory, NodeTable, NodeView, ZoneView};
 use crate::core::object::ObjectName;
 use parking_lot::Mutex;
@@ -17,8 +18,8 @@ pub enum ShardMsg {
     Wake,
     /// The writer has room for this object's request.
     Grant(ObjectName),
-    /// The answer to this object's request.
-    Outcome(ObjectName, Outcome),
+    /// The answer to this object's request, and what the server said if it refused.
+    Outcome(ObjectName, Outcome, Option<Box<str>>),
 }
 
 /// Where events wait for a shard. Filled by the ingest tasks, emptied by the shard.
@@ -96,6 +97,8 @@ pub struct ShardArguments {
     pub writer: WriterHandle,
     /// Whom it tells when it is empty.
     pub root: ActorRef<RootMsg>,
+    /// Where its Events go.
+    pub events: EventHandle,
 }
 
 /// What a shard owns.
@@ -107,6 +110,23 @@ pub struct ShardState {
     nodes: SharedNodes,
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
+    events: EventHandle,
+}
+
+impl ShardState {
+    fn pass_on(&self, remark: Remark) {
+        match remark {
+            Remark::Event(notice) => self.events.record(notice),
+            Remark::IgnoredAnnotation {
+                service,
+                annotation,
+                value,
+            } => {
+                let namespace = self.core.namespace();
+                tracing::warn!(%namespace, %service, annotation, %value, "the annotation is no boolean and is ignored");
+            }
+        }
+    }
 }
 
 /// The shard's behaviour.
@@ -131,6 +151,7 @@ impl Actor for Shard {
             nodes,
             writer,
             root,
+            events,
         } = arguments;
         let core = NamespaceState::new(namespace, settings, holds);
         Ok(ShardState {
@@ -140,6 +161,7 @@ impl Actor for Shard {
             nodes,
             writer,
             root,
+            events,
         })
     }
 
@@ -164,12 +186,17 @@ impl Actor for Shard {
                 };
                 state.writer.send(WriterMsg::Body(key, granted));
             }
-            ShardMsg::Outcome(object, outcome) => again = state.core.outcome(&object, outcome),
+            ShardMsg::Outcome(object, outcome, why) => {
+                again = state.core.outcome(&object, outcome, why.as_deref());
+            }
         }
         let mut wants = state.core.plan();
         wants.extend(again);
         if !wants.is_empty() {
             state.writer.want(state.core.namespace(), wants);
+        }
+        for remark in state.core.take_remarks() {
+            state.pass_on(remark);
         }
         if state.core.is_empty() {
             let namespace = state.core.namespace().clone();

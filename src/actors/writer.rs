@@ -320,7 +320,12 @@ impl WriterState {
     }
 
     fn done(&mut self, key: &ObjectKey, answer: Answer, now: Duration) {
-        let Answer { outcome, quiet, took } = answer;
+        let Answer {
+            outcome,
+            why,
+            quiet,
+            took,
+        } = answer;
         self.metrics.done(&outcome, took);
         if let Some(quiet) = quiet {
             self.quiet_until = self.quiet_until.max(now + quiet);
@@ -330,7 +335,7 @@ impl WriterState {
         }
         self.queue.landed(key, now);
         if let Some(shard) = self.router.get().and_then(|router| router.shard(&key.namespace)) {
-            let _ = shard.cast(ShardMsg::Outcome(key.object.clone(), outcome));
+            let _ = shard.cast(ShardMsg::Outcome(key.object.clone(), outcome, why));
         }
     }
 }

@@ -10,6 +10,8 @@ use std::time::Duration;
 pub enum Target {
     /// As a kubeconfig file says, in its current context.
     Kubeconfig(PathBuf),
+    /// As a kubeconfig file says, but at another URL.
+    KubeconfigAt(PathBuf, String),
     /// At a URL, without credentials.
     Server(String),
     /// As the pod that we run in says.
@@ -43,13 +45,15 @@ pub enum ConnectError {
     Client(Box<kube::Error>),
 }
 
-/// Two clients: each has one queue of its own inside, and watches must not wait for writes.
+/// Three clients: each has one queue of its own inside; watches must not wait for writes, nor writes for Events.
 #[derive(Clone)]
 pub struct Clients {
     /// For lists and watches.
     pub watches: Client,
     /// For single objects.
     pub objects: Client,
+    /// For Events.
+    pub events: Client,
 }
 
 impl std::fmt::Debug for Clients {
@@ -63,6 +67,11 @@ impl Clients {
     pub async fn connect(target: &Target) -> Result<Self, ConnectError> {
         let mut config = match target {
             Target::Kubeconfig(path) => kubeconfig(path).await?,
+            Target::KubeconfigAt(path, url) => {
+                let mut config = kubeconfig(path).await?;
+                config.cluster_url = server(url)?;
+                config
+            }
             Target::Server(url) => Config::new(server(url)?),
             Target::InCluster => Config::incluster()?,
         };
@@ -76,6 +85,7 @@ impl Clients {
         Ok(Self {
             watches: client()?,
             objects: client()?,
+            events: client()?,
         })
     }
 }

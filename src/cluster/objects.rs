@@ -19,6 +19,8 @@ use tokio::time::{Instant, timeout};
 pub struct Answer {
     /// What it means for the object.
     pub outcome: Outcome,
+    /// What the server said of a refusal.
+    pub why: Option<Box<str>>,
     /// How long the server asks us to be quiet.
     pub quiet: Option<Duration>,
     /// How long it took.
@@ -58,8 +60,11 @@ impl ObjectClient {
             Request::Fetch => (Method::GET, Sent::Fetch),
             Request::Probe => (Method::GET, Sent::Probe),
         };
-        let (outcome, quiet) = match timeout(self.deadline, self.exchange(namespace, object, verb, request))
-            .await
+        let (outcome, why, quiet) = match timeout(
+            self.deadline,
+            self.exchange(namespace, object, verb, request),
+        )
+        .await
         {
             Ok(Ok((code, retry_after, body))) => {
                 let (outcome, status) = judge(kind, *output, code, &body);
@@ -67,11 +72,13 @@ impl ObjectClient {
                     tracing::warn!(%namespace, kind = %output, %name, request = ?kind, code = code.as_u16(), reason = %status.reason,
                         message = %status.message, "the API server refused a request; it will be tried again");
                 }
+                let why = status.as_ref().map(|status| status.message.as_str().into());
                 let quiet = retry_after.or_else(|| status?.details?.retry_after_seconds);
                 let asked = code == StatusCode::TOO_MANY_REQUESTS || code == StatusCode::SERVICE_UNAVAILABLE;
                 // A server that asks for an hour of silence is not believed.
                 (
                     outcome,
+                    why,
                     quiet
                         .filter(|_| asked)
                         .map(|seconds| Duration::from_secs(seconds.min(30))),
@@ -79,16 +86,17 @@ impl ObjectClient {
             }
             Ok(Err(error)) => {
                 tracing::warn!(%namespace, kind = %output, %name, request = ?kind, %error, "a request failed; it will be tried again");
-                (Outcome::Unknown, None)
+                (Outcome::Unknown, None, None)
             }
             Err(_) => {
                 tracing::warn!(%namespace, kind = %output, %name, request = ?kind, deadline = ?self.deadline,
                     "a request was not answered in time; it will be tried again");
-                (Outcome::Unknown, None)
+                (Outcome::Unknown, None, None)
             }
         };
         Answer {
             outcome,
+            why,
             quiet,
             took: Instant::now().saturating_duration_since(start),
         }

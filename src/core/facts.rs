@@ -2,6 +2,7 @@
 //! compared and taken apart by the core.
 
 use super::address::Family;
+use super::golang;
 use super::hints::HintMode;
 use super::ids::Uid;
 use super::labels::Labels;
@@ -122,11 +123,7 @@ pub enum TolerateUnready {
 impl From<&str> for TolerateUnready {
     /// As Go spells booleans.
     fn from(text: &str) -> Self {
-        match text {
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => Self::Set(true),
-            "0" | "f" | "F" | "false" | "FALSE" | "False" => Self::Set(false),
-            _ => Self::Malformed(text.into()),
-        }
+        golang::parse_bool(text).map_or_else(|| Self::Malformed(text.into()), Self::Set)
     }
 }
 

@@ -12,9 +12,11 @@ mod evaluate;
 mod hinting;
 mod members;
 mod pods;
+mod remarks;
 mod services;
 mod writes;
 
+pub use remarks::Remark;
 pub use writes::{Content, Granted, Outcome};
 
 use super::address::Family;
@@ -311,6 +313,7 @@ pub struct NamespaceState {
     endpoints_wants: BTreeSet<Arc<str>>,
     /// Until the first plan: everything that is known was there before this process.
     starting: bool,
+    remarks: Vec<Remark>,
     work: Work,
 }
 
@@ -345,6 +348,7 @@ impl NamespaceState {
             endpoints_held: BTreeSet::new(),
             endpoints_wants: BTreeSet::new(),
             starting: holds.any(),
+            remarks: Vec::new(),
             work: Work::default(),
         }
     }

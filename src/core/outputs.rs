@@ -1,11 +1,11 @@
-//! Which of the two kinds of object this process writes, as `--controllers` has it.
+//! Which kinds of objects this process keeps right.
 
-/// The outputs that are switched on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The outputs that are on: upstream's two controllers, one by one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Outputs {
-    /// Endpoints, as upstream's `endpoints-controller` writes them.
+    /// Endpoints, as upstream's endpoints-controller writes them.
     pub endpoints: bool,
-    /// `EndpointSlices`, as upstream's `endpointslice-controller` writes them.
+    /// `EndpointSlices`, as upstream's endpointslice-controller writes them.
     pub slices: bool,
 }
 
@@ -15,6 +15,11 @@ impl Outputs {
         endpoints: true,
         slices: true,
     };
+
+    /// Whether nothing is left to do.
+    pub fn is_none(self) -> bool {
+        !self.endpoints && !self.slices
+    }
 }
 
 impl Default for Outputs {

@@ -1,7 +1,7 @@
 //! One `EndpointSlice` as the controller sees it: what it should hold, and what the server is known to hold.
 
 use super::address::Family;
-use super::hints::Zone;
+use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
 use super::object::{Flight, ObjectState};
 use super::ports::SlicePorts;
@@ -238,6 +238,8 @@ pub struct FamilyState {
     pub touched: Vec<SliceId>,
     /// Slices without an endpoint. May name slices that have some by now, or are gone.
     pub empties: Vec<SliceId>,
+    /// What became of the wish for hints by zone.
+    pub hint_state: HintState,
     /// Whether the next evaluation looks at all hints.
     pub rehint: bool,
     /// How many live slices there are.

@@ -14,6 +14,22 @@ impl Time {
         Self(seconds.saturating_mul(1_000_000_000))
     }
 
+    /// From nanoseconds since 1970.
+    pub fn from_nanoseconds(nanoseconds: i64) -> Self {
+        Self(nanoseconds)
+    }
+
+    /// Nanoseconds since 1970.
+    pub fn as_nanoseconds(self) -> i64 {
+        self.0
+    }
+
+    /// Without what is less than a second, as the API keeps most times.
+    #[must_use]
+    pub fn whole_seconds(self) -> Self {
+        Self(self.0.div_euclid(1_000_000_000).saturating_mul(1_000_000_000))
+    }
+
     /// Reads RFC 3339. `None` when it is not that, or lies outside the years 1678 to 2261.
     pub fn parse(text: &str) -> Option<Self> {
         let timestamp: jiff::Timestamp = text.parse().ok()?;
@@ -63,6 +79,14 @@ mod tests {
         );
         assert_eq!(Time::parse("yesterday"), None);
         assert_eq!(Time::from_seconds(0).to_string(), "1970-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn whole_seconds_are_whole() {
+        let time = Time::parse("2024-01-02T03:04:05.999999999Z").unwrap();
+        assert_eq!(time.whole_seconds().to_string(), "2024-01-02T03:04:05Z");
+        assert_eq!(Time::from_nanoseconds(time.as_nanoseconds()), time);
+        assert_eq!(Time::from_nanoseconds(-1).whole_seconds(), Time::from_seconds(-1));
     }
 
     #[test]

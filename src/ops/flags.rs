@@ -1,18 +1,33 @@
 //! The command line.
 
+mod controllers;
+mod foreign;
+
 use crate::actors::writer::Pacing;
 use crate::cluster::connect::Target;
+use crate::core::golang;
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
 use crate::ops::run::Options;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::builder::TypedValueParser as _;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
+pub use controllers::Controllers;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Keeps the `EndpointSlices` of a Kubernetes cluster right, at the cost of what changed.
 #[derive(Debug, Parser)]
-#[command(name = "endpointd", version, about, disable_help_subcommand = true)]
+// Of a flag that is given twice, the last counts, as upstream has it.
+#[command(
+    name = "endpointd",
+    version,
+    about,
+    disable_help_subcommand = true,
+    args_override_self = true
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -26,6 +41,58 @@ pub enum Command {
     Run(RunArgs),
 }
 
+/// A command line, read.
+#[derive(Debug)]
+pub struct Invocation {
+    /// What to do.
+    pub cli: Cli,
+    /// Flags of kube-controller-manager that were given and mean nothing here.
+    pub ignored: Vec<String>,
+}
+
+/// Reads a command line, with the program's name first.
+///
+/// # Errors
+///
+/// When it cannot be used; and when help or the version is asked for.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
+    let mut command = Cli::command();
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let mut ignored = Vec::new();
+    if args.get(1).is_some_and(|arg| arg == RUN) {
+        let flags = args.split_off(2);
+        let run = command
+            .find_subcommand(RUN)
+            .expect("the subcommand is named after its variant");
+        let split = foreign::split(flags, |name| takes_argument(run, name))
+            .map_err(|error| command.error(ErrorKind::ValueValidation, error))?;
+        args.extend(split.own);
+        ignored = split.ignored;
+    }
+    let cli = Cli::try_parse_from(args)?;
+    let Command::Run(run) = &cli.command;
+    if run.outputs().is_none() {
+        return Err(command.error(
+            ErrorKind::ValueValidation,
+            "--controllers leaves neither endpoints-controller nor endpointslice-controller on",
+        ));
+    }
+    Ok(Invocation { cli, ignored })
+}
+
+/// The name of [`Command::Run`].
+const RUN: &str = "run";
+
+/// Whether a long flag takes the next argument if it is given without `=`.
+fn takes_argument(command: &clap::Command, name: &str) -> bool {
+    let mut flags = command.get_arguments();
+    flags
+        .find(|flag| {
+            flag.get_long() == Some(name) || flag.get_all_aliases().is_some_and(|all| all.contains(&name))
+        })
+        .is_some_and(|flag| flag.get_action().takes_values() && !flag.is_require_equals_set())
+}
+
 /// The flags of `endpointd run`. Where kube-controller-manager has a flag of the same meaning, it has the same
 /// name here.
 #[derive(Clone, Debug, clap::Args)]
@@ -33,6 +100,20 @@ pub struct RunArgs {
     /// How to reach the API server.
     #[command(flatten)]
     pub connection: ConnectionArgs,
+
+    /// Which of upstream's controllers to stand in for: `*` for all, NAME for one, -NAME to leave one out; the
+    /// first item that names one decides
+    ///
+    /// Known are endpoints-controller and endpointslice-controller. The other controllers of
+    /// kube-controller-manager may be named, and are not run.
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "*",
+        value_parser = Controllers::parse,
+        allow_hyphen_values = true
+    )]
+    pub controllers: Vec<Controllers>,
 
     /// Endpoints that a slice holds at most
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -66,8 +147,42 @@ pub struct RunArgs {
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_address: Option<SocketAddr>,
 
+    /// For how long changes of pods are gathered before the Endpoints of their Services are looked at
+    #[arg(
+        long = "endpoint-updates-batch-period",
+        value_name = "DURATION",
+        default_value = "0s",
+        value_parser = golang::parse_duration,
+        allow_hyphen_values = true
+    )]
+    pub endpoint_batch: Duration,
+
+    /// For how long changes of pods are gathered before the `EndpointSlices` of their Services are looked at
+    #[arg(
+        long = "endpointslice-updates-batch-period",
+        value_name = "DURATION",
+        default_value = "0s",
+        value_parser = golang::parse_duration,
+        allow_hyphen_values = true
+    )]
+    pub slice_batch: Duration,
+
+    /// Let the annotation `service.alpha.kubernetes.io/tolerate-unready-endpoints` take the place of
+    /// publishNotReadyAddresses in Endpoints, as releases long before 1.36 did
+    #[arg(
+        long = "legacy-tolerate-unready-annotation",
+        value_name = "BOOL",
+        default_value = "false",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = clap::ArgAction::Set,
+        value_parser = parse_bool
+    )]
+    pub legacy_tolerate_unready: bool,
+
     /// How logs are written
-    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, alias = "logging-format", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 
     /// What is logged: a level (error, warn, info, debug, trace), or a filter such as
@@ -76,23 +191,30 @@ pub struct RunArgs {
     pub log_level: String,
 }
 
-/// How to reach the API server. With neither flag, as the pod that this runs in is told.
+/// How to reach the API server. With neither flag, as the pod that this runs in is told. An empty value is none.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ConnectionArgs {
     /// A kubeconfig file; its current context is used
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
     pub kubeconfig: Option<PathBuf>,
 
-    /// The API server's URL, without credentials: for tests and proxies on loopback
-    #[arg(long, value_name = "URL", conflicts_with = "kubeconfig")]
+    /// The API server's URL, in place of the one that the kubeconfig has; without a kubeconfig no credentials
+    /// are sent, as for tests and proxies on loopback
+    #[arg(long, visible_alias = "master", value_name = "URL")]
     pub server: Option<String>,
 }
 
 impl ConnectionArgs {
     /// What the flags say.
     pub fn target(&self) -> Target {
-        match (&self.kubeconfig, &self.server) {
-            (Some(path), _) => Target::Kubeconfig(path.clone()),
+        let kubeconfig = self
+            .kubeconfig
+            .as_ref()
+            .filter(|path| !path.as_os_str().is_empty());
+        let server = self.server.as_ref().filter(|url| !url.is_empty());
+        match (kubeconfig, server) {
+            (Some(path), Some(url)) => Target::KubeconfigAt(path.clone(), url.clone()),
+            (Some(path), None) => Target::Kubeconfig(path.clone()),
             (None, Some(url)) => Target::Server(url.clone()),
             (None, None) => Target::InCluster,
         }
@@ -115,6 +237,10 @@ fn parse_qps(text: &str) -> Result<f64, String> {
     }
 }
 
+fn parse_bool(text: &str) -> Result<bool, &'static str> {
+    golang::parse_bool(text).ok_or("true or false is expected")
+}
+
 fn parse_log_level(text: &str) -> Result<String, String> {
     match text.parse::<tracing_subscriber::filter::EnvFilter>() {
         Ok(_) => Ok(text.to_owned()),
@@ -123,21 +249,31 @@ fn parse_log_level(text: &str) -> Result<String, String> {
 }
 
 impl RunArgs {
+    /// Which outputs are on. [`parse`] has seen to it that one is.
+    pub fn outputs(&self) -> Outputs {
+        controllers::outputs(&self.controllers)
+    }
+
+    /// Controllers of kube-controller-manager that are asked for by name and are not run here.
+    pub fn controllers_elsewhere(&self) -> Vec<&'static str> {
+        controllers::elsewhere(&self.controllers)
+    }
+
     /// The controller's options. `seed` is where everything random comes from.
     pub fn options(&self, seed: u64) -> Options {
         Options {
             settings: Settings {
                 max_endpoints: usize::from(self.max_endpoints_per_slice),
-                outputs: Outputs::ALL,
-                legacy_tolerate_unready: false,
+                outputs: self.outputs(),
+                legacy_tolerate_unready: self.legacy_tolerate_unready,
                 seed,
             },
             pacing: Pacing {
                 qps: self.kube_api_qps,
                 burst: self.kube_api_burst,
                 in_flight: usize::from(self.max_requests_in_flight),
-                slice_batch: Duration::ZERO,
-                endpoints_batch: Duration::ZERO,
+                slice_batch: self.slice_batch,
+                endpoints_batch: self.endpoint_batch,
             },
             deadline: Duration::from_secs(30),
             drain: Duration::from_secs(10),
@@ -146,51 +282,4 @@ impl RunArgs {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(args: &[&str]) -> Result<RunArgs, String> {
-        let args = ["endpointd", "run"].iter().chain(args);
-        match Cli::try_parse_from(args) {
-            Ok(Cli {
-                command: Command::Run(args),
-            }) => Ok(args),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    #[test]
-    fn limits_are_checked() {
-        assert_eq!(parse(&[]).unwrap().max_endpoints_per_slice, 100);
-        assert_eq!(
-            parse(&["--max-endpoints-per-slice=1000"])
-                .unwrap()
-                .max_endpoints_per_slice,
-            1000
-        );
-        for bad in [
-            "--max-endpoints-per-slice=0",
-            "--max-endpoints-per-slice=1001",
-            "--kube-api-burst=0",
-            "--kube-api-qps=nan",
-            "--kube-api-qps=inf",
-            "--nonsense",
-        ] {
-            parse(&[bad]).unwrap_err();
-        }
-        assert!(parse(&["--kube-api-qps=-1"]).unwrap().kube_api_qps < 0.0);
-        parse(&["--kube-api-qps", "-1"]).unwrap();
-        parse(&["--log-level=no=such=thing"]).unwrap_err();
-        parse(&["--server=http://a", "--kubeconfig=b"]).unwrap_err();
-    }
-
-    #[test]
-    fn the_target_is_what_the_flags_say() {
-        assert_eq!(parse(&[]).unwrap().connection.target(), Target::InCluster);
-        let target = parse(&["--server=http://127.0.0.1:1"])
-            .unwrap()
-            .connection
-            .target();
-        assert_eq!(target, Target::Server("http://127.0.0.1:1".into()));
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 //! recorder is installed they cost nothing and count nothing.
 
 use crate::core::body::Request;
+use crate::core::events::EventOutcome;
 use crate::core::namespace::{Kind, Outcome};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
@@ -139,5 +140,57 @@ impl WatchMetrics {
 impl fmt::Debug for WatchMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WatchMetrics").finish_non_exhaustive()
+    }
+}
+
+/// What the writer of Events counts.
+pub struct EventMetrics {
+    waiting: Gauge,
+    outcomes: [Counter; 3],
+    dropped: Counter,
+}
+
+impl EventMetrics {
+    /// Registers them.
+    pub fn new() -> Self {
+        let outcomes =
+            |outcome: &'static str| counter!("endpointd_event_requests_total", "outcome" => outcome);
+        Self {
+            waiting: gauge!("endpointd_events_waiting"),
+            outcomes: ["ok", "refused", "unknown"].map(outcomes),
+            dropped: counter!("endpointd_events_dropped_total"),
+        }
+    }
+
+    /// How many Events are to be written.
+    pub fn observe(&self, waiting: usize) {
+        self.waiting.set(waiting as f64);
+    }
+
+    /// A request was answered, or was not.
+    pub fn done(&self, outcome: EventOutcome) {
+        let at = match outcome {
+            EventOutcome::Written => 0,
+            EventOutcome::Exists | EventOutcome::NotFound | EventOutcome::Refused => 1,
+            EventOutcome::Failed { .. } => 2,
+        };
+        self.outcomes[at].increment(1);
+    }
+
+    /// So many Events will not be written, unless they happen again.
+    pub fn dropped(&self, events: u64) {
+        self.dropped.increment(events);
+    }
+}
+
+impl Default for EventMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for EventMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventMetrics").finish_non_exhaustive()
     }
 }

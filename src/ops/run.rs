@@ -1,9 +1,11 @@
 //! Starting and stopping the controller.
 
+use crate::actors::events::{EventArguments, EventHandle, Events, WallClock};
 use crate::actors::root::{Root, RootMsg};
 use crate::actors::router::Router;
 use crate::actors::writer::{Pacing, Writer, WriterArguments, WriterHandle, WriterMsg};
 use crate::cluster::connect::Clients;
+use crate::cluster::events::EventClient;
 use crate::cluster::objects::ObjectClient;
 use crate::cluster::watch::{Endpoints, Nodes, Pods, Services, Slices, Source, Watch};
 use crate::core::namespace::{Kind, Settings};
@@ -55,8 +57,15 @@ pub async fn run(
         pacing: options.pacing,
         seed: options.settings.seed,
     };
+    let events = EventHandle::default();
+    let event_arguments = EventArguments {
+        handle: events.clone(),
+        client: EventClient::new(clients.events),
+        clock: WallClock::default(),
+    };
+    Actor::spawn_linked(None, Events, event_arguments, root.get_cell()).await?;
     let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
-    let router = Arc::new(Router::new(options.settings, handle, root.clone()));
+    let router = Arc::new(Router::new(options.settings, handle, root.clone(), events));
     // The cell is new, so this cannot fail; and the root waits for nothing else before its first message.
     let _ = routes.set(router.clone());
     let _ = root.cast(RootMsg::Router(router.clone()));

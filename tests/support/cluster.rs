@@ -56,6 +56,7 @@ pub(crate) fn controller(server: &ApiServer, options: Options) -> JoinHandle<()>
     let clients = Clients {
         watches: client(server),
         objects: client(server),
+        events: client(server),
     };
     tokio::spawn(async move {
         run(clients, options, std::future::pending()).await.unwrap();

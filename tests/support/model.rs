@@ -351,7 +351,7 @@ impl Model {
             Fate::Lost => Outcome::Unknown,
             Fate::Refused => Outcome::Refused,
         };
-        if let Some(want) = self.state.outcome(name, outcome) {
+        if let Some(want) = self.state.outcome(name, outcome, None) {
             self.want(want.object);
         }
     }

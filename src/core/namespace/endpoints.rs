@@ -39,7 +39,7 @@ enum Role {
 #[derive(Debug)]
 pub(super) struct Endpoints {
     role: Role,
-    object: ObjectState,
+    pub(super) object: ObjectState,
     /// The fingerprint of what the server has, where that is known to be what we would write.
     published: Option<u64>,
     /// The fingerprint of what is in flight.

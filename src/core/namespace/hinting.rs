@@ -4,8 +4,9 @@
 use super::evaluate::Round;
 use super::members::desired;
 use super::{NamespaceState, Service};
+use crate::core::address::Family;
 use crate::core::facts::EndpointFacts;
-use crate::core::hints::{Hint, HintMode, HintedEndpoint, HintedSlice, Zone, assign};
+use crate::core::hints::{Disabled, Hint, HintMode, HintState, HintedEndpoint, HintedSlice, Zone, assign};
 use crate::core::ids::{ServiceId, SliceId};
 use crate::core::nodes::{NodeDirectory, ZoneView};
 use crate::core::queue::Lane;
@@ -119,6 +120,7 @@ impl NamespaceState {
         let state = self.services[service.index()].family(family);
         let rehint = std::mem::take(&mut state.rehint);
         if self.services[service.index()].facts.hints != HintMode::Auto {
+            self.hints_are(service, family, HintState::Off);
             return;
         }
         let touched = |slice: &Slice| slice.role == Role::Live && slice.differs();
@@ -132,18 +134,21 @@ impl NamespaceState {
             .iter()
             .map(|id| self.hinted_slice(&self.slices[id.index()], touched))
             .collect();
-        let ratios = self.zones.as_ref().and_then(|view| view.ratios.as_ref().ok());
-        let assigned = ratios.and_then(|ratios| assign(ratios, &hinted).ok());
+        let ratios = self.zones.as_ref().ok_or(Disabled::NodeInfo);
+        let ratios = ratios.and_then(|view| view.ratios.as_ref().map_err(|why| *why));
+        let assigned = ratios.and_then(|ratios| assign(ratios, &hinted));
+        let state = HintState::after(&assigned);
         let hints: Vec<_> = match assigned {
-            Some(assigned) => assigned
+            Ok(assigned) => assigned
                 .into_iter()
                 .map(|given| (ids[given.slice], given.hints))
                 .collect(),
-            None => ids
+            Err(_) => ids
                 .iter()
                 .map(|id| (*id, vec![None; self.slices[id.index()].slots.len()]))
                 .collect(),
         };
+        self.hints_are(service, family, state);
         for (id, hints) in hints {
             let before = std::mem::replace(&mut self.slices[id.index()].hints, hints);
             for (at, before) in before.into_iter().enumerate() {
@@ -152,6 +157,15 @@ impl NamespaceState {
                     round.changed.push(id);
                 }
             }
+        }
+    }
+
+    /// People hear of it when hints come or go, and of each new reason.
+    fn hints_are(&mut self, service: ServiceId, family: Family, state: HintState) {
+        let known = &mut self.services[service.index()].family(family).hint_state;
+        let event = std::mem::replace(known, state).event(state, family.as_str());
+        if let Some(event) = event {
+            self.remark_hints(service, event);
         }
     }
 
@@ -180,15 +194,21 @@ impl NamespaceState {
         new: bool,
         endpoint: &EndpointFacts,
     ) -> bool {
-        let slice = &mut self.slices[id.index()];
+        let slice = &self.slices[id.index()];
         if slice.hints.is_empty() {
             return false;
         }
         let published = match (&endpoint.zone_hints[..], &endpoint.node_hints[..]) {
-            ([zone], []) => Some(Zone::from(&**zone)),
+            ([zone], []) => {
+                // People have heard of these hints when they came.
+                let (service, family) = (slice.service, slice.family);
+                self.services[service.index()].family(family).hint_state = HintState::On;
+                Some(Zone::from(&**zone))
+            }
             ([], []) => None,
             _ => return true,
         };
+        let slice = &mut self.slices[id.index()];
         if new {
             slice.hints[at] = published;
             return false;

@@ -24,7 +24,11 @@ impl NamespaceState {
                         self.mark(id);
                     }
                 } else {
+                    let reannotated = service.facts.tolerate_unready != facts.tolerate_unready;
                     self.update_service(id, facts);
+                    if reannotated {
+                        self.remark_annotations(id);
+                    }
                 }
                 return;
             }
@@ -45,6 +49,7 @@ impl NamespaceState {
             epoch,
         }));
         self.services_by_name.insert(name, id);
+        self.remark_annotations(id);
         if managed {
             self.start_service(id);
         }

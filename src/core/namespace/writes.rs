@@ -65,11 +65,12 @@ impl NamespaceState {
         }
     }
 
-    /// The answer to an object's request. Returns the object if it is due again.
-    pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome) -> Option<Want> {
+    /// The answer to an object's request; `why` is what the server said of a refusal. Returns the object if it
+    /// is due again.
+    pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Option<Want> {
         match object.output {
-            Output::Slice => self.slice_outcome(&object.name, outcome),
-            Output::Endpoints => self.endpoints_outcome(&object.name, outcome),
+            Output::Slice => self.slice_outcome(&object.name, outcome, why),
+            Output::Endpoints => self.endpoints_outcome(&object.name, outcome, why),
         }
     }
 
@@ -117,10 +118,11 @@ impl NamespaceState {
         Some(Granted { request, changes })
     }
 
-    fn slice_outcome(&mut self, name: &str, outcome: Outcome) -> Option<Want> {
+    fn slice_outcome(&mut self, name: &str, outcome: Outcome, why: Option<&str>) -> Option<Want> {
         let id = *self.slices_by_name.get(name)?;
         let slice = &mut self.slices[id.index()];
         let flight = slice.object.flight.take()?;
+        let failures = slice.object.failures;
         match (flight, outcome) {
             (flight, outcome) if slice.role == Role::Parked => self.parked_outcome(id, flight, outcome),
             (_, Outcome::Fetched(Content::Slice(facts))) => self.content_known(id, *facts),
@@ -169,6 +171,10 @@ impl NamespaceState {
             }
         }
         let slice = self.slices.get(id.index()).filter(|slice| *slice.name == *name)?;
+        if slice.object.failures > failures {
+            self.remark_slice_failure(id, why);
+        }
+        let slice = &self.slices[id.index()];
         if self.is_held(slice) {
             self.held.insert(id);
             return None;

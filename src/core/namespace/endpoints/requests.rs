@@ -78,11 +78,13 @@ impl NamespaceState {
         &mut self,
         name: &str,
         outcome: Outcome,
+        why: Option<&str>,
     ) -> Option<Want> {
         let (name, _) = self.endpoints.get_key_value(name)?;
         let name = name.clone();
         let entry = self.endpoints.get_mut(&name)?;
         let flight = entry.object.flight.take()?;
+        let failures = entry.object.failures;
         let live = entry.role == Role::Live;
         match (flight, outcome) {
             (_, Outcome::Fetched(Content::Endpoints(facts))) => self.settle_endpoints(&name, *facts),
@@ -122,6 +124,9 @@ impl NamespaceState {
             (Flight::Delete | Flight::Fetch | Flight::Probe, outcome) => {
                 entry.object.fail(outcome == Outcome::Rejected);
             }
+        }
+        if self.endpoints.get(&name)?.object.failures > failures {
+            self.remark_endpoints_failure(&name, flight, why);
         }
         let entry = self.endpoints.get(&name)?;
         if entry.role == Role::Parked && entry.is_nothing() {

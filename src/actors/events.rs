@@ -1,0 +1,263 @@
+//! Events for people: one actor that writes them, one at a time, and never in anybody's way.
+//!
+//! Whoever has something to say leaves it in the handle's map, latest wins, and goes on. Nothing waits for an
+//! Event, and on shutdown those that are not written yet are forgotten.
+
+use crate::cluster::events::{EventAnswer, EventClient};
+use crate::core::events::{EventLog, EventOutcome, Key, Moment, Notice};
+use crate::core::time::Time;
+use crate::ops::metrics::EventMetrics;
+use parking_lot::Mutex;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use rustc_hash::FxHashMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// So many different notices wait for the actor at most. It takes them as soon as it runs, so more of them come
+/// only while it does not.
+const INBOX: usize = 4096;
+
+/// What the actor is told.
+#[derive(Debug)]
+pub enum EventMsg {
+    /// Notices wait in the handle's map. At most one of these is in the mailbox.
+    Wake,
+    /// The server's answer to a request.
+    Done(Arc<Key>, EventAnswer),
+    /// Time has passed that something waited for.
+    Tick,
+}
+
+/// How others leave notices. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct EventHandle(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    inbox: Mutex<Inbox>,
+    actor: OnceLock<ActorRef<EventMsg>>,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    by_key: FxHashMap<Key, Pending>,
+    next: u64,
+    woken: bool,
+    dropped: u64,
+}
+
+#[derive(Debug)]
+struct Pending {
+    /// Notices are handed on in the order in which they came first.
+    order: u64,
+    notice: Notice,
+    times: u32,
+}
+
+impl EventHandle {
+    /// Something has happened. This never blocks, and costs a look-up.
+    pub fn record(&self, notice: Notice) {
+        let key = notice.key();
+        let mut inbox = self.0.inbox.lock();
+        let full = inbox.by_key.len() >= INBOX;
+        inbox.next += 1;
+        let order = inbox.next;
+        match inbox.by_key.get_mut(&key) {
+            Some(pending) => {
+                pending.times = pending.times.saturating_add(1);
+                pending.notice = notice;
+            }
+            None if full => inbox.dropped += 1,
+            None => {
+                inbox.by_key.insert(
+                    key,
+                    Pending {
+                        order,
+                        notice,
+                        times: 1,
+                    },
+                );
+            }
+        }
+        // Before the actor is there nobody is to be woken; it looks when it starts.
+        let Some(actor) = self.0.actor.get() else {
+            return;
+        };
+        let wake = !std::mem::replace(&mut inbox.woken, true);
+        drop(inbox);
+        if wake {
+            let _ = actor.cast(EventMsg::Wake);
+        }
+    }
+
+    /// What waits, and how much found no place.
+    fn take(&self) -> (Vec<Pending>, u64) {
+        let mut inbox = self.0.inbox.lock();
+        inbox.woken = false;
+        let mut notices: Vec<_> = inbox.by_key.drain().map(|(_, pending)| pending).collect();
+        let dropped = std::mem::take(&mut inbox.dropped);
+        drop(inbox);
+        notices.sort_unstable_by_key(|pending| pending.order);
+        (notices, dropped)
+    }
+}
+
+/// The clock that people read.
+#[derive(Clone)]
+pub struct WallClock(Arc<dyn Fn() -> Time + Send + Sync>);
+
+impl WallClock {
+    /// One that a test sets.
+    pub fn new(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+}
+
+impl Default for WallClock {
+    /// The system's.
+    fn default() -> Self {
+        Self::new(|| {
+            let nanoseconds = jiff::Timestamp::now().as_nanosecond();
+            Time::from_nanoseconds(i64::try_from(nanoseconds).unwrap_or(i64::MAX))
+        })
+    }
+}
+
+impl fmt::Debug for WallClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WallClock").field(&(self.0)()).finish()
+    }
+}
+
+/// What the actor is made with.
+#[derive(Debug)]
+pub struct EventArguments {
+    /// The handle that others have.
+    pub handle: EventHandle,
+    /// How to reach the API server.
+    pub client: EventClient,
+    /// What the time is.
+    pub clock: WallClock,
+}
+
+/// What the actor owns.
+#[derive(Debug)]
+pub struct EventState {
+    handle: EventHandle,
+    client: EventClient,
+    clock: WallClock,
+    log: EventLog,
+    start: Instant,
+    /// When the next [`EventMsg::Tick`] comes, if one does.
+    tick: Option<Duration>,
+    /// Whether people have been told that Events cannot be written, since one was.
+    complained: bool,
+    metrics: EventMetrics,
+}
+
+/// The actor's behaviour.
+#[derive(Debug)]
+pub struct Events;
+
+impl Actor for Events {
+    type Msg = EventMsg;
+    type State = EventState;
+    type Arguments = EventArguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<EventMsg>,
+        arguments: EventArguments,
+    ) -> Result<EventState, ActorProcessingErr> {
+        let EventArguments {
+            handle,
+            client,
+            clock,
+        } = arguments;
+        handle
+            .0
+            .actor
+            .set(myself.clone())
+            .map_err(|_| "the writer of Events was started twice")?;
+        // What was recorded before had nobody to wake.
+        let _ = myself.cast(EventMsg::Wake);
+        Ok(EventState {
+            handle,
+            client,
+            clock,
+            log: EventLog::default(),
+            start: Instant::now(),
+            tick: None,
+            complained: false,
+            metrics: EventMetrics::new(),
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<EventMsg>,
+        message: EventMsg,
+        state: &mut EventState,
+    ) -> Result<(), ActorProcessingErr> {
+        let now = Instant::now().saturating_duration_since(state.start);
+        match message {
+            EventMsg::Wake => {
+                let wall = (state.clock.0)();
+                let (notices, dropped) = state.handle.take();
+                for Pending { notice, times, .. } in notices {
+                    state.log.record(notice, times, Moment { now, wall });
+                }
+                state.metrics.dropped(dropped);
+            }
+            EventMsg::Done(key, answer) => state.done(&key, answer, now),
+            // One that was armed for later than the present one changes nothing.
+            EventMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
+        }
+        state.send(now, &myself);
+        state.metrics.dropped(state.log.take_given_up());
+        state.metrics.observe(state.log.waiting());
+        Ok(())
+    }
+}
+
+impl EventState {
+    /// Sends the next request, or sees to it that this is looked at again in time.
+    fn send(&mut self, now: Duration, myself: &ActorRef<EventMsg>) {
+        if let Some(write) = self.log.next(now) {
+            let (client, myself) = (self.client.clone(), myself.clone());
+            // One of these at a time: the log has nothing else before this one is done.
+            tokio::spawn(async move {
+                let answer = client.carry_out(&write).await;
+                let _ = myself.cast(EventMsg::Done(write.key, answer));
+            });
+        } else if let Some(at) = self.log.next_due()
+            && self.tick.is_none_or(|tick| tick > at)
+        {
+            self.tick = Some(at);
+            // Its handle is not kept: a tick that comes too early or too late does no harm.
+            drop(myself.send_after(at.saturating_sub(now), || EventMsg::Tick));
+        }
+    }
+
+    fn done(&mut self, key: &Key, answer: EventAnswer, now: Duration) {
+        let EventAnswer { outcome, complaint } = answer;
+        self.metrics.done(outcome);
+        if outcome == EventOutcome::Written {
+            self.complained = false;
+        }
+        // Once is enough: a controller that may not write Events would else say so with each.
+        if let Some(complaint) = complaint {
+            if std::mem::replace(&mut self.complained, true) {
+                tracing::debug!(complaint, "an Event could not be written");
+            } else {
+                tracing::warn!(
+                    complaint,
+                    "an Event could not be written; until one can, this is not said again"
+                );
+            }
+        }
+        self.log.done(key, outcome, now);
+    }
+}

@@ -1,0 +1,509 @@
+//! Events for people, as client-go's recorder writes them: what happens again is counted in the object that is
+//! there already, what differs in its message alone is combined before it floods, and all of it is bounded.
+//!
+//! Unlike client-go's, nothing is lost to a limit but the moment: what may not be written yet waits as a count,
+//! latest wins, and is written when its turn comes.
+
+mod body;
+mod lru;
+#[cfg(test)]
+mod tests;
+
+use super::bucket::TokenBucket;
+use super::ids::Uid;
+use super::time::Time;
+use body::EventBody;
+use lru::Lru;
+use rustc_hash::FxBuildHasher;
+use std::collections::BTreeMap;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// So many Events, and so many objects that they are about, are remembered; with client-go it is as many.
+const REMEMBERED: usize = 4096;
+/// From this many different messages on, Events that are else the same are combined.
+const COMBINED_FROM: usize = 10;
+/// When nothing similar happened for longer than this, messages are told apart again.
+const COMBINED_FOR: Duration = Duration::from_secs(600);
+/// What the message of a combined Event begins with.
+const COMBINED: &str = "(combined from similar events): ";
+/// Events about one object, by one source: so many at once,
+const OBJECT_BURST: u32 = 25;
+/// and then one every five minutes.
+const OBJECT_QPS: f64 = 1.0 / 300.0;
+/// All Events: so many at once,
+const BURST: u32 = 50;
+/// and then so many a second. Each is a write to etcd that no endpoint waits for: a controller in trouble with
+/// ten thousand Services must not add ten thousand writes to the API server's trouble at once.
+const QPS: f64 = 5.0;
+/// An Event is given up after so many requests in vain.
+const TRIES: u8 = 6;
+/// How long all Events wait after a failed request, as the next would likely fail too; it doubles with each
+/// further one in a row,
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Longer messages are cut: the newer Events API, which shows the same objects, knows no longer ones.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// Which of upstream's controllers an Event is written for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Source {
+    /// The one that writes Endpoints.
+    Endpoints,
+    /// The one that writes `EndpointSlices`.
+    Slices,
+}
+
+impl Source {
+    /// The name that upstream's controller gives itself in Events.
+    pub fn component(self) -> &'static str {
+        match self {
+            Self::Endpoints => "endpoint-controller",
+            Self::Slices => "endpoint-slice-controller",
+        }
+    }
+}
+
+/// What kind of object an Event is about; both are of `v1`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum InvolvedKind {
+    /// A Service.
+    Service,
+    /// An Endpoints.
+    Endpoints,
+}
+
+impl InvolvedKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Service => "Service",
+            Self::Endpoints => "Endpoints",
+        }
+    }
+}
+
+/// The object that an Event is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Involved {
+    /// Its kind.
+    pub kind: InvolvedKind,
+    /// Its namespace, where the Event goes too.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its UID; none if it could not be created.
+    pub uid: Uid,
+    /// Its resourceVersion, if known.
+    pub version: Option<u64>,
+}
+
+/// Something that people should hear of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notice {
+    /// Who says so.
+    pub source: Source,
+    /// Of what.
+    pub involved: Involved,
+    /// Whether it is bad.
+    pub warning: bool,
+    /// A word for machines, in `UpperCamelCase`.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: String,
+}
+
+impl Notice {
+    /// Notices with the same key are the same thing again.
+    pub fn key(&self) -> Key {
+        Key {
+            object: Object {
+                source: self.source,
+                kind: self.involved.kind,
+                namespace: self.involved.namespace.clone(),
+                name: self.involved.name.clone(),
+                uid: self.involved.uid.clone(),
+            },
+            warning: self.warning,
+            reason: self.reason,
+            message: Some(self.message.as_str().into()),
+        }
+    }
+}
+
+/// What makes an Event the same Event.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Key {
+    object: Object,
+    warning: bool,
+    reason: &'static str,
+    /// `None` for the one that others are combined in.
+    message: Option<Arc<str>>,
+}
+
+/// An object in the eyes of one source.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Object {
+    source: Source,
+    kind: InvolvedKind,
+    namespace: Arc<str>,
+    name: Arc<str>,
+    uid: Uid,
+}
+
+/// A point in time on both clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// On the one that never jumps: limits and delays go by it.
+    pub now: Duration,
+    /// On the one that people read.
+    pub wall: Time,
+}
+
+/// A request for one Event object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventWrite {
+    /// What to call it when it is done.
+    pub key: Arc<Key>,
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// What to send.
+    pub request: EventRequest,
+}
+
+/// What to send for an Event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EventRequest {
+    /// POST this object.
+    Create(Vec<u8>),
+    /// PATCH with this merge patch.
+    Patch(Vec<u8>),
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventOutcome {
+    /// It was carried out.
+    Written,
+    /// There is an Event of that name, so an earlier create was carried out after all.
+    Exists,
+    /// The Event is not there any more: API servers keep Events for an hour.
+    NotFound,
+    /// The server does not want it, and would not the next time either.
+    Refused,
+    /// The server did not say, or asks for patience.
+    Failed {
+        /// For how long.
+        quiet: Option<Duration>,
+    },
+}
+
+/// All Events of this process. Owned by one actor.
+#[derive(Debug)]
+pub struct EventLog {
+    entries: Lru<Arc<Key>, Entry>,
+    objects: Lru<Object, ObjectLog>,
+    /// Entries that are to be written, by when they may be, and in their order.
+    due: BTreeMap<(Duration, u64), Arc<Key>>,
+    sequence: u64,
+    bucket: TokenBucket,
+    /// Until when no request goes.
+    pause: Duration,
+    /// Failed requests in a row.
+    failures: u32,
+    /// The one on its way.
+    flying: Option<Arc<Key>>,
+    /// What the last name was made from: names are never the same.
+    last_name: i64,
+    given_up: u64,
+}
+
+/// One Event.
+#[derive(Debug)]
+struct Entry {
+    name: Arc<str>,
+    involved: Involved,
+    message: String,
+    first: Time,
+    last: Time,
+    count: u32,
+    /// The count that the server has; 0 if there is no such object, as far as we know.
+    written: u32,
+    /// The count that is on its way.
+    sent: u32,
+    /// Its key in `due`.
+    due: Option<(Duration, u64)>,
+    /// Whether its object's bucket has given a token for the next request.
+    paid: bool,
+    failures: u8,
+}
+
+/// What is remembered of an object: one of few reasons has one group.
+#[derive(Debug)]
+struct ObjectLog {
+    bucket: TokenBucket,
+    groups: Vec<Group>,
+}
+
+/// Events that differ in their message alone.
+#[derive(Debug)]
+struct Group {
+    warning: bool,
+    reason: &'static str,
+    /// Hashes of the messages that have an Event each, at most [`COMBINED_FROM`] less one.
+    messages: Vec<u64>,
+    last: Duration,
+}
+
+impl Default for EventLog {
+    fn default() -> Self {
+        Self::with_limit(REMEMBERED)
+    }
+}
+
+impl EventLog {
+    fn with_limit(limit: usize) -> Self {
+        Self {
+            entries: Lru::new(limit),
+            objects: Lru::new(limit),
+            due: BTreeMap::new(),
+            sequence: 0,
+            bucket: TokenBucket::new(QPS, BURST),
+            pause: Duration::ZERO,
+            failures: 0,
+            flying: None,
+            last_name: 0,
+            given_up: 0,
+        }
+    }
+
+    /// Something has happened `times` times, the last of them now.
+    pub fn record(&mut self, mut notice: Notice, times: u32, at: Moment) {
+        cut(&mut notice.message, LONGEST_MESSAGE);
+        let mut key = notice.key();
+        if self.combines(&key, at.now) {
+            key.message = None;
+            notice.message.insert_str(0, COMBINED);
+            cut(&mut notice.message, LONGEST_MESSAGE);
+        }
+        let key = Arc::new(key);
+        let last_name = &mut self.last_name;
+        let (entry, gone) = self.entries.use_or_insert(&key, || {
+            *last_name = at.wall.as_nanoseconds().max(*last_name + 1);
+            Entry {
+                name: format!("{}.{last_name:x}", notice.involved.name).into(),
+                involved: notice.involved.clone(),
+                message: String::new(),
+                first: at.wall,
+                last: at.wall,
+                count: 0,
+                written: 0,
+                sent: 0,
+                due: None,
+                paid: false,
+                failures: 0,
+            }
+        });
+        entry.count = entry.count.saturating_add(times).min(i32::MAX as u32);
+        entry.last = at.wall;
+        entry.message = notice.message;
+        entry.involved.version = notice.involved.version.or(entry.involved.version);
+        if entry.due.is_none() && self.flying.as_ref() != Some(&key) {
+            self.sequence += 1;
+            let due = (at.now, self.sequence);
+            entry.due = Some(due);
+            self.due.insert(due, key);
+        }
+        if let Some((_, gone)) = gone
+            && let Some(due) = gone.due
+        {
+            self.due.remove(&due);
+            self.given_up += 1;
+        }
+    }
+
+    /// Whether there have been too many similar ones for this one to have an Event of its own.
+    fn combines(&mut self, key: &Key, now: Duration) -> bool {
+        let message = FxBuildHasher.hash_one(&key.message);
+        let (log, _) = self.objects.use_or_insert(&key.object, ObjectLog::new);
+        let same = |group: &Group| group.warning == key.warning && group.reason == key.reason;
+        let at = log.groups.iter().position(same).unwrap_or_else(|| {
+            log.groups.push(Group {
+                warning: key.warning,
+                reason: key.reason,
+                messages: Vec::new(),
+                last: now,
+            });
+            log.groups.len() - 1
+        });
+        let group = &mut log.groups[at];
+        if now.saturating_sub(group.last) > COMBINED_FOR {
+            group.messages.clear();
+        }
+        group.last = now;
+        if group.messages.contains(&message) {
+            return false;
+        }
+        if group.messages.len() + 1 < COMBINED_FROM {
+            group.messages.push(message);
+            return false;
+        }
+        true
+    }
+
+    /// The next request, if one may go now. No other goes before [`EventLog::done`].
+    pub fn next(&mut self, now: Duration) -> Option<EventWrite> {
+        if self.flying.is_some() || now < self.pause {
+            return None;
+        }
+        loop {
+            let (&due, _) = self.due.first_key_value()?;
+            if due.0 > now {
+                return None;
+            }
+            if let Err(wait) = self.bucket.take(now) {
+                self.pause = self.pause.max(now + wait);
+                return None;
+            }
+            let (_, key) = self.due.pop_first()?;
+            let entry = self
+                .entries
+                .get_mut(&key)
+                .expect("an entry that goes leaves the list of what is due");
+            entry.due = None;
+            if !entry.paid {
+                let (log, _) = self.objects.use_or_insert(&key.object, ObjectLog::new);
+                if let Err(wait) = log.bucket.take(now) {
+                    self.bucket.give_back();
+                    self.sequence += 1;
+                    let due = (now + wait, self.sequence);
+                    entry.due = Some(due);
+                    self.due.insert(due, key);
+                    continue;
+                }
+                entry.paid = true;
+            }
+            entry.sent = entry.count;
+            let body = EventBody {
+                name: &entry.name,
+                involved: &entry.involved,
+                source: key.object.source,
+                warning: key.warning,
+                reason: key.reason,
+                message: &entry.message,
+                first: entry.first,
+                last: entry.last,
+                count: entry.count,
+            };
+            let request = if entry.written == 0 {
+                EventRequest::Create(body.create())
+            } else {
+                EventRequest::Patch(body.patch())
+            };
+            self.flying = Some(key.clone());
+            return Some(EventWrite {
+                namespace: entry.involved.namespace.clone(),
+                name: entry.name.clone(),
+                request,
+                key,
+            });
+        }
+    }
+
+    /// When [`EventLog::next`] may have something, if nothing happens before; none while a request is on its
+    /// way.
+    pub fn next_due(&self) -> Option<Duration> {
+        if self.flying.is_some() {
+            return None;
+        }
+        let (&(due, _), _) = self.due.first_key_value()?;
+        Some(due.max(self.pause))
+    }
+
+    /// The server has answered, or has not.
+    pub fn done(&mut self, key: &Key, outcome: EventOutcome, now: Duration) {
+        let Some(key) = self.flying.take_if(|flying| **flying == *key) else {
+            return;
+        };
+        match outcome {
+            EventOutcome::Failed { quiet } => {
+                let pause = FIRST_PAUSE
+                    .saturating_mul(1 << self.failures.min(16))
+                    .max(quiet.unwrap_or_default())
+                    .min(LONGEST_PAUSE);
+                self.failures += 1;
+                self.pause = self.pause.max(now + pause);
+            }
+            _ => self.failures = 0,
+        }
+        // Else it was forgotten while it was on its way.
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        let tries_left = entry.failures + 1 < TRIES;
+        let retry = match outcome {
+            EventOutcome::Written => {
+                entry.written = entry.sent;
+                false
+            }
+            // How much of it is there is not known: a patch puts it right.
+            EventOutcome::Exists if entry.written == 0 && tries_left => {
+                entry.written = 1;
+                true
+            }
+            EventOutcome::NotFound if entry.written > 0 && tries_left => {
+                entry.written = 0;
+                true
+            }
+            EventOutcome::Failed { .. } if tries_left => true,
+            _ => {
+                self.given_up += 1;
+                false
+            }
+        };
+        if retry {
+            entry.failures += 1;
+        } else {
+            (entry.paid, entry.failures) = (false, 0);
+        }
+        // What was given up is tried again when it happens again, with all that happened before in its count.
+        if retry || entry.count > entry.sent {
+            self.sequence += 1;
+            let due = (now, self.sequence);
+            entry.due = Some(due);
+            self.due.insert(due, key);
+        }
+    }
+
+    /// How often an Event was given up since this was last asked: refused, failed too often, or pushed out by
+    /// newer ones.
+    pub fn take_given_up(&mut self) -> u64 {
+        std::mem::take(&mut self.given_up)
+    }
+
+    /// How many Events are to be written.
+    pub fn waiting(&self) -> usize {
+        self.due.len()
+    }
+}
+
+impl ObjectLog {
+    fn new() -> Self {
+        Self {
+            bucket: TokenBucket::new(OBJECT_QPS, OBJECT_BURST),
+            groups: Vec::new(),
+        }
+    }
+}
+
+/// Cuts a text to so many bytes at most, between two characters.
+fn cut(text: &mut String, limit: usize) {
+    let mut end = limit.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+}

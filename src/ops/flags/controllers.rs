@@ -1,0 +1,215 @@
+//! `--controllers`, as kube-controller-manager has it.
+
+use crate::core::outputs::Outputs;
+
+/// The name of the controller that writes Endpoints.
+const ENDPOINTS: &str = "endpoints-controller";
+/// The name of the controller that writes `EndpointSlices`.
+const SLICES: &str = "endpointslice-controller";
+
+/// The names that kube-controller-manager 1.36 knows, each with its older name if it has one.
+#[rustfmt::skip]
+const KNOWN: &[(&str, Option<&str>)] = &[
+    ("bootstrap-signer-controller", Some("bootstrapsigner")),
+    ("certificatesigningrequest-approving-controller", Some("csrapproving")),
+    ("certificatesigningrequest-cleaner-controller", Some("csrcleaner")),
+    ("certificatesigningrequest-signing-controller", Some("csrsigning")),
+    ("cloud-node-lifecycle-controller", Some("cloud-node-lifecycle")),
+    ("clusterrole-aggregation-controller", Some("clusterrole-aggregation")),
+    ("cronjob-controller", Some("cronjob")),
+    ("daemonset-controller", Some("daemonset")),
+    ("deployment-controller", Some("deployment")),
+    ("device-taint-eviction-controller", None),
+    ("disruption-controller", Some("disruption")),
+    (ENDPOINTS, Some("endpoint")),
+    (SLICES, Some("endpointslice")),
+    ("endpointslice-mirroring-controller", Some("endpointslicemirroring")),
+    ("ephemeral-volume-controller", Some("ephemeral-volume")),
+    ("garbage-collector-controller", Some("garbagecollector")),
+    ("horizontal-pod-autoscaler-controller", Some("horizontalpodautoscaling")),
+    ("job-controller", Some("job")),
+    ("kube-apiserver-serving-clustertrustbundle-publisher-controller", None),
+    ("legacy-serviceaccount-token-cleaner-controller", Some("legacy-service-account-token-cleaner")),
+    ("namespace-controller", Some("namespace")),
+    ("node-ipam-controller", Some("nodeipam")),
+    ("node-lifecycle-controller", Some("nodelifecycle")),
+    ("node-route-controller", Some("route")),
+    ("persistentvolume-attach-detach-controller", Some("attachdetach")),
+    ("persistentvolume-binder-controller", Some("persistentvolume-binder")),
+    ("persistentvolume-expander-controller", Some("persistentvolume-expander")),
+    ("persistentvolume-protection-controller", Some("pv-protection")),
+    ("persistentvolumeclaim-protection-controller", Some("pvc-protection")),
+    ("pod-garbage-collector-controller", Some("podgc")),
+    ("podcertificaterequest-cleaner-controller", None),
+    ("podgroup-protection-controller", None),
+    ("replicaset-controller", Some("replicaset")),
+    ("replicationcontroller-controller", Some("replicationcontroller")),
+    ("resourceclaim-controller", Some("resource-claim-controller")),
+    ("resourcepoolstatusrequest-controller", None),
+    ("resourcequota-controller", Some("resourcequota")),
+    ("root-ca-certificate-publisher-controller", Some("root-ca-cert-publisher")),
+    ("selinux-warning-controller", None),
+    ("service-cidr-controller", None),
+    ("service-lb-controller", Some("service")),
+    ("serviceaccount-controller", Some("serviceaccount")),
+    ("serviceaccount-token-controller", Some("serviceaccount-token")),
+    ("statefulset-controller", Some("statefulset")),
+    ("storage-version-migrator-controller", None),
+    ("storageversion-garbage-collector-controller", Some("storage-version-gc")),
+    ("taint-eviction-controller", None),
+    ("token-cleaner-controller", Some("tokencleaner")),
+    ("ttl-after-finished-controller", Some("ttl-after-finished")),
+    ("ttl-controller", Some("ttl")),
+    ("validatingadmissionpolicy-status-controller", None),
+    ("volumeattributesclass-protection-controller", None),
+];
+
+/// One item of the list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Item {
+    /// All that are not named.
+    Star,
+    /// This one, by its present name, on or off.
+    Named(&'static str, bool),
+}
+
+/// One value of the flag: items with commas between.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Controllers(Vec<Item>);
+
+impl Controllers {
+    /// Reads one value. A name that upstream does not know is refused, with upstream's words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        // Without any item, rather than with one that is empty.
+        if text.is_empty() {
+            return Ok(Self(Vec::new()));
+        }
+        text.split(',').map(item).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn item(text: &str) -> Result<Item, String> {
+    if text == "*" {
+        return Ok(Item::Star);
+    }
+    let (name, on) = match text.strip_prefix('-') {
+        Some(name) => (name, false),
+        None => (text, true),
+    };
+    match KNOWN
+        .iter()
+        .find(|(canonical, alias)| *canonical == name || *alias == Some(name))
+    {
+        Some(&(canonical, _)) => Ok(Item::Named(canonical, on)),
+        None => Err(format!("{name:?} is not in the list of known controllers")),
+    }
+}
+
+/// Which outputs are on, by the flag's values in their order. The first item that names a controller decides;
+/// if none does, it is on if there is a `*`.
+pub(super) fn outputs(values: &[Controllers]) -> Outputs {
+    Outputs {
+        endpoints: enabled(values, ENDPOINTS),
+        slices: enabled(values, SLICES),
+    }
+}
+
+fn enabled(values: &[Controllers], controller: &str) -> bool {
+    let mut items = values.iter().flat_map(|value| &value.0);
+    let named = items.clone().find_map(|item| match item {
+        Item::Named(name, on) if *name == controller => Some(*on),
+        _ => None,
+    });
+    named.unwrap_or_else(|| items.any(|item| *item == Item::Star))
+}
+
+/// Controllers that are asked for by name and are not run here, each once.
+pub(super) fn elsewhere(values: &[Controllers]) -> Vec<&'static str> {
+    let mut out = Vec::new();
+    for item in values.iter().flat_map(|value| &value.0) {
+        if let Item::Named(name, true) = *item
+            && !matches!(name, ENDPOINTS | SLICES)
+            && !out.contains(&name)
+        {
+            out.push(name);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(values: &[&str]) -> Result<Vec<Controllers>, String> {
+        values.iter().map(|value| Controllers::parse(value)).collect()
+    }
+
+    #[test]
+    fn the_first_that_names_a_controller_decides() {
+        for (values, endpoints, slices) in [
+            (&["*"][..], true, true),
+            (&["endpoints-controller"], true, false),
+            (&["endpoint"], true, false),
+            (&["endpointslice"], false, true),
+            (&["endpointslice-controller,endpoint"], true, true),
+            (&["*,-endpoint"], false, true),
+            (&["-endpoints-controller,*"], false, true),
+            (&["*", "-endpointslice-controller"], true, false),
+            (&["-endpoint,endpoint,*"], false, true),
+            (&["endpoint,-endpoint"], true, false),
+            (&["endpoint", "-endpoints-controller"], true, false),
+            (&["-deployment,*"], true, true),
+            (&["*,-endpoint,-endpointslice"], false, false),
+            (&["deployment"], false, false),
+            (&["-deployment"], false, false),
+            (&[""], false, false),
+            (&["", "*"], true, true),
+            (&[], false, false),
+        ] {
+            let outputs = outputs(&read(values).unwrap());
+            assert_eq!(
+                (outputs.endpoints, outputs.slices),
+                (endpoints, slices),
+                "{values:?}"
+            );
+            assert_eq!(outputs.is_none(), !endpoints && !slices);
+        }
+    }
+
+    #[test]
+    fn unknown_names_are_refused() {
+        for (text, name) in [
+            ("-endpoint-controller", "\"endpoint-controller\""),
+            ("*,endpoints", "\"endpoints\""),
+            ("*,", "\"\""),
+            ("-", "\"\""),
+            ("-*", "\"*\""),
+            ("--endpoint", "\"-endpoint\""),
+            (" endpoint", "\" endpoint\""),
+            ("Endpoint", "\"Endpoint\""),
+        ] {
+            let error = Controllers::parse(text).unwrap_err();
+            assert_eq!(error, format!("{name} is not in the list of known controllers"));
+        }
+    }
+
+    #[test]
+    fn only_what_is_asked_for_by_name_is_missed() {
+        let values = read(&["*,deployment,-job,endpoint", "ttl,deployment-controller"]).unwrap();
+        assert_eq!(elsewhere(&values), ["deployment-controller", "ttl-controller"]);
+    }
+
+    #[test]
+    fn no_name_stands_for_two() {
+        let mut names: Vec<&str> = KNOWN
+            .iter()
+            .flat_map(|(name, alias)| [Some(*name), *alias])
+            .flatten()
+            .collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

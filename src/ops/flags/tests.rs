@@ -1,0 +1,232 @@
+use super::*;
+
+fn invoke(args: &[&str]) -> Result<Invocation, String> {
+    let args = ["endpointd", "run"].iter().chain(args).map(OsString::from);
+    super::parse(args).map_err(|error| error.to_string())
+}
+
+fn parse(args: &[&str]) -> Result<RunArgs, String> {
+    let Command::Run(args) = invoke(args)?.cli.command;
+    Ok(args)
+}
+
+#[test]
+fn limits_are_checked() {
+    assert_eq!(parse(&[]).unwrap().max_endpoints_per_slice, 100);
+    assert_eq!(
+        parse(&["--max-endpoints-per-slice=1000"])
+            .unwrap()
+            .max_endpoints_per_slice,
+        1000
+    );
+    for bad in [
+        "--max-endpoints-per-slice=0",
+        "--max-endpoints-per-slice=1001",
+        "--kube-api-burst=0",
+        "--kube-api-qps=nan",
+        "--kube-api-qps=inf",
+        "--nonsense",
+    ] {
+        parse(&[bad]).unwrap_err();
+    }
+    assert!(parse(&["--kube-api-qps=-1"]).unwrap().kube_api_qps < 0.0);
+    parse(&["--kube-api-qps", "-1"]).unwrap();
+    parse(&["--log-level=no=such=thing"]).unwrap_err();
+}
+
+#[test]
+fn the_target_is_what_the_flags_say() {
+    let target = |args| parse(args).unwrap().connection.target();
+    let (url, path) = ("http://127.0.0.1:1".to_owned(), PathBuf::from("a"));
+    assert_eq!(target(&[]), Target::InCluster);
+    assert_eq!(target(&["--master=", "--kubeconfig="]), Target::InCluster);
+    assert_eq!(target(&["--kubeconfig", "a"]), Target::Kubeconfig(path.clone()));
+    assert_eq!(
+        target(&["--server=http://127.0.0.1:1"]),
+        Target::Server(url.clone())
+    );
+    assert_eq!(
+        target(&["--master", "http://127.0.0.1:1"]),
+        Target::Server(url.clone())
+    );
+    assert_eq!(
+        target(&["--master=http://127.0.0.1:1", "--kubeconfig=a"]),
+        Target::KubeconfigAt(path, url)
+    );
+}
+
+#[test]
+fn the_last_of_a_repeated_flag_counts_but_lists_grow() {
+    let args = parse(&[
+        "--kube-api-burst=1",
+        "--kube-api-burst",
+        "2",
+        "--controllers=-endpoint",
+        "--controllers=*",
+    ]);
+    let args = args.unwrap();
+    assert_eq!(args.kube_api_burst, 2);
+    assert_eq!((args.outputs().endpoints, args.outputs().slices), (false, true));
+}
+
+#[test]
+fn controllers_choose_the_outputs() {
+    assert_eq!(parse(&[]).unwrap().outputs(), Outputs::ALL);
+    let args = parse(&["--controllers", "-endpointslice,*,deployment"]).unwrap();
+    assert_eq!((args.outputs().endpoints, args.outputs().slices), (true, false));
+    assert_eq!(args.controllers_elsewhere(), ["deployment-controller"]);
+    for (args, says) in [
+        (
+            &["--controllers=-endpoint-controller,*"][..],
+            "\"endpoint-controller\" is not in the list of known controllers",
+        ),
+        (&["--controllers=deployment"], "leaves neither"),
+        (&["--controllers="], "leaves neither"),
+        (
+            &["--controllers=*", "--controllers=-endpoint,-endpointslice"],
+            "leaves neither",
+        ),
+    ] {
+        let error = parse(args).unwrap_err();
+        assert!(error.lines().next().unwrap().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn batch_periods_are_durations_of_go() {
+    let args = parse(&[]).unwrap();
+    assert_eq!(
+        (args.endpoint_batch, args.slice_batch),
+        (Duration::ZERO, Duration::ZERO)
+    );
+    let args = parse(&[
+        "--endpoint-updates-batch-period=500ms",
+        "--endpointslice-updates-batch-period",
+        "1m0s",
+    ]);
+    let args = args.unwrap();
+    assert_eq!(args.endpoint_batch, Duration::from_millis(500));
+    assert_eq!(args.slice_batch, Duration::from_secs(60));
+    for bad in ["-1s", "1", "1d", ""] {
+        for args in [
+            &[&*format!("--endpoint-updates-batch-period={bad}")][..],
+            &["--endpointslice-updates-batch-period", bad],
+        ] {
+            parse(args).unwrap_err();
+        }
+    }
+}
+
+#[test]
+fn bools_are_those_of_go_and_take_no_argument() {
+    let flag = "--legacy-tolerate-unready-annotation";
+    assert!(!parse(&[]).unwrap().legacy_tolerate_unready);
+    for (value, on) in [
+        ("", true),
+        ("=true", true),
+        ("=T", true),
+        ("=1", true),
+        ("=0", false),
+        ("=False", false),
+    ] {
+        let args = parse(&[&format!("{flag}{value}"), "--kube-api-burst=7"]).unwrap();
+        assert_eq!(args.legacy_tolerate_unready, on, "{value}");
+        assert_eq!(args.kube_api_burst, 7);
+    }
+    assert!(
+        !parse(&[flag, &format!("{flag}=f")])
+            .unwrap()
+            .legacy_tolerate_unready
+    );
+    parse(&[flag, "false"]).unwrap_err();
+    parse(&["--legacy-tolerate-unready-annotation=yes"]).unwrap_err();
+    parse(&["--legacy-tolerate-unready-annotation="]).unwrap_err();
+}
+
+/// As kubeadm writes it, and a little more.
+#[test]
+fn a_copied_command_line_is_read() {
+    let invocation = invoke(&[
+        "--allocate-node-cidrs=true",
+        "--authentication-kubeconfig=/etc/kubernetes/controller-manager.conf",
+        "--authorization-kubeconfig=/etc/kubernetes/controller-manager.conf",
+        "--bind-address=127.0.0.1",
+        "--client-ca-file=/etc/kubernetes/pki/ca.crt",
+        "--cluster-cidr=10.244.0.0/16",
+        "--cluster-name=kubernetes",
+        "--cluster-signing-cert-file=/etc/kubernetes/pki/ca.crt",
+        "--cluster-signing-key-file=/etc/kubernetes/pki/ca.key",
+        "--controllers=*,bootstrapsigner,tokencleaner",
+        "--enable-hostpath-provisioner=true",
+        "--kubeconfig=/etc/kubernetes/controller-manager.conf",
+        "--leader-elect=true",
+        "--requestheader-client-ca-file=/etc/kubernetes/pki/front-proxy-ca.crt",
+        "--root-ca-file=/etc/kubernetes/pki/ca.crt",
+        "--service-account-private-key-file=/etc/kubernetes/pki/sa.key",
+        "--service-cluster-ip-range=10.96.0.0/12",
+        "--use-service-account-credentials=true",
+        "--kube-api-qps=40",
+        "--profiling",
+        "--concurrent-service-endpoint-syncs",
+        "10",
+        "--max-endpoints-per-slice",
+        "200",
+        "--logging-format=json",
+        "-v",
+        "2",
+    ]);
+    let Invocation { cli, ignored } = invocation.unwrap();
+    let Command::Run(args) = cli.command;
+    assert_eq!(
+        args.connection.target(),
+        Target::Kubeconfig("/etc/kubernetes/controller-manager.conf".into())
+    );
+    assert_eq!(args.outputs(), Outputs::ALL);
+    assert_eq!(
+        args.controllers_elsewhere(),
+        ["bootstrap-signer-controller", "token-cleaner-controller"]
+    );
+    assert!((args.kube_api_qps - 40.0).abs() < f64::EPSILON);
+    assert_eq!(args.max_endpoints_per_slice, 200);
+    assert_eq!(args.log_format, LogFormat::Json);
+    assert_eq!(ignored.len(), 19, "{ignored:?}");
+    assert_eq!((&*ignored[0], &*ignored[18]), ("--allocate-node-cidrs", "-v"));
+}
+
+/// A flag that comes to mean something must leave the list.
+#[test]
+fn no_flag_of_ours_is_ignored() {
+    let command = Cli::command();
+    for flag in command.find_subcommand(RUN).unwrap().get_arguments() {
+        for name in flag
+            .get_long()
+            .into_iter()
+            .chain(flag.get_all_aliases().unwrap_or_default())
+        {
+            assert!(!foreign::is_ignored(name), "--{name}");
+        }
+    }
+}
+
+#[test]
+fn only_the_command_that_runs_has_flags_of_others() {
+    let read = |args: &[&str]| super::parse(args.iter().map(OsString::from)).map_err(|error| error.kind());
+    assert_eq!(
+        read(&["endpointd", "--profiling", "run"]).err(),
+        Some(ErrorKind::UnknownArgument)
+    );
+    assert_eq!(
+        read(&["endpointd", "run", "--help"]).err(),
+        Some(ErrorKind::DisplayHelp)
+    );
+    assert_eq!(
+        read(&["endpointd", "run", "--profiling", "-h"]).err(),
+        Some(ErrorKind::DisplayHelp)
+    );
+    assert_eq!(
+        read(&["endpointd", "--version"]).err(),
+        Some(ErrorKind::DisplayVersion)
+    );
+    assert!(read(&["endpointd"]).is_err());
+    assert!(read(&[]).is_err());
+}
