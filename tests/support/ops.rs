@@ -1,0 +1,277 @@
+//! What can happen in and around a namespace, as strategies make it up.
+
+use crate::model::{self, EndpointsTamper, Fate, Model, PodSpec, ServiceSpec, WatchEvent};
+use endpointd::core::body::Request;
+use endpointd::core::facts::SliceFacts;
+use endpointd::core::hints::HintMode;
+use endpointd::core::ids::Uid;
+use endpointd::core::labels::Labels;
+use endpointd::core::namespace::Kind;
+use proptest::option;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Pod(PodSpec),
+    PodGone(u8),
+    Service(ServiceSpec),
+    ServiceGone(u8),
+    Node(u8, Option<u8>),
+    NodeGone(u8),
+    Tamper(u8, Tamper),
+    TamperEndpoints(u8, EndpointsTamper),
+    /// The state plans.
+    Plan,
+    /// A wanted object is granted.
+    Grant(u8),
+    /// A request in flight meets its fate.
+    Answer(u8, Fate),
+    /// The watch of slices shows an event.
+    Watch,
+    /// The slices are listed anew, and the watch goes on from there.
+    Relist,
+    /// The same of Endpoints.
+    RelistEndpoints,
+}
+
+/// What people do to slices.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tamper {
+    Delete,
+    DropEndpoint,
+    DoubleEndpoint,
+    WrongAddress,
+    ExtraLabel,
+    Disown,
+    OtherService,
+    OtherPorts,
+}
+
+pub(crate) fn pod() -> impl Strategy<Value = PodSpec> {
+    let place = (
+        option::weighted(0.9, 0..3u8),
+        prop::bool::weighted(0.8),
+        any::<bool>(),
+    );
+    let bits = (
+        prop::bool::weighted(0.7),
+        prop::bool::weighted(0.15),
+        prop::bool::weighted(0.1),
+    );
+    let rest = (
+        0..4u8,
+        option::weighted(0.2, 0..3u8),
+        option::weighted(0.8, 1..50u8),
+    );
+    (0..9u8, 0..3u8, 0..8u8, place, bits, rest).prop_map(
+        |(name, generation, labels, (node, v4, v6), (ready, terminating, terminal), (ports, host, time))| {
+            PodSpec {
+                name,
+                generation,
+                labels,
+                node,
+                v4,
+                v6,
+                ready,
+                terminating,
+                terminal,
+                ports,
+                host,
+                time,
+            }
+        },
+    )
+}
+
+pub(crate) fn service() -> impl Strategy<Value = ServiceSpec> {
+    let bits = (any::<[bool; 2]>(), prop::bool::weighted(0.2), any::<bool>());
+    let hints = prop_oneof![4 => Just(HintMode::None), 1 => Just(HintMode::SameZone), 1 => Just(HintMode::SameNode), 2 => Just(HintMode::Auto)];
+    (
+        0..3u8,
+        0..2u8,
+        option::weighted(0.9, 0..32u8),
+        0..4u8,
+        bits,
+        0..8u8,
+        hints,
+    )
+        .prop_map(
+            |(name, generation, selector, ports, (families, publish_not_ready, headless), labels, hints)| {
+                ServiceSpec {
+                    name,
+                    generation,
+                    selector,
+                    ports,
+                    families,
+                    publish_not_ready,
+                    labels,
+                    headless,
+                    hints,
+                }
+            },
+        )
+}
+
+pub(crate) fn cluster_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => pod().prop_map(Op::Pod),
+        3 => (0..9u8).prop_map(Op::PodGone),
+        4 => service().prop_map(Op::Service),
+        1 => (0..3u8).prop_map(Op::ServiceGone),
+        2 => (0..3u8, option::of(0..2u8)).prop_map(|(node, zone)| Op::Node(node, zone)),
+        1 => (0..3u8).prop_map(Op::NodeGone),
+        6 => Just(Op::Plan),
+        4 => any::<u8>().prop_map(Op::Grant),
+        4 => any::<u8>().prop_map(|at| Op::Answer(at, Fate::Carried)),
+        3 => Just(Op::Watch),
+    ]
+}
+
+pub(crate) fn any_op() -> impl Strategy<Value = Op> {
+    let tamper = prop_oneof![
+        Just(Tamper::Delete),
+        Just(Tamper::DropEndpoint),
+        Just(Tamper::DoubleEndpoint),
+        Just(Tamper::WrongAddress),
+        Just(Tamper::ExtraLabel),
+        Just(Tamper::Disown),
+        Just(Tamper::OtherService),
+        Just(Tamper::OtherPorts),
+    ];
+    let endpoints_tamper = prop_oneof![
+        Just(EndpointsTamper::Delete),
+        Just(EndpointsTamper::DropSubset),
+        Just(EndpointsTamper::WrongAddress),
+        Just(EndpointsTamper::NotReady),
+        Just(EndpointsTamper::ExtraLabel),
+        Just(EndpointsTamper::NoLabels),
+        Just(EndpointsTamper::OverCapacity),
+        Just(EndpointsTamper::ForeignAnnotation),
+        Just(EndpointsTamper::Reorder),
+    ];
+    let fate = prop_oneof![
+        Just(Fate::CarriedUnanswered),
+        Just(Fate::Lost),
+        Just(Fate::Refused)
+    ];
+    prop_oneof![
+        20 => cluster_op(),
+        3 => (any::<u8>(), tamper).prop_map(|(at, tamper)| Op::Tamper(at, tamper)),
+        3 => (any::<u8>(), endpoints_tamper).prop_map(|(at, tamper)| Op::TamperEndpoints(at, tamper)),
+        2 => (any::<u8>(), fate).prop_map(|(at, fate)| Op::Answer(at, fate)),
+        1 => Just(Op::Relist),
+        1 => Just(Op::RelistEndpoints),
+    ]
+}
+
+/// Nodes first: a cluster without any publishes nothing.
+pub(crate) fn start(limit: usize) -> Model {
+    let mut model = Model::new(limit);
+    for node in 0..2 {
+        model.node(node, Some(node));
+    }
+    model
+}
+
+pub(crate) fn happen(model: &mut Model, op: &Op) {
+    match op {
+        Op::Pod(pod) => model.pod(pod.facts()),
+        Op::PodGone(name) => model.pod_gone(&format!("pod-{name}")),
+        Op::Service(service) => model.service(service.facts()),
+        Op::ServiceGone(name) => model.service_gone(&format!("svc-{name}")),
+        Op::Node(name, zone) => model.node(*name, *zone),
+        Op::NodeGone(name) => model.node_gone(*name),
+        Op::Tamper(at, tamper) => {
+            let names: Vec<_> = model.store.keys().cloned().collect();
+            if let Some(name) = names.get(usize::from(*at) % names.len().max(1)) {
+                tamper_with(model, name, *tamper);
+            }
+        }
+        Op::TamperEndpoints(at, tamper) => {
+            let names: Vec<_> = model.endpoints.keys().cloned().collect();
+            if let Some(name) = names.get(usize::from(*at) % names.len().max(1)) {
+                model.tamper_with_endpoints(name, *tamper);
+            }
+        }
+        Op::Plan => drop(model.plan()),
+        Op::Grant(at) => {
+            if !model.wanted.is_empty() {
+                model.grant(usize::from(*at) % model.wanted.len());
+            }
+        }
+        Op::Answer(at, fate) => {
+            let names: Vec<_> = model.in_flight.keys().cloned().collect();
+            if let Some(name) = names.get(usize::from(*at) % names.len().max(1)) {
+                model.answer(name, *fate);
+            }
+        }
+        Op::Watch => model.watch_one(),
+        Op::Relist => relist_slices(model),
+        Op::RelistEndpoints => relist_endpoints(model),
+    }
+}
+
+pub(crate) fn tamper_with(model: &mut Model, name: &str, tamper: Tamper) {
+    let mut slice = model.store[name].clone();
+    match tamper {
+        Tamper::Delete => return model.delete_slice(name),
+        Tamper::DropEndpoint => drop(slice.endpoints.pop()),
+        Tamper::DoubleEndpoint => slice.endpoints.extend(slice.endpoints.first().cloned()),
+        Tamper::WrongAddress => {
+            if let Some(endpoint) = slice.endpoints.first_mut() {
+                endpoint.addresses = vec!["192.0.2.1".into()];
+            }
+        }
+        Tamper::ExtraLabel => {
+            slice.labels = slice.labels.iter().chain([("extra", "1")]).collect::<Labels>();
+        }
+        Tamper::Disown => slice.meta.owner = Uid::none(),
+        Tamper::OtherService => slice.meta.service = "svc-0".into(),
+        Tamper::OtherPorts => slice.ports = Arc::from([]),
+    }
+    model.put_slice(slice);
+}
+
+pub(crate) fn relist_slices(model: &mut Model) {
+    let of_slices = |event: &WatchEvent| matches!(event, WatchEvent::Seen(_) | WatchEvent::Gone(..));
+    model.watch.retain(|event| !of_slices(event));
+    model.epoch = model.epoch.wrapping_add(1);
+    model.state.begin_list(Kind::Slice);
+    // What was wanted before must wait: nothing leaves on half a picture.
+    while !model.wanted.is_empty() {
+        let request = model.grant(0);
+        assert!(
+            matches!(request, None | Some(Request::Fetch | Request::Probe)),
+            "{request:?}"
+        );
+    }
+    let slices: Vec<SliceFacts> = model
+        .store
+        .values()
+        .filter(|slice| model::is_ours(slice))
+        .cloned()
+        .collect();
+    for slice in slices {
+        model.state.apply_slice(slice, model.epoch);
+        assert_eq!(model.plan(), [], "nothing is planned while a list arrives");
+    }
+    model
+        .state
+        .end_list(Kind::Slice, model.epoch, model.version, &mut model.nodes);
+}
+
+pub(crate) fn relist_endpoints(model: &mut Model) {
+    let of_slices = |event: &WatchEvent| matches!(event, WatchEvent::Seen(_) | WatchEvent::Gone(..));
+    model.watch.retain(of_slices);
+    model.epoch = model.epoch.wrapping_add(1);
+    model.state.begin_list(Kind::Endpoints);
+    for endpoints in model.endpoints.clone().into_values() {
+        model.state.apply_endpoints(endpoints, model.epoch);
+    }
+    assert_eq!(model.plan(), [], "nothing is planned while a list arrives");
+    model
+        .state
+        .end_list(Kind::Endpoints, model.epoch, model.version, &mut model.nodes);
+}
