@@ -26,7 +26,7 @@ pub(super) fn plan(seed: u64) -> FaultPlan {
     let mut plan = FaultPlan::new(seed);
     // Something for writes, something for watches, and then anything.
     plan = plan.rule(write_rule(&mut rng)).rule(watch_rule(&mut rng));
-    for _ in 0..rng.usize(3..=8) {
+    for _ in 0..rng.usize(6..=12) {
         plan = plan.rule(match rng.usize(..10) {
             0..4 => write_rule(&mut rng),
             4..8 => watch_rule(&mut rng),

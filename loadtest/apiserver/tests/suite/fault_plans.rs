@@ -328,7 +328,7 @@ fn random_plans_are_of_all_sorts_and_end() {
     for seed in 0..500 {
         let plan = FaultPlan::random(seed);
         assert_eq!(plan.to_string(), FaultPlan::random(seed).to_string());
-        assert!((5..=10).contains(&plan.rules().len()));
+        assert!((8..=14).contains(&plan.rules().len()));
         for rule in plan.rules() {
             let text = rule.to_string();
             assert!(text.contains(" to "), "it ends: {text}");
