@@ -1,20 +1,23 @@
 //! Bodies of responses.
 
+use crate::faults::OpenWatch;
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use http_body::{Body, Frame, SizeHint};
-use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-type Chunks = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+pub(crate) type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// The body of a response: one piece, or pieces made as they are asked for (long lists, watches).
+/// The body of a response: one piece, or pieces made as they are asked for (long lists, watches). Its only errors are
+/// the lost connections of a [`crate::FaultPlan`].
 pub struct ResponseBody(Inner);
 
 enum Inner {
     Whole(Option<Bytes>),
-    Stream(Chunks),
+    Stream(Pieces, SizeHint),
+    Watch(Box<OpenWatch>),
 }
 
 // === impl ResponseBody ===
@@ -25,7 +28,24 @@ impl ResponseBody {
     }
 
     pub(crate) fn stream(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self(Inner::Stream(Box::pin(chunks)))
+        Self::sized(Box::pin(chunks.map(Ok)), SizeHint::default())
+    }
+
+    /// A stream whose head promises a length.
+    pub(crate) fn sized(pieces: Pieces, hint: SizeHint) -> Self {
+        Self(Inner::Stream(pieces, hint))
+    }
+
+    pub(crate) fn watch(events: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Self {
+        Self(Inner::Watch(Box::new(OpenWatch::new(Box::pin(events)))))
+    }
+
+    /// The watch, if this is one.
+    pub(crate) fn open_watch(&mut self) -> Option<&mut OpenWatch> {
+        match &mut self.0 {
+            Inner::Watch(watch) => Some(watch),
+            _ => None,
+        }
     }
 }
 
@@ -36,26 +56,23 @@ impl std::fmt::Debug for ResponseBody {
                 .debug_tuple("Whole")
                 .field(&bytes.as_ref().map(Bytes::len))
                 .finish(),
-            Inner::Stream(_) => f.write_str("Stream"),
+            Inner::Stream(..) => f.write_str("Stream"),
+            Inner::Watch(_) => f.write_str("Watch"),
         }
     }
 }
 
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut self.get_mut().0 {
-            Inner::Whole(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
-            Inner::Stream(chunks) => chunks
-                .as_mut()
-                .poll_next(cx)
-                .map(|c| c.map(|b| Ok(Frame::data(b)))),
-        }
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let piece = match &mut self.get_mut().0 {
+            Inner::Whole(bytes) => Poll::Ready(bytes.take().map(Ok)),
+            Inner::Stream(pieces, _) => pieces.as_mut().poll_next(cx),
+            Inner::Watch(watch) => watch.poll_next(cx),
+        };
+        piece.map(|p| p.map(|p| p.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -65,7 +82,8 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Inner::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Inner::Stream(_) => SizeHint::default(),
+            Inner::Stream(_, hint) => *hint,
+            Inner::Watch(_) => SizeHint::default(),
         }
     }
 }

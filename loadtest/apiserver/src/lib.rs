@@ -12,6 +12,8 @@
 //!                                                        watch <─ store (objects, history, versions)
 //! ```
 //!
+//! A [`FaultPlan`] makes it fail: between the gate and the verbs, and within watches ([`ApiServer::set_faults`]).
+//!
 //! Time is tokio's and chance is seeded, so that on a paused clock a whole run replays byte for byte.
 #![forbid(unsafe_code)]
 
@@ -22,6 +24,7 @@ mod clock;
 mod config;
 mod delete;
 mod discovery;
+mod faults;
 mod gc;
 mod kinds;
 mod list;
@@ -39,6 +42,10 @@ mod write;
 
 pub use self::body::ResponseBody;
 pub use self::config::Config;
+pub use self::faults::{
+    After, Ending, ErrorEvent, Failure, Fault, FaultPlan, FaultRecord, Latency, Matcher, Over, Resources,
+    Rule, Stage, Verb, Verbs, WatchFault,
+};
 pub use self::pass::{ApiServer, ApiService, RequestRecord};
 pub use self::server::{Handle, start};
 

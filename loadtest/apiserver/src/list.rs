@@ -119,6 +119,12 @@ pub(crate) fn not_future(rv: u64, state: &State) -> Answer<()> {
     }
 }
 
+/// A continue token is too old; the answer says where the list can go on at the present version.
+pub(crate) fn token_expired(token: &str) -> Box<Refusal> {
+    let next = Token::parse(token).ok().map(|t| Token { rv: None, ..t }.text());
+    Refusal::expired(EXPIRED, next)
+}
+
 pub(crate) fn collect(store: &Store, target: &ObjectTarget, query: &Query) -> Answer<List> {
     check(query)?;
     let (kind, namespace) = (target.kind, target.namespace.as_str());
@@ -147,13 +153,9 @@ pub(crate) fn collect(store: &Store, target: &ObjectTarget, query: &Query) -> An
     let state = store.read();
     not_future(asked, &state)?;
     let (rv, all) = match &token {
-        Some(Token { rv: Some(rv), after }) => {
+        Some(Token { rv: Some(rv), .. }) => {
             let Some(all) = snapshot(&state, kind, namespace, *rv) else {
-                let token = Token {
-                    rv: None,
-                    after: after.clone(),
-                };
-                return Err(Refusal::expired(EXPIRED, Some(token.text())));
+                return Err(token_expired(query.text("continue")));
             };
             (*rv, all)
         }

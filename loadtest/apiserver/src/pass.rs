@@ -4,6 +4,10 @@ use crate::accept::{Form, negotiate};
 use crate::body::ResponseBody;
 use crate::config::Config;
 use crate::delete::{self, Deleted, Options};
+use crate::faults::{
+    Active, Ask, Caller, Ending, Failure, Fate, FaultPlan, FaultRecord, Faults, answer, cut, faulty, lost,
+    no_streaming_lists,
+};
 use crate::kinds::Kind;
 use crate::list::{self, List, not_future, parse_version};
 use crate::object::{Object, key_of};
@@ -18,9 +22,9 @@ use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use parking_lot::Mutex;
 use serde_json::json;
-use std::collections::VecDeque;
-use std::convert::Infallible;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -28,19 +32,23 @@ use std::time::Duration;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A request that was answered.
+/// A request that was answered, or that a fault left without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
     /// The method.
     pub method: String,
     /// The path with its query.
     pub path: String,
-    /// The status of the answer.
+    /// The status of the answer; 0 when none was given.
     pub status: u16,
     /// The version of the store when the answer began.
     pub resource_version: u64,
     /// When the answer began, on tokio's clock since the server's start.
     pub at: Duration,
+    /// Whether the store took the request, whatever the client was told.
+    pub applied: bool,
+    /// The faults that hit the request, as [`Fault`](crate::Fault) prints them; of a watch, those it has before it.
+    pub faults: Vec<String>,
 }
 
 /// An API server: its objects and the handling of requests, without a socket. Clones share everything.
@@ -48,12 +56,23 @@ pub struct RequestRecord {
 pub struct ApiServer {
     store: Arc<Store>,
     log: Arc<Mutex<VecDeque<RequestRecord>>>,
+    faults: Arc<Faults>,
 }
 
 /// The server as a tower service, for [`kube::Client::new`](https://docs.rs/kube) or a listener.
 #[derive(Clone, Debug)]
 pub struct ApiService {
     server: ApiServer,
+    caller: Caller,
+}
+
+/// A request under a fault plan, recorded when it is over.
+struct Passage<'a> {
+    server: &'a ApiServer,
+    parts: &'a Parts,
+    status: u16,
+    applied: bool,
+    faults: Vec<String>,
 }
 
 /// An answer before it has its form.
@@ -94,12 +113,56 @@ impl ApiServer {
         Self {
             store,
             log: Arc::default(),
+            faults: Arc::default(),
         }
     }
 
     /// The server as a tower service.
     pub fn service(&self) -> ApiService {
-        ApiService { server: self.clone() }
+        self.service_of(Caller::Header)
+    }
+
+    /// The server as the tower service of a client of this name, which rules of a fault plan can tell from others.
+    pub fn service_as(&self, client: &str) -> ApiService {
+        self.service_of(Caller::Named(client.into()))
+    }
+
+    /// The server as a tower service that no fault plan reaches: a test's own client.
+    pub fn service_without_faults(&self) -> ApiService {
+        self.service_of(Caller::Spared)
+    }
+
+    fn service_of(&self, caller: Caller) -> ApiService {
+        ApiService {
+            server: self.clone(),
+            caller,
+        }
+    }
+
+    /// From now on requests and watches, those that are open included, meet the faults of this plan. It replaces one
+    /// that was set before, and what that did.
+    pub fn set_faults(&self, plan: FaultPlan) {
+        self.faults.set(plan);
+        // Open watches look for the plan when they are polled.
+        self.store.wake_all();
+    }
+
+    /// From now on everything answers normally. Requests that wait or hang go on from where they are, watches tell at
+    /// once what they held back and go on.
+    pub fn clear_faults(&self) {
+        self.faults.clear();
+    }
+
+    /// What the plan did since it was set, in order: the latest 100,000 of it. It stays there when the plan is cleared.
+    pub fn faults_injected(&self) -> Vec<FaultRecord> {
+        self.faults.latest().map_or_else(Vec::new, |plan| plan.records())
+    }
+
+    /// How often the plan did what, by the faults' names; faults that never happened are not in it.
+    pub fn fault_counts(&self) -> BTreeMap<String, u64> {
+        self.faults
+            .latest()
+            .map_or_else(BTreeMap::new, |plan| plan.counts())
     }
 
     /// The latest requests, in the order in which their answers began; at most `config.request_log` of them.
@@ -127,17 +190,20 @@ impl ApiServer {
         )
     }
 
-    /// Answers a request. All requests pass here, and nowhere else: what delays, fails or loses requests belongs
-    /// before and after the one call of `apply`.
-    pub(crate) async fn pass<B>(&self, request: Request<B>) -> Response<ResponseBody>
+    /// Answers a request. All requests pass here, and nowhere else. An error is a connection lost without an answer.
+    pub(crate) async fn pass<B>(
+        &self,
+        caller: &Caller,
+        request: Request<B>,
+    ) -> io::Result<Response<ResponseBody>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
         let limit = self.store.config.max_body;
-        let answer = match Limited::new(body, limit).collect().await {
-            Ok(body) => self.apply(&parts, &body.to_bytes()),
+        let body = match Limited::new(body, limit).collect().await {
+            Ok(body) => Ok(body.to_bytes()),
             Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
                 Err(Refusal::too_large(limit))
             }
@@ -145,12 +211,121 @@ impl ApiServer {
                 "the body could not be read: {error}"
             ))),
         };
-        let response = answer.unwrap_or_else(|refusal| refused(&refusal));
-        self.record(&parts, response.status());
-        response
+        let generation = self.faults.generation();
+        if Faults::is_set(generation)
+            && let Some((generation, plan)) = self.faults.active()
+            && let Ok(body) = &body
+            && let Some(ask) = Ask::new(&parts, body, caller)
+        {
+            // Boxed, so that requests without a plan do not carry its size.
+            return Box::pin(self.pass_under(generation, plan, ask, &parts, body)).await;
+        }
+        let mut response = body
+            .and_then(|body| self.apply(&parts, &body))
+            .unwrap_or_else(|refusal| refused(&refusal));
+        if let Some(watch) = response.body_mut().open_watch()
+            && let Some(ask) = Ask::new(&parts, &[], caller)
+        {
+            watch.attend(Arc::clone(&self.faults), generation, Arc::new(ask));
+        }
+        let status = response.status();
+        self.record(&parts, status.as_u16(), status.is_success(), Vec::new());
+        Ok(response)
     }
 
-    fn record(&self, parts: &Parts, status: StatusCode) {
+    /// Answers a request under a fault plan: what delays, fails or loses it comes before and after the one call of
+    /// `apply`.
+    async fn pass_under(
+        &self,
+        generation: u64,
+        plan: Arc<Active>,
+        ask: Ask,
+        parts: &Parts,
+        body: &Bytes,
+    ) -> io::Result<Response<ResponseBody>> {
+        let hit = plan.draw(&ask);
+        let mut passage = Passage {
+            server: self,
+            parts,
+            status: 0,
+            applied: false,
+            faults: Vec::new(),
+        };
+        if let Some(rule) = hit.compact {
+            passage.faults.push(plan.note(rule, &ask));
+            self.compact();
+        }
+        for (rule, time) in hit.before {
+            passage.faults.push(plan.note(rule, &ask));
+            plan.pause(time).await;
+        }
+        let mut fate = hit.fate.filter(|_| !plan.is_lifted());
+        if let Some((rule, Fate::Before(_) | Fate::NoStreamingLists)) = fate {
+            passage.faults.push(plan.note(rule, &ask));
+        }
+        match &fate {
+            Some((_, Fate::Before(failure))) => {
+                if let Some(end) = self.fail(*failure, &plan, &ask).await {
+                    return passage.end(end);
+                }
+                fate = None;
+            }
+            Some((_, Fate::NoStreamingLists)) => return passage.end(Ok(no_streaming_lists())),
+            _ => {}
+        }
+        let mut response = self
+            .apply(parts, body)
+            .unwrap_or_else(|refusal| refused(&refusal));
+        passage.applied = response.status().is_success();
+        for (rule, time) in hit.after {
+            passage.faults.push(plan.note(rule, &ask));
+            plan.pause(time).await;
+        }
+        if let Some((rule, fate)) = fate.filter(|_| !plan.is_lifted()) {
+            passage.faults.push(plan.note(rule, &ask));
+            match fate {
+                Fate::After(failure) => {
+                    if let Some(end) = self.fail(failure, &plan, &ask).await {
+                        return passage.end(end);
+                    }
+                }
+                Fate::CutAnswer(rng) => response = response.map(|body| cut(body, rng)),
+                Fate::Before(_) | Fate::NoStreamingLists => {}
+            }
+        }
+        if let Some(watch) = response.body_mut().open_watch() {
+            let ask = Arc::new(ask);
+            watch.attend(Arc::clone(&self.faults), generation, Arc::clone(&ask));
+            let hits = hit.watch;
+            if !hits.is_empty() && !plan.is_lifted() {
+                passage
+                    .faults
+                    .extend(hits.iter().map(|(rule, ..)| plan.label(*rule)));
+                watch.wrap(|pieces| faulty(pieces, plan, ask, hits));
+            }
+        }
+        passage.end(Ok(response))
+    }
+
+    /// How a request ends that fails; none when it hung and the plan was lifted, so that it goes on.
+    async fn fail(
+        &self,
+        failure: Failure,
+        plan: &Active,
+        ask: &Ask,
+    ) -> Option<io::Result<Response<ResponseBody>>> {
+        match failure {
+            Failure::Reset => Some(Err(lost(Ending::Reset))),
+            Failure::Closed => Some(Err(lost(Ending::Closed))),
+            Failure::Hang => {
+                plan.until_lifted().await;
+                None
+            }
+            failure => answer(failure, ask, self.resource_version()).map(Ok),
+        }
+    }
+
+    fn record(&self, parts: &Parts, status: u16, applied: bool, faults: Vec<String>) {
         let keep = self.store.config.request_log;
         if keep == 0 {
             return;
@@ -158,9 +333,11 @@ impl ApiServer {
         let record = RequestRecord {
             method: parts.method.to_string(),
             path: parts.uri.path_and_query().map_or("/", |p| p.as_str()).to_owned(),
-            status: status.as_u16(),
+            status,
             resource_version: self.resource_version(),
             at: self.store.clock.offset(),
+            applied,
+            faults,
         };
         let mut log = self.log.lock();
         if log.len() == keep {
@@ -256,6 +433,23 @@ impl ApiServer {
     }
 }
 
+// === impl Passage ===
+
+impl Passage<'_> {
+    fn end(mut self, end: io::Result<Response<ResponseBody>>) -> io::Result<Response<ResponseBody>> {
+        self.status = end.as_ref().map_or(0, |response| response.status().as_u16());
+        end
+    }
+}
+
+impl Drop for Passage<'_> {
+    /// Also when the client went away before it was answered.
+    fn drop(&mut self) {
+        let faults = std::mem::take(&mut self.faults);
+        self.server.record(self.parts, self.status, self.applied, faults);
+    }
+}
+
 fn document(parts: &Parts, plain: &Plain) -> Answer<Reply> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(Refusal::method_not_allowed());
@@ -336,7 +530,11 @@ fn json_line(value: &serde_json::Value) -> ResponseBody {
     ResponseBody::whole(format!("{value}\n"))
 }
 
-fn response(status: StatusCode, media: &'static str, body: ResponseBody) -> Response<ResponseBody> {
+pub(crate) fn response(
+    status: StatusCode,
+    media: &'static str,
+    body: ResponseBody,
+) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -348,7 +546,7 @@ fn response(status: StatusCode, media: &'static str, body: ResponseBody) -> Resp
     response
 }
 
-fn refused(refusal: &Refusal) -> Response<ResponseBody> {
+pub(crate) fn refused(refusal: &Refusal) -> Response<ResponseBody> {
     let status =
         StatusCode::from_u16(refusal.code).expect("refusals carry the statuses written in this crate");
     let mut response = response(status, "application/json", json_line(&refusal.status()));
@@ -368,15 +566,16 @@ where
     B::Error: Into<BoxError>,
 {
     type Response = Response<ResponseBody>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    /// A lost connection, which only a fault plan causes.
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let server = self.server.clone();
-        Box::pin(async move { Ok(server.pass(request).await) })
+        let Self { server, caller } = self.clone();
+        Box::pin(async move { server.pass(&caller, request).await })
     }
 }

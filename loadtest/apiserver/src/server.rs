@@ -1,11 +1,12 @@
 //! The server on a socket.
 
 use crate::config::Config;
+use crate::faults::Caller;
 use crate::pass::ApiServer;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use std::convert::Infallible;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -67,14 +68,25 @@ async fn serve(stream: TcpStream, server: ApiServer) {
     }
     let service = service_fn(move |request| {
         let server = server.clone();
-        async move { Ok::<_, Infallible>(server.pass(request).await) }
+        async move { server.pass(&Caller::Header, request).await }
     });
-    if let Err(error) = http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await
-    {
+    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = (&mut connection).await {
         tracing::debug!(%error, "a connection ended early");
+        // Closed without lingering, so that the client sees a reset and not an end.
+        if is_reset(&error)
+            && let Err(error) = connection.into_parts().io.inner().set_zero_linger()
+        {
+            tracing::debug!(%error, "no SO_LINGER");
+        }
     }
+}
+
+/// Whether a fault plan wants the connection reset, or the client has done so itself.
+fn is_reset(error: &hyper::Error) -> bool {
+    std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref::<io::Error>())
+        .is_some_and(|source| source.kind() == io::ErrorKind::ConnectionReset)
 }
 
 // === impl Handle ===

@@ -105,6 +105,18 @@ impl Refusal {
         Box::new(refusal)
     }
 
+    /// Something is to be made in a namespace on its way out.
+    pub(crate) fn terminating(kind: Kind, name: &str, namespace: &str) -> Box<Self> {
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let cause = Cause {
+            reason: "NamespaceTerminating",
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        };
+        Self::forbidden(kind, name, &why, vec![cause])
+    }
+
     pub(crate) fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> Box<Self> {
         let facts = kind.facts();
         Self::invalid_of(&kind.qualified_kind(), facts.group, facts.kind, name, causes)
@@ -198,6 +210,34 @@ impl Refusal {
         Box::new(refusal)
     }
 
+    pub(crate) fn too_many_requests(retry_after: u32) -> Box<Self> {
+        let message = "the server has received too many requests and has asked us to try again later";
+        let mut refusal = Self::new(429, "TooManyRequests", message);
+        refusal.about = Some(About::default());
+        refusal.retry_after = Some(retry_after);
+        Box::new(refusal)
+    }
+
+    pub(crate) fn internal(why: &str) -> Box<Self> {
+        let message = format!("Internal error occurred: {why}");
+        let mut refusal = Self::new(500, "InternalError", message);
+        refusal.about = Some(About::default());
+        refusal.causes.push(Cause {
+            reason: "",
+            message: why.to_owned(),
+            field: String::new(),
+        });
+        Box::new(refusal)
+    }
+
+    /// The server gave up on the request, which may have been applied.
+    pub(crate) fn timeout() -> Box<Self> {
+        let message = "Timeout: request did not complete within the allotted timeout";
+        let mut refusal = Self::new(504, "Timeout", message);
+        refusal.about = Some(About::default());
+        Box::new(refusal)
+    }
+
     /// The Status object.
     pub(crate) fn status(&self) -> Value {
         let mut status = Map::new();
@@ -238,7 +278,10 @@ impl Refusal {
 }
 
 fn cause_value(cause: &Cause) -> Value {
-    let mut value = json!({"reason": cause.reason, "message": cause.message});
+    let mut value = json!({"message": cause.message});
+    if !cause.reason.is_empty() {
+        value["reason"] = cause.reason.into();
+    }
     if !cause.field.is_empty() {
         value["field"] = cause.field.clone().into();
     }

@@ -150,6 +150,13 @@ impl Store {
         }
     }
 
+    /// Wakes all watchers, though nothing has changed.
+    pub(crate) fn wake_all(&self) {
+        for wake in &self.wakes {
+            wake.send_modify(|_| {});
+        }
+    }
+
     /// A fresh uid.
     pub(crate) fn uid(&self) -> String {
         let random = self.write().rng.u128(..);

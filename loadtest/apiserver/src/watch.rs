@@ -103,11 +103,11 @@ pub(crate) fn start(
         store: Arc::clone(store),
     };
     drop(state);
-    Ok(ResponseBody::stream(stream::unfold(
+    Ok(ResponseBody::watch(stream::unfold(
         watcher,
         |mut watcher| async move {
             let piece = watcher.next().await?;
-            Some((piece, watcher))
+            Some((Ok(piece), watcher))
         },
     )))
 }
@@ -151,7 +151,7 @@ fn first_bookmark(now: Instant, deadline: Instant) -> Instant {
     (now + BOOKMARK_EVERY).min(last.max(now))
 }
 
-fn event_line(event: &str, object: &serde_json::Value) -> Bytes {
+pub(crate) fn event_line(event: &str, object: &serde_json::Value) -> Bytes {
     Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"))
 }
 

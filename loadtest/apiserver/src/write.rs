@@ -79,13 +79,7 @@ fn check_namespace(store: &Store, kind: Kind, value: &Value) -> Answer<()> {
         "" => text(value, "/metadata/generateName"),
         own => own,
     };
-    let why = format!("unable to create new content in namespace {name} because it is being terminated");
-    let cause = Cause {
-        reason: "NamespaceTerminating",
-        message: format!("namespace {name} is being terminated"),
-        field: "metadata.namespace".to_owned(),
-    };
-    Err(Refusal::forbidden(kind, own, &why, vec![cause]))
+    Err(Refusal::terminating(kind, own, name))
 }
 
 fn create_value(store: &Store, kind: Kind, value: &Value, dry: bool) -> Answer<Arc<Object>> {

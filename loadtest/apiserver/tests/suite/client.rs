@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
-use memory_apiserver::{ApiServer, Config, ResponseBody};
+use memory_apiserver::{ApiServer, ApiService, Config, ResponseBody};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use std::io;
 use tower::ServiceExt;
 
 /// What was answered.
@@ -17,9 +18,19 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
+/// What was answered, if anything was.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Attempt {
+    pub(crate) status: u16,
+    pub(crate) media: String,
+    pub(crate) retry_after: String,
+    pub(crate) raw: Bytes,
+}
+
 /// A server of a test's own.
 pub(crate) struct Api {
     pub(crate) server: ApiServer,
+    pub(crate) service: ApiService,
 }
 
 /// The events of a watch.
@@ -38,8 +49,10 @@ pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leas
 impl Api {
     /// A server with the namespace `ns`.
     pub(crate) async fn new(config: Config) -> Self {
+        let server = ApiServer::new(config);
         let api = Self {
-            server: ApiServer::new(config),
+            service: server.service(),
+            server,
         };
         api.create("/api/v1/namespaces", json!({"metadata": {"name": "ns"}}))
             .await;
@@ -56,8 +69,24 @@ impl Api {
         .await
     }
 
+    /// The same server as a client sees it that no fault reaches.
+    pub(crate) fn spared(&self) -> Self {
+        self.through(self.server.service_without_faults())
+    }
+
+    pub(crate) fn through(&self, service: ApiService) -> Self {
+        Self {
+            server: self.server.clone(),
+            service,
+        }
+    }
+
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Response<ResponseBody> {
-        self.server.service().oneshot(request).await.unwrap()
+        self.try_send(request).await.unwrap()
+    }
+
+    pub(crate) async fn try_send(&self, request: Request<Full<Bytes>>) -> io::Result<Response<ResponseBody>> {
+        self.service.clone().oneshot(request).await
     }
 
     pub(crate) async fn raw(
@@ -167,6 +196,39 @@ impl Api {
         all
     }
 
+    /// A request whose connection may be lost: the status, Retry-After and the body, or the error.
+    pub(crate) async fn attempt(&self, method: &str, path: &str, body: Value) -> io::Result<Attempt> {
+        let request = Request::builder()
+            .method(Method::from_bytes(method.as_bytes()).unwrap())
+            .uri(path)
+            .header(
+                "content-type",
+                if method == "PATCH" {
+                    MERGE
+                } else {
+                    "application/json"
+                },
+            );
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let response = self.try_send(request.body(Full::from(body)).unwrap()).await?;
+        let (head, body) = response.into_parts();
+        let text = |name| {
+            head.headers
+                .get(name)
+                .map_or("", |v: &http::HeaderValue| v.to_str().unwrap())
+        };
+        Ok(Attempt {
+            status: head.status.as_u16(),
+            media: text(header::CONTENT_TYPE).to_owned(),
+            retry_after: text(header::RETRY_AFTER).to_owned(),
+            raw: body.collect().await?.to_bytes(),
+        })
+    }
+
     pub(crate) async fn watch(&self, path: &str) -> Watch {
         self.watch_as(path, "application/json").await
     }
@@ -179,15 +241,43 @@ impl Api {
         let response = self.send(request).await;
         assert_eq!(response.status().as_u16(), 200);
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
-        Watch {
-            body: response.into_body(),
-            rest: Vec::new(),
-            events: VecDeque::new(),
-        }
+        Watch::of(response.into_body())
+    }
+}
+
+impl Attempt {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.raw).unwrap()
     }
 }
 
 impl Watch {
+    pub(crate) fn of(body: ResponseBody) -> Self {
+        Self {
+            body,
+            rest: Vec::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The next piece as it comes.
+    pub(crate) async fn piece(&mut self) -> Option<io::Result<Bytes>> {
+        let frame = self.body.frame().await?;
+        Some(frame.map(|f| f.into_data().unwrap()))
+    }
+
+    /// All pieces up to the end or the loss of the connection.
+    pub(crate) async fn pieces(&mut self) -> (Vec<u8>, Option<io::ErrorKind>) {
+        let mut all = Vec::new();
+        while let Some(piece) = self.piece().await {
+            match piece {
+                Ok(piece) => all.extend_from_slice(&piece),
+                Err(error) => return (all, Some(error.kind())),
+            }
+        }
+        (all, None)
+    }
+
     /// The next event; none when the watch has ended.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {

@@ -1,0 +1,304 @@
+//! The faults a rule can name.
+
+use super::Failure;
+use std::fmt;
+use std::time::Duration;
+
+/// What happens to a request or a watch.
+///
+/// Of the faults that decide how a request ends ([`Self::Fail`], [`Self::CutAnswer`], [`Self::NoStreamingLists`], a
+/// write budget that refuses) the first counts, in the order of the rules, and later ones are not asked; delays add up;
+/// a watch can have any number of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// The request fails: refused before it is applied, or its answer lost after it was.
+    Fail(Stage, Failure),
+    /// Applied and answered, but the connection breaks within the answer's body. Not for watches.
+    CutAnswer,
+    /// The request waits.
+    Delay(Stage, Latency),
+    /// No more than this many requests of the rule a second, a token bucket: those above it wait or are refused.
+    Budget {
+        /// How many a second.
+        per_second: f64,
+        /// How many at once after a quiet time.
+        burst: u32,
+        /// What happens to more.
+        over: Over,
+    },
+    /// The history is forgotten just before the request is applied, as by [`crate::ApiServer::compact`].
+    Compact,
+    /// Watches with `sendInitialEvents` are refused with 422, as by a server without streaming lists.
+    NoStreamingLists,
+    /// Something happens within a watch that began well.
+    Watch(WatchFault),
+}
+
+/// When something happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing was changed yet.
+    Before,
+    /// The store has taken it, but the client does not know.
+    After,
+}
+
+/// What happens to requests above a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// They wait for their turn, in the order in which they came.
+    Wait,
+    /// They are refused with 429 in plain text, as by priority and fairness.
+    Refuse,
+}
+
+/// How long something takes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Latency {
+    /// Always the same.
+    Constant(Duration),
+    /// Anything between the two.
+    Uniform(Duration, Duration),
+    /// Mostly short, sometimes long: exponential.
+    Exponential {
+        /// The mean, without the cap.
+        mean: Duration,
+        /// Never more than this.
+        cap: Duration,
+    },
+    /// One distribution, and rarely another.
+    Tail {
+        /// Almost always.
+        usual: Box<Latency>,
+        /// How often the other is taken instead.
+        rare: f64,
+        /// The rare one.
+        tail: Box<Latency>,
+    },
+}
+
+/// What happens within a watch. A watch that was open when the plan was set counts as begun at that moment.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WatchFault {
+    /// The stream ends. After so many bytes, that can be in the middle of a line.
+    End {
+        /// When.
+        after: After,
+        /// How.
+        how: Ending,
+    },
+    /// The connection stays open and nothing comes for a while, neither event nor bookmark; then it goes on.
+    Silent {
+        /// From this time on.
+        after: Duration,
+        /// For how long.
+        lasting: Duration,
+    },
+    /// An ERROR event; then the stream ends.
+    Error {
+        /// When; `After::Events(0)` is at the start.
+        after: After,
+        /// Which.
+        event: ErrorEvent,
+    },
+    /// Events come twice.
+    Repeat {
+        /// Each with this probability.
+        rate: f64,
+    },
+    /// All that is told comes this much later, in its order.
+    Lag(Latency),
+    /// One event's line is not JSON; the stream goes on.
+    Malformed {
+        /// The first event from then on.
+        after: After,
+    },
+    /// One event's object has a field that cannot be decoded; the stream goes on.
+    WrongType {
+        /// A JSON pointer into the object, such as `/metadata/labels`.
+        field: String,
+        /// The first event from then on.
+        after: After,
+    },
+    /// Bookmarks do not come.
+    NoBookmarks {
+        /// Not even the one that ends the initial events.
+        initial_end: bool,
+    },
+}
+
+/// A point within a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// After so many bytes.
+    Bytes(u64),
+    /// After so many events, initial ones included and bookmarks not.
+    Events(u64),
+    /// After this time.
+    Time(Duration),
+}
+
+/// How a stream ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// As a watch ends at its timeout.
+    Clean,
+    /// The connection is closed with the body unfinished.
+    Closed,
+    /// The connection is reset.
+    Reset,
+}
+
+/// An ERROR event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorEvent {
+    /// 410 Expired.
+    Expired,
+    /// 500 `InternalError`.
+    Internal,
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// Fails before the request is applied.
+    pub fn before(failure: Failure) -> Self {
+        Self::Fail(Stage::Before, failure)
+    }
+
+    /// Applied, but the client is told otherwise or nothing.
+    pub fn after(failure: Failure) -> Self {
+        Self::Fail(Stage::After, failure)
+    }
+
+    /// Whether it decides how a request ends.
+    pub(super) fn is_fate(&self) -> bool {
+        matches!(self, Self::Fail(..) | Self::CutAnswer | Self::NoStreamingLists)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fail(stage, failure) => write!(f, "{failure} {stage}"),
+            Self::CutAnswer => f.write_str("answer cut"),
+            Self::Delay(stage, latency) => write!(f, "delay {stage} {latency}"),
+            Self::Budget {
+                per_second,
+                burst,
+                over,
+            } => {
+                let over = match over {
+                    Over::Wait => "wait",
+                    Over::Refuse => "429",
+                };
+                write!(f, "budget {per_second}/s burst {burst}, else {over}")
+            }
+            Self::Compact => f.write_str("compact"),
+            Self::NoStreamingLists => f.write_str("422 no streaming lists"),
+            Self::Watch(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl From<WatchFault> for Fault {
+    fn from(fault: WatchFault) -> Self {
+        Self::Watch(fault)
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Before => "before",
+            Self::After => "after",
+        })
+    }
+}
+
+// === impl Latency ===
+
+impl Latency {
+    /// This one, but with probability `rare` it is `tail` instead.
+    #[must_use]
+    pub fn with_tail(self, rare: f64, tail: Self) -> Self {
+        Self::Tail {
+            usual: Box::new(self),
+            rare,
+            tail: Box::new(tail),
+        }
+    }
+
+    pub(super) fn draw(&self, rng: &mut fastrand::Rng) -> Duration {
+        match self {
+            Self::Constant(time) => *time,
+            Self::Uniform(from, to) => *from + to.saturating_sub(*from).mul_f64(rng.f64()),
+            Self::Exponential { mean, cap } => {
+                // At most 37 times the mean: `f64()` is never above 1 - 2^-53.
+                let times = -(1.0 - rng.f64()).ln();
+                mean.mul_f64(times.max(0.0)).min(*cap)
+            }
+            Self::Tail { usual, rare, tail } => {
+                if rng.f64() < *rare {
+                    tail.draw(rng)
+                } else {
+                    usual.draw(rng)
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Constant(time) => write!(f, "{time:?}"),
+            Self::Uniform(from, to) => write!(f, "{from:?}..{to:?}"),
+            Self::Exponential { mean, cap } => write!(f, "exp({mean:?}, cap {cap:?})"),
+            Self::Tail { usual, rare, tail } => write!(f, "{usual} (rate {rare:.3}: {tail})"),
+        }
+    }
+}
+
+// === impl WatchFault ===
+
+impl fmt::Display for WatchFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::End { after, how } => {
+                let how = match how {
+                    Ending::Clean => "ends",
+                    Ending::Closed => "closed",
+                    Ending::Reset => "reset",
+                };
+                write!(f, "watch {how} after {after}")
+            }
+            Self::Silent { after, lasting } => write!(f, "watch silent after {after:?} for {lasting:?}"),
+            Self::Error { after, event } => {
+                let event = match event {
+                    ErrorEvent::Expired => "410",
+                    ErrorEvent::Internal => "500",
+                };
+                write!(f, "watch ERROR {event} after {after}")
+            }
+            Self::Repeat { rate } => write!(f, "watch repeats events, rate {rate:.3}"),
+            Self::Lag(latency) => write!(f, "watch lags {latency}"),
+            Self::Malformed { after } => write!(f, "watch line malformed after {after}"),
+            Self::WrongType { field, after } => write!(f, "watch object with wrong {field} after {after}"),
+            Self::NoBookmarks { initial_end } => {
+                let which = if *initial_end { "" } else { " but the initial end" };
+                write!(f, "watch without bookmarks{which}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for After {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(n) => write!(f, "{n} bytes"),
+            Self::Events(n) => write!(f, "{n} events"),
+            Self::Time(time) => write!(f, "{time:?}"),
+        }
+    }
+}

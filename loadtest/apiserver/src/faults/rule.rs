@@ -1,0 +1,360 @@
+//! Rules: which requests, how often, and what happens to them.
+
+use super::{Ask, Fault};
+use crate::kinds::Kind;
+use std::fmt;
+use std::time::Duration;
+
+/// What is done with objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verb {
+    /// One object is read.
+    Get,
+    /// A collection is read.
+    List,
+    /// A collection is watched.
+    Watch,
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// PATCH.
+    Patch,
+    /// One object is deleted.
+    Delete,
+    /// A collection is deleted.
+    DeleteCollection,
+}
+
+/// A set of verbs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Verbs(u8);
+
+/// A set of kinds by their plural names; `events` means the events of both groups, `*` everything.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Resources(u16);
+
+/// Which requests a rule is about, and how many of these it hits. Without more, all of them.
+#[derive(Clone, Debug)]
+pub struct Matcher {
+    verbs: Verbs,
+    resources: Resources,
+    namespace: String,
+    name: String,
+    client: String,
+    continued: bool,
+    pub(super) skip: u64,
+    pub(super) every: u64,
+    pub(super) rate: f64,
+    pub(super) limit: Option<u64>,
+    from: Duration,
+    to: Option<Duration>,
+}
+
+/// A fault and when it happens.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub(super) when: Matcher,
+    pub(super) fault: Fault,
+}
+
+// === impl Verb ===
+
+impl Verb {
+    const EVERY: [Self; 8] = [
+        Self::Get,
+        Self::List,
+        Self::Watch,
+        Self::Create,
+        Self::Update,
+        Self::Patch,
+        Self::Delete,
+        Self::DeleteCollection,
+    ];
+
+    /// The verb as RBAC and audit write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+// === impl Verbs ===
+
+impl Verbs {
+    /// All verbs.
+    pub const ALL: Self = Self(0xff);
+    /// Get, list and watch.
+    pub const READS: Self = Self(0b0000_0111);
+    /// Everything that changes objects.
+    pub const WRITES: Self = Self(0b1111_1000);
+
+    /// Whether the verb is in the set.
+    pub fn contains(self, verb: Verb) -> bool {
+        self.0 & 1 << verb as u8 != 0
+    }
+}
+
+impl From<Verb> for Verbs {
+    fn from(verb: Verb) -> Self {
+        Self(1 << verb as u8)
+    }
+}
+
+impl<const N: usize> From<[Verb; N]> for Verbs {
+    fn from(verbs: [Verb; N]) -> Self {
+        Self(verbs.into_iter().fold(0, |set, v| set | Self::from(v).0))
+    }
+}
+
+impl fmt::Display for Verbs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::ALL => f.write_str("*"),
+            Self::WRITES => f.write_str("writes"),
+            Self::READS => f.write_str("reads"),
+            set => {
+                let names = Verb::EVERY.into_iter().filter(|v| set.contains(*v));
+                f.write_str(&names.map(Verb::name).collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Verbs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+// === impl Resources ===
+
+impl Resources {
+    /// All kinds.
+    pub const ALL: Self = Self((1 << Kind::ALL.len()) - 1);
+
+    fn contains(self, kind: Kind) -> bool {
+        self.0 & 1 << kind as u16 != 0
+    }
+}
+
+impl From<&str> for Resources {
+    /// # Panics
+    ///
+    /// When the server has no such kind: a rule that can never match is a mistake.
+    fn from(resource: &str) -> Self {
+        if resource == "*" {
+            return Self::ALL;
+        }
+        let found = Kind::ALL.into_iter().filter(|k| k.facts().resource == resource);
+        let set = found.fold(0, |set, kind| set | 1 << kind as u16);
+        assert!(set != 0, "this server keeps no {resource:?}");
+        Self(set)
+    }
+}
+
+impl<const N: usize> From<[&str; N]> for Resources {
+    fn from(resources: [&str; N]) -> Self {
+        Self(resources.into_iter().fold(0, |set, r| set | Self::from(r).0))
+    }
+}
+
+impl fmt::Display for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ALL {
+            return f.write_str("*");
+        }
+        let kinds = Kind::ALL.into_iter().filter(|k| self.contains(*k));
+        let mut names: Vec<_> = kinds.map(|k| k.facts().resource).collect();
+        names.dedup();
+        f.write_str(&names.join(","))
+    }
+}
+
+impl fmt::Debug for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// Begins a rule: `Rule::on(Verb::Update, "endpointslices").rate(0.1).fault(...)`.
+    ///
+    /// # Panics
+    ///
+    /// When the server has no such kind.
+    pub fn on(verbs: impl Into<Verbs>, resources: impl Into<Resources>) -> Matcher {
+        Matcher {
+            verbs: verbs.into(),
+            resources: resources.into(),
+            namespace: String::new(),
+            name: String::new(),
+            client: String::new(),
+            continued: false,
+            skip: 0,
+            every: 1,
+            rate: 1.0,
+            limit: None,
+            from: Duration::ZERO,
+            to: None,
+        }
+    }
+
+    /// The fault of this rule.
+    pub fn what(&self) -> &Fault {
+        &self.fault
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.when, self.fault)
+    }
+}
+
+// === impl Matcher ===
+
+impl Matcher {
+    /// Only in namespaces whose name begins so.
+    #[must_use]
+    pub fn namespace(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.namespace);
+        self
+    }
+
+    /// Only objects whose name begins so; for a create, the name or `generateName` of its body.
+    #[must_use]
+    pub fn name(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.name);
+        self
+    }
+
+    /// Only requests of clients whose name ([`crate::ApiServer::service_as`]) or User-Agent begins so.
+    #[must_use]
+    pub fn client(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.client);
+        self
+    }
+
+    /// Only the later pages of lists.
+    #[must_use]
+    pub fn continued(mut self) -> Self {
+        self.continued = true;
+        self
+    }
+
+    /// Leaves the first `n` matching requests alone.
+    #[must_use]
+    pub fn skip(mut self, n: u64) -> Self {
+        self.skip = n;
+        self
+    }
+
+    /// Every `n`th matching request, from the `n`th on.
+    #[must_use]
+    pub fn every(mut self, n: u64) -> Self {
+        self.every = n.max(1);
+        self
+    }
+
+    /// Each with this probability.
+    ///
+    /// # Panics
+    ///
+    /// When it is not between 0 and 1.
+    #[must_use]
+    pub fn rate(mut self, probability: f64) -> Self {
+        assert!(
+            (0.0..=1.0).contains(&probability),
+            "{probability} is no probability"
+        );
+        self.rate = probability;
+        self
+    }
+
+    /// At most so many requests in all. Without a rate, the next `n` of them.
+    #[must_use]
+    pub fn at_most(mut self, n: u64) -> Self {
+        self.limit = Some(n);
+        self
+    }
+
+    /// Only within this time on tokio's clock since the plan was set.
+    #[must_use]
+    pub fn between(mut self, from: Duration, to: Duration) -> Self {
+        self.from = from;
+        self.to = Some(to);
+        self
+    }
+
+    /// What happens to them.
+    pub fn fault(self, fault: Fault) -> Rule {
+        Rule { when: self, fault }
+    }
+
+    /// Whether the rule is about this request, chance and counts aside.
+    pub(super) fn covers(&self, ask: &Ask, passed: Duration) -> bool {
+        self.verbs.contains(ask.verb)
+            && self.resources.contains(ask.kind)
+            && ask.namespace.starts_with(&self.namespace)
+            && ask.name.starts_with(&self.name)
+            && ask.client.starts_with(&self.client)
+            && (!self.continued || ask.is_continued())
+            && passed >= self.from
+            && self.to.is_none_or(|to| passed < to)
+    }
+
+    pub(super) fn has(&self, verb: Verb) -> bool {
+        self.verbs.contains(verb)
+    }
+}
+
+impl fmt::Display for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verbs, self.resources)?;
+        for (what, prefix) in [
+            ("namespace", &self.namespace),
+            ("name", &self.name),
+            ("client", &self.client),
+        ] {
+            if !prefix.is_empty() {
+                write!(f, ", {what} {prefix}*")?;
+            }
+        }
+        if self.continued {
+            f.write_str(", later pages")?;
+        }
+        if self.skip > 0 {
+            write!(f, ", not the first {}", self.skip)?;
+        }
+        if self.every > 1 {
+            write!(f, ", every {}th", self.every)?;
+        }
+        if self.rate < 1.0 {
+            write!(f, ", rate {:.3}", self.rate)?;
+        }
+        if let Some(limit) = self.limit {
+            write!(f, ", at most {limit}")?;
+        }
+        if let Some(to) = self.to {
+            write!(f, ", {:?} to {to:?}", self.from)?;
+        }
+        Ok(())
+    }
+}
