@@ -13,7 +13,7 @@ pub(super) fn namespace(name: &str) -> Value {
 }
 
 pub(super) fn node(node: &Node) -> Value {
-    let capacity = json!({ "cpu": "16", "memory": "64Gi", "pods": "250" });
+    let capacity = json!({ "cpu": node.cpu, "memory": "64Gi", "pods": "250" });
     json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -38,14 +38,17 @@ pub(super) fn service(world: &World, service: &Service) -> Value {
         Kind::ExternalName => {
             spec = json!({ "type": "ExternalName", "externalName": "example.com" });
         }
-        Kind::MultiPort => {
-            // Chosen by name, so that it stays what it is through edits.
-            let distributions = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-            spec["trafficDistribution"] = json!(distributions[service.name.len() % distributions.len()]);
-        }
         Kind::DualStack => {
             spec["ipFamilyPolicy"] = json!("RequireDualStack");
             spec["ipFamilies"] = json!(["IPv4", "IPv6"]);
+        }
+        Kind::PreferDualStack => {
+            spec["ipFamilyPolicy"] = json!("PreferDualStack");
+            spec["ipFamilies"] = json!(["IPv6", "IPv4"]);
+        }
+        Kind::Ipv6 => {
+            spec["ipFamilyPolicy"] = json!("SingleStack");
+            spec["ipFamilies"] = json!(["IPv6"]);
         }
         _ => {}
     }
@@ -55,6 +58,18 @@ pub(super) fn service(world: &World, service: &Service) -> Value {
     if service.publishes_not_ready() {
         spec["publishNotReadyAddresses"] = json!(true);
     }
+    if let Some(distribution) = service.distribution {
+        spec["trafficDistribution"] = json!(distribution);
+    }
+    let annotations = match service.kind {
+        Kind::Balanced => json!({ "service.kubernetes.io/topology-mode": "Auto" }),
+        // The deprecated annotation rules out the other one, which leaves the distribution.
+        Kind::Near if service.distribution == Some("PreferSameZone") => json!({
+            "service.kubernetes.io/topology-aware-hints": "Disabled",
+            "service.kubernetes.io/topology-mode": "Auto",
+        }),
+        _ => json!({}),
+    };
     json!({
         "apiVersion": "v1",
         "kind": "Service",
@@ -62,6 +77,7 @@ pub(super) fn service(world: &World, service: &Service) -> Value {
             "name": service.name,
             "namespace": world.namespaces[service.namespace],
             "labels": service_labels(service),
+            "annotations": annotations,
         },
         "spec": spec,
     })
@@ -97,6 +113,7 @@ pub(super) fn selector_patch(service: &Service) -> Value {
 pub(super) fn service_ports(service: &Service) -> Value {
     let http = json!({ "name": "http", "port": 80, "targetPort": MAIN_PORT, "protocol": "TCP" });
     let mut ports = match service.kind {
+        Kind::HeadlessNoPorts => Vec::new(),
         Kind::NamedPort => {
             vec![json!({ "name": "web", "port": 80, "targetPort": "http", "appProtocol": "http" })]
         }
