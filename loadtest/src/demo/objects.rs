@@ -245,3 +245,93 @@ pub(super) fn pod_status(pod: &Pod) -> Value {
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::sizes::Sizes;
+
+    fn world() -> World {
+        let sizes = Sizes {
+            pods: 1000,
+            services: 60,
+            namespaces: 3,
+            nodes: 12,
+        };
+        World::generate(&sizes, 1)
+    }
+
+    #[test]
+    fn a_demo_has_an_example_of_everything() {
+        let world = world();
+        let services: Vec<Value> = world.services.iter().map(|it| service(&world, it)).collect();
+        let some = |what: &str, is: &dyn Fn(&Value) -> bool| {
+            assert!(services.iter().any(is), "no Service {what}");
+        };
+        some("requires both families", &|it| {
+            it["spec"]["ipFamilyPolicy"] == "RequireDualStack"
+        });
+        some("prefers both families, IPv6 first", &|it| {
+            it["spec"]["ipFamilyPolicy"] == "PreferDualStack" && it["spec"]["ipFamilies"][0] == "IPv6"
+        });
+        some("has IPv6 alone", &|it| {
+            it["spec"]["ipFamilies"] == json!(["IPv6"])
+        });
+        let is_headless = |it: &Value| it["spec"]["clusterIP"] == "None";
+        some("is headless with ports", &|it| {
+            is_headless(it) && it["spec"]["ports"] != json!([])
+        });
+        some("is headless without ports", &|it| {
+            is_headless(it) && it["spec"]["ports"] == json!([])
+        });
+        some("publishes pods that are not ready", &|it| {
+            it["spec"]["publishNotReadyAddresses"] == true
+        });
+        for distribution in ["PreferClose", "PreferSameZone", "PreferSameNode"] {
+            some(distribution, &|it| {
+                it["spec"]["trafficDistribution"] == distribution
+            });
+        }
+        let annotation = |it: &Value, key: &str| it["metadata"]["annotations"][key].clone();
+        let deprecated = "service.kubernetes.io/topology-aware-hints";
+        let current = "service.kubernetes.io/topology-mode";
+        some("shares its endpoints over zones", &|it| {
+            annotation(it, current) == "Auto" && annotation(it, deprecated).is_null()
+        });
+        some("has a deprecated annotation that decides", &|it| {
+            annotation(it, deprecated) == "Disabled" && it["spec"]["trafficDistribution"].is_string()
+        });
+        some("has no selector", &|it| {
+            it["spec"].get("selector").is_none() && it["spec"]["type"] != "ExternalName"
+        });
+        some("is an ExternalName", &|it| it["spec"]["type"] == "ExternalName");
+    }
+
+    #[test]
+    fn pods_differ_in_their_ports_and_families_and_some_have_two_services() {
+        let world = world();
+        let bodies: Vec<Value> = world.idle.iter().map(|it| pod(&world, it)).collect();
+        let main = |body: &Value| body["spec"]["containers"][0]["ports"][0]["containerPort"].clone();
+        for number in [MAIN_PORT, OLD_MAIN_PORT] {
+            assert!(bodies.iter().any(|body| main(body) == number), "{number}");
+        }
+        let ips = |count| world.idle.iter().any(|pod| pod.ips.len() == count);
+        assert!(ips(1) && ips(2));
+        assert!(world.idle.iter().any(|pod| pod.ips[0].is_ipv6()));
+        let services = |pod| {
+            let sets = world.published_in(pod).map(|(service, _)| service);
+            sets.collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert!(world.idle.iter().any(|pod| services(pod) > 1));
+        assert!(bodies.iter().any(|body| body["spec"]["hostname"].is_string()));
+    }
+
+    #[test]
+    fn every_zone_has_nodes_of_every_size() {
+        let world = world();
+        let kinds: std::collections::BTreeSet<_> =
+            world.nodes.iter().map(|node| (node.zone, node.cpu)).collect();
+        assert_eq!(kinds.len(), 12);
+        assert_eq!(node(&world.nodes[3])["status"]["allocatable"]["cpu"], "4.5");
+    }
+}
