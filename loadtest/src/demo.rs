@@ -26,10 +26,13 @@ use self::{
     progress::Stage,
     settle::Settled,
     summary::{Summary, number, time},
-    watch::{Seen, SliceWatch},
+    watch::{OutputWatch, Seen},
     world::World,
 };
-use crate::oracle::{self, Options, Report};
+use crate::oracle::{self, Options, Outputs, Report};
+
+/// What the controller publishes and the demo checks.
+const OUTPUTS: Outputs = Outputs::SLICES;
 
 const REFRESH: Duration = Duration::from_millis(200);
 /// How many differences a failure to converge shows; the verification at the end shows them all.
@@ -67,13 +70,16 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let world = World::generate(&sizes, seed);
     fill(&http, &world, &url).await?;
 
-    let watch = SliceWatch::start(client.clone(), &world).await?;
+    let watch = OutputWatch::start(client.clone(), &world, OUTPUTS).await?;
     let controller = Controller::start(&url, max_endpoints_per_slice, &flags)?;
     let mut demo = Demo {
         client,
         seen: watch.seen(),
         controller,
         options: Options {
+            outputs: OUTPUTS,
+            // The demo alone makes the Services, and their cluster IPs stay.
+            headless_label: true,
             max_endpoints_per_slice: max_endpoints_per_slice.into(),
         },
         time_limit,
@@ -180,7 +186,7 @@ impl Demo<'_> {
                     .p99()
                     .map(|p99| format!(", p99 {}", time(p99)));
                 let operations = number(churn.counts().operations());
-                let writes = number((seen.writes() - before).events);
+                let writes = number((seen.writes() - before).events());
                 format!(
                     "{operations} operations, {writes} writes{}",
                     p99.unwrap_or_default()
@@ -216,7 +222,7 @@ impl Demo<'_> {
 
     async fn settle(&mut self, stage: &Stage) -> anyhow::Result<Settled> {
         let seen = self.seen;
-        let show = || stage.set(0, || format!("{} slice writes", number(seen.writes().events)));
+        let show = || stage.set(0, || format!("{} writes", number(seen.writes().events())));
         let settling = settle::settle(&self.client, seen, &self.options, self.time_limit);
         self.controller.during(every_so_often(show, settling)).await
     }

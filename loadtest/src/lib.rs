@@ -1,13 +1,13 @@
 #![forbid(unsafe_code)]
-//! Load, demonstration and verification of endpointd, or of any controller that publishes `EndpointSlices`,
-//! against an API server in memory.
+//! Load, demonstration and verification of endpointd, or of any controller that publishes
+//! `EndpointSlices` and Endpoints objects, against an API server in memory.
 //!
 //! ```text
 //!  demo ──► memory-apiserver (in this process) ◄──► controller (a process of its own, so that its
 //!   │  fills, churns │                                CPU time and memory can be read)
 //!   │                ▼
-//!   ├── slice watch: when did each change become visible, how much was written for it
-//!   └── oracle: what the slices should be, worked out from nothing, compared with what they are
+//!   ├── output watch: when did each change become visible, how much was written for it
+//!   └── oracle: what should be published, worked out from nothing, compared with what is
 //! ```
 
 pub mod cli;

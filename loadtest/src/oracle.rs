@@ -1,41 +1,65 @@
-//! A deliberately plain recomputation of what the `EndpointSlices` of a cluster should be, and a comparison
-//! with what they are.
+//! A deliberately plain recomputation of what the Services of a cluster should have published of them, in
+//! `EndpointSlices` and in Endpoints objects, and a comparison with what there is.
 //!
 //! It shares no code with the controller: it reads the API with the generated types, works everything out
 //! from the beginning for every Service, and compares sets. Nothing in it is incremental or clever, because
 //! its only worth is that it cannot be wrong in the same way as the controller.
 //!
-//! What depends on history is left out: trigger-time annotations, which slice holds which endpoint, and
-//! Services that are `ExternalName`, have no selector, or are being deleted.
+//! What depends on history is left out or checked by bounds: trigger-time annotations, which slice holds which
+//! endpoint, which endpoint serves which zone with `topology-mode: Auto`, which addresses are left out of an
+//! Endpoints object that cannot hold them all; and Services that are `ExternalName`, have no selector, or are
+//! being deleted.
+//!
+//! ```text
+//!  check(client) ──► Cluster (lists, owned) ──► Snapshot (references) ──► check ──► Report
+//! ```
 //!
 //! The lists are read one after another, so a difference means something only when the cluster keeps still.
+//! Whoever holds the objects already, in the stores of watches say, makes a [`Snapshot`] of them and needs no
+//! request: checking one is a pure function, fit to be called again and again.
 
-mod compare;
-mod expected;
+mod endpoints;
+mod facts;
 mod report;
+mod slices;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Context;
 use k8s_openapi::api::{
-    core::v1::{Node, Pod, Service},
+    core::v1::{Endpoints, Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::{Api, Client, ResourceExt, api::ListParams, core::Resource};
 use serde::de::DeserializeOwned;
 
 pub use self::report::{Difference, Family, Problem, Report};
+use self::slices::hints::Zones;
 
 /// What the check needs to know about the controller.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What the controller publishes.
+    pub outputs: Outputs,
     /// The largest number of endpoints that a slice may hold.
     pub max_endpoints_per_slice: usize,
+    /// Compares the label `service.kubernetes.io/headless`, too. Alone it is no reason for a write, so a wrong
+    /// one is a difference only if nobody but the controller sets it and no Service changes its cluster IP.
+    pub headless_label: bool,
 }
 
-/// The objects of a cluster at one time.
+/// The sorts of objects that endpoints are published in. A controller may be run for one of them alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outputs {
+    /// `EndpointSlices`.
+    pub slices: bool,
+    /// Endpoints objects.
+    pub endpoints: bool,
+}
+
+/// The objects of a cluster at one time, as listed.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
     /// All Nodes.
@@ -46,12 +70,29 @@ pub struct Cluster {
     pub pods: Vec<Pod>,
     /// All `EndpointSlices`, whoever manages them.
     pub slices: Vec<EndpointSlice>,
+    /// All Endpoints objects, whoever manages them.
+    pub endpoints: Vec<Endpoints>,
 }
 
-/// Reads the cluster and says what is wrong with its slices.
+/// The objects of a cluster at one time, wherever they are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot<'a> {
+    /// All Nodes.
+    pub nodes: Vec<&'a Node>,
+    /// All Services.
+    pub services: Vec<&'a Service>,
+    /// All Pods.
+    pub pods: Vec<&'a Pod>,
+    /// All `EndpointSlices`, whoever manages them. Not looked at unless slices are checked.
+    pub slices: Vec<&'a EndpointSlice>,
+    /// All Endpoints objects, whoever manages them. Not looked at unless Endpoints are checked.
+    pub endpoints: Vec<&'a Endpoints>,
+}
+
+/// Reads the cluster and says what is wrong with what is published.
 pub async fn check(client: &Client, options: &Options) -> anyhow::Result<Report> {
-    // Boxed: four lists at a time make a large future.
-    let cluster = Box::pin(Cluster::read(client)).await?;
+    // Boxed: so many lists at a time make a large future.
+    let cluster = Box::pin(Cluster::read(client, options.outputs)).await?;
     Ok(cluster.check(options))
 }
 
@@ -60,72 +101,181 @@ pub async fn check(client: &Client, options: &Options) -> anyhow::Result<Report>
 impl Default for Options {
     fn default() -> Self {
         Self {
+            outputs: Outputs::default(),
             max_endpoints_per_slice: 100,
+            headless_label: false,
         }
+    }
+}
+
+// === impl Outputs ===
+
+impl Outputs {
+    /// Slices and Endpoints.
+    pub const ALL: Self = Self {
+        slices: true,
+        endpoints: true,
+    };
+    /// Slices alone.
+    pub const SLICES: Self = Self {
+        slices: true,
+        endpoints: false,
+    };
+    /// Endpoints alone.
+    pub const ENDPOINTS: Self = Self {
+        slices: false,
+        endpoints: true,
+    };
+}
+
+impl Default for Outputs {
+    fn default() -> Self {
+        Self::ALL
     }
 }
 
 // === impl Cluster ===
 
 impl Cluster {
-    /// Lists everything that decides the slices, and the slices.
-    pub async fn read(client: &Client) -> anyhow::Result<Self> {
-        let (nodes, services, pods, slices) =
-            tokio::try_join!(list(client), list(client), list(client), list(client))?;
+    /// Lists everything that decides what is published, and the outputs that are asked for.
+    pub async fn read(client: &Client, outputs: Outputs) -> anyhow::Result<Self> {
+        let (nodes, services, pods, slices, endpoints) = tokio::try_join!(
+            list(client),
+            list(client),
+            list(client),
+            list_if(outputs.slices, client),
+            list_if(outputs.endpoints, client)
+        )?;
         Ok(Self {
             nodes,
             services,
             pods,
             slices,
+            endpoints,
         })
     }
 
-    /// Compares the slices with what they should be.
-    pub fn check(&self, options: &Options) -> Report {
-        let nodes: HashMap<String, &Node> = self.nodes.iter().map(|node| (node.name_any(), node)).collect();
-        let pods = by_namespace(&self.pods);
-        let slices = by_namespace(&self.slices);
+    /// References to the objects.
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot {
+            nodes: self.nodes.iter().collect(),
+            services: self.services.iter().collect(),
+            pods: self.pods.iter().collect(),
+            slices: self.slices.iter().collect(),
+            endpoints: self.endpoints.iter().collect(),
+        }
+    }
 
+    /// Compares what is published with what it should be.
+    pub fn check(&self, options: &Options) -> Report {
+        self.snapshot().check(options)
+    }
+}
+
+// === impl Snapshot ===
+
+impl Snapshot<'_> {
+    /// Compares what is published with what it should be.
+    pub fn check(&self, options: &Options) -> Report {
+        let outputs = options.outputs;
         let mut report = Report {
-            slices: self.slices.len(),
+            outputs,
+            slices: if outputs.slices { self.slices.len() } else { 0 },
+            objects: if outputs.endpoints {
+                self.endpoints.len()
+            } else {
+                0
+            },
             ..Report::default()
         };
-        for service in self.services.iter().filter(|service| is_managed(service)) {
-            let namespace = service.namespace().unwrap_or_default();
-            let pods = pods.get(&namespace).map_or(&[][..], Vec::as_slice);
-            let slices = slices.get(&namespace).map_or(&[][..], Vec::as_slice);
+        let names = self.nodes.iter().map(|node| node.metadata.name.as_deref());
+        let nodes: HashMap<&str, &Node> = names
+            .zip(&self.nodes)
+            .filter_map(|(name, node)| Some((name?, *node)))
+            .collect();
+        let zones = Zones::of(&self.nodes);
+        let pods = group_by(&self.pods, |pod| pod.metadata.namespace.as_deref());
+        let slices = group_by(&self.slices, |slice| {
+            let service = slice.labels().get(slices::SERVICE_NAME_LABEL)?;
+            Some((slice.metadata.namespace.as_deref()?, service.as_str()))
+        });
+        let endpoints = group_by(&self.endpoints, |object| name(object));
 
-            let expected = expected::of_service(service, pods, &nodes);
+        for service in self.services.iter().filter(|service| facts::is_managed(service)) {
+            let Some((namespace, name)) = name(*service) else {
+                continue;
+            };
+            let pods = pods.get(namespace).map_or(&[][..], Vec::as_slice);
             report.services += 1;
-            report.endpoints += expected
-                .values()
-                .flat_map(|groups| groups.values())
-                .map(BTreeMap::len)
-                .sum::<usize>();
-            compare::service(service, &expected, slices, options, &mut report.differences);
+            let mut expected_endpoints = 0;
+            if outputs.endpoints {
+                let expected = endpoints::expected::of_service(service, pods);
+                let object = endpoints.get(&(namespace, name)).map(|objects| objects[0]);
+                let addresses: BTreeSet<_> = expected.values().flat_map(BTreeMap::keys).collect();
+                expected_endpoints = addresses.len();
+                endpoints::compare(service, &expected, object, options, &mut report.differences);
+            }
+            if outputs.slices {
+                let expected = slices::expected::of_service(service, pods, &nodes);
+                let slices = slices.get(&(namespace, name)).map_or(&[][..], Vec::as_slice);
+                let groups = expected.values().flat_map(BTreeMap::values);
+                expected_endpoints = groups.map(BTreeMap::len).sum();
+                slices::compare(
+                    service,
+                    &expected,
+                    slices,
+                    &zones,
+                    options,
+                    &mut report.differences,
+                );
+            }
+            report.endpoints += expected_endpoints;
+        }
+        if outputs.endpoints {
+            let services: HashSet<_> = self
+                .services
+                .iter()
+                .filter_map(|service| name(*service))
+                .collect();
+            let orphans = self
+                .endpoints
+                .iter()
+                .filter(|object| name(**object).is_none_or(|name| !services.contains(&name)));
+            let orphans = orphans.filter_map(|object| endpoints::orphan(object));
+            report.differences.extend(orphans);
         }
         report
     }
 }
 
-/// Whether the controller publishes this Service. Others are left alone, whatever slices they have.
-fn is_managed(service: &Service) -> bool {
-    let Some(spec) = &service.spec else { return false };
-    let selects = spec
-        .selector
-        .as_ref()
-        .is_some_and(|selector| !selector.is_empty());
-    selects && spec.type_.as_deref() != Some("ExternalName") && service.metadata.deletion_timestamp.is_none()
+/// The namespace and name of an object that has both.
+fn name<K: ResourceExt>(object: &K) -> Option<(&str, &str)> {
+    let meta = object.meta();
+    Some((meta.namespace.as_deref()?, meta.name.as_deref()?))
 }
 
-fn by_namespace<K: ResourceExt>(objects: &[K]) -> HashMap<String, Vec<&K>> {
-    let mut map: HashMap<String, Vec<&K>> = HashMap::new();
+fn group_by<'a, K, Q: std::hash::Hash + Eq>(
+    objects: &[&'a K],
+    key: impl Fn(&'a K) -> Option<Q>,
+) -> HashMap<Q, Vec<&'a K>> {
+    let mut groups: HashMap<Q, Vec<&K>> = HashMap::new();
     for object in objects {
-        map.entry(object.namespace().unwrap_or_default())
-            .or_default()
-            .push(object);
+        if let Some(key) = key(object) {
+            groups.entry(key).or_default().push(object);
+        }
     }
-    map
+    groups
+}
+
+async fn list_if<K>(wanted: bool, client: &Client) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    if wanted {
+        list(client).await
+    } else {
+        Ok(Vec::new())
+    }
 }
 
 async fn list<K>(client: &Client) -> anyhow::Result<Vec<K>>

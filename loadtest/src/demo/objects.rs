@@ -13,7 +13,7 @@ pub(super) fn namespace(name: &str) -> Value {
 }
 
 pub(super) fn node(node: &Node) -> Value {
-    let capacity = json!({ "cpu": "16", "memory": "64Gi", "pods": "250" });
+    let capacity = json!({ "cpu": node.cpu, "memory": "64Gi", "pods": "250" });
     json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -38,14 +38,17 @@ pub(super) fn service(world: &World, service: &Service) -> Value {
         Kind::ExternalName => {
             spec = json!({ "type": "ExternalName", "externalName": "example.com" });
         }
-        Kind::MultiPort => {
-            // Chosen by name, so that it stays what it is through edits.
-            let distributions = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-            spec["trafficDistribution"] = json!(distributions[service.name.len() % distributions.len()]);
-        }
         Kind::DualStack => {
             spec["ipFamilyPolicy"] = json!("RequireDualStack");
             spec["ipFamilies"] = json!(["IPv4", "IPv6"]);
+        }
+        Kind::PreferDualStack => {
+            spec["ipFamilyPolicy"] = json!("PreferDualStack");
+            spec["ipFamilies"] = json!(["IPv6", "IPv4"]);
+        }
+        Kind::Ipv6 => {
+            spec["ipFamilyPolicy"] = json!("SingleStack");
+            spec["ipFamilies"] = json!(["IPv6"]);
         }
         _ => {}
     }
@@ -55,6 +58,18 @@ pub(super) fn service(world: &World, service: &Service) -> Value {
     if service.publishes_not_ready() {
         spec["publishNotReadyAddresses"] = json!(true);
     }
+    if let Some(distribution) = service.distribution {
+        spec["trafficDistribution"] = json!(distribution);
+    }
+    let annotations = match service.kind {
+        Kind::Balanced => json!({ "service.kubernetes.io/topology-mode": "Auto" }),
+        // The deprecated annotation rules out the other one, which leaves the distribution.
+        Kind::Near if service.distribution == Some("PreferSameZone") => json!({
+            "service.kubernetes.io/topology-aware-hints": "Disabled",
+            "service.kubernetes.io/topology-mode": "Auto",
+        }),
+        _ => json!({}),
+    };
     json!({
         "apiVersion": "v1",
         "kind": "Service",
@@ -62,6 +77,7 @@ pub(super) fn service(world: &World, service: &Service) -> Value {
             "name": service.name,
             "namespace": world.namespaces[service.namespace],
             "labels": service_labels(service),
+            "annotations": annotations,
         },
         "spec": spec,
     })
@@ -97,6 +113,7 @@ pub(super) fn selector_patch(service: &Service) -> Value {
 pub(super) fn service_ports(service: &Service) -> Value {
     let http = json!({ "name": "http", "port": 80, "targetPort": MAIN_PORT, "protocol": "TCP" });
     let mut ports = match service.kind {
+        Kind::HeadlessNoPorts => Vec::new(),
         Kind::NamedPort => {
             vec![json!({ "name": "web", "port": 80, "targetPort": "http", "appProtocol": "http" })]
         }
@@ -227,4 +244,94 @@ pub(super) fn pod_status(pod: &Pod) -> Value {
             }],
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::sizes::Sizes;
+
+    fn world() -> World {
+        let sizes = Sizes {
+            pods: 1000,
+            services: 60,
+            namespaces: 3,
+            nodes: 12,
+        };
+        World::generate(&sizes, 1)
+    }
+
+    #[test]
+    fn a_demo_has_an_example_of_everything() {
+        let world = world();
+        let services: Vec<Value> = world.services.iter().map(|it| service(&world, it)).collect();
+        let some = |what: &str, is: &dyn Fn(&Value) -> bool| {
+            assert!(services.iter().any(is), "no Service {what}");
+        };
+        some("requires both families", &|it| {
+            it["spec"]["ipFamilyPolicy"] == "RequireDualStack"
+        });
+        some("prefers both families, IPv6 first", &|it| {
+            it["spec"]["ipFamilyPolicy"] == "PreferDualStack" && it["spec"]["ipFamilies"][0] == "IPv6"
+        });
+        some("has IPv6 alone", &|it| {
+            it["spec"]["ipFamilies"] == json!(["IPv6"])
+        });
+        let is_headless = |it: &Value| it["spec"]["clusterIP"] == "None";
+        some("is headless with ports", &|it| {
+            is_headless(it) && it["spec"]["ports"] != json!([])
+        });
+        some("is headless without ports", &|it| {
+            is_headless(it) && it["spec"]["ports"] == json!([])
+        });
+        some("publishes pods that are not ready", &|it| {
+            it["spec"]["publishNotReadyAddresses"] == true
+        });
+        for distribution in ["PreferClose", "PreferSameZone", "PreferSameNode"] {
+            some(distribution, &|it| {
+                it["spec"]["trafficDistribution"] == distribution
+            });
+        }
+        let annotation = |it: &Value, key: &str| it["metadata"]["annotations"][key].clone();
+        let deprecated = "service.kubernetes.io/topology-aware-hints";
+        let current = "service.kubernetes.io/topology-mode";
+        some("shares its endpoints over zones", &|it| {
+            annotation(it, current) == "Auto" && annotation(it, deprecated).is_null()
+        });
+        some("has a deprecated annotation that decides", &|it| {
+            annotation(it, deprecated) == "Disabled" && it["spec"]["trafficDistribution"].is_string()
+        });
+        some("has no selector", &|it| {
+            it["spec"].get("selector").is_none() && it["spec"]["type"] != "ExternalName"
+        });
+        some("is an ExternalName", &|it| it["spec"]["type"] == "ExternalName");
+    }
+
+    #[test]
+    fn pods_differ_in_their_ports_and_families_and_some_have_two_services() {
+        let world = world();
+        let bodies: Vec<Value> = world.idle.iter().map(|it| pod(&world, it)).collect();
+        let main = |body: &Value| body["spec"]["containers"][0]["ports"][0]["containerPort"].clone();
+        for number in [MAIN_PORT, OLD_MAIN_PORT] {
+            assert!(bodies.iter().any(|body| main(body) == number), "{number}");
+        }
+        let ips = |count| world.idle.iter().any(|pod| pod.ips.len() == count);
+        assert!(ips(1) && ips(2));
+        assert!(world.idle.iter().any(|pod| pod.ips[0].is_ipv6()));
+        let services = |pod| {
+            let sets = world.published_in(pod).map(|(service, _)| service);
+            sets.collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert!(world.idle.iter().any(|pod| services(pod) > 1));
+        assert!(bodies.iter().any(|body| body["spec"]["hostname"].is_string()));
+    }
+
+    #[test]
+    fn every_zone_has_nodes_of_every_size() {
+        let world = world();
+        let kinds: std::collections::BTreeSet<_> =
+            world.nodes.iter().map(|node| (node.zone, node.cpu)).collect();
+        assert_eq!(kinds.len(), 12);
+        assert_eq!(node(&world.nodes[3])["status"]["allocatable"]["cpu"], "4.5");
+    }
 }

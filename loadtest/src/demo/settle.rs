@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::watch::Seen;
 use crate::oracle::{self, Options, Report};
 
-/// Slices that did not change for so long are worth a look.
+/// Outputs that did not change for so long are worth a look.
 const QUIET: Duration = Duration::from_millis(300);
 /// The longest pause between looks; each costs as much as a list of everything.
 const MAX_PAUSE: Duration = Duration::from_secs(3);
@@ -17,11 +17,11 @@ const MAX_PAUSE: Duration = Duration::from_secs(3);
 pub(super) struct Settled {
     /// What the last look found: nothing wrong, unless time ran out.
     pub(super) report: Report,
-    /// When the slices changed last.
+    /// When an output changed last.
     pub(super) last_change: Instant,
 }
 
-/// Waits until nothing is wrong with slices that keep still, or until the time is up.
+/// Waits until nothing is wrong with outputs that keep still, or until the time is up.
 pub(super) async fn settle(
     client: &Client,
     seen: &Seen,

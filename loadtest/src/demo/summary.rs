@@ -2,14 +2,19 @@
 
 use std::{fmt, time::Duration};
 
-use super::{churn::Counts, controller::Usage, visible::Latency, watch::Writes};
-use crate::oracle::Report;
+use super::{
+    churn::Counts,
+    controller::Usage,
+    visible::Latency,
+    watch::{Volume, Writes},
+};
+use crate::oracle::{Outputs, Report};
 
 /// Everything that the table shows.
 pub(super) struct Summary {
     pub(super) pods: u64,
     pub(super) services: usize,
-    /// Services that the controller publishes, their endpoints, and the slices they are in.
+    /// Services that the controller publishes, their endpoints, and the objects they are in.
     pub(super) published: Published,
     pub(super) converged_in: Duration,
     pub(super) churned_for: Duration,
@@ -26,6 +31,8 @@ pub(super) struct Published {
     services: usize,
     endpoints: usize,
     slices: usize,
+    objects: usize,
+    outputs: Outputs,
 }
 
 impl From<&Report> for Published {
@@ -34,6 +41,8 @@ impl From<&Report> for Published {
             services: report.services,
             endpoints: report.endpoints,
             slices: report.slices,
+            objects: report.objects,
+            outputs: report.outputs,
         }
     }
 }
@@ -46,12 +55,19 @@ impl Summary {
             services,
             endpoints,
             slices,
+            objects,
+            outputs,
         } = self.published;
         let managed = format!("{} published", number(services as u64));
         let endpoints = format!("{} endpoints", number(endpoints as u64));
         table.row("pods", &number(self.pods), "")?;
         table.row("services", &number(self.services as u64), &managed)?;
-        table.row("slices", &number(slices as u64), &endpoints)?;
+        if outputs.slices {
+            table.row("slices", &number(slices as u64), &endpoints)?;
+        }
+        if outputs.endpoints {
+            table.row("Endpoints objects", &number(objects as u64), "")?;
+        }
         table.row(
             "first convergence",
             &time(self.converged_in),
@@ -62,8 +78,8 @@ impl Summary {
     fn churn(&self, table: &mut Table<'_, '_>) -> fmt::Result {
         let Self { counts, writes, .. } = self;
         let churned_for = format!("in {}", time(self.churned_for));
-        let size = format!("{} to each watching client", bytes(writes.bytes));
-        let per_write = format!("{:.2}", ratio(counts.events as f64, writes.events));
+        let size = |volume: Volume| format!("{} to each watching client", bytes(volume.bytes));
+        let per_write = |volume: Volume| format!("{:.2}", ratio(counts.events as f64, volume.events));
         table.row("churn operations", &number(counts.operations()), &churned_for)?;
         table.row("  readiness flips", &number(counts.flips), "")?;
         table.row(
@@ -82,8 +98,16 @@ impl Summary {
             &number(counts.events),
             "writes to pods and services",
         )?;
-        table.row("slice writes", &number(writes.events), &size)?;
-        table.row("events per write", &per_write, "")
+        let Writes { slices, endpoints } = *writes;
+        if self.published.outputs.slices {
+            table.row("slice writes", &number(slices.events), &size(slices))?;
+            table.row("  events per write", &per_write(slices), "")?;
+        }
+        if self.published.outputs.endpoints {
+            table.row("Endpoints writes", &number(endpoints.events), &size(endpoints))?;
+            table.row("  events per write", &per_write(endpoints), "")?;
+        }
+        Ok(())
     }
 
     fn latency(&self, table: &mut Table<'_, '_>) -> fmt::Result {

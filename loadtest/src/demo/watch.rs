@@ -1,4 +1,5 @@
 //! A watching client of slices, as a kube-proxy would be: it notes when each event arrives and what it shows.
+//! Of Endpoints objects only the events are counted.
 
 use std::{
     borrow::Cow,
@@ -22,23 +23,30 @@ use super::{
     visible::{SetId, Shown, Visibility},
     world::World,
 };
-use crate::oracle::Family;
+use crate::oracle::{Family, Outputs};
 
-const PATH: &str = "/apis/discovery.k8s.io/v1/endpointslices";
+const SLICES_PATH: &str = "/apis/discovery.k8s.io/v1/endpointslices";
+const ENDPOINTS_PATH: &str = "/api/v1/endpoints";
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 const GONE: u16 = 410;
 
-/// Watches the slices of the whole cluster for as long as it lives.
-pub(super) struct SliceWatch {
+/// Watches the outputs of the whole cluster for as long as it lives.
+pub(super) struct OutputWatch {
     seen: Arc<Seen>,
     /// Ended with this.
-    _task: JoinSet<()>,
+    _tasks: JoinSet<()>,
 }
 
-/// What was seen. Written by the watching task, read by all.
+/// What was seen. Written by the watching tasks, read by all.
 pub(super) struct Seen {
     pub(super) visibility: Mutex<Visibility>,
     last_change: Mutex<Instant>,
+    slices: Counter,
+    endpoints: Counter,
+}
+
+#[derive(Default)]
+struct Counter {
     events: AtomicU64,
     bytes: AtomicU64,
 }
@@ -46,13 +54,28 @@ pub(super) struct Seen {
 /// How much was written, as a watching client sees it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Writes {
+    pub(super) slices: Volume,
+    pub(super) endpoints: Volume,
+}
+
+/// How much was written to one sort of objects.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Volume {
     pub(super) events: u64,
     pub(super) bytes: u64,
 }
 
-/// The watching task's own: what each slice showed last.
+/// A sort of objects to watch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Output {
+    Slices,
+    Endpoints,
+}
+
+/// A watching task's own: what each slice showed last.
 struct Watcher {
     client: Client,
+    output: Output,
     seen: Arc<Seen>,
     /// By namespace and name.
     services: HashMap<(String, String), usize>,
@@ -91,7 +114,8 @@ struct List<'a> {
     items: Vec<Slice<'a>>,
 }
 
-/// A slice, or, in an event of the kind `ERROR`, a status.
+/// A slice, an Endpoints object, of which only the metadata are read, or, in an event of the kind `ERROR`, a
+/// status.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Slice<'a> {
@@ -146,16 +170,16 @@ struct Target<'a> {
     name: Cow<'a, str>,
 }
 
-// === impl SliceWatch ===
+// === impl OutputWatch ===
 
-impl SliceWatch {
-    /// Lists the slices, and watches them from then on.
-    pub(super) async fn start(client: Client, world: &World) -> anyhow::Result<Self> {
+impl OutputWatch {
+    /// Lists the objects that are to be watched, and watches them from then on.
+    pub(super) async fn start(client: Client, world: &World, outputs: Outputs) -> anyhow::Result<Self> {
         let seen = Arc::new(Seen {
             visibility: Mutex::new(Visibility::new()),
             last_change: Mutex::new(Instant::now()),
-            events: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
+            slices: Counter::default(),
+            endpoints: Counter::default(),
         });
         let key = |index: usize| {
             let service = &world.services[index];
@@ -164,17 +188,27 @@ impl SliceWatch {
                 index,
             )
         };
-        let mut watcher = Watcher {
-            client,
-            seen: Arc::clone(&seen),
-            services: (0..world.services.len()).map(key).collect(),
-            slices: HashMap::new(),
-            version: String::new(),
-        };
-        watcher.list().await?;
-        let mut task = JoinSet::new();
-        task.spawn(watcher.run());
-        Ok(Self { seen, _task: task })
+        let services: HashMap<_, _> = (0..world.services.len()).map(key).collect();
+        let mut tasks = JoinSet::new();
+        for (output, wanted) in [
+            (Output::Slices, outputs.slices),
+            (Output::Endpoints, outputs.endpoints),
+        ] {
+            if !wanted {
+                continue;
+            }
+            let mut watcher = Watcher {
+                client: client.clone(),
+                output,
+                seen: Arc::clone(&seen),
+                services: services.clone(),
+                slices: HashMap::new(),
+                version: String::new(),
+            };
+            watcher.list().await?;
+            tasks.spawn(watcher.run());
+        }
+        Ok(Self { seen, _tasks: tasks })
     }
 
     pub(super) fn seen(&self) -> &Arc<Seen> {
@@ -192,21 +226,56 @@ impl Seen {
 
     pub(super) fn writes(&self) -> Writes {
         Writes {
-            events: self.events.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
+            slices: self.slices.volume(),
+            endpoints: self.endpoints.volume(),
         }
     }
 
-    fn note(&self, line: &[u8], at: Instant) {
+    fn note(&self, output: Output, line: &[u8], at: Instant) {
         *self.last_change.lock() = at;
-        self.events.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(line.len() as u64, Ordering::Relaxed);
+        let counter = match output {
+            Output::Slices => &self.slices,
+            Output::Endpoints => &self.endpoints,
+        };
+        counter.events.fetch_add(1, Ordering::Relaxed);
+        counter.bytes.fetch_add(line.len() as u64, Ordering::Relaxed);
+    }
+}
+
+// === impl Counter ===
+
+impl Counter {
+    fn volume(&self) -> Volume {
+        Volume {
+            events: self.events.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
     }
 }
 
 // === impl Writes ===
 
+impl Writes {
+    /// Writes to objects of all sorts.
+    pub(super) fn events(&self) -> u64 {
+        self.slices.events + self.endpoints.events
+    }
+}
+
 impl std::ops::Sub for Writes {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            slices: self.slices - earlier.slices,
+            endpoints: self.endpoints - earlier.endpoints,
+        }
+    }
+}
+
+// === impl Volume ===
+
+impl std::ops::Sub for Volume {
     type Output = Self;
 
     fn sub(self, earlier: Self) -> Self {
@@ -217,13 +286,25 @@ impl std::ops::Sub for Writes {
     }
 }
 
+// === impl Output ===
+
+impl Output {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Slices => SLICES_PATH,
+            Self::Endpoints => ENDPOINTS_PATH,
+        }
+    }
+}
+
 // === impl Watcher ===
 
 impl Watcher {
     async fn run(mut self) {
         loop {
             if let Err(error) = self.watch().await {
-                tracing::warn!(error = format!("{error:#}"), "slice watch: starting again");
+                let (error, path) = (format!("{error:#}"), self.output.path());
+                tracing::warn!(error, path, "watch: starting again");
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
@@ -232,10 +313,11 @@ impl Watcher {
     async fn list(&mut self) -> anyhow::Result<()> {
         let text = self
             .client
-            .request_text(Request::get(PATH).body(Vec::new())?)
+            .request_text(Request::get(self.output.path()).body(Vec::new())?)
             .await
-            .context("listing slices")?;
-        let list: List<'_> = serde_json::from_str(&text).context("reading the list of slices")?;
+            .with_context(|| format!("listing {}", self.output.path()))?;
+        let list: List<'_> =
+            serde_json::from_str(&text).with_context(|| format!("reading {}", self.output.path()))?;
         let now = Instant::now();
         let mut gone: HashSet<_> = self.slices.keys().cloned().collect();
         for slice in &list.items {
@@ -252,7 +334,8 @@ impl Watcher {
     /// Watches until the server ends it, which it may at any time.
     async fn watch(&mut self) -> anyhow::Result<()> {
         let path = format!(
-            "{PATH}?watch=true&allowWatchBookmarks=true&resourceVersion={}",
+            "{}?watch=true&allowWatchBookmarks=true&resourceVersion={}",
+            self.output.path(),
             self.version
         );
         let stream = self
@@ -271,11 +354,11 @@ impl Watcher {
             let slice = &event.object;
             match event.kind {
                 Kind::Added | Kind::Modified => {
-                    self.seen.note(&line, now);
+                    self.seen.note(self.output, &line, now);
                     self.apply(slice, now);
                 }
                 Kind::Deleted => {
-                    self.seen.note(&line, now);
+                    self.seen.note(self.output, &line, now);
                     self.remove(&slice.key(), now);
                 }
                 Kind::Bookmark => {}
@@ -291,6 +374,9 @@ impl Watcher {
     }
 
     fn apply(&mut self, slice: &Slice<'_>, now: Instant) {
+        if self.output == Output::Endpoints {
+            return;
+        }
         let set = self.set_of(slice);
         let known = self.slices.entry(slice.key()).or_insert(KnownSlice {
             set,

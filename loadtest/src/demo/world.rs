@@ -6,6 +6,11 @@ use super::sizes::Sizes;
 use crate::oracle::Family;
 
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
+/// Of nodes, in turn; not as many as zones, so that every zone has nodes of every size. Quantities may be
+/// written in many ways.
+const CPUS: [&str; 4] = ["16", "8", "15890m", "4.5"];
+/// How near Services of that kind want their clients, in turn.
+const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
 const TIERS: [&str; 3] = ["frontend", "backend", "data"];
 /// The label that Services are narrowed by: `stable` or `canary`.
 pub(super) const TRACK: &str = "track";
@@ -15,25 +20,31 @@ const FIRST_POD_IP_V6: u128 = 0xfd00_0001_0000_0000_0000_0000_0000_0001;
 
 /// The sorts of Services, in the order in which they are dealt out, again and again; the first Service
 /// of all is the large one.
-const KINDS: [Kind; 20] = [
+const KINDS: [Kind; 26] = [
     Kind::NamedPort,
     Kind::MultiPort,
     Kind::Headless,
     Kind::Overlapping,
-    Kind::MultiKey,
+    Kind::Balanced,
     Kind::DualStack,
+    Kind::Near,
     Kind::NotReady,
+    Kind::Ipv6,
+    Kind::HeadlessNoPorts,
+    Kind::MultiKey,
+    Kind::PreferDualStack,
     Kind::NoPods,
     Kind::NoSelector,
     Kind::ExternalName,
     Kind::TwoProtocols,
     Kind::Sidecar,
-    Kind::Plain,
+    Kind::Near,
     Kind::NamedPort,
-    Kind::Plain,
+    Kind::Balanced,
     Kind::Headless,
+    Kind::Near,
+    Kind::Overlapping,
     Kind::Plain,
-    Kind::MultiPort,
     Kind::Plain,
     Kind::Plain,
 ];
@@ -56,6 +67,8 @@ pub(super) struct World {
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) zone: &'static str,
+    /// What pods may have of its CPU, as it reports it.
+    pub(super) cpu: &'static str,
 }
 
 /// Pods made from one template.
@@ -65,7 +78,8 @@ pub(super) struct Workload {
     pub(super) tier: &'static str,
     /// The Service that gives its pods their DNS names.
     pub(super) subdomain: Option<String>,
-    pub(super) dual_stack: bool,
+    /// The families that its pods have addresses of, the first one first.
+    pub(super) families: &'static [Family],
     /// Some pods are of an older version, with other ports.
     pub(super) mixed: bool,
     /// How many pods it has, as compared with others.
@@ -77,13 +91,24 @@ pub(super) struct Workload {
 pub(super) enum Kind {
     Large,
     Plain,
+    /// Its pods have that port under different numbers.
     NamedPort,
     MultiPort,
     Headless,
+    HeadlessNoPorts,
     /// Selects pods that another Service selects, too.
     Overlapping,
     MultiKey,
+    /// Both families, IPv4 first.
     DualStack,
+    /// Both families if there are, and IPv6 first.
+    PreferDualStack,
+    /// IPv6 alone, of pods that have nothing else.
+    Ipv6,
+    /// Shares its endpoints over zones by their CPU.
+    Balanced,
+    /// Wants its clients near, in one way or another.
+    Near,
     NotReady,
     NoPods,
     NoSelector,
@@ -99,6 +124,8 @@ pub(super) struct Service {
     pub(super) name: String,
     pub(super) kind: Kind,
     pub(super) selector: Vec<(&'static str, String)>,
+    /// One of [`DISTRIBUTIONS`].
+    pub(super) distribution: Option<&'static str>,
     pub(super) edits: Edits,
 }
 
@@ -131,6 +158,7 @@ impl World {
             .map(|n| Node {
                 name: format!("node-{:03}", n + 1),
                 zone: ZONES[n % ZONES.len()],
+                cpu: CPUS[n % CPUS.len()],
             })
             .collect();
         let mut world = Self {
@@ -186,12 +214,18 @@ impl World {
                 vec![("app", name.clone())]
             }
         };
+        let nearer = self
+            .services
+            .iter()
+            .filter(|service| service.kind == Kind::Near)
+            .count();
         self.services_in[namespace].push(self.services.len());
         self.services.push(Service {
             namespace,
             name,
             kind,
             selector,
+            distribution: (kind == Kind::Near).then(|| DISTRIBUTIONS[nearer % DISTRIBUTIONS.len()]),
             edits: Edits::default(),
         });
     }
@@ -201,8 +235,13 @@ impl World {
             namespace,
             app: service.to_owned(),
             tier: TIERS[self.rng.usize(..TIERS.len())],
-            subdomain: (kind == Kind::Headless).then(|| service.to_owned()),
-            dual_stack: kind == Kind::DualStack,
+            subdomain: matches!(kind, Kind::Headless | Kind::HeadlessNoPorts).then(|| service.to_owned()),
+            families: match kind {
+                Kind::DualStack => &[Family::V4, Family::V6],
+                Kind::PreferDualStack => &[Family::V6, Family::V4],
+                Kind::Ipv6 => &[Family::V6],
+                _ => &[Family::V4],
+            },
             mixed: matches!(kind, Kind::NamedPort | Kind::MultiPort),
             weight: self.rng.usize(1..=4),
         });
@@ -225,15 +264,15 @@ impl World {
         let number = self.next_pod;
         self.next_pod += 1;
         let template = &self.workloads[workload];
-        let mut ips = vec![IpAddr::V4((FIRST_POD_IP + number).into())];
-        if template.dual_stack {
-            ips.push(IpAddr::V6((FIRST_POD_IP_V6 + u128::from(number)).into()));
-        }
+        let ip = |family: &Family| match family {
+            Family::V4 => IpAddr::V4((FIRST_POD_IP + number).into()),
+            Family::V6 => IpAddr::V6((FIRST_POD_IP_V6 + u128::from(number)).into()),
+        };
         Pod {
             name: format!("{}-{number:05}", template.app),
             workload,
             node: self.rng.usize(..self.nodes.len()),
-            ips,
+            ips: template.families.iter().map(ip).collect(),
             canary: self.rng.u8(..10) == 0,
             old: template.mixed && self.rng.u8(..8) == 0,
             ready: true,
@@ -289,10 +328,11 @@ impl World {
 impl Service {
     /// The families that its slices are of.
     pub(super) fn families(&self) -> &'static [Family] {
-        if self.kind == Kind::DualStack {
-            &[Family::V4, Family::V6]
-        } else {
-            &[Family::V4]
+        match self.kind {
+            Kind::DualStack => &[Family::V4, Family::V6],
+            Kind::PreferDualStack => &[Family::V6, Family::V4],
+            Kind::Ipv6 => &[Family::V6],
+            _ => &[Family::V4],
         }
     }
 
@@ -302,7 +342,7 @@ impl Service {
     }
 
     pub(super) fn is_headless(&self) -> bool {
-        matches!(self.kind, Kind::Headless | Kind::NotReady)
+        matches!(self.kind, Kind::Headless | Kind::HeadlessNoPorts | Kind::NotReady)
     }
 
     fn has_own_workload(&self) -> bool {
@@ -323,9 +363,14 @@ impl Kind {
             Self::NamedPort => "api",
             Self::MultiPort => "orders",
             Self::Headless => "db",
+            Self::HeadlessNoPorts => "members",
             Self::Overlapping => "overlap",
             Self::MultiKey => "stable",
             Self::DualStack => "dual",
+            Self::PreferDualStack => "six-four",
+            Self::Ipv6 => "six",
+            Self::Balanced => "balanced",
+            Self::Near => "near",
             Self::NotReady => "peers",
             Self::NoPods => "empty",
             Self::NoSelector => "manual",

@@ -1,21 +1,27 @@
 //! What the check found, as data and as text for people.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt, net::IpAddr};
+
+use super::Outputs;
 
 /// The outcome of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
+    /// What was checked.
+    pub outputs: Outputs,
     /// Services that the controller publishes.
     pub services: usize,
     /// Endpoints that these Services should have, counted once for each Service and family.
     pub endpoints: usize,
-    /// Slices in the cluster, whoever manages them.
+    /// Slices in the cluster, whoever manages them; none unless they were checked.
     pub slices: usize,
+    /// Endpoints objects in the cluster, whoever manages them; none unless they were checked.
+    pub objects: usize,
     /// Everything that is wrong.
     pub differences: Vec<Difference>,
 }
 
-/// One thing that is wrong with the slices of one Service.
+/// One thing that is wrong with what is published of one Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Namespace of the Service.
@@ -24,9 +30,10 @@ pub struct Difference {
     pub service: String,
     /// The family of the slices in question, when there is one.
     pub family: Option<Family>,
-    /// The port group, when the difference is about an endpoint, e.g. `http 8080/TCP`.
+    /// The port group of a slice or the port of an address, when the difference is about an endpoint, e.g.
+    /// `http 8080/TCP`.
     pub ports: Option<String>,
-    /// What it is about: an endpoint or a slice.
+    /// What it is about: an endpoint, a slice, a zone, or the Endpoints object or an address of it.
     pub subject: String,
     /// What is wrong with it.
     pub problem: Problem,
@@ -48,7 +55,7 @@ pub enum Problem {
         /// What it is.
         found: String,
     },
-    /// The endpoint stands more than once in its port group, in these slices.
+    /// It stands more than once for its ports, in these slices or lists.
     Duplicate(Vec<String>),
     /// The slice holds more endpoints than the limit.
     TooLarge {
@@ -57,6 +64,15 @@ pub enum Problem {
         /// How many it may hold.
         limit: usize,
     },
+    /// The hints send more endpoints to the zone than leaves enough for the others.
+    Overloaded {
+        /// How many.
+        endpoints: usize,
+        /// The most that are allowed.
+        maximum: usize,
+    },
+    /// The addresses are too many for one object, and those that were left out are the wrong ones.
+    Truncation(String),
 }
 
 /// An address family.
@@ -81,25 +97,41 @@ impl fmt::Display for Report {
     /// With a precision, e.g. `{:.20}`, no more than so many differences are written out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_correct() {
-            return write!(
-                f,
-                "verified: {} services, {} endpoints",
-                self.services, self.endpoints
-            );
+            return write!(f, "verified: {}", Counts(self));
         }
         let count = self.differences.len();
         let noun = if count == 1 { "difference" } else { "differences" };
-        write!(
-            f,
-            "wrong: {count} {noun} in {} services, {} endpoints",
-            self.services, self.endpoints
-        )?;
+        write!(f, "wrong: {count} {noun} in {}", Counts(self))?;
         let shown = f.precision().unwrap_or(count).min(count);
         for difference in &self.differences[..shown] {
             write!(f, "\n  {difference}")?;
         }
         if shown < count {
             write!(f, "\n  and {} more", count - shown)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a report is about, in figures.
+struct Counts<'a>(&'a Report);
+
+impl fmt::Display for Counts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report {
+            outputs,
+            services,
+            endpoints,
+            slices,
+            objects,
+            ..
+        } = self.0;
+        write!(f, "{services} services, {endpoints} endpoints")?;
+        if outputs.slices {
+            write!(f, ", {slices} slices")?;
+        }
+        if outputs.endpoints {
+            write!(f, ", {objects} Endpoints objects")?;
         }
         Ok(())
     }
@@ -139,6 +171,13 @@ impl fmt::Display for Problem {
             Self::TooLarge { endpoints, limit } => {
                 write!(f, "too large: {endpoints} endpoints, limit {limit}")
             }
+            Self::Overloaded { endpoints, maximum } => {
+                write!(
+                    f,
+                    "overloaded: {endpoints} endpoints are hinted to it, at most {maximum} may be"
+                )
+            }
+            Self::Truncation(why) => write!(f, "truncated wrongly: {why}"),
         }
     }
 }
@@ -146,6 +185,14 @@ impl fmt::Display for Problem {
 // === impl Family ===
 
 impl Family {
+    /// The family of an address.
+    pub fn of(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+
     /// The family by its name in the API, `IPv4` or `IPv6`.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -163,4 +210,31 @@ impl fmt::Display for Family {
             Self::V6 => "IPv6",
         })
     }
+}
+
+/// A field with the wrong value.
+pub(super) fn differs(field: &'static str, expected: &str, found: &str) -> Problem {
+    Problem::Differs {
+        field,
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    }
+}
+
+/// A value that may not be there.
+pub(super) fn show<T: ToString>(value: Option<&T>) -> String {
+    let text = value.map_or_else(|| "none".to_owned(), ToString::to_string);
+    if text.is_empty() {
+        return "an empty text".to_owned();
+    }
+    text
+}
+
+/// Labels, sorted.
+pub(super) fn show_labels(labels: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    format!("{{{}}}", pairs.join(", "))
 }

@@ -1,5 +1,8 @@
 //! Compares the slices of one Service with what they should be.
 
+pub(super) mod expected;
+pub(super) mod hints;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
@@ -8,29 +11,30 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 
+use self::{
+    expected::{Endpoint, EndpointKey, Expected, PortGroup},
+    hints::{Mode, Shares, Zones},
+};
 use super::{
     Difference, Family, Options, Problem,
-    expected::{Endpoint, EndpointKey, Expected, PortGroup, cluster_ip},
+    facts::{self, HEADLESS_LABEL},
+    report::{differs, show, show_labels},
 };
 
-const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+/// Names the Service that a slice belongs to.
+pub(super) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
-const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
-/// The deprecated one first: where it stands, the other is not read.
-const TOPOLOGY_ANNOTATIONS: [&str; 2] = [
-    "service.kubernetes.io/topology-aware-hints",
-    "service.kubernetes.io/topology-mode",
-];
 
 /// An endpoint that stands in a slice, and the slice.
 type Found = BTreeMap<(Family, PortGroup), BTreeMap<EndpointKey, Vec<(String, Endpoint)>>>;
 
-/// Adds to `differences` what is wrong with the slices of `service`; `slices` are those of its namespace.
-pub(super) fn service(
+/// Adds to `differences` what is wrong with the slices of `service`; `slices` are those that name it.
+pub(super) fn compare(
     service: &Service,
     expected: &Expected,
     slices: &[&EndpointSlice],
+    zones: &Zones,
     options: &Options,
     differences: &mut Vec<Difference>,
 ) {
@@ -39,49 +43,24 @@ pub(super) fn service(
         name: service.name_any(),
         differences,
     };
-    let name = service.name_any();
     let mut found = Found::new();
     let mut placeholders: BTreeMap<Family, Vec<String>> = BTreeMap::new();
 
-    for slice in slices.iter().filter(|slice| is_ours(slice, &name)) {
-        let family = Family::from_name(&slice.address_type).filter(|family| expected.contains_key(family));
-        let subject = format!("slice {}", slice.name_any());
-        let owned = slice
-            .owner_references()
-            .iter()
-            .any(|owner| Some(&owner.uid) == service.metadata.uid.as_ref());
-        let Some(family) = family else {
-            comparison.add(
-                None,
-                None,
-                subject,
-                Problem::Unexpected("the Service does not have its family"),
-            );
+    for slice in slices.iter().filter(|slice| is_ours(slice)) {
+        let Some(family) = comparison.family(service, slice, expected) else {
             continue;
         };
-        if !owned {
-            comparison.add(
-                Some(family),
-                None,
-                subject,
-                Problem::Unexpected("not owned by this Service's UID"),
-            );
-            continue;
-        }
         comparison.slice(service, slice, family, options);
 
+        let subject = format!("slice {}", slice.name_any());
         let group = PortGroup::of_slice(slice.ports.as_deref().unwrap_or_default());
         let endpoints = slice.endpoints.as_deref().unwrap_or_default();
         if endpoints.is_empty() {
             if group.is_empty() {
                 placeholders.entry(family).or_default().push(subject);
             } else {
-                comparison.add(
-                    Some(family),
-                    Some(&group),
-                    subject,
-                    Problem::Unexpected("it has no endpoints"),
-                );
+                let problem = Problem::Unexpected("it has no endpoints");
+                comparison.add(Some(family), Some(&group), subject, problem);
             }
         }
         for endpoint in endpoints {
@@ -95,46 +74,22 @@ pub(super) fn service(
     }
 
     for (family, groups) in expected {
-        comparison.placeholders(
-            *family,
-            groups.is_empty(),
-            placeholders.remove(family).unwrap_or_default(),
-        );
-    }
-    let any_hints = has_balanced_hints(service);
-    let nothing = BTreeMap::new();
-    let places = expected
-        .iter()
-        .flat_map(|(family, groups)| groups.keys().map(|group| (*family, group.clone())))
-        .chain(found.keys().cloned());
-    for place in places.collect::<BTreeSet<_>>() {
-        let expected = expected
-            .get(&place.0)
-            .and_then(|groups| groups.get(&place.1))
-            .unwrap_or(&nothing);
-        comparison.group(
-            &place,
-            expected,
-            found.remove(&place).unwrap_or_default(),
-            any_hints,
-        );
+        let placeholders = placeholders.remove(family).unwrap_or_default();
+        comparison.placeholders(*family, groups.is_empty(), placeholders);
+        let endpoints = groups.values().flat_map(BTreeMap::values);
+        // Without shares no endpoint has hints, and that is what is expected of each anyway.
+        let shares = match Mode::of(service) {
+            Mode::Balanced => zones.share_out(endpoints),
+            _ => None,
+        };
+        comparison.endpoints(*family, groups, &mut found, shares.as_ref());
     }
 }
 
-/// Whether the slice belongs to the Service of that name and to the controller. One that is being deleted
-/// no longer counts.
-fn is_ours(slice: &EndpointSlice, service: &str) -> bool {
-    let label = |key: &str| slice.labels().get(key).map(String::as_str);
-    label(SERVICE_NAME_LABEL) == Some(service)
-        && label(MANAGED_BY_LABEL) == Some(MANAGED_BY)
+/// Whether the slice belongs to the controller. One that is being deleted no longer counts.
+fn is_ours(slice: &EndpointSlice) -> bool {
+    slice.labels().get(MANAGED_BY_LABEL).map(String::as_str) == Some(MANAGED_BY)
         && slice.metadata.deletion_timestamp.is_none()
-}
-
-/// Whether a Service's hints depend on the CPUs of the zones and on history, so that they are not compared.
-fn has_balanced_hints(service: &Service) -> bool {
-    let annotations = service.annotations();
-    let value = TOPOLOGY_ANNOTATIONS.iter().find_map(|key| annotations.get(*key));
-    value.is_some_and(|value| value == "Auto" || value == "auto")
 }
 
 fn slice_labels(service: &Service) -> BTreeMap<String, String> {
@@ -143,7 +98,7 @@ fn slice_labels(service: &Service) -> BTreeMap<String, String> {
     labels.retain(|key, _| !reserved.contains(&key.as_str()));
     labels.insert(SERVICE_NAME_LABEL.to_owned(), service.name_any());
     labels.insert(MANAGED_BY_LABEL.to_owned(), MANAGED_BY.to_owned());
-    if cluster_ip(service).is_none() {
+    if facts::cluster_ip(service).is_none() {
         labels.insert(HEADLESS_LABEL.to_owned(), String::new());
     }
     labels
@@ -181,28 +136,45 @@ impl Comparison<'_> {
         });
     }
 
+    /// The slice's family, unless the slice should not be there at all.
+    fn family(&mut self, service: &Service, slice: &EndpointSlice, expected: &Expected) -> Option<Family> {
+        let subject = format!("slice {}", slice.name_any());
+        let family = Family::from_name(&slice.address_type).filter(|family| expected.contains_key(family));
+        let Some(family) = family else {
+            let problem = Problem::Unexpected("the Service does not have its family");
+            self.add(None, None, subject, problem);
+            return None;
+        };
+        let owned = slice
+            .owner_references()
+            .iter()
+            .any(|owner| Some(&owner.uid) == service.metadata.uid.as_ref());
+        if !owned {
+            let problem = Problem::Unexpected("not owned by this Service's UID");
+            self.add(Some(family), None, subject, problem);
+            return None;
+        }
+        Some(family)
+    }
+
     /// What can be wrong with a slice as an object.
     fn slice(&mut self, service: &Service, slice: &EndpointSlice, family: Family, options: &Options) {
         let subject = format!("slice {}", slice.name_any());
-        let labels = slice_labels(service);
-        if *slice.labels() != labels {
-            let problem = differs("labels", &show_labels(&labels), &show_labels(slice.labels()));
+        let (mut labels, mut found) = (slice_labels(service), slice.labels().clone());
+        if !options.headless_label {
+            labels.remove(HEADLESS_LABEL);
+            found.remove(HEADLESS_LABEL);
+        }
+        if found != labels {
+            let problem = differs("labels", &show_labels(&labels), &show_labels(&found));
             self.add(Some(family), None, subject.clone(), problem);
         }
         let owner = owner(service);
         if !slice.owner_references().contains(&owner) {
-            let found = slice
-                .owner_references()
-                .iter()
-                .map(show_owner)
-                .collect::<Vec<_>>()
-                .join("; ");
-            self.add(
-                Some(family),
-                None,
-                subject.clone(),
-                differs("ownerReferences", &show_owner(&owner), &found),
-            );
+            let found = slice.owner_references().iter().map(show_owner);
+            let found = found.collect::<Vec<_>>().join("; ");
+            let problem = differs("ownerReferences", &show_owner(&owner), &found);
+            self.add(Some(family), None, subject.clone(), problem);
         }
         let limit = options.max_endpoints_per_slice;
         let endpoints = slice.endpoints.as_ref().map_or(0, Vec::len);
@@ -215,21 +187,47 @@ impl Comparison<'_> {
     /// A family without endpoints has exactly one slice without ports and endpoints, any other has none.
     fn placeholders(&mut self, family: Family, wanted: bool, mut found: Vec<String>) {
         if wanted && found.is_empty() {
-            self.add(
-                Some(family),
-                None,
-                "placeholder slice".to_owned(),
-                Problem::Missing,
-            );
+            let subject = "placeholder slice".to_owned();
+            self.add(Some(family), None, subject, Problem::Missing);
         }
         found.sort();
         for subject in found.into_iter().skip(usize::from(wanted)) {
-            self.add(
-                Some(family),
-                None,
-                subject,
-                Problem::Unexpected("a needless placeholder"),
-            );
+            let problem = Problem::Unexpected("a needless placeholder");
+            self.add(Some(family), None, subject, problem);
+        }
+    }
+
+    /// What can be wrong with the endpoints of a family.
+    fn endpoints(
+        &mut self,
+        family: Family,
+        expected: &BTreeMap<PortGroup, BTreeMap<EndpointKey, Endpoint>>,
+        found: &mut Found,
+        shares: Option<&Shares<'_>>,
+    ) {
+        let nothing = BTreeMap::new();
+        let groups: BTreeSet<PortGroup> = found
+            .keys()
+            .filter(|(of, _)| *of == family)
+            .map(|(_, group)| group)
+            .chain(expected.keys())
+            .cloned()
+            .collect();
+        let before = self.differences.len();
+        let mut hinted = BTreeMap::new();
+        for group in groups {
+            let expected = expected.get(&group).unwrap_or(&nothing);
+            let place = (family, group);
+            let found = found.remove(&place).unwrap_or_default();
+            self.group(&place, expected, found, shares, &mut hinted);
+        }
+        // The sums mean something only if every endpoint is there once, with one zone.
+        let Some(shares) = shares.filter(|_| self.differences.len() == before) else {
+            return;
+        };
+        for (zone, endpoints, maximum) in shares.overloaded(&hinted) {
+            let problem = Problem::Overloaded { endpoints, maximum };
+            self.add(Some(family), None, format!("zone {zone}"), problem);
         }
     }
 
@@ -238,7 +236,8 @@ impl Comparison<'_> {
         (family, group): &(Family, PortGroup),
         expected: &BTreeMap<EndpointKey, Endpoint>,
         mut found: BTreeMap<EndpointKey, Vec<(String, Endpoint)>>,
-        any_hints: bool,
+        shares: Option<&Shares<'_>>,
+        hinted: &mut BTreeMap<String, usize>,
     ) {
         for (key, expected) in expected {
             let places = found.remove(key).unwrap_or_default();
@@ -249,15 +248,14 @@ impl Comparison<'_> {
             };
             if places.len() > 1 {
                 let slices = places.iter().map(|(slice, _)| slice.clone()).collect();
-                self.add(
-                    Some(*family),
-                    Some(group),
-                    subject.clone(),
-                    Problem::Duplicate(slices),
-                );
-            }
-            for problem in endpoint_problems(expected, first, any_hints) {
+                let problem = Problem::Duplicate(slices);
                 self.add(Some(*family), Some(group), subject.clone(), problem);
+            }
+            for problem in endpoint_problems(expected, first, shares) {
+                self.add(Some(*family), Some(group), subject.clone(), problem);
+            }
+            for zone in first.hints.iter().flat_map(|hints| &hints.zones) {
+                *hinted.entry(zone.clone()).or_default() += 1;
             }
         }
         for (key, places) in found {
@@ -269,15 +267,11 @@ impl Comparison<'_> {
     }
 }
 
-fn endpoint_problems(expected: &Endpoint, found: &Endpoint, any_hints: bool) -> Vec<Problem> {
+fn endpoint_problems(expected: &Endpoint, found: &Endpoint, shares: Option<&Shares<'_>>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut compare = |field, expected: String, found: String| {
         if expected != found {
-            problems.push(Problem::Differs {
-                field,
-                expected,
-                found,
-            });
+            problems.push(differs(field, &expected, &found));
         }
     };
     compare(
@@ -316,30 +310,15 @@ fn endpoint_problems(expected: &Endpoint, found: &Endpoint, any_hints: bool) -> 
         show(expected.hostname.as_ref()),
         show(found.hostname.as_ref()),
     );
-    if !any_hints {
-        compare("hints", show(expected.hints.as_ref()), show(found.hints.as_ref()));
+    match shares.filter(|_| expected.is_ready()) {
+        Some(shares) if !shares.allow(expected, found) => {
+            let one_of = format!("one zone of {:?}", shares.zones());
+            compare("hints", one_of, show(found.hints.as_ref()));
+        }
+        Some(_) => {}
+        None => compare("hints", show(expected.hints.as_ref()), show(found.hints.as_ref())),
     }
     problems
-}
-
-fn differs(field: &'static str, expected: &str, found: &str) -> Problem {
-    Problem::Differs {
-        field,
-        expected: expected.to_owned(),
-        found: found.to_owned(),
-    }
-}
-
-fn show<T: ToString>(value: Option<&T>) -> String {
-    value.map_or_else(|| "none".to_owned(), ToString::to_string)
-}
-
-fn show_labels(labels: &BTreeMap<String, String>) -> String {
-    let pairs: Vec<String> = labels
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
-    format!("{{{}}}", pairs.join(", "))
 }
 
 fn show_owner(owner: &OwnerReference) -> String {

@@ -1,0 +1,308 @@
+//! The oracle against the recorded scenarios: what upstream's controllers published is right in its eyes, and
+//! what differs from that is not. So it cannot have the controller's mistakes without being found out here.
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy does not see that helpers of a test are tests"
+)]
+
+use std::path::PathBuf;
+
+use http::{Method, Request, header::CONTENT_TYPE};
+use kube::Client;
+use loadtest::oracle::{self, Cluster, Options, Outputs};
+use memory_apiserver::{ApiServer, Config};
+use serde_json::{Value, json};
+
+/// States in which upstream left what is not right.
+const EXCEPTIONS: [&str; 1] = [
+    // It takes the slice that somebody else manages now for one that its cache has yet to show, and waits for it.
+    "slice-disowned step 1",
+];
+
+/// A recorded scenario, played on an API server that no controller works on.
+struct Play {
+    client: Client,
+    namespace: String,
+    limit: usize,
+}
+
+fn scenarios() -> Vec<Value> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/goldens");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    files.sort();
+    assert!(files.len() >= 100, "no scenario is missing");
+    let read = |path: &PathBuf| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    files.iter().map(read).collect()
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn name(value: &Value) -> &str {
+    value["name"].as_str().unwrap()
+}
+
+// === impl Play ===
+
+impl Play {
+    async fn begin(scenario: &Value) -> Self {
+        let server = ApiServer::new(Config {
+            gc: false,
+            seed: Some(1),
+            ..Config::default()
+        });
+        let play = Self {
+            client: Client::new(server.service(), "default"),
+            namespace: format!("g-{}", name(scenario)),
+            limit: if scenario["config"] == "max4" { 4 } else { 100 },
+        };
+        let namespace = json!({ "metadata": { "name": play.namespace } });
+        play.send(Method::POST, "/api/v1/namespaces", &namespace).await;
+        play
+    }
+
+    async fn send(&self, method: Method, path: &str, body: &Value) -> Value {
+        let content = if method == Method::PATCH {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(CONTENT_TYPE, content)
+            .body(serde_json::to_vec(body).unwrap())
+            .unwrap();
+        self.client.request(request).await.unwrap()
+    }
+
+    fn path(&self, kind: &str) -> String {
+        match kind {
+            "Node" => "/api/v1/nodes".to_owned(),
+            "Pod" | "Service" => {
+                let plural = kind.to_lowercase() + "s";
+                format!("/api/v1/namespaces/{}/{plural}", self.namespace)
+            }
+            _ => panic!("{kind} is not an input"),
+        }
+    }
+
+    /// Does what was done to the inputs. Outputs are as recorded, whoever wrote them.
+    async fn operate(&self, operation: &Value) {
+        let is_input = |kind: &Value| ["Node", "Pod", "Service"].contains(&kind.as_str().unwrap());
+        if let Some(object) = operation.get("create").filter(|object| is_input(&object["kind"])) {
+            let path = self.path(object["kind"].as_str().unwrap());
+            let mut made = self.send(Method::POST, &path, object).await;
+            if !object["status"].is_null() {
+                made["status"] = object["status"].clone();
+                let path = format!("{path}/{}/status", name(&made["metadata"]));
+                self.send(Method::PUT, &path, &made).await;
+            }
+        } else if let Some(patch) = operation.get("patch").filter(|patch| is_input(&patch["kind"])) {
+            let mut path = format!("{}/{}", self.path(patch["kind"].as_str().unwrap()), name(patch));
+            if let Some(subresource) = patch["sub"].as_str() {
+                path = format!("{path}/{subresource}");
+            }
+            self.send(Method::PATCH, &path, &patch["patch"]).await;
+        } else if let Some(delete) = operation.get("delete").filter(|delete| is_input(&delete["kind"])) {
+            let path = format!("{}/{}", self.path(delete["kind"].as_str().unwrap()), name(delete));
+            let grace = delete["grace"].as_u64();
+            let options = grace.map_or(json!({}), |grace| json!({ "gracePeriodSeconds": grace }));
+            self.send(Method::DELETE, &path, &options).await;
+        } else if operation.get("delete_namespace").is_some() {
+            let path = format!("/api/v1/namespaces/{}", self.namespace);
+            self.send(Method::DELETE, &path, &json!({})).await;
+        }
+    }
+
+    /// The inputs as they are, and the outputs as recorded.
+    async fn cluster(&self, recorded: &Value) -> Cluster {
+        let mut cluster = Cluster::read(&self.client, Outputs::ALL).await.unwrap();
+        assert!(cluster.slices.is_empty() && cluster.endpoints.is_empty());
+        // Records have names in place of what no two runs share.
+        for pod in &mut cluster.pods {
+            pod.metadata.uid = Some(format!("Pod/{}", pod.metadata.name.as_ref().unwrap()));
+        }
+        for service in &mut cluster.services {
+            service.metadata.uid = Some(format!("Service/{}", service.metadata.name.as_ref().unwrap()));
+        }
+        let recorded: Value =
+            serde_json::from_str(&recorded.to_string().replace("<ns>", &self.namespace)).unwrap();
+        let object = |mut output: Value, name: String| {
+            output["metadata"] = json!({
+                "namespace": self.namespace,
+                "name": name,
+                "labels": output["labels"],
+                "annotations": output["annotations"],
+                "ownerReferences": output["ownerReferences"],
+            });
+            output
+        };
+        for endpoints in items(&recorded["endpoints"]) {
+            let object = object(endpoints.clone(), name(endpoints).to_owned());
+            cluster.endpoints.push(serde_json::from_value(object).unwrap());
+        }
+        let slices = items(&recorded["endpointslices"]).cloned();
+        // Where it is free which slice holds what, only all that have the same ports were recorded together.
+        let chunks = items(&recorded["groups"]).flat_map(|group| {
+            let all = group["endpoints"].as_array().unwrap();
+            let mut chunks: Vec<&[Value]> = all.chunks(self.limit).collect();
+            if all.is_empty() {
+                chunks.push(all);
+            }
+            let slice = |endpoints: &[Value]| {
+                let mut slice = group.clone();
+                slice["endpoints"] = endpoints.into();
+                slice
+            };
+            chunks.into_iter().map(slice).collect::<Vec<_>>()
+        });
+        for (number, slice) in slices.chain(chunks).enumerate() {
+            let object = object(slice, format!("slice-{number}"));
+            cluster.slices.push(serde_json::from_value(object).unwrap());
+        }
+        cluster
+    }
+}
+
+/// Plays every scenario, and looks at the cluster after each of its steps.
+async fn each_state(mut look: impl FnMut(&str, Cluster, &Options)) {
+    for scenario in scenarios() {
+        let play = Play::begin(&scenario).await;
+        for (number, step) in items(&scenario["steps"]).enumerate() {
+            for operation in items(&step["do"]) {
+                play.operate(operation).await;
+            }
+            let cluster = play.cluster(&step["then"]).await;
+            let options = Options {
+                max_endpoints_per_slice: play.limit,
+                ..Options::default()
+            };
+            look(&format!("{} step {number}", name(&scenario)), cluster, &options);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_upstream_published_is_right() {
+    let (mut states, mut wrong) = (0, Vec::new());
+    each_state(|state, cluster, options| {
+        let report = cluster.check(options);
+        states += 1;
+        let excused = EXCEPTIONS.contains(&state);
+        if report.is_correct() == excused {
+            wrong.push(format!("{state}: {report}"));
+        }
+    })
+    .await;
+    assert!(states >= 300, "{states} states were looked at");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Spoils each state in which there is something to spoil.
+async fn assert_is_found(outputs: Outputs, spoil: fn(&mut Cluster) -> bool) {
+    let (mut spoilt, mut missed) = (0, Vec::new());
+    each_state(|state, mut cluster, options| {
+        let options = Options {
+            outputs,
+            ..options.clone()
+        };
+        let before = cluster.check(&options).differences.len();
+        if spoil(&mut cluster) {
+            spoilt += 1;
+            if cluster.check(&options).differences.len() <= before {
+                missed.push(state.to_owned());
+            }
+        }
+    })
+    .await;
+    assert!(spoilt >= 150, "{spoilt} states were spoilt");
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+/// The Services whose outputs are the controller's business.
+fn managed(cluster: &Cluster) -> Vec<String> {
+    let is_managed = |service: &&k8s_openapi::api::core::v1::Service| {
+        let spec = service.spec.as_ref().unwrap();
+        let selects = spec
+            .selector
+            .as_ref()
+            .is_some_and(|selector| !selector.is_empty());
+        selects
+            && spec.type_.as_deref() != Some("ExternalName")
+            && service.metadata.deletion_timestamp.is_none()
+    };
+    let services = cluster.services.iter().filter(is_managed);
+    services
+        .map(|service| service.metadata.name.clone().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn an_address_that_upstream_published_and_is_gone_is_missed() {
+    assert_is_found(Outputs::ENDPOINTS, |cluster| {
+        let managed = managed(cluster);
+        let mut objects = cluster
+            .endpoints
+            .iter_mut()
+            .filter(|object| managed.contains(object.metadata.name.as_ref().unwrap()));
+        let addresses = objects.find_map(|object| {
+            let subset = object.subsets.as_mut()?.first_mut()?;
+            let addresses = subset.addresses.as_mut().or(subset.not_ready_addresses.as_mut());
+            addresses.filter(|addresses| !addresses.is_empty())
+        });
+        addresses.is_some_and(|addresses| addresses.pop().is_some())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_upstream_published_and_is_gone_is_missed() {
+    assert_is_found(Outputs::SLICES, |cluster| {
+        let managed = managed(cluster);
+        let endpoints = cluster.slices.iter_mut().find_map(|slice| {
+            let labels = slice.metadata.labels.as_ref()?;
+            let is_ours = labels.get("endpointslice.kubernetes.io/managed-by")?
+                == "endpointslice-controller.k8s.io"
+                && managed.contains(labels.get("kubernetes.io/service-name")?);
+            let endpoints = slice.endpoints.as_mut()?;
+            (is_ours && !endpoints.is_empty()).then_some(endpoints)
+        });
+        endpoints.is_some_and(|endpoints| endpoints.pop().is_some())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cluster_can_be_checked_through_a_client() {
+    let play = Play::begin(&json!({ "name": "alone" })).await;
+    let client = &play.client;
+    let service = json!({
+        "kind": "Service",
+        "metadata": { "name": "s" },
+        "spec": { "selector": { "app": "a" }, "ports": [{ "port": 80 }] },
+    });
+    play.operate(&json!({ "create": service })).await;
+
+    let report = oracle::check(client, &Options::default()).await.unwrap();
+    let lines: Vec<String> = report.to_string().lines().map(str::to_owned).collect();
+    let expected = [
+        "wrong: 2 differences in 1 services, 0 endpoints, 0 slices, 0 Endpoints objects",
+        "  g-alone/s Endpoints: missing",
+        "  g-alone/s IPv4 placeholder slice: missing",
+    ];
+    assert_eq!(lines, expected);
+    for (outputs, line) in [(Outputs::SLICES, expected[2]), (Outputs::ENDPOINTS, expected[1])] {
+        let options = Options {
+            outputs,
+            ..Options::default()
+        };
+        let report = oracle::check(client, &options).await.unwrap();
+        assert!(report.to_string().ends_with(&format!("\n{line}")), "{report}");
+    }
+}
