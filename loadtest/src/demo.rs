@@ -32,7 +32,7 @@ use self::{
 use crate::oracle::{self, Options, Outputs, Report};
 
 /// What the controller publishes and the demo checks.
-const OUTPUTS: Outputs = Outputs::SLICES;
+const OUTPUTS: Outputs = Outputs::ALL;
 
 const REFRESH: Duration = Duration::from_millis(200);
 /// How many differences a failure to converge shows; the verification at the end shows them all.
