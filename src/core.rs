@@ -27,4 +27,5 @@ pub mod selector_cache;
 pub mod slices;
 pub mod subsets;
 pub mod time;
+pub mod window;
 pub mod work;

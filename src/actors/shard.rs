@@ -188,6 +188,11 @@ impl Actor for Shard {
             }
             ShardMsg::Outcome(object, outcome, why) => {
                 again = state.core.outcome(&object, outcome, why.as_deref());
+                if again.is_none() {
+                    let namespace = state.core.namespace().clone();
+                    let key = ObjectKey { namespace, object };
+                    state.writer.send(WriterMsg::Settled(key));
+                }
             }
         }
         let mut wants = state.core.plan();

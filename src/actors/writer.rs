@@ -10,9 +10,11 @@ use super::shard::ShardMsg;
 use crate::cluster::objects::{Answer, ObjectClient};
 use crate::core::backoff::Retry;
 use crate::core::bucket::TokenBucket;
+use crate::core::intern::hash_of;
 use crate::core::namespace::{Granted, Outcome, Want};
 use crate::core::object::{ObjectName, Output};
 use crate::core::queue::{Lane, Urgency, WriteQueue};
+use crate::core::window::{Sign, Window};
 use crate::ops::metrics::WriterMetrics;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -39,6 +41,8 @@ pub enum WriterMsg {
     Body(ObjectKey, Option<Granted>),
     /// The server's answer to a request.
     Done(ObjectKey, Answer),
+    /// After its answer, nothing more is due of an object.
+    Settled(ObjectKey),
     /// Time has passed that something waited for.
     Tick,
     /// Let nothing new go, and say when nothing is in flight any more.
@@ -84,6 +88,7 @@ struct WantState {
     lane: Lane,
     retry: Retry,
     exists: bool,
+    group: u64,
 }
 
 impl WriterHandle {
@@ -93,6 +98,7 @@ impl WriterHandle {
         for want in wants {
             let Want {
                 object,
+                service,
                 exists,
                 lane,
                 retry,
@@ -103,6 +109,7 @@ impl WriterHandle {
                 lane,
                 retry,
                 exists,
+                group: hash_of(&(&**namespace, &*service)),
             };
             state
                 .by_key
@@ -159,6 +166,7 @@ pub struct WriterState {
     objects: ObjectClient,
     pacing: Pacing,
     queue: WriteQueue<ObjectKey>,
+    window: Window,
     bucket: TokenBucket,
     random: fastrand::Rng,
     start: Instant,
@@ -202,6 +210,7 @@ impl Actor for Writer {
             objects,
             pacing,
             queue: WriteQueue::default(),
+            window: Window::new(pacing.in_flight),
             bucket: TokenBucket::new(pacing.qps, pacing.burst),
             random: fastrand::Rng::with_seed(seed),
             start: Instant::now(),
@@ -223,7 +232,11 @@ impl Actor for Writer {
             WriterMsg::Wake => {
                 for (key, want) in state.handle.take() {
                     let WantState {
-                        lane, retry, exists, ..
+                        lane,
+                        retry,
+                        exists,
+                        group,
+                        ..
                     } = want;
                     let (yields, batch) = match key.object.output {
                         Output::Slice => (false, state.pacing.slice_batch),
@@ -233,7 +246,8 @@ impl Actor for Writer {
                     if exists {
                         delay = delay.max(batch);
                     }
-                    state.queue.want(key, Urgency { lane, yields }, delay, now);
+                    let urgency = Urgency { lane, yields, group };
+                    state.queue.want(key, urgency, delay, now);
                 }
             }
             WriterMsg::Body(key, Some(granted)) => {
@@ -243,8 +257,9 @@ impl Actor for Writer {
             WriterMsg::Body(key, None) => {
                 state.bucket.give_back();
                 state.queue.built(&key);
-                state.queue.landed(&key, now);
+                state.queue.landed(&key, true, now);
             }
+            WriterMsg::Settled(key) => state.queue.settled(&key),
             WriterMsg::Done(key, answer) => state.done(&key, answer, now),
             // One that was armed for later than the present one changes nothing.
             WriterMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
@@ -257,9 +272,7 @@ impl Actor for Writer {
                 let _ = reply.send(());
             }
         }
-        state
-            .metrics
-            .observe(state.queue.waiting(), state.queue.in_flight());
+        state.metrics.observe(&state.queue, state.window.size(), now);
         Ok(())
     }
 }
@@ -271,7 +284,7 @@ impl WriterState {
 
     /// Grants as many objects as tokens and places allow.
     fn grant(&mut self, now: Duration, myself: &ActorRef<WriterMsg>) {
-        while self.queue.in_flight() < self.pacing.in_flight {
+        while self.queue.in_flight() < self.window.size() {
             if self.quiet_until > now {
                 self.wake_at(self.quiet_until, now, myself);
                 return;
@@ -282,19 +295,19 @@ impl WriterState {
                 }
                 return;
             }
-            let Some((key, _lane, age)) = self.queue.next(now) else {
+            let Some((key, lane, age)) = self.queue.next(now) else {
                 self.bucket.give_back();
                 if let Some(at) = self.queue.next_delayed() {
                     self.wake_at(at, now, myself);
                 }
                 return;
             };
-            self.metrics.granted(age);
+            self.metrics.granted(lane, age);
             let shard = self.router.get().and_then(|router| router.shard(&key.namespace));
             if shard.is_none_or(|shard| shard.cast(ShardMsg::Grant(key.object.clone())).is_err()) {
                 // Retired: it had nothing left to write.
                 self.bucket.give_back();
-                self.queue.landed(&key, now);
+                self.queue.landed(&key, true, now);
             }
         }
     }
@@ -333,8 +346,15 @@ impl WriterState {
         if let Outcome::Rejected = outcome {
             tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "the request was refused; it is retried slowly");
         }
-        self.queue.landed(key, now);
-        if let Some(shard) = self.router.get().and_then(|router| router.shard(&key.namespace)) {
+        let sign = match outcome {
+            Outcome::Refused | Outcome::Unknown => Sign::Overloaded,
+            _ => Sign::Answered,
+        };
+        self.window.answered(sign, took, self.queue.in_flight(), now);
+        // Whether it is due again is the shard's to say; without one, nobody is left to want it.
+        let shard = self.router.get().and_then(|router| router.shard(&key.namespace));
+        self.queue.landed(key, shard.is_none(), now);
+        if let Some(shard) = shard {
             let _ = shard.cast(ShardMsg::Outcome(key.object.clone(), outcome, why));
         }
     }

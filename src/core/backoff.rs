@@ -16,6 +16,11 @@ pub enum Retry {
     Now,
     /// The server refused what was sent. It is something else now, but the reason may be the same.
     Floor,
+    /// The server refused the same this often: waiting alone is unlikely to help, so it is tried slowly.
+    Slowly {
+        /// How often.
+        failures: u8,
+    },
     /// The same was tried this often in vain.
     After {
         /// How often.
@@ -29,12 +34,17 @@ impl Retry {
         let nominal = match self {
             Self::Now => return Duration::ZERO,
             Self::Floor => FLOOR,
-            Self::After { failures } => FIRST
-                .saturating_mul(1 << u32::from(failures.saturating_sub(1)).min(16))
-                .min(LONGEST),
+            Self::Slowly { failures } => doubled(FLOOR, failures),
+            Self::After { failures } => doubled(FIRST, failures),
         };
         nominal.mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
     }
+}
+
+fn doubled(first: Duration, failures: u8) -> Duration {
+    first
+        .saturating_mul(1 << u32::from(failures.saturating_sub(1)).min(16))
+        .min(LONGEST)
 }
 
 #[cfg(test)]
@@ -52,5 +62,7 @@ mod tests {
             assert_eq!(delay(failures, 1.0), LONGEST);
         }
         assert!(Retry::Floor.delay(0.0) >= Duration::from_secs(2));
+        assert_eq!(Retry::Slowly { failures: 1 }.delay(1.0), FLOOR);
+        assert_eq!(Retry::Slowly { failures: 9 }.delay(1.0), LONGEST);
     }
 }

@@ -154,6 +154,8 @@ impl Default for Settings {
 pub struct Want {
     /// Which.
     pub object: ObjectName,
+    /// The Service that it is published for.
+    pub service: Arc<str>,
     /// Whether the server has it already, so that this is an update that may wait for others.
     pub exists: bool,
     /// How urgent it is.
@@ -163,16 +165,18 @@ pub struct Want {
 }
 
 impl Want {
-    fn of(name: ObjectName, object: &ObjectState) -> Self {
+    fn of(name: ObjectName, service: Arc<str>, object: &ObjectState) -> Self {
         let retry = match (object.failures, object.rejected) {
             (0, _) => Retry::Now,
             (_, true) if object.changes > 0 => Retry::Floor,
             // What should be written is not what was tried: the failure says nothing about it.
             (_, false) if object.changes > 0 => Retry::Now,
-            (failures, _) => Retry::After { failures },
+            (failures, true) => Retry::Slowly { failures },
+            (failures, false) => Retry::After { failures },
         };
         Self {
             object: name,
+            service,
             exists: object.remote.is_some(),
             lane: object.lane,
             retry,
@@ -180,7 +184,8 @@ impl Want {
     }
 
     fn of_slice(slice: &Slice) -> Self {
-        Self::of(ObjectName::slice(slice.name.clone()), &slice.object)
+        let name = ObjectName::slice(slice.name.clone());
+        Self::of(name, slice.service_name.clone(), &slice.object)
     }
 }
 

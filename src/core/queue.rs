@@ -1,7 +1,7 @@
 //! The order in which objects are written.
 
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -17,6 +17,9 @@ pub enum Lane {
 }
 
 impl Lane {
+    /// All of them, the most urgent first.
+    pub const ALL: [Self; 3] = [Self::Remove, Self::Add, Self::Rest];
+
     /// How long a write of this lane may be overtaken by more urgent ones. With that age it is as urgent as a
     /// removal that has just come, so no lane starves.
     pub fn patience(self) -> Duration {
@@ -24,6 +27,15 @@ impl Lane {
             Self::Remove => Duration::ZERO,
             Self::Add => Duration::from_secs(30),
             Self::Rest => Duration::from_secs(60),
+        }
+    }
+
+    /// As metrics name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Remove => "remove",
+            Self::Add => "add",
+            Self::Rest => "rest",
         }
     }
 }
@@ -36,27 +48,25 @@ pub struct Urgency {
     /// Whether others of its lane go first: Endpoints, which are written whole and which few still read, and so
     /// take more changes along while there is a queue.
     pub yields: bool,
+    /// Whose object it is: groups (Services) of one lane take turns, so that one with hundreds of objects does
+    /// not hold up the others.
+    pub group: u64,
 }
 
 impl Urgency {
     /// How long those that yield let others of their lane go first.
     const YIELD: Duration = Duration::from_secs(10);
 
-    fn patience(self) -> Duration {
-        self.lane.patience() + if self.yields { Self::YIELD } else { Duration::ZERO }
-    }
-
     fn min(self, other: Self) -> Self {
         Self {
             lane: self.lane.min(other.lane),
             yields: self.yields && other.yields,
+            group: self.group,
         }
     }
-}
 
-impl From<Lane> for Urgency {
-    fn from(lane: Lane) -> Self {
-        Self { lane, yields: false }
+    fn class(self) -> usize {
+        self.lane as usize * 2 + usize::from(self.yields)
     }
 }
 
@@ -65,12 +75,47 @@ impl From<Lane> for Urgency {
 #[derive(Debug)]
 pub struct WriteQueue<K> {
     entries: FxHashMap<K, Entry>,
-    /// By when they should have gone.
-    ready: BTreeSet<(Duration, u64, K)>,
+    /// Those that may go, by lane, and in it those that yield apart.
+    ready: [Class<K>; 6],
     /// By when they may go.
     delayed: BTreeSet<(Duration, u64, K)>,
+    groups: FxHashMap<u64, Group>,
+    /// The groups by when they were last in order.
+    oldest: BTreeSet<(Duration, u64)>,
+    /// The turn that is being served.
+    turn: u64,
     sequence: u64,
     in_flight: usize,
+    waiting: usize,
+}
+
+/// Objects of one lane.
+#[derive(Debug)]
+struct Class<K> {
+    /// By turn: of each group the first object has the present turn, its second the next one, and so on. In a
+    /// turn the oldest goes first.
+    by_turn: BTreeMap<(u64, Duration, u64), K>,
+    /// By when they were first wanted.
+    by_age: BTreeMap<(Duration, u64), K>,
+}
+
+impl<K> Default for Class<K> {
+    fn default() -> Self {
+        Self {
+            by_turn: BTreeMap::new(),
+            by_age: BTreeMap::new(),
+        }
+    }
+}
+
+/// The objects of one Service that wait or are on their way.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    /// The turn of the next object of it that becomes ready.
+    next_turn: u64,
+    members: u32,
+    /// When the first of them was wanted: since then the group is out of order.
+    since: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,19 +129,31 @@ struct Entry {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    Ready { deadline: Duration },
-    Delayed { until: Duration },
-    Flying { again: Option<Duration> },
+    Ready {
+        turn: u64,
+    },
+    Delayed {
+        until: Duration,
+    },
+    Flying {
+        again: Option<Duration>,
+    },
+    /// Answered; whether it is due again is not known yet.
+    Answered,
 }
 
 impl<K> Default for WriteQueue<K> {
     fn default() -> Self {
         Self {
             entries: FxHashMap::default(),
-            ready: BTreeSet::new(),
+            ready: std::array::from_fn(|_| Class::default()),
             delayed: BTreeSet::new(),
+            groups: FxHashMap::default(),
+            oldest: BTreeSet::new(),
+            turn: 0,
             sequence: 0,
             in_flight: 0,
+            waiting: 0,
         }
     }
 }
@@ -104,20 +161,17 @@ impl<K> Default for WriteQueue<K> {
 impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
     /// An object is due, `delay` from now. Wanted again before it went, the more urgent lane, the earlier wish
     /// and the shorter delay count; wanted while it is on its way, it comes again after that.
-    pub fn want(&mut self, key: K, urgency: impl Into<Urgency>, delay: Duration, now: Duration) {
-        let urgency = urgency.into();
+    pub fn want(&mut self, key: K, urgency: Urgency, delay: Duration, now: Duration) {
         let until = now + delay;
         let mut entry = match self.entries.get(&key) {
             None => {
-                self.sequence += 1;
-                let state = State::Delayed { until };
-                Entry {
-                    state,
-                    since: now,
-                    urgency,
-                    sequence: self.sequence,
-                }
+                self.enter_group(urgency.group, now);
+                self.fresh(urgency, until, now)
             }
+            Some(Entry {
+                state: State::Answered,
+                ..
+            }) => self.fresh(urgency, until, now),
             Some(entry) => {
                 let mut entry = *entry;
                 match &mut entry.state {
@@ -132,7 +186,6 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
                     State::Ready { .. } => {
                         self.unlink(&key, entry);
                         entry.urgency = entry.urgency.min(urgency);
-                        entry.state = State::Delayed { until: now };
                     }
                     State::Delayed { until: before } => {
                         // Never later than it was: or an object that is wanted often enough would never go.
@@ -141,6 +194,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
                         entry.urgency = entry.urgency.min(urgency);
                         entry.state = State::Delayed { until };
                     }
+                    State::Answered => {}
                 }
                 entry
             }
@@ -151,7 +205,18 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         self.entries.insert(key, entry);
     }
 
-    /// The object whose turn it is. It counts as on its way until [`Self::landed`].
+    fn fresh(&mut self, urgency: Urgency, until: Duration, now: Duration) -> Entry {
+        self.sequence += 1;
+        Entry {
+            state: State::Delayed { until },
+            since: now,
+            urgency,
+            sequence: self.sequence,
+        }
+    }
+
+    /// The object whose turn it is, its lane, and how long it has waited. It counts as on its way until
+    /// [`Self::landed`].
     pub fn next(&mut self, now: Duration) -> Option<(K, Lane, Duration)> {
         while let Some((until, _, key)) = self.delayed.first() {
             if *until > now {
@@ -163,11 +228,39 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             self.link(&key, &mut entry, now);
             self.entries.insert(key, entry);
         }
-        let (_, _, key) = self.ready.pop_first()?;
+        let key = self.choose()?.clone();
+        let entry = self.entries[&key];
+        if let State::Ready { turn } = entry.state {
+            self.turn = self.turn.max(turn);
+        }
+        self.unlink(&key, entry);
+        self.in_flight += 1;
         let entry = self.entries.get_mut(&key).expect("what is ready is in the queue");
         entry.state = State::Flying { again: None };
-        self.in_flight += 1;
         Some((key, entry.urgency.lane, now.saturating_sub(entry.since)))
+    }
+
+    /// The most urgent lane's next by turn, unless an object of another lane is older than its patience allows.
+    fn choose(&self) -> Option<&K> {
+        let deadline = |class: usize| {
+            let ((since, _), _) = self.ready[class].by_age.first_key_value()?;
+            let yields = if class % 2 == 1 {
+                Urgency::YIELD
+            } else {
+                Duration::ZERO
+            };
+            Some((*since + Lane::ALL[class / 2].patience() + yields, class))
+        };
+        let classes = 0..self.ready.len();
+        let top = classes
+            .clone()
+            .find(|&class| !self.ready[class].by_turn.is_empty())?;
+        let (_, chosen) = classes.filter_map(deadline).min()?;
+        if chosen == top {
+            self.ready[top].by_turn.values().next()
+        } else {
+            self.ready[chosen].by_age.values().next()
+        }
     }
 
     /// The request of an object that is on its way has been built: it holds all that was wanted until now.
@@ -181,13 +274,14 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         }
     }
 
-    /// An object is no longer on its way: answered, or there was nothing to send.
-    pub fn landed(&mut self, key: &K, now: Duration) {
-        let Some(mut entry) = self.entries.remove(key) else {
+    /// An object is no longer on its way: answered, or there was nothing to send. With `settled`, nothing more is
+    /// due of it unless it is wanted again; else that will be known when it is wanted, or by
+    /// [`Self::settled`].
+    pub fn landed(&mut self, key: &K, settled: bool, now: Duration) {
+        let Some(mut entry) = self.entries.get(key).copied() else {
             return;
         };
         let State::Flying { again } = entry.state else {
-            self.entries.insert(key.clone(), entry);
             return;
         };
         self.in_flight -= 1;
@@ -197,6 +291,25 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             entry.state = State::Delayed { until };
             self.link(key, &mut entry, now);
             self.entries.insert(key.clone(), entry);
+        } else if settled {
+            self.entries.remove(key);
+            self.leave_group(entry.urgency.group);
+        } else {
+            entry.state = State::Answered;
+            self.entries.insert(key.clone(), entry);
+        }
+    }
+
+    /// Nothing is due of an object that was answered.
+    pub fn settled(&mut self, key: &K) {
+        if let Some(Entry {
+            state: State::Answered,
+            urgency,
+            ..
+        }) = self.entries.get(key).copied()
+        {
+            self.entries.remove(key);
+            self.leave_group(urgency.group);
         }
     }
 
@@ -212,7 +325,14 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
 
     /// How many objects wait, delayed ones among them.
     pub fn waiting(&self) -> usize {
-        self.ready.len() + self.delayed.len()
+        self.waiting
+    }
+
+    /// How many groups have something that waits or is on its way, and how long the one of them that waits
+    /// longest has not been in order.
+    pub fn out_of_order(&self, now: Duration) -> (usize, Duration) {
+        let oldest = self.oldest.first().map(|(since, _)| now.saturating_sub(*since));
+        (self.groups.len(), oldest.unwrap_or_default())
     }
 
     /// Whether nothing waits and nothing is on its way.
@@ -220,27 +340,65 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         self.entries.is_empty()
     }
 
+    fn enter_group(&mut self, id: u64, now: Duration) {
+        let group = self.groups.entry(id).or_insert_with(|| {
+            self.oldest.insert((now, id));
+            Group {
+                next_turn: 0,
+                members: 0,
+                since: now,
+            }
+        });
+        group.members += 1;
+    }
+
+    fn leave_group(&mut self, id: u64) {
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.members -= 1;
+            if group.members == 0 {
+                self.oldest.remove(&(group.since, id));
+                self.groups.remove(&id);
+            }
+        }
+    }
+
     fn link(&mut self, key: &K, entry: &mut Entry, now: Duration) {
+        self.waiting += 1;
         if let State::Delayed { until } = entry.state {
             if until > now {
                 self.delayed.insert((until, entry.sequence, key.clone()));
                 return;
             }
-            entry.state = State::Ready {
-                deadline: entry.since + entry.urgency.patience(),
-            };
+            let group = self
+                .groups
+                .get_mut(&entry.urgency.group)
+                .expect("what is in the queue is in its group");
+            let turn = group.next_turn.max(self.turn);
+            group.next_turn = turn + 1;
+            entry.state = State::Ready { turn };
         }
-        if let State::Ready { deadline } = entry.state {
-            self.ready.insert((deadline, entry.sequence, key.clone()));
+        if let State::Ready { turn } = entry.state {
+            let class = &mut self.ready[entry.urgency.class()];
+            class
+                .by_turn
+                .insert((turn, entry.since, entry.sequence), key.clone());
+            class.by_age.insert((entry.since, entry.sequence), key.clone());
         }
     }
 
     fn unlink(&mut self, key: &K, entry: Entry) {
         match entry.state {
-            State::Ready { deadline } => self.ready.remove(&(deadline, entry.sequence, key.clone())),
-            State::Delayed { until } => self.delayed.remove(&(until, entry.sequence, key.clone())),
-            State::Flying { .. } => false,
-        };
+            State::Ready { turn } => {
+                let class = &mut self.ready[entry.urgency.class()];
+                class.by_turn.remove(&(turn, entry.since, entry.sequence));
+                class.by_age.remove(&(entry.since, entry.sequence));
+            }
+            State::Delayed { until } => {
+                self.delayed.remove(&(until, entry.sequence, key.clone()));
+            }
+            State::Flying { .. } | State::Answered => return,
+        }
+        self.waiting -= 1;
     }
 }
 
@@ -251,6 +409,26 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const NOW: Duration = Duration::ZERO;
 
+    /// Each object of the tests that do not care is a group of its own.
+    fn of(lane: Lane, group: u64) -> Urgency {
+        Urgency {
+            lane,
+            yields: false,
+            group,
+        }
+    }
+
+    trait Want {
+        fn want_one(&mut self, key: &'static str, lane: Lane, delay: Duration, now: Duration);
+    }
+
+    impl Want for WriteQueue<&'static str> {
+        fn want_one(&mut self, key: &'static str, lane: Lane, delay: Duration, now: Duration) {
+            let group = key.bytes().fold(7, |hash, byte| hash * 31 + u64::from(byte));
+            self.want(key, of(lane, group), delay, now);
+        }
+    }
+
     fn drain(queue: &mut WriteQueue<&'static str>, now: Duration) -> Vec<&'static str> {
         std::iter::from_fn(|| queue.next(now).map(|(key, ..)| key)).collect()
     }
@@ -258,10 +436,10 @@ mod tests {
     #[test]
     fn urgent_lanes_go_first_and_the_oldest_of_a_lane() {
         let mut queue = WriteQueue::default();
-        queue.want("labels", Lane::Rest, NOW, NOW);
-        queue.want("add", Lane::Add, NOW, NOW);
-        queue.want("late removal", Lane::Remove, NOW, SECOND);
-        queue.want("removal", Lane::Remove, NOW, NOW);
+        queue.want_one("labels", Lane::Rest, NOW, NOW);
+        queue.want_one("add", Lane::Add, NOW, NOW);
+        queue.want_one("late removal", Lane::Remove, NOW, SECOND);
+        queue.want_one("removal", Lane::Remove, NOW, NOW);
         assert_eq!(
             drain(&mut queue, SECOND),
             ["removal", "late removal", "add", "labels"]
@@ -271,11 +449,15 @@ mod tests {
     #[test]
     fn those_that_yield_let_others_of_their_lane_go_first_for_a_while() {
         let mut queue = WriteQueue::default();
-        let yielding = |lane| Urgency { lane, yields: true };
+        let yielding = |lane| Urgency {
+            lane,
+            yields: true,
+            group: 0,
+        };
         queue.want("endpoints", yielding(Lane::Remove), NOW, NOW);
-        queue.want("slice", Lane::Remove, NOW, SECOND);
-        queue.want("addition", Lane::Add, NOW, NOW);
-        queue.want("much later", Lane::Remove, NOW, 11 * SECOND);
+        queue.want_one("slice", Lane::Remove, NOW, SECOND);
+        queue.want_one("addition", Lane::Add, NOW, NOW);
+        queue.want_one("much later", Lane::Remove, NOW, 11 * SECOND);
         let order = drain(&mut queue, 11 * SECOND);
         assert_eq!(order, ["slice", "endpoints", "much later", "addition"]);
     }
@@ -283,19 +465,19 @@ mod tests {
     #[test]
     fn age_makes_urgent() {
         let mut queue = WriteQueue::default();
-        queue.want("labels", Lane::Rest, NOW, NOW);
+        queue.want_one("labels", Lane::Rest, NOW, NOW);
         let late = Lane::Rest.patience() + SECOND;
-        queue.want("removal", Lane::Remove, NOW, late);
+        queue.want_one("removal", Lane::Remove, NOW, late);
         assert_eq!(drain(&mut queue, late), ["labels", "removal"]);
     }
 
     #[test]
     fn wanting_twice_is_wanting_once_at_the_more_urgent_lane() {
         let mut queue = WriteQueue::default();
-        queue.want("a", Lane::Rest, NOW, NOW);
-        queue.want("b", Lane::Add, NOW, NOW);
-        queue.want("a", Lane::Remove, NOW, SECOND);
-        queue.want("a", Lane::Rest, NOW, SECOND);
+        queue.want_one("a", Lane::Rest, NOW, NOW);
+        queue.want_one("b", Lane::Add, NOW, NOW);
+        queue.want_one("a", Lane::Remove, NOW, SECOND);
+        queue.want_one("a", Lane::Rest, NOW, SECOND);
         assert_eq!(queue.waiting(), 2);
         assert_eq!(drain(&mut queue, SECOND), ["a", "b"]);
     }
@@ -303,14 +485,14 @@ mod tests {
     #[test]
     fn one_on_its_way_and_again_after_it() {
         let mut queue = WriteQueue::default();
-        queue.want("a", Lane::Add, NOW, NOW);
+        queue.want_one("a", Lane::Add, NOW, NOW);
         assert_eq!(drain(&mut queue, NOW), ["a"]);
-        queue.want("a", Lane::Add, NOW, NOW);
-        queue.want("a", Lane::Add, NOW, NOW);
+        queue.want_one("a", Lane::Add, NOW, NOW);
+        queue.want_one("a", Lane::Add, NOW, NOW);
         assert_eq!((queue.next(NOW), queue.in_flight()), (None, 1));
-        queue.landed(&"a", NOW);
+        queue.landed(&"a", true, NOW);
         assert_eq!(drain(&mut queue, NOW), ["a"]);
-        queue.landed(&"a", NOW);
+        queue.landed(&"a", true, NOW);
         assert!(queue.is_idle());
     }
 
@@ -319,7 +501,7 @@ mod tests {
         let mut queue = WriteQueue::default();
         for tenth in 0..20 {
             let now = SECOND * tenth / 10;
-            queue.want("a", Lane::Add, SECOND, now);
+            queue.want_one("a", Lane::Add, SECOND, now);
             if let Some((key, ..)) = queue.next(now) {
                 assert_eq!((key, now), ("a", SECOND), "as the first wish had it");
                 return;
@@ -331,30 +513,87 @@ mod tests {
     #[test]
     fn what_was_wanted_before_the_request_was_built_is_in_it() {
         let mut queue = WriteQueue::default();
-        queue.want("a", Lane::Add, NOW, NOW);
+        queue.want_one("a", Lane::Add, NOW, NOW);
         assert_eq!(drain(&mut queue, NOW), ["a"]);
-        queue.want("a", Lane::Add, NOW, NOW);
+        queue.want_one("a", Lane::Add, NOW, NOW);
         queue.built(&"a");
-        queue.landed(&"a", NOW);
+        queue.landed(&"a", true, NOW);
         assert!(queue.is_idle());
     }
 
     #[test]
     fn a_delay_is_kept_unless_wanted_without() {
         let mut queue = WriteQueue::default();
-        queue.want("a", Lane::Add, SECOND, NOW);
+        queue.want_one("a", Lane::Add, SECOND, NOW);
         assert_eq!((queue.next(NOW), queue.next_delayed()), (None, Some(SECOND)));
         assert_eq!(drain(&mut queue, SECOND), ["a"]);
-        queue.want("a", Lane::Add, SECOND, SECOND);
-        queue.landed(&"a", SECOND);
+        queue.want_one("a", Lane::Add, SECOND, SECOND);
+        queue.landed(&"a", true, SECOND);
         assert_eq!(
             (queue.next(SECOND), queue.next_delayed()),
             (None, Some(2 * SECOND))
         );
-        queue.want("a", Lane::Add, NOW, SECOND);
+        queue.want_one("a", Lane::Add, NOW, SECOND);
         assert_eq!(drain(&mut queue, SECOND), ["a"]);
-        queue.landed(&"a", SECOND);
-        queue.landed(&"a", SECOND);
+        queue.landed(&"a", true, SECOND);
+        queue.landed(&"a", true, SECOND);
         assert_eq!((queue.in_flight(), queue.waiting()), (0, 0));
+    }
+
+    #[test]
+    fn services_of_one_lane_take_turns() {
+        let mut queue = WriteQueue::default();
+        for slice in 0..100u32 {
+            queue.want(format!("big-{slice:02}"), of(Lane::Add, 1), NOW, NOW);
+        }
+        queue.want("small".to_owned(), of(Lane::Add, 2), NOW, SECOND);
+        queue.want("other-0".to_owned(), of(Lane::Add, 3), NOW, SECOND);
+        queue.want("other-1".to_owned(), of(Lane::Add, 3), NOW, SECOND);
+        let order: Vec<_> = std::iter::from_fn(|| queue.next(SECOND).map(|(key, ..)| key)).collect();
+        assert_eq!(order[..5], ["big-00", "small", "other-0", "big-01", "other-1"]);
+        assert_eq!(order.len(), 103);
+        assert!(order[5..].is_sorted(), "and of one Service the oldest goes first");
+    }
+
+    #[test]
+    fn a_removal_of_a_large_service_does_not_wait_for_its_additions() {
+        let mut queue = WriteQueue::default();
+        for slice in 0..50u32 {
+            queue.want(format!("add-{slice:02}"), of(Lane::Add, 1), NOW, NOW);
+        }
+        queue.want("remove".to_owned(), of(Lane::Remove, 1), NOW, SECOND);
+        assert_eq!(queue.next(SECOND).unwrap().0, "remove");
+        // The same object, wanted more urgently, changes its lane.
+        queue.want("add-49".to_owned(), of(Lane::Remove, 1), NOW, SECOND);
+        assert_eq!(queue.next(SECOND).unwrap().0, "add-49");
+        assert_eq!(queue.waiting(), 49);
+    }
+
+    #[test]
+    fn a_service_is_out_of_order_until_the_last_of_its_objects_is_settled() {
+        let mut queue = WriteQueue::default();
+        queue.want("a", of(Lane::Add, 1), NOW, NOW);
+        queue.want("b", of(Lane::Add, 1), NOW, SECOND);
+        queue.want("c", of(Lane::Add, 2), NOW, 2 * SECOND);
+        assert_eq!(queue.out_of_order(5 * SECOND), (2, 5 * SECOND));
+        drain(&mut queue, 5 * SECOND);
+        queue.landed(&"a", false, 5 * SECOND);
+        queue.landed(&"b", false, 5 * SECOND);
+        queue.settled(&"a");
+        queue.settled(&"c");
+        assert_eq!(
+            queue.out_of_order(6 * SECOND),
+            (2, 6 * SECOND),
+            "c is on its way, b unclear"
+        );
+        // A failed write is wanted again: the Service is no younger for it.
+        queue.want("b", of(Lane::Add, 1), SECOND, 6 * SECOND);
+        assert_eq!(queue.out_of_order(8 * SECOND), (2, 8 * SECOND));
+        drain(&mut queue, 8 * SECOND);
+        queue.landed(&"b", true, 8 * SECOND);
+        assert_eq!(queue.out_of_order(8 * SECOND), (1, 6 * SECOND));
+        queue.landed(&"c", true, 8 * SECOND);
+        assert_eq!(queue.out_of_order(9 * SECOND), (0, NOW));
+        assert!(queue.is_idle());
     }
 }

@@ -1,9 +1,11 @@
 //! Handles of this process's metrics, registered once: no name is looked up where work is done. Until a
 //! recorder is installed they cost nothing and count nothing.
 
+use crate::actors::writer::ObjectKey;
 use crate::core::body::Request;
 use crate::core::events::EventOutcome;
 use crate::core::namespace::{Kind, Outcome};
+use crate::core::queue::{Lane, WriteQueue};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 use std::fmt;
@@ -34,7 +36,10 @@ pub fn serve(address: SocketAddr) -> Result<(), BuildError> {
 pub struct WriterMetrics {
     waiting: Gauge,
     in_flight: Gauge,
-    age: Histogram,
+    window: Gauge,
+    out_of_sync: Gauge,
+    oldest: Gauge,
+    age: [Histogram; 3],
     changes: Histogram,
     requests: [Counter; 4],
     outcomes: [Counter; 5],
@@ -50,7 +55,10 @@ impl WriterMetrics {
         Self {
             waiting: gauge!("endpointd_queue_waiting"),
             in_flight: gauge!("endpointd_requests_in_flight"),
-            age: histogram!("endpointd_queue_age_seconds"),
+            window: gauge!("endpointd_requests_in_flight_limit"),
+            out_of_sync: gauge!("endpointd_services_out_of_sync"),
+            oldest: gauge!("endpointd_services_out_of_sync_oldest_seconds"),
+            age: Lane::ALL.map(|lane| histogram!("endpointd_queue_age_seconds", "lane" => lane.as_str())),
             changes: histogram!("endpointd_changes_per_write"),
             requests: ["create", "update", "delete", "get"].map(requests),
             outcomes: ["ok", "conflict", "missing", "refused", "unknown"].map(outcomes),
@@ -58,15 +66,19 @@ impl WriterMetrics {
         }
     }
 
-    /// How much waits and how much is on its way.
-    pub fn observe(&self, waiting: usize, in_flight: usize) {
-        self.waiting.set(waiting as f64);
-        self.in_flight.set(in_flight as f64);
+    /// How much waits and how much is on its way, and how many requests may be.
+    pub fn observe(&self, queue: &WriteQueue<ObjectKey>, window: usize, now: Duration) {
+        self.waiting.set(queue.waiting() as f64);
+        self.in_flight.set(queue.in_flight() as f64);
+        self.window.set(window as f64);
+        let (services, oldest) = queue.out_of_order(now);
+        self.out_of_sync.set(services as f64);
+        self.oldest.set(oldest.as_secs_f64());
     }
 
     /// An object's turn has come after this long.
-    pub fn granted(&self, age: Duration) {
-        self.age.record(age);
+    pub fn granted(&self, lane: Lane, age: Duration) {
+        self.age[lane as usize].record(age);
     }
 
     /// A request leaves with this many changes in it.

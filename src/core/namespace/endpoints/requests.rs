@@ -191,5 +191,5 @@ impl NamespaceState {
 }
 
 fn want(name: &Arc<str>, entry: &Endpoints) -> Want {
-    Want::of(ObjectName::endpoints(name.clone()), &entry.object)
+    Want::of(ObjectName::endpoints(name.clone()), name.clone(), &entry.object)
 }

@@ -1,0 +1,150 @@
+//! How many requests may be in flight: learnt from the server, as TCP learns what a network can carry.
+
+use std::time::Duration;
+
+/// A request that takes this much longer than usual, and also longer than [`SLOW`], is a sign of congestion.
+const STRETCH: u32 = 8;
+/// However quick a server usually is, answers below this are no sign of congestion.
+const SLOW: Duration = Duration::from_millis(250);
+/// How much of the window is left after the server asked for less, or did not answer.
+const AFTER_REFUSAL: f64 = 0.5;
+/// How much of it is left after an answer that was slow.
+const AFTER_SLOWNESS: f64 = 0.8;
+/// By how much what counts as usual moves up towards slower answers: over some hundred of them.
+const DRIFT: f64 = 0.01;
+/// Before anything is known.
+const FIRST: f64 = 16.0;
+
+/// How an answer was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sign {
+    /// An answer, whatever it said.
+    Answered,
+    /// Too many requests, an overloaded server, or no answer in time.
+    Overloaded,
+}
+
+/// The number of requests that may be in flight: one more for each window full of answers, half as many when the
+/// server shows that it is too much. Owned by the writer; time is what the caller says it is.
+#[derive(Debug)]
+pub struct Window {
+    size: f64,
+    limit: f64,
+    /// What an answer usually takes.
+    usual: Option<Duration>,
+    /// Requests that left before this do not make the window smaller: it has been made so on account of their
+    /// like already.
+    shrunk: Duration,
+}
+
+impl Window {
+    /// Never more than `limit`.
+    pub fn new(limit: usize) -> Self {
+        let limit = (limit.max(1)) as f64;
+        Self {
+            size: FIRST.min(limit),
+            limit,
+            usual: None,
+            shrunk: Duration::ZERO,
+        }
+    }
+
+    /// How many requests may be in flight now; one at least.
+    pub fn size(&self) -> usize {
+        self.size as usize
+    }
+
+    /// A request that took `took` was answered now, when `in_flight` were out, itself among them.
+    pub fn answered(&mut self, sign: Sign, took: Duration, in_flight: usize, now: Duration) {
+        let sent = now.saturating_sub(took);
+        let usual = self.usual.get_or_insert(took);
+        let slow = took > SLOW && took > *usual * STRETCH;
+        match sign {
+            Sign::Overloaded => self.shrink(AFTER_REFUSAL, sent, now),
+            Sign::Answered if slow => self.shrink(AFTER_SLOWNESS, sent, now),
+            Sign::Answered => {
+                *usual = if took < *usual {
+                    took
+                } else {
+                    *usual + took.saturating_sub(*usual).mul_f64(DRIFT)
+                };
+                // A window that is not filled says nothing of what the server can take.
+                if in_flight >= self.size() {
+                    self.size = (self.size + 1.0 / self.size).min(self.limit);
+                }
+            }
+        }
+    }
+
+    fn shrink(&mut self, to: f64, sent: Duration, now: Duration) {
+        if sent >= self.shrunk {
+            self.size = (self.size * to).max(1.0);
+            self.shrunk = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Full windows of answers, each after `took`.
+    fn rounds(window: &mut Window, count: u32, took: Duration, now: &mut Duration) {
+        for _ in 0..count {
+            *now += took;
+            for _ in 0..window.size() {
+                window.answered(Sign::Answered, took, window.size(), *now);
+            }
+        }
+    }
+
+    #[test]
+    fn it_grows_by_one_a_round_up_to_its_limit() {
+        let (mut window, mut now) = (Window::new(64), Duration::ZERO);
+        assert_eq!(window.size(), 16);
+        rounds(&mut window, 10, MS, &mut now);
+        assert!((24..=27).contains(&window.size()), "{}", window.size());
+        rounds(&mut window, 100, MS, &mut now);
+        assert_eq!(window.size(), 64);
+    }
+
+    #[test]
+    fn one_burst_of_refusals_halves_it_once() {
+        let (mut window, mut now) = (Window::new(64), Duration::ZERO);
+        rounds(&mut window, 100, MS, &mut now);
+        now += MS;
+        for _ in 0..64 {
+            window.answered(Sign::Overloaded, MS, 64, now);
+        }
+        assert_eq!(window.size(), 32);
+        for _ in 0..20 {
+            now += MS;
+            window.answered(Sign::Overloaded, MS, 1, now);
+        }
+        assert_eq!(window.size(), 1, "one request at a time is always tried");
+    }
+
+    #[test]
+    fn answers_that_become_slow_make_it_smaller_and_slowness_that_lasts_becomes_usual() {
+        let (mut window, mut now) = (Window::new(64), Duration::ZERO);
+        rounds(&mut window, 100, 2 * MS, &mut now);
+        rounds(&mut window, 3, 200 * MS, &mut now);
+        assert_eq!(window.size(), 64, "still quick enough for anybody");
+        rounds(&mut window, 1, 2000 * MS, &mut now);
+        assert!(window.size() < 64);
+        let (mut far, mut then) = (Window::new(64), Duration::ZERO);
+        rounds(&mut far, 100, 400 * MS, &mut then);
+        assert_eq!(far.size(), 64, "a server far away is not an overloaded one");
+    }
+
+    #[test]
+    fn a_window_that_is_not_filled_does_not_grow() {
+        let mut window = Window::new(64);
+        for n in 1..1000 {
+            window.answered(Sign::Answered, MS, 1, n * MS);
+        }
+        assert_eq!(window.size(), 16);
+    }
+}
