@@ -6,137 +6,16 @@
 #[path = "support/cluster.rs"]
 #[allow(dead_code)] // Other tests use more of it.
 mod cluster;
+#[path = "support/scene.rs"]
+#[allow(dead_code)] // Other tests use more of it.
+mod scene;
 
-use cluster::Api;
 use endpointd::core::outputs::Outputs;
 use endpointd::ops::run::Options;
-use memory_apiserver::{ApiServer, Config};
+use scene::{NAMESPACE, Scene};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
-
-const NAMESPACE: &str = "default";
-
-struct Test {
-    server: ApiServer,
-    api: Api,
-    controller: JoinHandle<()>,
-}
-
-impl Test {
-    async fn start(options: Options) -> Self {
-        let server = ApiServer::new(Config {
-            gc: false,
-            seed: Some(1),
-            request_log: 100_000,
-            start_time: Some("2026-01-01T00:00:00Z".parse().unwrap()),
-            ..Config::default()
-        });
-        let api = Api(cluster::client(&server));
-        let controller = cluster::controller(&server, options);
-        let test = Self {
-            server,
-            api,
-            controller,
-        };
-        test.rest().await;
-        test
-    }
-
-    /// Lets everything that is due happen.
-    async fn rest(&self) {
-        sleep(Duration::from_millis(300)).await;
-        assert!(!self.controller.is_finished(), "the controller runs on");
-    }
-
-    /// Nodes `n0`, `n1`, each in a zone of its own unless it has none.
-    async fn node(&self, name: &str, zone: Option<&str>) {
-        let labels = zone.map_or(json!({}), |zone| json!({"topology.kubernetes.io/zone": zone}));
-        let node = json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
-            "status": {
-                "allocatable": {"cpu": "4"}, "capacity": {"cpu": "4"},
-                "conditions": [{"type": "Ready", "status": "True"}],
-            },
-        });
-        self.api.create(&node, "").await.unwrap();
-    }
-
-    async fn pod(&self, number: u8, node: &str, ready: bool) {
-        let (v4, v6) = (format!("10.1.0.{number}"), format!("fd00::{number}"));
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}"), "labels": {"app": "a"}},
-            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
-            "status": status(ready, &v4, &v6, 0),
-        });
-        self.api.create(&pod, NAMESPACE).await.unwrap();
-    }
-
-    async fn flip(&self, number: u8, ready: bool, seconds: u8) {
-        let (v4, v6) = (format!("10.1.0.{number}"), format!("fd00::{number}"));
-        let patch = json!({ "status": status(ready, &v4, &v6, seconds) });
-        let name = format!("p{number}");
-        self.api
-            .patch("Pod", NAMESPACE, &name, Some("status"), &patch)
-            .await
-            .unwrap();
-    }
-
-    async fn service(&self, annotations: Value, spec: Value) {
-        let mut service = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "annotations": annotations},
-            "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
-        });
-        let fields = spec.as_object().unwrap().clone();
-        service["spec"].as_object_mut().unwrap().extend(fields);
-        self.api.create(&service, NAMESPACE).await.unwrap();
-    }
-
-    /// The writes so far whose path holds this.
-    fn writes(&self, of: &str) -> usize {
-        let requests = self.server.requests().into_iter();
-        let writes =
-            requests.filter(|r| r.path.contains(of) && matches!(&*r.method, "POST" | "PUT" | "DELETE"));
-        writes
-            .filter(|r| !r.path.contains("/pods") && !r.path.contains("/services"))
-            .count()
-    }
-
-    /// All requests of the controller for a kind.
-    fn reads(&self, of: &str) -> usize {
-        let requests = self.server.requests().into_iter();
-        requests
-            .filter(|r| r.path.contains(of) && &*r.method == "GET" && r.path.contains("limit=500"))
-            .count()
-    }
-
-    async fn addresses(&self, field: &str) -> usize {
-        let endpoints = self.api.list("Endpoints", NAMESPACE).await;
-        let subsets = endpoints[0]["subsets"].as_array().cloned().unwrap_or_default();
-        subsets
-            .iter()
-            .map(|subset| subset[field].as_array().map_or(0, Vec::len))
-            .sum()
-    }
-
-    async fn events(&self) -> Vec<Value> {
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/events");
-        let list = self.api.call(http::Method::GET, &path, None).await.unwrap();
-        let mut events = list["items"].as_array().cloned().unwrap_or_default();
-        events.sort_by_key(|event| event["metadata"]["name"].to_string());
-        events
-    }
-}
-
-fn status(ready: bool, v4: &str, v6: &str, seconds: u8) -> Value {
-    let time = format!("2026-01-01T00:00:{seconds:02}Z");
-    let ready = if ready { "True" } else { "False" };
-    json!({
-        "phase": "Running", "podIP": v4, "podIPs": [{"ip": v4}, {"ip": v6}],
-        "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": time}],
-    })
-}
 
 fn options(outputs: Outputs) -> Options {
     let mut options = cluster::options(100);
@@ -164,7 +43,7 @@ async fn one_output_alone_reads_and_writes_nothing_for_the_other() {
             "/endpoints",
         ),
     ] {
-        let test = Test::start(options(outputs)).await;
+        let test = Scene::start(options(outputs)).await;
         test.node("n0", Some("z0")).await;
         test.pod(1, "n0", true).await;
         test.service(json!({}), json!({})).await;
@@ -192,17 +71,11 @@ async fn one_output_alone_reads_and_writes_nothing_for_the_other() {
     }
 }
 
-impl Test {
-    async fn service_gone(&self) {
-        self.api.delete("Service", NAMESPACE, "s", None).await.unwrap();
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_batch_period_lets_changes_wait_for_each_other_but_not_for_ever() {
     let mut options = options(Outputs::ALL);
     options.pacing.endpoints_batch = Duration::from_secs(2);
-    let test = Test::start(options).await;
+    let test = Scene::start(options).await;
     test.node("n0", Some("z0")).await;
     for number in 1..=20 {
         test.pod(number, "n0", true).await;
@@ -256,7 +129,7 @@ async fn the_annotation_of_older_controllers_counts_only_where_the_flag_says_so(
     ] {
         let mut options = options(Outputs::ALL);
         options.settings.legacy_tolerate_unready = flag;
-        let test = Test::start(options).await;
+        let test = Scene::start(options).await;
         test.node("n0", Some("z0")).await;
         test.pod(1, "n0", false).await;
         let annotations = annotation.map_or(json!({}), |value| json!({ANNOTATION: value}));
@@ -282,7 +155,7 @@ async fn the_annotation_of_older_controllers_counts_only_where_the_flag_says_so(
 
 #[tokio::test(start_paused = true)]
 async fn hints_that_come_and_go_are_told_once_per_family_and_reason() {
-    let test = Test::start(options(Outputs::ALL)).await;
+    let test = Scene::start(options(Outputs::ALL)).await;
     test.node("n0", Some("z0")).await;
     test.node("n1", Some("z1")).await;
     for (number, node) in [(1, "n0"), (2, "n1"), (3, "n0"), (4, "n1")] {

@@ -232,42 +232,11 @@ fn rank(model: &Model, name: &str, request: &Request) -> (Arc<str>, u8) {
     }
 }
 
-fn a_pod() -> PodSpec {
-    PodSpec {
-        name: 0,
-        generation: 0,
-        labels: 0,
-        node: Some(0),
-        v4: true,
-        v6: false,
-        ready: true,
-        terminating: false,
-        terminal: false,
-        ports: 0,
-        host: None,
-        time: None,
-    }
-}
-
-fn a_service() -> ServiceSpec {
-    ServiceSpec {
-        name: 0,
-        generation: 0,
-        selector: Some(0),
-        ports: 0,
-        families: [true, false],
-        publish_not_ready: false,
-        labels: 0,
-        headless: false,
-        hints: HintMode::None,
-    }
-}
-
 /// One Service with one slice with one endpoint, at rest.
 fn one_slice() -> Model {
     let mut model = start(3);
-    model.pod(a_pod().facts());
-    model.service(a_service().facts());
+    model.pod(PodSpec::plain().facts());
+    model.service(ServiceSpec::plain().facts());
     model.converge();
     model
 }
@@ -289,7 +258,7 @@ fn a_slice_given_to_another_manager_is_left_to_it_until_something_changes() {
     model.pod(
         PodSpec {
             ready: false,
-            ..a_pod()
+            ..PodSpec::plain()
         }
         .facts(),
     );
@@ -324,7 +293,7 @@ fn nothing_is_written_on_half_a_picture() {
     model.pod(
         PodSpec {
             ready: false,
-            ..a_pod()
+            ..PodSpec::plain()
         }
         .facts(),
     );
@@ -335,7 +304,7 @@ fn nothing_is_written_on_half_a_picture() {
     model.service(
         ServiceSpec {
             selector: Some(1),
-            ..a_service()
+            ..ServiceSpec::plain()
         }
         .facts(),
     );
@@ -343,12 +312,12 @@ fn nothing_is_written_on_half_a_picture() {
         assert_eq!(model.grant(0), None, "the Service has not been evaluated since");
     }
     assert_eq!(model.plan(), []);
-    model.service(a_service().facts());
+    model.service(ServiceSpec::plain().facts());
     model.epoch += 1;
     model.pod(
         PodSpec {
             ready: false,
-            ..a_pod()
+            ..PodSpec::plain()
         }
         .facts(),
     );
@@ -378,14 +347,14 @@ fn zones_that_change_while_no_service_depends_on_them_are_not_missed() {
             PodSpec {
                 name,
                 node: Some(node),
-                ..a_pod()
+                ..PodSpec::plain()
             }
             .facts(),
         );
     }
     let auto = ServiceSpec {
         hints: HintMode::Auto,
-        ..a_service()
+        ..ServiceSpec::plain()
     };
     model.service(auto.facts());
     model.converge();

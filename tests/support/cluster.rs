@@ -53,10 +53,12 @@ pub(crate) fn server() -> ApiServer {
 
 /// Runs a controller against a server, until the task is aborted.
 pub(crate) fn controller(server: &ApiServer, options: Options) -> JoinHandle<()> {
+    // Under a name of its own, so that faults can be meant for it alone.
+    let client = || Client::new(server.service_as("controller"), "default");
     let clients = Clients {
-        watches: client(server),
-        objects: client(server),
-        events: client(server),
+        watches: client(),
+        objects: client(),
+        events: client(),
     };
     tokio::spawn(async move {
         run(clients, options, std::future::pending()).await.unwrap();

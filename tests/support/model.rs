@@ -27,6 +27,7 @@ mod endpoints;
 #[path = "model_slices.rs"]
 mod slices;
 
+#[allow(unused_imports)] // Not all tests tamper.
 pub(crate) use endpoints::EndpointsTamper;
 
 pub(crate) const NAMESPACE: &str = "ns";
@@ -74,6 +75,24 @@ fn label_pairs(bits: u8) -> Vec<(String, String)> {
 }
 
 impl PodSpec {
+    /// A ready one on a known node, with all labels 0.
+    pub(crate) fn plain() -> Self {
+        Self {
+            name: 0,
+            generation: 0,
+            labels: 0,
+            node: Some(0),
+            v4: true,
+            v6: false,
+            ready: true,
+            terminating: false,
+            terminal: false,
+            ports: 0,
+            host: None,
+            time: None,
+        }
+    }
+
     pub(crate) fn facts(&self) -> PodFacts {
         let number = |n: u8| u16::from(n) + 8000;
         // Ports "http" and "dns", here and there under another number.
@@ -124,6 +143,21 @@ impl PodSpec {
 }
 
 impl ServiceSpec {
+    /// One that selects the plain pod.
+    pub(crate) fn plain() -> Self {
+        Self {
+            name: 0,
+            generation: 0,
+            selector: Some(0),
+            ports: 0,
+            families: [true, false],
+            publish_not_ready: false,
+            labels: 0,
+            headless: false,
+            hints: HintMode::None,
+        }
+    }
+
     pub(crate) fn facts(&self) -> ServiceFacts {
         let port = |name: &str, target| ServicePort {
             name: name.into(),
@@ -356,7 +390,7 @@ impl Model {
         }
     }
 
-    fn carry_out(&mut self, object: &ObjectName, request: &Request) -> Outcome {
+    pub(crate) fn carry_out(&mut self, object: &ObjectName, request: &Request) -> Outcome {
         match object.output {
             Output::Slice => self.carry_out_slice(&object.name, request),
             Output::Endpoints => self.carry_out_endpoints(&object.name, request),

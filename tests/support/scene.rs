@@ -1,0 +1,136 @@
+//! A cluster with nodes, pods and a Service `s` that selects them, for tests that count requests.
+
+use crate::cluster::{self, Api};
+use endpointd::ops::run::Options;
+use memory_apiserver::{ApiServer, Config};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+pub(crate) const NAMESPACE: &str = "default";
+
+/// A cluster in one process, and its controller.
+pub(crate) struct Scene {
+    pub(crate) server: ApiServer,
+    pub(crate) api: Api,
+    pub(crate) controller: JoinHandle<()>,
+}
+
+impl Scene {
+    pub(crate) async fn start(options: Options) -> Self {
+        let server = ApiServer::new(Config {
+            gc: false,
+            seed: Some(1),
+            request_log: 100_000,
+            start_time: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+            ..Config::default()
+        });
+        let api = Api(cluster::client(&server));
+        let controller = cluster::controller(&server, options);
+        let scene = Self {
+            server,
+            api,
+            controller,
+        };
+        scene.rest().await;
+        scene
+    }
+
+    /// Lets everything that is due happen.
+    pub(crate) async fn rest(&self) {
+        sleep(Duration::from_millis(300)).await;
+        assert!(!self.controller.is_finished(), "the controller runs on");
+    }
+
+    /// Nodes `n0`, `n1`, each in a zone of its own unless it has none.
+    pub(crate) async fn node(&self, name: &str, zone: Option<&str>) {
+        let labels = zone.map_or(json!({}), |zone| json!({"topology.kubernetes.io/zone": zone}));
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            "status": {
+                "allocatable": {"cpu": "4"}, "capacity": {"cpu": "4"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        });
+        self.api.create(&node, "").await.unwrap();
+    }
+
+    pub(crate) async fn pod(&self, number: u8, node: &str, ready: bool) {
+        let (v4, v6) = (format!("10.1.0.{number}"), format!("fd00::{number}"));
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}"), "labels": {"app": "a"}},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+            "status": status(ready, &v4, &v6, 0),
+        });
+        self.api.create(&pod, NAMESPACE).await.unwrap();
+    }
+
+    pub(crate) async fn flip(&self, number: u8, ready: bool, seconds: u8) {
+        let (v4, v6) = (format!("10.1.0.{number}"), format!("fd00::{number}"));
+        let patch = json!({ "status": status(ready, &v4, &v6, seconds) });
+        let name = format!("p{number}");
+        self.api
+            .patch("Pod", NAMESPACE, &name, Some("status"), &patch)
+            .await
+            .unwrap();
+    }
+
+    pub(crate) async fn service(&self, annotations: Value, spec: Value) {
+        let mut service = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "annotations": annotations},
+            "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
+        });
+        let fields = spec.as_object().unwrap().clone();
+        service["spec"].as_object_mut().unwrap().extend(fields);
+        self.api.create(&service, NAMESPACE).await.unwrap();
+    }
+
+    /// The writes so far whose path holds this.
+    pub(crate) fn writes(&self, of: &str) -> usize {
+        let requests = self.server.requests().into_iter();
+        let writes =
+            requests.filter(|r| r.path.contains(of) && matches!(&*r.method, "POST" | "PUT" | "DELETE"));
+        writes
+            .filter(|r| !r.path.contains("/pods") && !r.path.contains("/services"))
+            .count()
+    }
+
+    /// All requests of the controller for a kind.
+    pub(crate) fn reads(&self, of: &str) -> usize {
+        let requests = self.server.requests().into_iter();
+        requests
+            .filter(|r| r.path.contains(of) && &*r.method == "GET" && r.path.contains("limit=500"))
+            .count()
+    }
+
+    pub(crate) async fn addresses(&self, field: &str) -> usize {
+        let endpoints = self.api.list("Endpoints", NAMESPACE).await;
+        let subsets = endpoints[0]["subsets"].as_array().cloned().unwrap_or_default();
+        subsets
+            .iter()
+            .map(|subset| subset[field].as_array().map_or(0, Vec::len))
+            .sum()
+    }
+
+    pub(crate) async fn events(&self) -> Vec<Value> {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/events");
+        let list = self.api.call(http::Method::GET, &path, None).await.unwrap();
+        let mut events = list["items"].as_array().cloned().unwrap_or_default();
+        events.sort_by_key(|event| event["metadata"]["name"].to_string());
+        events
+    }
+
+    pub(crate) async fn service_gone(&self) {
+        self.api.delete("Service", NAMESPACE, "s", None).await.unwrap();
+    }
+}
+
+pub(crate) fn status(ready: bool, v4: &str, v6: &str, seconds: u8) -> Value {
+    let time = format!("2026-01-01T00:00:{seconds:02}Z");
+    let ready = if ready { "True" } else { "False" };
+    json!({
+        "phase": "Running", "podIP": v4, "podIPs": [{"ip": v4}, {"ip": v6}],
+        "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": time}],
+    })
+}
