@@ -101,7 +101,7 @@ pub fn page<T: Decode>(json: &[u8]) -> Result<Page<T>, DecodeError> {
         let items = page.items.unwrap_or_default().into_iter();
         let decoded = items.filter_map(|raw| {
             let name =
-                || serde_json::from_str::<wire::MetaOnly<'_>>(raw.get()).map(|o| full_name(&o.metadata));
+                || serde_json::from_str::<wire::IdentityOnly<'_>>(raw.get()).map(|o| full_name(&o.metadata));
             let item = object(raw.get().as_bytes());
             keep(
                 item.map_err(|error| format!("{}: {error}", name().unwrap_or_default())),
@@ -122,7 +122,7 @@ fn keep<T, E: ToString>(item: Result<T, E>, errors: &mut Vec<String>) -> Option<
     item.map_err(|error| errors.push(error.to_string())).ok()
 }
 
-fn full_name(meta: &wire::Meta<'_>) -> String {
+fn full_name(meta: &wire::Identity<'_>) -> String {
     format!("{}/{}", &*meta.namespace, &*meta.name)
 }
 
@@ -475,13 +475,13 @@ pub fn event(line: &[u8]) -> Result<Event<'_>, DecodeError> {
 
 /// `namespace/name` of an object of any kind.
 pub fn object_name(json: &[u8]) -> Result<String, DecodeError> {
-    let object: wire::MetaOnly<'_> = serde_json::from_slice(json)?;
+    let object: wire::IdentityOnly<'_> = serde_json::from_slice(json)?;
     Ok(full_name(&object.metadata))
 }
 
 /// The resourceVersion of an object of any kind.
 pub fn object_version(json: &[u8]) -> Result<String, DecodeError> {
-    let object: wire::MetaOnly<'_> = serde_json::from_slice(json)?;
+    let object: wire::IdentityOnly<'_> = serde_json::from_slice(json)?;
     Ok(object.metadata.resource_version.to_string())
 }
 

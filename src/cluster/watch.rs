@@ -268,6 +268,9 @@ impl Watch {
     /// Lists, then watches, and starts over whenever the watch cannot be resumed. Never returns.
     pub async fn run<S: Source>(mut self) {
         let mut failures = 0u32;
+        // Lists after which no watch showed anything. A server whose history is gone as soon as it has told it
+        // must not be asked in a tight loop.
+        let mut barren = 0u32;
         let mut page_size = PAGE;
         let mut first = true;
         loop {
@@ -276,11 +279,15 @@ impl Watch {
             match self.list::<S>(page_size, first).await {
                 Ok(version) => {
                     (failures, page_size, first) = (0, PAGE, false);
-                    self.follow::<S>(version).await;
+                    let fruitful = self.follow::<S>(version).await;
                     tracing::info!(
                         resource = S::KIND.as_str(),
                         "the watch cannot be resumed; listing again"
                     );
+                    barren = if fruitful { 0 } else { barren + 1 };
+                    if barren > 1 {
+                        self.pause(barren).await;
+                    }
                 }
                 Err(error) => {
                     // A list so slow that its pages expire is asked for in one piece.
@@ -297,30 +304,32 @@ impl Watch {
         }
     }
 
-    /// Watches from a version for as long as the watch can be resumed.
-    async fn follow<S: Source>(&mut self, mut version: String) {
+    /// Watches from a version for as long as the watch can be resumed. Whether it showed anything, or at least
+    /// lasted for a while.
+    async fn follow<S: Source>(&mut self, mut version: String) -> bool {
         let mut failures = 0u32;
+        let mut fruitful = false;
         loop {
             self.metrics.watches.increment(1);
             let (start, before) = (Instant::now(), version.clone());
             let end = self.watch::<S>(&mut version).await;
             let lasted = Instant::now().saturating_duration_since(start);
             if version != before || (end.is_ok() && lasted > BRIEF) {
-                failures = 0;
+                (failures, fruitful) = (0, true);
             }
             match end {
                 // A server that ends watches as soon as they begin must not be asked in a tight loop.
                 Ok(()) if lasted <= BRIEF && version == before => failures += 1,
                 Ok(()) => {}
-                Err(WatchError::Expired) => return,
+                Err(WatchError::Expired) => return fruitful,
                 Err(error) => {
                     failures += 1;
                     tracing::debug!(resource = S::KIND.as_str(), %error, "the watch broke; it is resumed");
-                    if failures >= HOPELESS {
-                        tracing::warn!(resource = S::KIND.as_str(), %error, failures, "the watch keeps breaking");
-                        return;
-                    }
                 }
+            }
+            if failures >= HOPELESS {
+                tracing::warn!(resource = S::KIND.as_str(), failures, "the watch keeps breaking");
+                return fruitful;
             }
             if failures > 0 {
                 self.pause(failures).await;

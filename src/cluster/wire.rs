@@ -121,6 +121,23 @@ pub struct MetaOnly<'a> {
     pub(super) metadata: Meta<'a>,
 }
 
+/// An object of which no more is read than says which it is, so that nothing else can be wrong with it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct IdentityOnly<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Identity<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Identity<'a> {
+    #[serde(borrow)]
+    pub(super) name: Str<'a>,
+    pub(super) namespace: Str<'a>,
+    pub(super) resource_version: Str<'a>,
+}
+
 /// A pod. Its metadata is cut down by hand: annotations and owners can be large and are not needed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

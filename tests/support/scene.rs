@@ -106,7 +106,10 @@ impl Scene {
 
     pub(crate) async fn addresses(&self, field: &str) -> usize {
         let endpoints = self.api.list("Endpoints", NAMESPACE).await;
-        let subsets = endpoints[0]["subsets"].as_array().cloned().unwrap_or_default();
+        let subsets = endpoints
+            .first()
+            .and_then(|endpoints| endpoints["subsets"].as_array());
+        let subsets = subsets.cloned().unwrap_or_default();
         subsets
             .iter()
             .map(|subset| subset[field].as_array().map_or(0, Vec::len))
