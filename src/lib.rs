@@ -1,10 +1,11 @@
 #![forbid(unsafe_code)]
-//! endpointd keeps the `EndpointSlices` of a Kubernetes cluster right, in place of kube-controller-manager's
-//! endpointslice controller, at the cost of what changed instead of at the cost of what there is.
+//! endpointd keeps the Endpoints and `EndpointSlices` of a Kubernetes cluster right, in place of
+//! kube-controller-manager's endpoints and endpointslice controllers, at the cost of what changed instead of at
+//! the cost of what there is.
 //!
 //! ```text
 //!  kube-apiserver
-//!    │  watch: Pods, Services, Nodes (whole)      watch: EndpointSlices (metadata)
+//!    │  watch: Pods, Services, Nodes (whole)      watch: EndpointSlices, Endpoints (metadata)
 //!    ▼                                                     ▼
 //!  cluster::watch ── decode to facts, one batch per gulp ──┐
 //!                                                          ▼

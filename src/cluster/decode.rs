@@ -1,4 +1,4 @@
-//! From the wire to facts. The codec is JSON; only this module and [`super::wire`] know it.
+//! From the wire to facts. The codec is JSON; only this module and `wire` know it.
 
 mod endpoints;
 mod slices;
