@@ -147,6 +147,9 @@ impl Default for Settings {
     }
 }
 
+/// However often a slice was deleted behind our back, it is made again after no more than some seconds.
+const MOST_LOSSES: u8 = 7;
+
 /// An object that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Want {
@@ -178,7 +181,13 @@ impl Want {
     }
 
     fn of_slice(slice: &Slice) -> Self {
-        Self::of(ObjectName::slice(slice.name.clone()), &slice.object)
+        let mut want = Self::of(ObjectName::slice(slice.name.clone()), &slice.object);
+        if slice.object.remote.is_none() && slice.losses > 1 && want.retry == Retry::Now {
+            want.retry = Retry::After {
+                failures: (slice.losses - 1).min(MOST_LOSSES),
+            };
+        }
+        want
     }
 }
 
