@@ -144,10 +144,8 @@ impl NamespaceState {
         }
         for (name, (epoch, facts)) in std::mem::take(&mut self.endpoints_arrivals) {
             if !self.endpoints.contains_key(&name) {
-                let leftover = starting
-                    && facts.meta.ours
-                    && !facts.meta.leader
-                    && !self.services_by_name.contains_key(&name);
+                // Whose it is, is looked at below, as whenever it changes.
+                let leftover = starting && !self.services_by_name.contains_key(&name);
                 let role = if leftover {
                     Role::Leftover { confirmed: false }
                 } else {
