@@ -149,6 +149,9 @@ impl Default for Settings {
     }
 }
 
+/// However often a slice was deleted behind our back, it is made again after no more than some seconds.
+const MOST_LOSSES: u8 = 7;
+
 /// An object that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Want {
@@ -185,7 +188,13 @@ impl Want {
 
     fn of_slice(slice: &Slice) -> Self {
         let name = ObjectName::slice(slice.name.clone());
-        Self::of(name, slice.service_name.clone(), &slice.object)
+        let mut want = Self::of(name, slice.service_name.clone(), &slice.object);
+        if slice.object.remote.is_none() && slice.losses > 1 && want.retry == Retry::Now {
+            want.retry = Retry::After {
+                failures: (slice.losses - 1).min(MOST_LOSSES),
+            };
+        }
+        want
     }
 }
 

@@ -121,6 +121,9 @@ pub struct Slice {
     pub owner: Uid,
     /// Its object was given to another manager. Until what it holds changes, it is left to them.
     pub yielded: bool,
+    /// How often its object was gone, in a row, before it could be updated once. Who collects what has lost its
+    /// owner may know sooner than we do that the Service is gone, and would delete as fast as we create.
+    pub losses: u8,
     /// How many slots differ from what the server has.
     pub dirty: u32,
     /// How many endpoints the server has that should not be there.
@@ -144,6 +147,7 @@ impl Slice {
             hints: Vec::new(),
             owner: Uid::none(),
             yielded: false,
+            losses: 0,
             dirty: 0,
             removed: 0,
             touched: false,

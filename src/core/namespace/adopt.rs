@@ -123,6 +123,8 @@ impl NamespaceState {
     /// A live slice's object is gone: it is to be created anew, under another name. What may be on its way to
     /// the old name no longer matters.
     pub(super) fn replace_remote(&mut self, id: SliceId) {
+        let losses = &mut self.slices[id.index()].losses;
+        *losses = losses.saturating_add(1);
         self.yield_remote(id);
         self.touch(id, Lane::Add);
     }

@@ -29,8 +29,8 @@ enum Role {
     /// To be deleted: its Service is gone.
     Doomed,
     /// Of our making, and without a Service when everything had been listed: to be deleted if the server has no
-    /// such Service either.
-    Leftover,
+    /// such Service either (it was asked, and that is so, once it is confirmed).
+    Leftover { confirmed: bool },
     /// Left alone: its Service has no selector, or there is none.
     Parked,
 }
@@ -78,7 +78,7 @@ impl Endpoints {
     fn is_due(&self) -> bool {
         match self.role {
             Role::Live => self.object.unsure || self.object.remote.is_none() || self.object.rewrite,
-            Role::Doomed | Role::Leftover => true,
+            Role::Doomed | Role::Leftover { .. } => true,
             Role::Parked => false,
         }
     }

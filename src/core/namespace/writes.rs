@@ -127,6 +127,9 @@ impl NamespaceState {
             (flight, outcome) if slice.role == Role::Parked => self.parked_outcome(id, flight, outcome),
             (_, Outcome::Fetched(Content::Slice(facts))) => self.content_known(id, *facts),
             (Flight::Create | Flight::Update, Outcome::Written(remote)) => {
+                if flight == Flight::Update {
+                    slice.losses = 0;
+                }
                 slice.object.written(remote);
             }
             (Flight::Delete, Outcome::Deleted | Outcome::NotFound | Outcome::Conflict) => self.drop_slice(id),

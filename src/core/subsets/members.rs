@@ -175,6 +175,11 @@ impl<P: Port, A: Address> Members<P, A> {
         truncation(&layout(&self.groups, self.portless), limit).cut != Cut::Nothing
     }
 
+    /// Whether an object with these subsets says just what would be published.
+    pub fn shows(&self, stored: &[Subset<P, A>], limit: usize, by_uid: impl Fn(A, A) -> Ordering) -> bool {
+        is_same(&self.publish(limit, by_uid).subsets, stored)
+    }
+
     /// Whether an object with these subsets can stay as it is: it says what it should, in whatever form, or, if
     /// that is too much, it is cut down as upstream might do it.
     pub fn accepts(&self, stored: &[Subset<P, A>], limit: usize, by_uid: impl Fn(A, A) -> Ordering) -> bool {

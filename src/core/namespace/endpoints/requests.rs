@@ -32,6 +32,10 @@ impl NamespaceState {
             self.endpoints_held.insert(name);
             return None;
         }
+        if matches!(entry.role, Role::Leftover { .. }) && self.services_by_name.contains_key(&name) {
+            self.endpoints.get_mut(&name)?.role = Role::Parked;
+            return None;
+        }
         let mut departing = entry.departing;
         let (request, flight) = match entry.role {
             _ if entry.object.unsure => (Request::Fetch, Flight::Fetch),
@@ -53,7 +57,7 @@ impl NamespaceState {
                     None => (Request::Create(json), Flight::Create),
                 }
             }
-            Role::Doomed => {
+            Role::Doomed | Role::Leftover { confirmed: true } => {
                 let Some(remote) = &entry.object.remote else {
                     self.endpoints.remove(&name);
                     return None;
@@ -63,7 +67,7 @@ impl NamespaceState {
                     Flight::Delete,
                 )
             }
-            Role::Leftover => (Request::Probe, Flight::Probe),
+            Role::Leftover { confirmed: false } => (Request::Probe, Flight::Probe),
             Role::Parked => return None,
         };
         let entry = self.endpoints.get_mut(&name)?;
@@ -98,10 +102,15 @@ impl NamespaceState {
                 self.endpoints_missing(&name);
             }
             (Flight::Delete, Outcome::Conflict) => entry.object.doubt(true),
-            (Flight::Probe, Outcome::NotFound) => entry.role = Role::Doomed,
-            // It will be shown by the watch.
+            // A Service that has come since the question has given the object another role, or will, when the
+            // watch shows it.
+            (Flight::Probe, Outcome::NotFound) => {
+                if let Role::Leftover { confirmed } = &mut entry.role {
+                    *confirmed = true;
+                }
+            }
             (Flight::Probe, Outcome::Exists) => {
-                if entry.role == Role::Leftover {
+                if matches!(entry.role, Role::Leftover { .. }) {
                     entry.role = Role::Parked;
                 }
             }

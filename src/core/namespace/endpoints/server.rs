@@ -3,7 +3,7 @@
 use super::{Endpoints, Role, ServiceEndpoints, by_uid};
 use crate::core::body::endpoints_labels;
 use crate::core::facts::{AddressFacts, EndpointsFacts, EndpointsMeta, LABEL_HEADLESS};
-use crate::core::ids::{PodId, ServiceId};
+use crate::core::ids::{PodId, ServiceId, Uid};
 use crate::core::labels::Labels;
 use crate::core::namespace::{NamespaceState, Service};
 use crate::core::object::Remote;
@@ -18,6 +18,26 @@ enum Verdict {
     Same(Option<u64>),
     /// It must be written, this urgently.
     Differs(Lane),
+}
+
+impl Endpoints {
+    /// Somebody else has written, or may have. A leftover is only one for as long as it is the object that was
+    /// there in the beginning, and of our making; and whether its Service is still gone is asked again.
+    fn look_again(&mut self, uid: &Uid, ours: bool) {
+        if !matches!(self.role, Role::Leftover { .. }) {
+            return;
+        }
+        let same = self
+            .object
+            .remote
+            .as_ref()
+            .is_none_or(|remote| remote.uid == *uid);
+        self.role = if same && ours {
+            Role::Leftover { confirmed: false }
+        } else {
+            Role::Parked
+        };
+    }
 }
 
 impl NamespaceState {
@@ -49,6 +69,7 @@ impl NamespaceState {
         entry.object.seen = entry.object.seen.max(meta.version);
         if entry.object.flight.is_none() && entry.object.is_news(meta.version) {
             entry.published = None;
+            entry.look_again(&meta.uid, meta.ours && !meta.leader);
             entry.object.remote = Some(Remote {
                 uid: meta.uid.clone(),
                 version: meta.version,
@@ -123,11 +144,13 @@ impl NamespaceState {
         }
         for (name, (epoch, facts)) in std::mem::take(&mut self.endpoints_arrivals) {
             if !self.endpoints.contains_key(&name) {
-                let leftover = starting
-                    && facts.meta.ours
-                    && !facts.meta.leader
-                    && !self.services_by_name.contains_key(&name);
-                let role = if leftover { Role::Leftover } else { Role::Parked };
+                // Whose it is, is looked at below, as whenever it changes.
+                let leftover = starting && !self.services_by_name.contains_key(&name);
+                let role = if leftover {
+                    Role::Leftover { confirmed: false }
+                } else {
+                    Role::Parked
+                };
                 let mut entry = Endpoints::new(role, None);
                 entry.object.epoch = epoch;
                 self.endpoints.insert(name.clone(), entry);
@@ -173,6 +196,7 @@ impl NamespaceState {
             return;
         };
         let EndpointsFacts { meta, extras, .. } = facts;
+        entry.look_again(&meta.uid, meta.ours && !meta.leader);
         entry.object.unsure = entry.object.seen > meta.version;
         entry.object.remote = Some(Remote {
             uid: meta.uid,
@@ -237,9 +261,11 @@ impl NamespaceState {
         let stored: Option<Vec<_>> = subsets.into_iter().collect();
         let accepted = stored.filter(|stored| same && members.accepts(stored, MAX_ADDRESSES, order));
         match accepted {
-            // Which of too many addresses stand there may be another's choice: nothing is known to be as we
-            // would have it.
-            Some(_) if over => Verdict::Same(None),
+            // Which of too many addresses stand there may be another's choice: then nothing is known to be as
+            // we would have it.
+            Some(stored) if over && !members.shows(&stored, MAX_ADDRESSES, by_uid(&self.pods)) => {
+                Verdict::Same(None)
+            }
             Some(_) => Verdict::Same(Some(self.endpoints_body(id).fingerprint())),
             None => Verdict::Differs(lane),
         }

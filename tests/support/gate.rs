@@ -1,0 +1,301 @@
+//! What stands between a controller under test and its server. It notes every request, and on demand holds back
+//! what watches show, holds or refuses requests, or loses their answers. The test's own client does not pass here.
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Method, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use kube::client::Body;
+use memory_apiserver::{ApiServer, ApiService};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::watch;
+use tower::{Service, ServiceExt as _};
+
+type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// A request of the controller.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) verb: Method,
+    pub(crate) path: String,
+    pub(crate) watch: bool,
+    pub(crate) body: Value,
+    /// None until it is answered.
+    pub(crate) status: Option<u16>,
+    /// The object that the server answered with, where the answer was one.
+    pub(crate) answer: Value,
+}
+
+impl Sent {
+    /// The plural of its kind, and the object's name where the path has one.
+    fn target(&self) -> (&str, Option<&str>) {
+        let parts: Vec<&str> = self.path.trim_start_matches('/').split('/').collect();
+        // api/v1 or apis/group/version, then namespaces/NAME for what is in one.
+        let rest = &parts[if parts[0] == "api" { 2 } else { 3 }..];
+        let rest = if rest[0] == "namespaces" && rest.len() > 2 {
+            &rest[2..]
+        } else {
+            rest
+        };
+        (rest[0], rest.get(1).copied())
+    }
+
+    /// The plural of its kind.
+    pub(crate) fn kind(&self) -> &str {
+        self.target().0
+    }
+
+    /// The name of the object that it is about.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.target().1.or_else(|| self.body["metadata"]["name"].as_str())
+    }
+
+    /// Whether it is a list or a watch.
+    fn looks_around(&self) -> bool {
+        self.verb == Method::GET && self.target().1.is_none()
+    }
+
+    /// `PUT endpoints 200`.
+    pub(crate) fn outline(&self) -> String {
+        let status = self.status.map_or("-".to_owned(), |status| status.to_string());
+        format!("{} {} {status}", self.verb, self.kind())
+    }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// It is not carried out, and answered with this status.
+    Refused(u16),
+    /// It is carried out, and answered with this status all the same.
+    Lost(u16),
+    /// It is neither carried out nor answered.
+    Unheard,
+    /// It is carried out and never answered.
+    Unanswered,
+    /// It is carried out when the test releases it.
+    Held,
+    /// It is carried out, and answered when the test releases it.
+    AnswerHeld,
+}
+
+#[derive(Debug)]
+struct Rule {
+    verb: Method,
+    kind: &'static str,
+    fate: Fate,
+}
+
+/// How much of a kind's watch may pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Flow {
+    Open,
+    /// So many events.
+    Counted(usize),
+}
+
+/// Clones share everything.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    server: ApiService,
+    state: Arc<Mutex<State>>,
+    flows: Arc<watch::Sender<BTreeMap<String, Flow>>>,
+    released: Arc<watch::Sender<u64>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    log: Vec<Sent>,
+    rules: Vec<Rule>,
+    taken: usize,
+}
+
+impl Gate {
+    /// Before a server, and open.
+    pub(crate) fn new(server: &ApiServer) -> Self {
+        Self {
+            server: server.service(),
+            state: Arc::default(),
+            flows: Arc::new(watch::Sender::new(BTreeMap::new())),
+            released: Arc::new(watch::Sender::new(0)),
+        }
+    }
+
+    /// From now on a kind's watch shows nothing.
+    pub(crate) fn hold(&self, kind: &str) {
+        self.flows.send_modify(|flows| {
+            flows.insert(kind.to_owned(), Flow::Counted(0));
+        });
+    }
+
+    /// Lets one more event of a held kind through.
+    pub(crate) fn step(&self, kind: &str) {
+        self.flows.send_modify(|flows| {
+            if let Some(Flow::Counted(n)) = flows.get_mut(kind) {
+                *n += 1;
+            }
+        });
+    }
+
+    /// A kind's watch shows everything again, what was held back in one go.
+    pub(crate) fn open(&self, kind: &str) {
+        self.flows.send_modify(|flows| {
+            flows.insert(kind.to_owned(), Flow::Open);
+        });
+    }
+
+    /// The next request of this kind that no earlier rule takes meets this fate.
+    pub(crate) fn next(&self, verb: Method, kind: &'static str, fate: Fate) {
+        self.state.lock().rules.push(Rule { verb, kind, fate });
+    }
+
+    /// Lets everything go that is held by now.
+    pub(crate) fn release(&self) {
+        self.released.send_modify(|n| *n += 1);
+    }
+
+    /// How many fates have not been met yet.
+    pub(crate) fn unmet(&self) -> usize {
+        self.state.lock().rules.len()
+    }
+
+    /// What was sent since the last time; lists, watches and Events left out.
+    pub(crate) fn take(&self) -> Vec<Sent> {
+        let mut state = self.state.lock();
+        let until = state.log.len();
+        let from = std::mem::replace(&mut state.taken, until);
+        let sent = state.log[from..].iter();
+        sent.filter(|sent| !sent.looks_around() && sent.kind() != "events")
+            .cloned()
+            .collect()
+    }
+
+    async fn pass(self, request: Request<Body>) -> Answer {
+        let (parts, body) = request.into_parts();
+        let bytes = body.collect_bytes().await.unwrap();
+        let sent = Sent {
+            verb: parts.method.clone(),
+            path: parts.uri.path().to_owned(),
+            watch: parts.uri.query().is_some_and(|query| query.contains("watch=1")),
+            body: serde_json::from_slice(&bytes).unwrap_or_default(),
+            status: None,
+            answer: Value::Null,
+        };
+        let (at, fate) = {
+            let mut state = self.state.lock();
+            let meets =
+                |rule: &Rule| rule.verb == sent.verb && rule.kind == sent.kind() && !sent.looks_around();
+            let rule = state.rules.iter().position(meets);
+            let fate = rule.map(|at| state.rules.remove(at).fate);
+            state.log.push(sent.clone());
+            (state.log.len() - 1, fate)
+        };
+        let mut released = self.released.subscribe();
+        match fate {
+            Some(Fate::Refused(code)) => {
+                self.note(at, code, &[]);
+                return status(code);
+            }
+            Some(Fate::Unheard) => return pending().await,
+            Some(Fate::Held) => released.changed().await.unwrap(),
+            _ => {}
+        }
+        let forwarded = Request::from_parts(parts, Full::new(bytes));
+        let response = self.server.clone().oneshot(forwarded).await.unwrap();
+        if sent.watch {
+            return self.gated(sent.kind().to_owned(), response);
+        }
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        match fate {
+            Some(Fate::Unanswered) => return pending().await,
+            Some(Fate::Lost(code)) => {
+                self.note(at, code, &[]);
+                return status(code);
+            }
+            Some(Fate::AnswerHeld) => released.changed().await.unwrap(),
+            _ => {}
+        }
+        self.note(
+            at,
+            head.status.as_u16(),
+            if sent.looks_around() { &[] } else { &body },
+        );
+        Response::from_parts(head, Full::new(body).boxed_unsync())
+    }
+
+    fn note(&self, at: usize, status: u16, answer: &[u8]) {
+        let sent = &mut self.state.lock().log[at];
+        sent.status = Some(status);
+        sent.answer = serde_json::from_slice(answer).unwrap_or_default();
+    }
+
+    /// A watch whose lines pass when the gate lets them.
+    fn gated(&self, kind: String, response: Response<memory_apiserver::ResponseBody>) -> Answer {
+        let (head, body) = response.into_parts();
+        let start = (body.into_data_stream(), VecDeque::new(), self.flows.clone());
+        let lines = futures::stream::unfold(start, move |(mut body, mut lines, flows)| {
+            let kind = kind.clone();
+            async move {
+                if lines.is_empty() {
+                    let chunk = body.next().await?.unwrap();
+                    lines.extend(chunk.split_inclusive(|&b| b == b'\n').map(<[u8]>::to_vec));
+                }
+                let passes = |flows: &BTreeMap<String, Flow>| flows.get(&kind) != Some(&Flow::Counted(0));
+                let mut watched = flows.subscribe();
+                watched.wait_for(passes).await.unwrap();
+                let mut piece = lines.pop_front()?;
+                let counted = flows.send_if_modified(|flows| match flows.get_mut(&kind) {
+                    Some(Flow::Counted(n)) => {
+                        *n -= 1;
+                        true
+                    }
+                    _ => false,
+                });
+                if !counted {
+                    piece.extend(lines.drain(..).flatten());
+                }
+                Some((Ok(Frame::data(Bytes::from(piece))), (body, lines, flows)))
+            }
+        });
+        Response::from_parts(head, StreamBody::new(lines).boxed_unsync())
+    }
+}
+
+fn status(code: u16) -> Answer {
+    let reason = match code {
+        409 => "Conflict",
+        403 => "Forbidden",
+        422 => "Invalid",
+        _ => "InternalError",
+    };
+    let body =
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code});
+    let mut response = Response::new(Full::new(Bytes::from(body.to_string())).boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    response
+}
+
+impl Service<Request<Body>> for Gate {
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let gate = self.clone();
+        Box::pin(async move { Ok(gate.pass(request).await) })
+    }
+}
