@@ -213,6 +213,21 @@ async fn addresses_are_compared_by_what_they_mean() {
         "written in one form"
     );
     assert_adopted(&mut world, "a pod's spelling").await;
+    let slices = world.slices().await;
+    let six = slices
+        .iter()
+        .find(|slice| slice["addressType"] == "IPv6")
+        .unwrap();
+    let name = text(&six["metadata"]["name"]);
+    rewrite(&world, "EndpointSlice", &name, |slice| {
+        slice["endpoints"][0]["addresses"] = json!(["fd00:0:0::00a1"]);
+    })
+    .await;
+    rewrite(&world, "Endpoints", "s", |endpoints| {
+        endpoints["subsets"][0]["addresses"][0]["ip"] = json!("fd00:0::00a1");
+    })
+    .await;
+    assert_adopted(&mut world, "the spelling of what is stored").await;
 }
 
 #[tokio::test(start_paused = true)]
