@@ -79,7 +79,7 @@ async fn a_server_that_has_forgotten_is_listed_again_and_nothing_is_missed() {
     let (server, api) = cluster().await;
     let controller = cluster::controller(&server, cluster::options(10));
     // Watches last five to ten minutes. History is forgotten all the time, so that some end when it is gone.
-    for i in 0..2000u32 {
+    for i in 0..800u32 {
         let (made, deleted) = (format!("p{i}"), format!("p{}", i.saturating_sub(40)));
         api.create(&pod(&made, i), "default").await.unwrap();
         if i >= 40 {
