@@ -18,6 +18,7 @@ mod history;
 mod link;
 mod plan;
 mod shape;
+mod trace;
 mod trial;
 mod world;
 
@@ -31,8 +32,12 @@ use std::{
     time::Duration,
 };
 
-use self::trial::Passed;
-pub use self::{history::Count, trial::Passed as TrialPassed, trial::Trial};
+use memory_apiserver::ApiServer;
+
+pub use self::{
+    history::Count,
+    trial::{Passed, Trial},
+};
 
 /// Flags of `loadtest chaos`.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -127,6 +132,15 @@ pub fn run_all(trials: &[Trial], failed: impl Fn(&str) + Sync) -> Summary {
     summary.into_inner().expect("nobody panics while adding up")
 }
 
+/// Fills the server's cluster and lets a seed's history happen to it for a while, without faults for whoever makes
+/// it happen. Pauses between operations are `pace` times what trials have.
+pub async fn churn(server: &ApiServer, seed: u64, lasting: Duration, pace: f64) {
+    let client = kube::Client::new(server.service_without_faults(), "default");
+    let mut history = history::History::new(api::Api::new(client), seed, jiff::Timestamp::now(), None);
+    history.fill().await;
+    history.run(lasting, pace).await;
+}
+
 /// Whether a seed is among the share of those that run over sockets.
 fn is_over_sockets(seed: u64, share: f64) -> bool {
     fastrand::Rng::with_seed(seed).f64() < share
@@ -152,8 +166,14 @@ impl Summary {
         self.over_sockets += u64::from(trial.sockets);
         for (fault, count) in &passed.faults {
             // Without what differs from plan to plan, such as times.
-            let name = fault.split(" after ").next().unwrap_or(fault);
-            let name = name.trim_end_matches(|c: char| !c.is_alphabetic());
+            let name = fault
+                .split(|c: char| c.is_ascii_digit() || c == '(')
+                .find(|part| part.len() > 1);
+            let name = if fault.starts_with(|c: char| c.is_ascii_digit()) {
+                fault
+            } else {
+                name.unwrap_or(fault).trim_end()
+            };
             *self.faults.entry(name.to_owned()).or_default() += count;
         }
         for (what, count) in &passed.operations {

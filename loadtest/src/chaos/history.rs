@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
     api::{Api, Ask, Resource},
+    trace::Trace,
     world::{self, World},
 };
 
@@ -28,7 +29,7 @@ pub(super) struct History {
     /// Some operations need another one after them, by then.
     follow_ups: VecDeque<(Instant, FollowUp)>,
     operations: BTreeMap<&'static str, Count>,
-    trace: bool,
+    trace: Option<Trace>,
 }
 
 /// How often something was done.
@@ -57,7 +58,7 @@ const CHANCES: u32 = 100;
 
 impl History {
     /// Of a cluster that is still empty.
-    pub(super) fn new(api: Api, seed: u64, wall: Timestamp, trace: bool) -> Self {
+    pub(super) fn new(api: Api, seed: u64, wall: Timestamp, trace: Option<Trace>) -> Self {
         let mut rng = Rng::with_seed(seed);
         let namespaces = rng.usize(2..=3);
         Self {
@@ -151,7 +152,8 @@ impl History {
     /// Sends a write and counts it. The object as it is then, if the server took it.
     async fn write(&mut self, what: &'static str, ask: Ask) -> Option<Value> {
         let answer = self.api.send(&ask).await;
-        if self.trace {
+        if let Some(trace) = &self.trace {
+            trace.catch_up();
             let at = Instant::now().saturating_duration_since(self.start);
             let refused = answer.as_ref().err();
             let refused = refused.map_or_else(String::new, |r| format!(" ({} {})", r.code, r.message));

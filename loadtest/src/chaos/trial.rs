@@ -17,6 +17,7 @@ use super::{
     history::{Count, History},
     plan,
     shape::Shape,
+    trace::{Trace, show},
 };
 use crate::oracle::{self, Report};
 
@@ -171,7 +172,8 @@ impl Run {
         let began = RealInstant::now();
         let client = Client::new(self.server.service_without_faults(), "default");
         let wall = WALL.parse().context("the wall time of all trials")?;
-        let mut history = History::new(Api::new(client.clone()), self.trial.seed, wall, self.trial.trace);
+        let trace = self.trial.trace.then(|| Trace::new(&self.server));
+        let mut history = History::new(Api::new(client.clone()), self.trial.seed, wall, trace.clone());
         if self.shape.filled_first {
             history.fill().await;
         }
@@ -187,8 +189,8 @@ impl Run {
         self.server.clear_faults();
 
         let outcome = self.verify(controller, &client).await;
-        if self.trial.trace {
-            self.print_requests();
+        if let Some(trace) = trace {
+            trace.catch_up();
         }
         let (report, settled_in) = outcome?;
         Ok(Passed {
@@ -309,29 +311,4 @@ impl Run {
         anyhow::ensure!(report.is_correct(), "{when}: {report:.SHOWN$}");
         Ok(report)
     }
-
-    fn print_requests(&self) {
-        for request in self.server.requests() {
-            println!("{}", show(&request));
-        }
-    }
-}
-
-fn show(request: &RequestRecord) -> String {
-    let RequestRecord {
-        method,
-        path,
-        status,
-        resource_version,
-        at,
-        applied,
-        faults,
-    } = request;
-    let applied = if *applied { "" } else { ", not applied" };
-    let faults = if faults.is_empty() {
-        String::new()
-    } else {
-        format!(", {}", faults.join(", "))
-    };
-    format!("{at:?} {method} {path}: {status} at version {resource_version}{applied}{faults}")
 }
