@@ -5,7 +5,7 @@ use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::{demo, serve};
+use crate::{chaos, demo, serve};
 
 /// What a shell reports for a command that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
@@ -22,6 +22,8 @@ struct Cli {
 enum Command {
     /// Fill a cluster in memory, run endpointd on it, churn its pods, and verify every endpoint.
     Demo(demo::Args),
+    /// Run random histories of small clusters under random faults, and verify how each ends.
+    Chaos(chaos::Args),
     /// Run the API server alone, until Ctrl-C.
     Serve(serve::Args),
     /// Run endpointd itself: the demo starts its controller so, and no second binary is needed.
@@ -38,6 +40,10 @@ pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Demo(args) => run(interruptible(demo::run(args))),
         Command::Serve(args) => run(serve::run(args)),
+        Command::Chaos(args) => {
+            log_to_stderr("off");
+            chaos::run(args)
+        }
         Command::Endpointd { args } => {
             die_with_parent();
             endpointd::main_from(std::iter::once(OsString::from("endpointd")).chain(args))
@@ -45,12 +51,17 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(command: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
+/// Shows what the environment asks for, or else what this filter lets through.
+fn log_to_stderr(filter: &str) {
     tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn")))
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(filter)))
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
+}
+
+fn run(command: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
+    log_to_stderr("warn");
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.into()),

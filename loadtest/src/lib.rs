@@ -10,6 +10,7 @@
 //!   └── oracle: what should be published, worked out from nothing, compared with what is
 //! ```
 
+pub mod chaos;
 pub mod cli;
 pub mod demo;
 pub mod oracle;

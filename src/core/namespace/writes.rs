@@ -132,7 +132,9 @@ impl NamespaceState {
                 }
                 slice.object.written(remote);
             }
-            (Flight::Delete, Outcome::Deleted | Outcome::NotFound | Outcome::Conflict) => self.drop_slice(id),
+            (Flight::Delete, Outcome::Deleted | Outcome::NotFound) => self.drop_slice(id),
+            // Another object has the name, and a watch may have shown it already.
+            (Flight::Delete, Outcome::Conflict) => slice.object.doubt(true),
             (Flight::Fetch, Outcome::NotFound)
                 if slice.role == Role::Live && slice.object.remote.is_none() =>
             {

@@ -1,0 +1,312 @@
+//! A random history of a cluster: what people, kubelets and other controllers do to it, one operation after the
+//! other, from a seed.
+
+mod pods;
+mod services;
+mod tamper;
+
+use std::{collections::BTreeMap, collections::VecDeque, time::Duration};
+
+use fastrand::Rng;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{
+    api::{Api, Ask, Resource},
+    trace::Trace,
+    world::{self, World},
+};
+
+/// Drives the cluster.
+pub(super) struct History {
+    api: Api,
+    world: World,
+    rng: Rng,
+    /// The wall time at the start, of which tokio's clock tells how far it is by now.
+    wall: Timestamp,
+    start: Instant,
+    /// Some operations need another one after them, by then.
+    follow_ups: VecDeque<(Instant, FollowUp)>,
+    operations: BTreeMap<&'static str, Count>,
+    trace: Option<Trace>,
+}
+
+/// How often something was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// The server took it.
+    pub done: u64,
+    /// The server refused it: the object was gone by then, say.
+    pub refused: u64,
+}
+
+/// What must follow an operation.
+enum FollowUp {
+    /// A slice was given to another manager, and stays with it until its Service changes: so it does.
+    TouchService { namespace: String, name: String },
+    /// A finalizer holds a Service that is being deleted.
+    Release { namespace: String, name: String },
+    /// A namespace is being deleted: its pods' kubelets let them go, and then it is made again.
+    Namespace(usize),
+}
+
+/// What the chances of operations are out of.
+const CHANCES: u32 = 100;
+
+// === impl History ===
+
+impl History {
+    /// Of a cluster that is still empty.
+    pub(super) fn new(api: Api, seed: u64, wall: Timestamp, trace: Option<Trace>) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let namespaces = rng.usize(2..=3);
+        Self {
+            api,
+            world: World::new(namespaces),
+            rng,
+            wall,
+            start: Instant::now(),
+            follow_ups: VecDeque::new(),
+            operations: BTreeMap::new(),
+            trace,
+        }
+    }
+
+    pub(super) fn operations(&self) -> BTreeMap<&'static str, Count> {
+        self.operations.clone()
+    }
+
+    /// Makes the cluster as it is at first.
+    pub(super) async fn fill(&mut self) {
+        for i in 0..self.world.namespaces.len() {
+            self.create_namespace(i).await;
+        }
+        for _ in 0..self.rng.usize(2..=4) {
+            self.create_node().await;
+        }
+        for _ in 0..self.rng.usize(4..=8) {
+            self.create_service().await;
+        }
+        for _ in 0..self.rng.usize(5..=30) {
+            self.create_pod().await;
+        }
+    }
+
+    /// Lets things happen for a while. Pauses are `pace` times what they would be.
+    pub(super) async fn run(&mut self, lasting: Duration, pace: f64) {
+        let end = Instant::now() + lasting;
+        while Instant::now() < end {
+            self.step().await;
+            let pause = self.pause().mul_f64(pace);
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
+            self.follow(Instant::now()).await;
+        }
+        // What must follow does so in the end.
+        while let Some((due, _)) = self.follow_ups.front() {
+            let due = *due;
+            sleep_until(due.min(Instant::now() + Duration::from_secs(5).mul_f64(pace))).await;
+            self.follow(due).await;
+        }
+    }
+
+    fn pause(&mut self) -> Duration {
+        let ms = match self.rng.u32(..10) {
+            0..=3 => 0,
+            4 | 5 => self.rng.u64(1..50),
+            6 | 7 => self.rng.u64(50..500),
+            _ => self.rng.u64(500..3000),
+        };
+        Duration::from_millis(ms)
+    }
+
+    async fn step(&mut self) {
+        match self.rng.u32(..CHANCES) {
+            0..=13 => self.flip().await,
+            14..=27 => self.create_pod().await,
+            28..=30 => self.delete_pod().await,
+            31..=34 => self.finish_pod().await,
+            35..=37 => self.relabel().await,
+            38..=40 => self.readdress().await,
+            41 => self.end_pod().await,
+            42..=45 => self.replace_pod().await,
+            46 | 47 => self.rollout().await,
+            48..=53 => self.create_service().await,
+            54..=65 => self.edit_service().await,
+            66 => self.delete_service().await,
+            67..=69 => self.recreate_service().await,
+            70 => self.hold_service().await,
+            71 | 72 => self.change_node().await,
+            73 => self.create_node().await,
+            74 => self.delete_node_sometimes().await,
+            75..=89 => self.tamper_with_slice().await,
+            90..=95 => self.tamper_with_endpoints().await,
+            96 | 97 => self.foreign_slice().await,
+            98 => self.delete_namespace_sometimes().await,
+            _ => self.burst().await,
+        }
+    }
+
+    /// Sends a write and counts it. The object as it is then, if the server took it.
+    async fn write(&mut self, what: &'static str, ask: Ask) -> Option<Value> {
+        let answer = self.api.send(&ask).await;
+        if let Some(trace) = &self.trace {
+            trace.catch_up();
+            let at = Instant::now().saturating_duration_since(self.start);
+            let refused = answer.as_ref().err();
+            let refused = refused.map_or_else(String::new, |r| format!(" ({} {})", r.code, r.message));
+            println!("{at:?} {what}: {ask}{refused}");
+        }
+        let count = self.operations.entry(what).or_default();
+        match answer {
+            Ok(object) => {
+                count.done += 1;
+                Some(object)
+            }
+            Err(_) => {
+                count.refused += 1;
+                None
+            }
+        }
+    }
+
+    /// The present.
+    fn now(&self) -> Timestamp {
+        let passed = Instant::now().saturating_duration_since(self.start);
+        let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::ZERO);
+        self.wall.checked_add(passed).unwrap_or(Timestamp::MAX)
+    }
+
+    fn follow_up(&mut self, within: u64, what: FollowUp) {
+        let due = Instant::now() + Duration::from_millis(self.rng.u64(..within));
+        let at = self.follow_ups.partition_point(|(other, _)| *other <= due);
+        self.follow_ups.insert(at, (due, what));
+    }
+
+    /// Does what must follow by now.
+    async fn follow(&mut self, now: Instant) {
+        while self.follow_ups.front().is_some_and(|(due, _)| *due <= now) {
+            let Some((_, what)) = self.follow_ups.pop_front() else {
+                return;
+            };
+            match what {
+                FollowUp::TouchService { namespace, name } => self.touch_service(&namespace, &name).await,
+                FollowUp::Release { namespace, name } => self.release_service(&namespace, &name).await,
+                FollowUp::Namespace(i) => self.finish_namespace(i).await,
+            }
+        }
+    }
+
+    async fn create_namespace(&mut self, i: usize) {
+        let name = self.world.namespaces[i].name.clone();
+        let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        let made = self
+            .write("create namespace", Ask::create(Resource::Namespaces, "", body))
+            .await;
+        self.world.namespaces[i].deleted = made.is_none();
+    }
+
+    /// Rare, as it takes much away.
+    async fn delete_namespace_sometimes(&mut self) {
+        if self.rng.u32(..4) > 0 {
+            return;
+        }
+        let i = self.rng.usize(..self.world.namespaces.len());
+        if self.world.namespaces[i].deleted {
+            return;
+        }
+        let name = self.world.namespaces[i].name.clone();
+        self.world.namespaces[i].deleted = true;
+        self.world.services.retain(|s| s.namespace != name);
+        self.world.pods.retain(|p| p.namespace != name);
+        let ask = Ask::delete(Resource::Namespaces, "", &name, Value::Null);
+        self.write("delete namespace", ask).await;
+        self.follow_up(8_000, FollowUp::Namespace(i));
+    }
+
+    /// Ends what is left in a namespace that goes, and makes it anew when it has gone.
+    async fn finish_namespace(&mut self, i: usize) {
+        let name = self.world.namespaces[i].name.clone();
+        for pod in self.api.list(Resource::Pods, &name).await {
+            let pod = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let options = json!({ "gracePeriodSeconds": 0 });
+            let ask = Ask::delete(Resource::Pods, &name, &pod, options);
+            self.write("end a pod of a namespace that goes", ask).await;
+        }
+        for service in self.api.list(Resource::Services, &name).await {
+            let service = service["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            self.release_service(&name, &service).await;
+        }
+        // The collector has its turn.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+            if self.api.get(Resource::Namespaces, "", &name).await.is_none() {
+                self.create_namespace(i).await;
+                return;
+            }
+        }
+        self.follow_up(1_000, FollowUp::Namespace(i));
+    }
+
+    async fn create_node(&mut self) {
+        let name = World::node_name(&mut self.rng);
+        if !self.world.nodes.insert(name.clone()) {
+            return;
+        }
+        let mut body = world::node(&mut self.rng, &name);
+        body["metadata"]["labels"] = world::without_nulls_if(body["metadata"]["labels"].take(), true);
+        self.write("create node", Ask::create(Resource::Nodes, "", body))
+            .await;
+        self.report_node(&name).await;
+    }
+
+    async fn report_node(&mut self, name: &str) {
+        let patch = world::node_status(&mut self.rng);
+        let ask = Ask::patch_status(Resource::Nodes, "", name, patch);
+        self.write("report node", ask).await;
+    }
+
+    async fn change_node(&mut self) {
+        let Some(name) = self.rng.choice(&self.world.nodes).cloned() else {
+            return;
+        };
+        if self.rng.bool() {
+            self.report_node(&name).await;
+        } else {
+            let patch = json!({ "metadata": { "labels": world::zone_labels(&mut self.rng) } });
+            let ask = Ask::patch(Resource::Nodes, "", &name, patch);
+            self.write("move node", ask).await;
+        }
+    }
+
+    async fn delete_node_sometimes(&mut self) {
+        if self.rng.bool() {
+            return;
+        }
+        let Some(name) = self.rng.choice(&self.world.nodes).cloned() else {
+            return;
+        };
+        self.world.nodes.remove(&name);
+        let ask = Ask::delete(Resource::Nodes, "", &name, Value::Null);
+        self.write("delete node", ask).await;
+    }
+
+    /// Many things at one moment.
+    async fn burst(&mut self) {
+        for _ in 0..self.rng.usize(5..25) {
+            match self.rng.u32(..8) {
+                0 => self.edit_service().await,
+                1 => self.create_pod().await,
+                2 => self.delete_pod().await,
+                3 => self.finish_pod().await,
+                4 => self.replace_pod().await,
+                _ => self.flip().await,
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What happens to Services.
+
+use serde_json::{Value, json};
+
+use super::{FollowUp, History};
+use crate::chaos::{
+    api::{Ask, Resource},
+    world::{Service, World},
+};
+
+/// Services in one namespace.
+const MOST: usize = 6;
+const FINALIZER: &str = "chaos.example.com/hold";
+
+impl History {
+    pub(super) async fn create_service(&mut self) {
+        let Some(namespace) = self.world.namespace(&mut self.rng) else {
+            return;
+        };
+        let name = format!("svc{}", self.rng.usize(..MOST));
+        let mut services = self.world.services.iter();
+        if services.any(|s| s.namespace == namespace && s.name == name) {
+            return;
+        }
+        let service = World::new_service(&mut self.rng, namespace, name);
+        self.make_service(service).await;
+    }
+
+    async fn make_service(&mut self, service: Service) {
+        let ask = Ask::create(Resource::Services, &service.namespace, service.body());
+        if self.write("create service", ask).await.is_some() {
+            self.world.services.push(service);
+        }
+    }
+
+    fn pick_service(&mut self) -> Option<usize> {
+        let services = self.world.services.iter().enumerate();
+        let there = services.filter(|(_, s)| !s.deleting).map(|(at, _)| at);
+        let there: Vec<usize> = there.collect();
+        self.rng.choice(there)
+    }
+
+    async fn patch_service(&mut self, what: &'static str, at: usize, patch: Value) {
+        let service = &self.world.services[at];
+        let ask = Ask::patch(Resource::Services, &service.namespace, &service.name, patch);
+        self.write(what, ask).await;
+    }
+
+    pub(super) async fn edit_service(&mut self) {
+        let Some(at) = self.pick_service() else {
+            return;
+        };
+        let kind = self.rng.u32(..14);
+        let (app, ports, hints) = (World::app(&mut self.rng), self.rng.u8(..6), self.rng.u8(..8));
+        let service = &mut self.world.services[at];
+        let (what, patch) = match kind {
+            0 | 1 if !service.external => {
+                service.ports = ports;
+                ("edit ports", json!({ "spec": { "ports": service.port_list() } }))
+            }
+            2..=4 => {
+                (service.app, service.track) = (app, kind == 4);
+                let selector = service.selector_patch();
+                ("edit selector", json!({ "spec": { "selector": selector } }))
+            }
+            5 => {
+                service.selects = !service.selects;
+                let selector = service.selector_patch();
+                ("toggle selector", json!({ "spec": { "selector": selector } }))
+            }
+            6 if !service.external => {
+                service.families = service.families.toggled();
+                ("edit families", json!({ "spec": service.families_patch() }))
+            }
+            7 => {
+                service.publish_not_ready = !service.publish_not_ready;
+                let publish = service.publish_not_ready;
+                let patch = json!({ "spec": { "publishNotReadyAddresses": publish } });
+                ("publish not ready", patch)
+            }
+            8 | 9 => {
+                service.revision += 1;
+                let patch = json!({ "metadata": { "labels": service.labels_patch() } });
+                ("edit labels", patch)
+            }
+            10 | 11 => {
+                service.hints = hints;
+                ("edit hints", service.hint_patch())
+            }
+            12 => {
+                service.external = !service.external;
+                ("toggle ExternalName", json!({ "spec": service.kind_patch() }))
+            }
+            _ => {
+                let patch = json!({ "metadata": { "annotations": { "note": format!("{app}") } } });
+                ("annotate service", patch)
+            }
+        };
+        self.patch_service(what, at, patch).await;
+    }
+
+    /// The Service changes in a way that all its slices show.
+    pub(super) async fn touch_service(&mut self, namespace: &str, name: &str) {
+        let mut services = self.world.services.iter();
+        let found = services.position(|s| s.namespace == namespace && s.name == name);
+        let Some(at) = found else { return };
+        self.world.services[at].revision += 1;
+        let patch = json!({ "metadata": { "labels": self.world.services[at].labels_patch() } });
+        self.patch_service("touch service", at, patch).await;
+    }
+
+    pub(super) async fn delete_service(&mut self) {
+        let Some(at) = self.pick_service() else {
+            return;
+        };
+        let service = self.world.services.swap_remove(at);
+        self.unmake(&service).await;
+    }
+
+    async fn unmake(&mut self, service: &Service) {
+        let options = match self.rng.u32(..6) {
+            0 => json!({ "propagationPolicy": "Foreground" }),
+            1 => json!({ "propagationPolicy": "Orphan" }),
+            _ => Value::Null,
+        };
+        let ask = Ask::delete(Resource::Services, &service.namespace, &service.name, options);
+        self.write("delete service", ask).await;
+    }
+
+    /// Deleted, and made again at once: the same, or another one of that name.
+    pub(super) async fn recreate_service(&mut self) {
+        let Some(at) = self.pick_service() else {
+            return;
+        };
+        let old = self.world.services.swap_remove(at);
+        let options = Value::Null;
+        let ask = Ask::delete(Resource::Services, &old.namespace, &old.name, options);
+        self.write("delete service to make it again", ask).await;
+        let new = if self.rng.bool() {
+            old
+        } else {
+            World::new_service(&mut self.rng, old.namespace, old.name)
+        };
+        self.make_service(new).await;
+    }
+
+    /// Deleted, but held back by a finalizer for a while.
+    pub(super) async fn hold_service(&mut self) {
+        let Some(at) = self.pick_service() else {
+            return;
+        };
+        let patch = json!({ "metadata": { "finalizers": [FINALIZER] } });
+        self.patch_service("hold service", at, patch).await;
+        let service = &mut self.world.services[at];
+        service.deleting = true;
+        let (namespace, name) = (service.namespace.clone(), service.name.clone());
+        let ask = Ask::delete(Resource::Services, &namespace, &name, Value::Null);
+        self.write("delete held service", ask).await;
+        self.follow_up(15_000, FollowUp::Release { namespace, name });
+    }
+
+    /// Nothing holds a deleted Service back any more.
+    pub(super) async fn release_service(&mut self, namespace: &str, name: &str) {
+        let mut services = self.world.services.iter();
+        let found = services.position(|s| s.namespace == namespace && s.name == name && s.deleting);
+        if let Some(at) = found {
+            self.world.services.swap_remove(at);
+        }
+        let patch = json!({ "metadata": { "finalizers": null } });
+        let ask = Ask::patch(Resource::Services, namespace, name, patch);
+        self.write("release service", ask).await;
+    }
+}

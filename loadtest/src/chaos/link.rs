@@ -1,0 +1,153 @@
+//! The line between a controller in this process and the server. It can be cut, as when the controller's process
+//! is killed: nothing goes through it any more in either direction, and nobody is told.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use kube::Client;
+use memory_apiserver::{ApiServer, ApiService, ResponseBody};
+use parking_lot::Mutex;
+use tokio::task::{AbortHandle, JoinHandle};
+use tower::Service;
+
+/// Where a controller's requests go through. Clones are the same line.
+#[derive(Clone)]
+pub(super) struct Link {
+    inner: ApiService,
+    state: Arc<State>,
+    /// Requests whose sender no longer waits are carried out all the same, perhaps much later.
+    lingering: bool,
+}
+
+struct State {
+    cut: AtomicBool,
+    /// Requests that are under way, and some that were.
+    under_way: Mutex<Vec<AbortHandle>>,
+}
+
+/// A body that ends in silence when the line is cut.
+pub(super) struct Cut {
+    inner: ResponseBody,
+    state: Arc<State>,
+}
+
+/// A request under way, given up with its sender unless it lingers.
+struct UnderWay {
+    task: JoinHandle<io::Result<Response<ResponseBody>>>,
+    lingering: bool,
+}
+
+// === impl Link ===
+
+impl Link {
+    pub(super) fn new(server: &ApiServer, lingering: bool) -> Self {
+        let state = State {
+            cut: AtomicBool::new(false),
+            under_way: Mutex::default(),
+        };
+        Self {
+            inner: server.service_as("controller"),
+            state: Arc::new(state),
+            lingering,
+        }
+    }
+
+    pub(super) fn client(&self) -> Client {
+        Client::new(self.clone(), "default")
+    }
+
+    /// Cuts the line. What is under way is lost, unless requests linger.
+    pub(super) fn cut(&self) {
+        self.state.cut.store(true, Ordering::Relaxed);
+        for request in self.state.under_way.lock().drain(..) {
+            if !self.lingering {
+                request.abort();
+            }
+        }
+    }
+}
+
+impl Service<Request<kube::client::Body>> for Link {
+    type Response = Response<Cut>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        let state = Arc::clone(&self.state);
+        if state.is_cut() {
+            return Box::pin(std::future::pending());
+        }
+        let mut request = UnderWay {
+            task: tokio::spawn(self.inner.call(request)),
+            lingering: self.lingering,
+        };
+        let mut under_way = state.under_way.lock();
+        under_way.retain(|request| !request.is_finished());
+        under_way.push(request.task.abort_handle());
+        drop(under_way);
+        Box::pin(async move {
+            let answer = (&mut request.task).await;
+            if state.is_cut() {
+                return std::future::pending().await;
+            }
+            let answer = answer.map_err(io::Error::other)??;
+            Ok(answer.map(|inner| Cut { inner, state }))
+        })
+    }
+}
+
+impl State {
+    fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
+    }
+}
+
+// === impl UnderWay ===
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if !self.lingering {
+            self.task.abort();
+        }
+    }
+}
+
+// === impl Cut ===
+
+impl Body for Cut {
+    type Data = Bytes;
+    type Error = <ResponseBody as Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.state.is_cut() {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.inner).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        !self.state.is_cut() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

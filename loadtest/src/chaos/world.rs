@@ -1,0 +1,441 @@
+//! What a history knows of its cluster: enough to choose what happens next, and to write the bodies of it.
+
+use std::collections::BTreeSet;
+
+use fastrand::Rng;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// The apps that pods belong to and Services select.
+const APPS: usize = 3;
+const ZONES: [&str; 3] = ["east", "west", "north"];
+const NODES: usize = 5;
+
+/// The cluster as it was left by the history.
+pub(super) struct World {
+    pub(super) namespaces: Vec<Namespace>,
+    pub(super) nodes: BTreeSet<String>,
+    pub(super) pods: Vec<Pod>,
+    pub(super) services: Vec<Service>,
+    /// Names of pods never come twice, unless that is meant.
+    next_pod: u32,
+    next_address: u16,
+}
+
+pub(super) struct Namespace {
+    pub(super) name: String,
+    /// Deleted and not yet gone, or gone.
+    pub(super) deleted: bool,
+}
+
+#[derive(Clone)]
+pub(super) struct Pod {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) app: usize,
+    pub(super) track: bool,
+    /// Possibly one that does not exist, or none.
+    pub(super) node: Option<String>,
+    pub(super) address: Option<u16>,
+    pub(super) families: Families,
+    pub(super) ready: bool,
+    pub(super) phase: &'static str,
+    pub(super) deleting: bool,
+    pub(super) ports: u8,
+    /// The Service in whose domain it has a name.
+    pub(super) subdomain: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Families {
+    V4,
+    V6,
+    Both,
+    BothV6First,
+}
+
+#[derive(Clone)]
+pub(super) struct Service {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) app: usize,
+    /// Selects one track of the app only.
+    pub(super) track: bool,
+    pub(super) selects: bool,
+    pub(super) external: bool,
+    pub(super) headless: bool,
+    pub(super) families: Families,
+    pub(super) ports: u8,
+    pub(super) publish_not_ready: bool,
+    pub(super) hints: u8,
+    /// Counts edits of its labels.
+    pub(super) revision: u32,
+    /// Deleted, but held by a finalizer.
+    pub(super) deleting: bool,
+}
+
+// === impl World ===
+
+impl World {
+    pub(super) fn new(namespaces: usize) -> Self {
+        let namespace = |i| Namespace {
+            name: format!("ns{i}"),
+            deleted: false,
+        };
+        Self {
+            namespaces: (0..namespaces).map(namespace).collect(),
+            nodes: BTreeSet::new(),
+            pods: Vec::new(),
+            services: Vec::new(),
+            next_pod: 0,
+            next_address: 1,
+        }
+    }
+
+    /// A namespace that is not deleted.
+    pub(super) fn namespace(&self, rng: &mut Rng) -> Option<String> {
+        let alive: Vec<_> = self.namespaces.iter().filter(|n| !n.deleted).collect();
+        rng.choice(alive).map(|namespace| namespace.name.clone())
+    }
+
+    /// The name of a node that there may be.
+    pub(super) fn node_name(rng: &mut Rng) -> String {
+        format!("node{}", rng.usize(..NODES))
+    }
+
+    /// An address for a pod: mostly a new one, sometimes one that another pod has or had.
+    pub(super) fn address(&mut self, rng: &mut Rng) -> u16 {
+        let used = self.next_address;
+        if used > 1 && rng.usize(..12) == 0 {
+            return rng.u16(1..used);
+        }
+        self.next_address += 1;
+        used
+    }
+
+    /// A pod that is not made yet.
+    pub(super) fn new_pod(&mut self, rng: &mut Rng, namespace: String, app: usize) -> Pod {
+        self.next_pod += 1;
+        let node = match rng.usize(..25) {
+            0 => None,
+            // One of those that may come later.
+            1 => Some(Self::node_name(rng)),
+            _ => rng.choice(&self.nodes).cloned(),
+        };
+        let services = self.services.iter().filter(|s| s.namespace == namespace);
+        let subdomain = match rng.usize(..5) {
+            0 => rng.choice(services.collect::<Vec<_>>()).map(|s| s.name.clone()),
+            _ => None,
+        };
+        Pod {
+            name: format!("pod{}", self.next_pod),
+            app,
+            track: rng.bool(),
+            node,
+            address: (rng.usize(..8) > 0).then(|| self.address(rng)),
+            families: match rng.usize(..10) {
+                0 => Families::V6,
+                1..=4 => Families::V4,
+                5 => Families::BothV6First,
+                _ => Families::Both,
+            },
+            ready: rng.usize(..4) > 0,
+            phase: "Running",
+            deleting: false,
+            ports: rng.u8(..3),
+            subdomain,
+            namespace,
+        }
+    }
+
+    /// A Service that is not made yet.
+    pub(super) fn new_service(rng: &mut Rng, namespace: String, name: String) -> Service {
+        Service {
+            namespace,
+            name,
+            app: rng.usize(..APPS),
+            track: rng.usize(..4) == 0,
+            selects: rng.usize(..12) > 0,
+            external: rng.usize(..15) == 0,
+            headless: rng.usize(..4) == 0,
+            families: match rng.usize(..8) {
+                0 => Families::V6,
+                1 | 2 => Families::Both,
+                3 => Families::BothV6First,
+                _ => Families::V4,
+            },
+            ports: rng.u8(..6),
+            publish_not_ready: rng.usize(..6) == 0,
+            hints: rng.u8(..8),
+            revision: rng.u32(..2),
+            deleting: false,
+        }
+    }
+
+    pub(super) fn app(rng: &mut Rng) -> usize {
+        rng.usize(..APPS)
+    }
+}
+
+/// A Node.
+pub(super) fn node(rng: &mut Rng, name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "labels": zone_labels(rng) },
+    })
+}
+
+/// Mostly a zone. Serves as a patch, too.
+pub(super) fn zone_labels(rng: &mut Rng) -> Value {
+    let zone = match rng.usize(..12) {
+        0 => Value::Null,
+        _ => rng.choice(ZONES).into(),
+    };
+    let mut labels = json!({ "topology.kubernetes.io/zone": zone });
+    if rng.usize(..10) == 0 {
+        labels["node-role.kubernetes.io/control-plane"] = match rng.bool() {
+            true => "".into(),
+            false => Value::Null,
+        };
+    }
+    without_nulls_if(labels, false)
+}
+
+/// Objects that are created have no nulls in them, patches may.
+pub(super) fn without_nulls_if(mut value: Value, create: bool) -> Value {
+    if create && let Some(fields) = value.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    value
+}
+
+pub(super) fn node_status(rng: &mut Rng) -> Value {
+    let cpu = rng.choice(["1", "2", "3500m", "8"]);
+    let ready = if rng.usize(..6) == 0 { "False" } else { "True" };
+    json!({ "status": {
+        "allocatable": { "cpu": cpu }, "capacity": { "cpu": cpu },
+        "conditions": [{ "type": "Ready", "status": ready }],
+    } })
+}
+
+// === impl Pod ===
+
+impl Pod {
+    pub(super) fn labels(&self) -> Value {
+        json!({
+            "app": format!("app{}", self.app),
+            "track": if self.track { "stable" } else { "canary" },
+            "pod-name": self.name,
+        })
+    }
+
+    pub(super) fn body(&self) -> Value {
+        let port = |name: &str, number: u16| json!({ "name": name, "containerPort": number });
+        let ports = match self.ports {
+            0 => json!([port("http", 8080), port("metrics", 9090)]),
+            1 => json!([port("http", 8000)]),
+            _ => json!([]),
+        };
+        let mut spec = json!({
+            "terminationGracePeriodSeconds": 30,
+            "containers": [{ "name": "main", "image": "example.com/app:1", "ports": ports }],
+        });
+        if let Some(node) = &self.node {
+            spec["nodeName"] = json!(node);
+        }
+        if let Some(subdomain) = &self.subdomain {
+            spec["hostname"] = json!(self.name);
+            spec["subdomain"] = json!(subdomain);
+        }
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": self.name, "namespace": self.namespace, "labels": self.labels() },
+            "spec": spec,
+        })
+    }
+
+    /// The pod's status as a patch, its Ready condition with the time given.
+    pub(super) fn status(&self, since: Timestamp) -> Value {
+        let since = since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let ready = if self.ready { "True" } else { "False" };
+        let ips: Vec<String> = self.address.map_or_else(Vec::new, |n| self.families.addresses(n));
+        let first = ips.first().map_or(Value::Null, |ip| json!(ip));
+        let ips: Vec<Value> = ips.iter().map(|ip| json!({ "ip": ip })).collect();
+        let ips = if ips.is_empty() { Value::Null } else { json!(ips) };
+        json!({ "status": {
+            "phase": self.phase,
+            "podIP": first,
+            "podIPs": ips,
+            "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": since }],
+        } })
+    }
+}
+
+// === impl Families ===
+
+impl Families {
+    fn addresses(self, n: u16) -> Vec<String> {
+        let v4 = format!("10.{}.{}.{}", 100, n >> 8, n & 255);
+        let v6 = format!("fd00:100::{n:x}");
+        match self {
+            Self::V4 => vec![v4],
+            Self::V6 => vec![v6],
+            Self::Both => vec![v4, v6],
+            Self::BothV6First => vec![v6, v4],
+        }
+    }
+
+    pub(super) fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::V4 => &["IPv4"],
+            Self::V6 => &["IPv6"],
+            Self::Both => &["IPv4", "IPv6"],
+            Self::BothV6First => &["IPv6", "IPv4"],
+        }
+    }
+
+    /// The same first family, with or without the other one.
+    pub(super) fn toggled(self) -> Self {
+        match self {
+            Self::V4 => Self::Both,
+            Self::V6 => Self::BothV6First,
+            Self::Both => Self::V4,
+            Self::BothV6First => Self::V6,
+        }
+    }
+
+    fn policy(self) -> &'static str {
+        match self {
+            Self::V4 | Self::V6 => "SingleStack",
+            Self::Both | Self::BothV6First => "RequireDualStack",
+        }
+    }
+}
+
+// === impl Service ===
+
+impl Service {
+    pub(super) fn body(&self) -> Value {
+        let mut spec = json!({ "selector": self.selector(), "ports": self.port_list() });
+        for part in [self.kind_patch(), self.hint_patch()["spec"].clone()] {
+            merge(&mut spec, &part);
+        }
+        if self.publish_not_ready {
+            spec["publishNotReadyAddresses"] = json!(true);
+        }
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": self.name, "namespace": self.namespace, "labels": self.labels(),
+                "annotations": without_nulls_if(self.hint_patch()["metadata"]["annotations"].clone(), true),
+            },
+            "spec": without_nulls_if(spec, true),
+        })
+    }
+
+    pub(super) fn labels(&self) -> Value {
+        let mut labels = json!({ "revision": self.revision.to_string() });
+        // A label that comes and goes.
+        labels["team"] = if self.revision.is_multiple_of(3) {
+            json!("chaos")
+        } else {
+            Value::Null
+        };
+        without_nulls_if(labels, true)
+    }
+
+    /// Labels that go are named, too.
+    pub(super) fn labels_patch(&self) -> Value {
+        let mut labels = json!({ "team": null });
+        merge(&mut labels, &self.labels());
+        labels
+    }
+
+    /// The selector as a patch: what is not selected by is taken away.
+    pub(super) fn selector(&self) -> Value {
+        if !self.selects {
+            return Value::Null;
+        }
+        let mut selector = json!({ "app": format!("app{}", self.app) });
+        if self.track {
+            selector["track"] = json!("stable");
+        }
+        selector
+    }
+
+    pub(super) fn selector_patch(&self) -> Value {
+        match self.selector() {
+            Value::Null => Value::Null,
+            selector => {
+                let mut patch = json!({ "track": null });
+                merge(&mut patch, &selector);
+                patch
+            }
+        }
+    }
+
+    /// The type with all that hangs on it, as a patch of the spec.
+    pub(super) fn kind_patch(&self) -> Value {
+        if self.external {
+            return json!({
+                "type": "ExternalName", "externalName": "example.com", "clusterIP": null, "clusterIPs": null,
+                "ipFamilies": null, "ipFamilyPolicy": null,
+            });
+        }
+        json!({
+            "type": "ClusterIP", "externalName": null,
+            "clusterIP": if self.headless { json!("None") } else { Value::Null },
+            "ipFamilies": self.families.names(), "ipFamilyPolicy": self.families.policy(),
+        })
+    }
+
+    /// The families alone, as a patch of the spec.
+    pub(super) fn families_patch(&self) -> Value {
+        json!({ "ipFamilies": self.families.names(), "ipFamilyPolicy": self.families.policy() })
+    }
+
+    /// What decides hints, as a patch.
+    pub(super) fn hint_patch(&self) -> Value {
+        let (mode, old_mode, distribution) = match self.hints {
+            0 => (json!("Auto"), Value::Null, Value::Null),
+            1 => (Value::Null, json!("auto"), Value::Null),
+            2 => (Value::Null, Value::Null, json!("PreferClose")),
+            3 => (Value::Null, Value::Null, json!("PreferSameZone")),
+            4 => (json!("Disabled"), Value::Null, json!("PreferSameNode")),
+            _ => (Value::Null, Value::Null, Value::Null),
+        };
+        json!({
+            "metadata": { "annotations": {
+                "service.kubernetes.io/topology-mode": mode,
+                "service.kubernetes.io/topology-aware-hints": old_mode,
+            } },
+            "spec": { "trafficDistribution": distribution },
+        })
+    }
+
+    pub(super) fn port_list(&self) -> Value {
+        let port = |name: &str, number: u16, target: Value| json!({ "name": name, "port": number, "targetPort": target });
+        match self.ports {
+            0 => json!([port("http", 80, json!(8080))]),
+            1 => json!([
+                port("http", 80, json!("http")),
+                port("metrics", 90, json!("metrics"))
+            ]),
+            2 => json!([port("metrics", 90, json!("metrics"))]),
+            3 => json!([port("http", 80, json!("http"))]),
+            4 => json!([{ "port": 80, "protocol": "UDP" }]),
+            _ => {
+                let mut web = port("web", 443, json!(8443));
+                web["appProtocol"] = json!("https");
+                json!([web, port("http", 80, json!("http"))])
+            }
+        }
+    }
+}
+
+/// A merge patch, but with nulls kept.
+fn merge(into: &mut Value, patch: &Value) {
+    for (key, value) in patch.as_object().into_iter().flatten() {
+        into[key] = value.clone();
+    }
+}

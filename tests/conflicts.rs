@@ -1,0 +1,58 @@
+//! Writes that meet the writes of others: what the server refuses with a conflict is looked at again, and put right.
+
+#![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
+
+#[path = "support/cluster.rs"]
+#[allow(dead_code)] // Other tests use more of it.
+mod cluster;
+
+use cluster::Api;
+use memory_apiserver::{Fault, FaultPlan, Latency, Rule, Stage, Verb, WatchFault};
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::sleep;
+
+const NAMESPACE: &str = "default";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The watch shows the second one while the delete of the first is on its way, and the answer to that is a
+/// conflict: nothing else will ever speak of the second.
+#[tokio::test(start_paused = true)]
+async fn a_slice_made_again_while_its_delete_is_on_its_way_is_deleted_too() {
+    let server = cluster::server();
+    let api = Api(kube::Client::new(server.service_without_faults(), NAMESPACE));
+    let controller = cluster::controller(&server, cluster::options(100));
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
+    });
+    api.create(&service, NAMESPACE).await.unwrap();
+    sleep(SECOND).await;
+
+    let slow = Fault::Delay(Stage::Before, Latency::Constant(SECOND));
+    let rule = Rule::on(Verb::Delete, "endpointslices").at_most(1).fault(slow);
+    // So late that it shows the end of the first and the beginning of the second at once.
+    let lag =
+        Rule::on(Verb::Watch, "endpointslices").fault(WatchFault::Lag(Latency::Constant(SECOND / 10)).into());
+    server.set_faults(FaultPlan::new(1).rule(rule).rule(lag));
+    let disowned = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [],
+        "metadata": {"name": "disowned", "labels": {
+            "kubernetes.io/service-name": "s",
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+        }},
+    });
+    api.create(&disowned, NAMESPACE).await.unwrap();
+    sleep(SECOND / 2).await;
+    api.delete("EndpointSlice", NAMESPACE, "disowned", None)
+        .await
+        .unwrap();
+    api.create(&disowned, NAMESPACE).await.unwrap();
+    assert_eq!(api.slices_of(NAMESPACE, "s").await.len(), 2);
+
+    sleep(10 * SECOND).await;
+    let slices = api.slices_of(NAMESPACE, "s").await;
+    assert_eq!(slices.len(), 1, "{slices:?}");
+    assert_ne!(slices[0]["metadata"]["name"], "disowned");
+    assert!(!controller.is_finished());
+}
