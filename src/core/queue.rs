@@ -161,8 +161,12 @@ impl<K> Default for WriteQueue<K> {
 impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
     /// An object is due, `delay` from now. Wanted again before it went, the more urgent lane, the earlier wish
     /// and the shorter delay count; wanted while it is on its way, it comes again after that.
-    pub fn want(&mut self, key: K, urgency: Urgency, delay: Duration, now: Duration) {
+    pub fn want(&mut self, key: K, mut urgency: Urgency, delay: Duration, now: Duration) {
         let until = now + delay;
+        if let Some(known) = self.entries.get(&key) {
+            // A slice that was given to another Service stays where it is counted until it has left.
+            urgency.group = known.urgency.group;
+        }
         let mut entry = match self.entries.get(&key) {
             None => {
                 self.enter_group(urgency.group, now);
@@ -567,6 +571,21 @@ mod tests {
         queue.want("add-49".to_owned(), of(Lane::Remove, 1), NOW, SECOND);
         assert_eq!(queue.next(SECOND).unwrap().0, "add-49");
         assert_eq!(queue.waiting(), 49);
+    }
+
+    #[test]
+    fn an_object_that_changes_its_service_stays_in_its_group_until_it_has_left() {
+        let mut queue = WriteQueue::default();
+        queue.want("a", of(Lane::Add, 1), NOW, NOW);
+        assert_eq!(drain(&mut queue, NOW), ["a"]);
+        queue.want("a", of(Lane::Add, 2), NOW, NOW);
+        queue.landed(&"a", false, NOW);
+        assert_eq!(drain(&mut queue, NOW), ["a"]);
+        queue.landed(&"a", false, NOW);
+        queue.want("a", of(Lane::Add, 3), NOW, NOW);
+        assert_eq!(drain(&mut queue, NOW), ["a"]);
+        queue.landed(&"a", true, NOW);
+        assert_eq!(queue.out_of_order(SECOND), (0, NOW));
     }
 
     #[test]
