@@ -27,7 +27,7 @@ use std::{
     process::ExitCode,
     sync::{
         Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -132,13 +132,23 @@ pub fn run_all(trials: &[Trial], failed: impl Fn(&str) + Sync) -> Summary {
     summary.into_inner().expect("nobody panics while adding up")
 }
 
-/// Fills the server's cluster and lets a seed's history happen to it for a while, without faults for whoever makes
-/// it happen. Pauses between operations are `pace` times what trials have.
-pub async fn churn(server: &ApiServer, seed: u64, lasting: Duration, pace: f64) {
+/// Fills the server's cluster and lets a seed's history happen to it, without faults for whoever makes it happen,
+/// until `stop` is set. Pauses between operations are `pace` times what trials have.
+pub async fn churn(server: &ApiServer, seed: u64, pace: f64, stop: &AtomicBool) {
     let client = kube::Client::new(server.service_without_faults(), "default");
     let mut history = history::History::new(api::Api::new(client), seed, jiff::Timestamp::now(), None);
     history.fill().await;
-    history.run(lasting, pace).await;
+    while !stop.load(Ordering::Relaxed) {
+        history.run(Duration::from_millis(100), pace).await;
+    }
+    // However much the history has taken away, there is something to verify.
+    history.populate().await;
+    history.finish(pace).await;
+    if history.has_amends() {
+        // Time for a controller to see what they are for.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        history.amend().await;
+    }
 }
 
 /// Whether a seed is among the share of those that run over sockets.

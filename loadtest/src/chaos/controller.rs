@@ -87,6 +87,12 @@ impl Place {
 impl Controller {
     /// Fails when the controller has ended by itself.
     pub(super) async fn check(&mut self) -> anyhow::Result<()> {
+        if let Line::Link(link) = &self.line {
+            anyhow::ensure!(
+                !link.goes_in_circles(),
+                "the controller sent thousands of requests without a pause"
+            );
+        }
         if !self.task.is_finished() {
             return Ok(());
         }

@@ -5,7 +5,10 @@ mod pods;
 mod services;
 mod tamper;
 
-use std::{collections::BTreeMap, collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use fastrand::Rng;
 use jiff::{SignedDuration, Timestamp};
@@ -28,6 +31,9 @@ pub(super) struct History {
     start: Instant,
     /// Some operations need another one after them, by then.
     follow_ups: VecDeque<(Instant, FollowUp)>,
+    /// Whether slices are given to other managers: with those Services more is done in the end.
+    gives_away: bool,
+    given_away: BTreeSet<(String, String)>,
     operations: BTreeMap<&'static str, Count>,
     trace: Option<Trace>,
 }
@@ -43,7 +49,7 @@ pub struct Count {
 
 /// What must follow an operation.
 enum FollowUp {
-    /// A slice was given to another manager, and stays with it until its Service changes: so it does.
+    /// A slice was given to another manager: its Service changes.
     TouchService { namespace: String, name: String },
     /// A finalizer holds a Service that is being deleted.
     Release { namespace: String, name: String },
@@ -64,12 +70,14 @@ impl History {
         Self {
             api,
             world: World::new(namespaces),
-            rng,
             wall,
             start: Instant::now(),
             follow_ups: VecDeque::new(),
+            gives_away: rng.usize(..4) == 0,
+            given_away: BTreeSet::new(),
             operations: BTreeMap::new(),
             trace,
+            rng,
         }
     }
 
@@ -82,6 +90,11 @@ impl History {
         for i in 0..self.world.namespaces.len() {
             self.create_namespace(i).await;
         }
+        self.populate().await;
+    }
+
+    /// Adds nodes, Services and pods.
+    pub(super) async fn populate(&mut self) {
         for _ in 0..self.rng.usize(2..=4) {
             self.create_node().await;
         }
@@ -104,11 +117,28 @@ impl History {
             }
             self.follow(Instant::now()).await;
         }
-        // What must follow does so in the end.
+    }
+
+    /// Does what must still follow.
+    pub(super) async fn finish(&mut self, pace: f64) {
         while let Some((due, _)) = self.follow_ups.front() {
             let due = *due;
             sleep_until(due.min(Instant::now() + Duration::from_secs(5).mul_f64(pace))).await;
             self.follow(due).await;
+        }
+    }
+
+    /// Whether something is left to do when the faults are over and the controller has seen everything.
+    ///
+    /// A slice that was given to another manager stays with it until what it holds changes, and such a change may
+    /// have come before the controller saw that the slice was another's. So those Services change once more.
+    pub(super) fn has_amends(&self) -> bool {
+        !self.given_away.is_empty()
+    }
+
+    pub(super) async fn amend(&mut self) {
+        for (namespace, name) in std::mem::take(&mut self.given_away) {
+            self.touch_service(&namespace, &name).await;
         }
     }
 

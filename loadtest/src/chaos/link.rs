@@ -18,7 +18,10 @@ use http_body::{Body, Frame, SizeHint};
 use kube::Client;
 use memory_apiserver::{ApiServer, ApiService, ResponseBody};
 use parking_lot::Mutex;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::{
+    task::{AbortHandle, JoinHandle},
+    time::Instant,
+};
 use tower::Service;
 
 /// Where a controller's requests go through. Clones are the same line.
@@ -30,8 +33,14 @@ pub(super) struct Link {
     lingering: bool,
 }
 
+/// More requests at one moment of the paused clock than any history calls for: the controller goes round in circles.
+const CIRCLE: u64 = 5_000;
+
 struct State {
     cut: AtomicBool,
+    circles: AtomicBool,
+    /// The latest moment of a request, and how many there were at it.
+    rate: Mutex<(Option<Instant>, u64)>,
     /// Requests that are under way, and some that were.
     under_way: Mutex<Vec<AbortHandle>>,
 }
@@ -54,6 +63,8 @@ impl Link {
     pub(super) fn new(server: &ApiServer, lingering: bool) -> Self {
         let state = State {
             cut: AtomicBool::new(false),
+            circles: AtomicBool::new(false),
+            rate: Mutex::default(),
             under_way: Mutex::default(),
         };
         Self {
@@ -65,6 +76,11 @@ impl Link {
 
     pub(super) fn client(&self) -> Client {
         Client::new(self.clone(), "default")
+    }
+
+    /// Whether the controller has sent requests without end and without a pause. None goes through any more then.
+    pub(super) fn goes_in_circles(&self) -> bool {
+        self.state.circles.load(Ordering::Relaxed)
     }
 
     /// Cuts the line. What is under way is lost, unless requests linger.
@@ -89,6 +105,7 @@ impl Service<Request<kube::client::Body>> for Link {
 
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
         let state = Arc::clone(&self.state);
+        state.count();
         if state.is_cut() {
             return Box::pin(std::future::pending());
         }
@@ -114,6 +131,19 @@ impl Service<Request<kube::client::Body>> for Link {
 impl State {
     fn is_cut(&self) -> bool {
         self.cut.load(Ordering::Relaxed)
+    }
+
+    fn count(&self) {
+        let now = Instant::now();
+        let mut rate = self.rate.lock();
+        if rate.0 != Some(now) {
+            *rate = (Some(now), 0);
+        }
+        rate.1 += 1;
+        if rate.1 > CIRCLE {
+            self.circles.store(true, Ordering::Relaxed);
+            self.cut.store(true, Ordering::Relaxed);
+        }
     }
 }
 

@@ -184,9 +184,17 @@ impl Run {
         }
         let lasting = self.shape.history.mul_f64(self.limits.pace);
         let pace = self.limits.pace;
-        let (controller, ()) = tokio::join!(biased; self.restart(controller), history.run(lasting, pace));
+        let happens = async {
+            history.run(lasting, pace).await;
+            history.finish(pace).await;
+        };
+        let (controller, ()) = tokio::join!(biased; self.restart(controller), happens);
         let controller = controller?;
         self.server.clear_faults();
+        if history.has_amends() {
+            sleep(self.limits.quiet / 2).await;
+            history.amend().await;
+        }
 
         let outcome = self.verify(controller, &client).await;
         if let Some(trace) = trace {

@@ -75,7 +75,10 @@ pub(super) fn compare(
 
     for (family, groups) in expected {
         let placeholders = placeholders.remove(family).unwrap_or_default();
-        comparison.placeholders(*family, groups.is_empty(), placeholders);
+        // Beside slices of pods that have none of the ports, an empty one is of their group, and may stay in it.
+        if !groups.keys().any(PortGroup::is_empty) {
+            comparison.placeholders(*family, groups.is_empty(), placeholders);
+        }
         let endpoints = groups.values().flat_map(BTreeMap::values);
         // Without shares no endpoint has hints, and that is what is expected of each anyway.
         let shares = match Mode::of(service) {

@@ -53,8 +53,8 @@ impl History {
                 self.patch_slice("give slice to another service", &namespace, &name, labels)
                     .await;
             }
-            8 => self.change_manager(&namespace, &slice).await,
-            9 => {
+            8 if self.gives_away => self.change_manager(&namespace, &slice).await,
+            8 | 9 => {
                 let mut slice = slice;
                 if let Some(metadata) = slice["metadata"].as_object_mut() {
                     metadata.remove("ownerReferences");
@@ -86,8 +86,7 @@ impl History {
             .await;
     }
 
-    /// A slice is given to another manager, or taken from one. One of ours stays with the new one until its
-    /// Service changes, as upstream leaves it, so that change follows.
+    /// A slice is given to another manager, or taken from one.
     async fn change_manager(&mut self, namespace: &str, slice: &Value) {
         let is_ours = slice["metadata"]["labels"][MANAGED_BY] == OURS;
         let labels = json!({ MANAGED_BY: if is_ours { OTHER } else { OURS } });
@@ -96,6 +95,7 @@ impl History {
             .await;
         if let Some(service) = slice["metadata"]["labels"][SERVICE_NAME].as_str() {
             let (namespace, name) = (namespace.to_owned(), service.to_owned());
+            self.given_away.insert((namespace.clone(), name.clone()));
             self.follow_up(3_000, FollowUp::TouchService { namespace, name });
         }
     }

@@ -1,0 +1,228 @@
+//! endpointd as a process of its own, killed without warning again and again while the cluster changes.
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy does not see that helpers of a test are tests"
+)]
+
+use std::{
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use kube::Client;
+use loadtest::{chaos, oracle};
+use memory_apiserver::{
+    ApiServer, Config, Fault, FaultPlan, Handle, Latency, RequestRecord, Resources, Rule, Stage, Verbs, start,
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+const KILLS: usize = 50;
+/// As small as lets every history fill several slices.
+const MAX_ENDPOINTS: usize = 4;
+/// Far longer than anything takes on a machine that is busy with other things.
+const LIMIT: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The real process, by the way of the loadtest binary, which holds the same `main`.
+struct Process(Child);
+
+impl Process {
+    fn start(url: &str) -> Self {
+        let child = Command::new(env!("CARGO_BIN_EXE_loadtest"))
+            .args(["endpointd", "run", "--server", url])
+            .arg(format!("--max-endpoints-per-slice={MAX_ENDPOINTS}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    fn assert_runs(&mut self) {
+        assert_eq!(self.0.try_wait().unwrap(), None, "the process ended by itself");
+    }
+}
+
+impl Drop for Process {
+    /// SIGKILL.
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Waits until something is so, for as long as that may take on a busy machine.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so().await {
+        assert!(start.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
+        sleep(LOOK).await;
+    }
+}
+
+fn is_write(request: &RequestRecord) -> bool {
+    request.method != "GET" && !request.path.contains("/events")
+}
+
+/// Whether all five kinds have been listed and are watched.
+fn is_watching(requests: &[RequestRecord]) -> bool {
+    let watches = requests.iter().filter(|r| r.path.contains("watch=1"));
+    let mut kinds: Vec<&str> = watches.filter_map(|r| r.path.split('?').next()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.len() == 5
+}
+
+fn checks() -> oracle::Options {
+    oracle::Options {
+        max_endpoints_per_slice: MAX_ENDPOINTS,
+        ..oracle::Options::default()
+    }
+}
+
+/// Waits until everything is as it should be, no endpoint twice among that, and stays so for a while.
+async fn converge(server: &ApiServer, client: &Client) {
+    let mut report;
+    let start = Instant::now();
+    loop {
+        let before = server.resource_version();
+        report = oracle::check(client, &checks()).await.unwrap();
+        if report.is_correct() {
+            sleep(Duration::from_secs(1)).await;
+            if server.resource_version() == before {
+                break;
+            }
+        }
+        assert!(start.elapsed() < LIMIT, "{report:.20}");
+        sleep(LOOK).await;
+    }
+    assert!(report.endpoints >= 10, "{report}");
+}
+
+async fn api_server() -> Handle {
+    let config = Config {
+        seed: Some(4),
+        request_log: 10_000_000,
+        ..Config::default()
+    };
+    let handle = start(config).await.unwrap();
+    // Answers take a little while, so that kills meet writes on their way, before and after they are applied.
+    let latency = || Latency::Exponential {
+        mean: Duration::from_millis(10),
+        cap: Duration::from_millis(100),
+    };
+    let delay = |stage| {
+        let outputs = Resources::from(["endpointslices", "endpoints"]);
+        Rule::on(Verbs::WRITES, outputs).fault(Fault::Delay(stage, latency()))
+    };
+    let plan = FaultPlan::new(4)
+        .rule(delay(Stage::Before))
+        .rule(delay(Stage::After));
+    handle.server().set_faults(plan);
+    handle
+}
+
+/// Kills processes at random moments: while they start, while they list, and most of them while they write.
+/// Returns how many were killed after their first write, and how many with a write on its way.
+async fn kill_often(handle: &Handle) -> (usize, usize) {
+    let server = handle.server();
+    let mut rng = fastrand::Rng::with_seed(4);
+    let (mut wrote, mut writing) = (0, 0);
+    for kill in 0..KILLS {
+        let before = server.requests().len();
+        let mut process = Process::start(&handle.url());
+        if kill % 5 > 0 {
+            until("the process watches", async || {
+                is_watching(&server.requests()[before..])
+            })
+            .await;
+            process.assert_runs();
+        }
+        sleep(Duration::from_millis(rng.u64(..400))).await;
+        drop(process);
+        // Only the process meets faults, so these writes are its own.
+        let of_process = |r: &&RequestRecord| is_write(r) && !r.faults.is_empty();
+        let requests = server.requests();
+        let mut writes = requests[before..].iter().filter(of_process).peekable();
+        wrote += usize::from(writes.peek().is_some());
+        writing += usize::from(writes.any(|r| r.status == 0));
+    }
+    (wrote, writing)
+}
+
+/// A pod that no Service has seen becomes visible: proof that a controller is at work.
+async fn publish_something(client: &Client, server: &ApiServer) {
+    let create = async |path: &str, body: serde_json::Value| {
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let request = request.body(serde_json::to_vec(&body).unwrap()).unwrap();
+        client.request::<serde_json::Value>(request).await.unwrap()
+    };
+    let before = server.requests().len();
+    create(
+        "/api/v1/namespaces/default/services",
+        json!({ "metadata": { "name": "last" }, "spec": { "selector": { "app": "last" }, "ports": [{ "port": 80 }] } }),
+    )
+    .await;
+    until("the last Service is published", async || {
+        let requests = server.requests();
+        let mut made = requests[before..]
+            .iter()
+            .filter(|r| r.method == "POST" && r.applied);
+        made.any(|r| r.path.contains("endpointslices"))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_kills_under_churn_leave_nothing_wrong_and_nothing_to_write() {
+    let handle = api_server().await;
+    let server = handle.server().clone();
+    let client = Client::new(server.service_without_faults(), "default");
+    let stop = Arc::new(AtomicBool::new(false));
+    let churn = {
+        let (server, stop) = (server.clone(), stop.clone());
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(chaos::churn(&server, 4, 0.05, &stop));
+        })
+    };
+    let (wrote, writing) = kill_often(&handle).await;
+    println!("{wrote} of {KILLS} processes had written, {writing} were killed with a write on its way");
+    assert!(
+        wrote * 2 >= KILLS,
+        "only {wrote} of {KILLS} had written something"
+    );
+    assert!(writing > 0, "no kill met a write on its way");
+
+    let mut last = Process::start(&handle.url());
+    stop.store(true, Ordering::Relaxed);
+    tokio::task::spawn_blocking(|| churn.join().unwrap())
+        .await
+        .unwrap();
+    converge(&server, &client).await;
+    last.assert_runs();
+    drop(last);
+
+    // On what is right already another process writes nothing before something happens.
+    let before = server.requests().len();
+    let mut idle = Process::start(&handle.url());
+    until("the last process watches", async || {
+        is_watching(&server.requests()[before..])
+    })
+    .await;
+    sleep(Duration::from_secs(2)).await;
+    idle.assert_runs();
+    let written: Vec<RequestRecord> = server.requests()[before..]
+        .iter()
+        .filter(|r| is_write(r))
+        .cloned()
+        .collect();
+    assert!(written.is_empty(), "{written:#?}");
+    publish_something(&client, &server).await;
+    converge(&server, &client).await;
+}
