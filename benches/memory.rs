@@ -13,6 +13,7 @@ mod process;
 use cap::Cap;
 use endpointd::core::facts::{HostName, PodFacts, ServiceFacts};
 use endpointd::core::ids::Uid;
+use endpointd::core::namespace::Holds;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
 use endpointd::core::time::Time;
@@ -25,8 +26,8 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: Cap<MiMalloc> = Cap::new(MiMalloc, usize::MAX);
 
 const NODES: u32 = 1000;
-/// Pods of one workload.
-const WORKLOAD: u32 = 50;
+/// Pods of one workload: three of them have some 50.
+const WORKLOAD: u32 = 17;
 
 fn main() {
     let filter = std::env::args()
@@ -57,10 +58,11 @@ fn is_stateful(workload: u32) -> bool {
     workload % 3 == 2
 }
 
-/// The three Services that select the pods of a workload: for its clients, headless, and for its metrics.
-fn services(workload: u32) -> impl Iterator<Item = ServiceFacts> {
+/// The Services that select the pods of a workload: for its clients, headless, and for its metrics.
+fn services(workload: u32, count: u32) -> impl Iterator<Item = ServiceFacts> {
     let app = format!("checkout-{workload}");
-    ["", "-headless", "-metrics"].into_iter().map(move |kind| {
+    let kinds = ["", "-headless", "-metrics"].into_iter().take(count as usize);
+    kinds.map(move |kind| {
         let port = if kind == "-metrics" { "metrics" } else { "http" };
         let mut facts = service(
             &format!("{app}{kind}"),
@@ -83,11 +85,11 @@ fn services(workload: u32) -> impl Iterator<Item = ServiceFacts> {
 }
 
 /// The nth pod of a namespace, in some generation: each has another name, UID and hash.
-fn realistic_pod(number: u32, generation: u32) -> PodFacts {
-    let workload = number / WORKLOAD;
+fn realistic_pod(number: u32, generation: u32, size: u32) -> PodFacts {
+    let workload = number / size;
     let app = format!("checkout-{workload}");
     let (name, own) = if is_stateful(workload) {
-        let index = number % WORKLOAD + generation * WORKLOAD;
+        let index = number % size + generation * size;
         let name = format!("{app}-{index}");
         let own = [
             ("statefulset.kubernetes.io/pod-name", name.clone()),
@@ -131,69 +133,72 @@ fn realistic_pod(number: u32, generation: u32) -> PodFacts {
     }
 }
 
-/// A namespace, everything written.
-fn world(pods: u32, outputs: Outputs) -> World {
-    let mut world = World::new(outputs, NODES);
-    for workload in 0..pods / WORKLOAD {
-        for facts in services(workload) {
+/// A namespace, everything written. Of 50 pods, either all are in each of three Services, or each is in one of
+/// three Services.
+fn fill(mut world: World, pods: u32, services_of_each: u32) -> World {
+    let size = workload_size(services_of_each);
+    for workload in 0..pods.div_ceil(size) {
+        for facts in services(workload, services_of_each) {
             world.state.apply_service(facts, 0);
         }
     }
     for number in 0..pods {
-        world.apply(realistic_pod(number, 0));
+        world.apply(realistic_pod(number, 0, size));
     }
     world.settle();
     world
 }
 
-fn state(goals: &mut Goals) {
-    const NAMESPACES: u32 = 100;
-    for (outputs, name) in [
-        (Outputs::ALL, "both outputs"),
-        (SLICES, "slices"),
-        (ENDPOINTS, "Endpoints"),
-    ] {
-        for pods in [100_000, 1_000_000] {
-            if pods == 1_000_000 && outputs != Outputs::ALL {
-                continue;
-            }
-            let nodes = World::new(outputs, NODES);
-            let before = ALLOCATOR.allocated();
-            let worlds: Vec<_> = (0..NAMESPACES)
-                .map(|_| world(pods / NAMESPACES, outputs))
-                .collect();
-            let after = ALLOCATOR.allocated();
-            drop(worlds);
-            drop(nodes);
-            let each = (after - before) as f64 / f64::from(pods);
-            let what =
-                format!("state: {name}, {pods} pods in {NAMESPACES} namespaces, each in three Services");
-            if outputs == Outputs::ALL {
-                goals.at_most(&what, Some(each), 400.0, " bytes a pod");
-            } else {
-                goals.note(&what, Some(each), " bytes a pod");
-            }
-        }
-    }
+fn workload_size(services_of_each: u32) -> u32 {
+    if services_of_each == 1 { WORKLOAD } else { 50 }
+}
+
+fn world(pods: u32) -> World {
+    fill(World::new(Outputs::ALL, NODES), pods, 1)
+}
+
+/// Some namespaces on the same nodes: what they cost, in bytes a pod.
+fn bytes_a_pod(pods: u32, namespaces: u32, services: u32, outputs: Outputs) -> f64 {
+    let mut nodes = World::new(outputs, NODES).nodes;
     let before = ALLOCATOR.allocated();
-    let one = world(100_000, Outputs::ALL);
+    let mut worlds = Vec::new();
+    for namespace in 0..namespaces {
+        let beside = World::beside(&format!("shop-{namespace}"), outputs, nodes, Holds::NONE);
+        let mut world = fill(beside, pods / namespaces, services);
+        nodes = std::mem::take(&mut world.nodes);
+        worlds.push(world);
+    }
     let after = ALLOCATOR.allocated();
-    drop(one);
-    goals.at_most(
-        "state: both outputs, 100000 pods in one namespace, each in three Services",
-        Some((after - before) as f64 / 100_000.0),
-        400.0,
-        " bytes a pod",
-    );
+    drop(worlds);
+    (after - before) as f64 / f64::from(pods)
+}
+
+fn state(goals: &mut Goals) {
+    for (pods, namespaces) in [(100_000, 1), (100_000, 100), (1_000_000, 100)] {
+        let bytes = bytes_a_pod(pods, namespaces, 1, Outputs::ALL);
+        let what = format!("state: {pods} pods in {namespaces} namespaces, three Services for 50 pods");
+        goals.at_most(&what, Some(bytes), 400.0, " bytes a pod");
+    }
+    for (outputs, name) in [(SLICES, "slices"), (ENDPOINTS, "Endpoints")] {
+        let bytes = bytes_a_pod(100_000, 1, 1, outputs);
+        goals.note(
+            &format!("state: 100000 pods in 1 namespace, {name} alone"),
+            Some(bytes),
+            " bytes a pod",
+        );
+    }
+    let bytes = bytes_a_pod(100_000, 1, 3, Outputs::ALL);
+    let what = "state: 100000 pods in 1 namespace, each of them in three Services of 50";
+    goals.note(what, Some(bytes), " bytes a pod");
 }
 
 /// Updates that change nothing of what we publish leave no allocation behind.
 fn unchanged(goals: &mut Goals) {
     const PODS: u32 = 10_000;
-    let mut world = world(PODS, Outputs::ALL);
+    let mut world = world(PODS);
     let before = ALLOCATOR.allocated();
     for number in 0..PODS {
-        world.apply(realistic_pod(number, 0));
+        world.apply(realistic_pod(number, 0, WORKLOAD));
         assert_eq!(world.state.plan(), []);
     }
     let kept = ALLOCATOR.allocated() as f64 - before as f64;
@@ -210,16 +215,16 @@ fn unchanged(goals: &mut Goals) {
 fn churn(goals: &mut Goals) {
     const PODS: u32 = 10_000;
     const GENERATIONS: u32 = 100;
-    let mut world = world(PODS, Outputs::ALL);
+    let mut world = world(PODS);
     let mut sizes = Vec::new();
     for generation in 1..=GENERATIONS {
         for first in (0..PODS).step_by(100) {
             for number in first..first + 100 {
-                world.apply(realistic_pod(number, generation));
+                world.apply(realistic_pod(number, generation, WORKLOAD));
             }
             world.settle();
             for number in first..first + 100 {
-                let old = realistic_pod(number, generation - 1).name;
+                let old = realistic_pod(number, generation - 1, WORKLOAD).name;
                 world.state.remove_pod(&old, &mut world.nodes);
             }
             world.settle();

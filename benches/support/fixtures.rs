@@ -136,14 +136,19 @@ impl World {
         for number in 0..nodes {
             table.apply(&node_name(number), zone(number), 0);
         }
+        Self::beside("ns", outputs, table, holds)
+    }
+
+    /// A namespace, with the nodes that others may know already.
+    pub(crate) fn beside(namespace: &str, outputs: Outputs, nodes: NodeTable, holds: Holds) -> Self {
         let settings = Settings {
             outputs,
             seed: 1,
             ..Settings::default()
         };
         Self {
-            state: NamespaceState::new("ns".into(), settings, holds),
-            nodes: table,
+            state: NamespaceState::new(namespace.into(), settings, holds),
+            nodes,
             version: 0,
         }
     }

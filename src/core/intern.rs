@@ -26,6 +26,14 @@ pub(crate) fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
     FxBuildHasher.hash_one(value)
 }
 
+/// Makes room for one more value, and for an eighth more than there are, where a table would double: it is
+/// doubling that would cost the most memory of all.
+pub(crate) fn make_room<T>(table: &mut Slab<T>) {
+    if table.len() == table.capacity() {
+        table.reserve_exact(table.len() / 8 + 1);
+    }
+}
+
 impl<T: Hash + Eq> Interner<T> {
     /// The index of an equal value, one more time in use; the value is kept if it is new.
     pub fn acquire(&mut self, value: T) -> u32 {

@@ -21,8 +21,8 @@ pub use writes::{Content, Granted, Outcome};
 
 use super::address::Family;
 use super::backoff::Retry;
-use super::facts::{EndpointsFacts, HostName, NodeFacts, ServiceFacts, SliceFacts};
-use super::ids::{FullSetId, NodeId, PodId, ServiceId, SliceId, Uid};
+use super::facts::{EndpointsFacts, NodeFacts, ServiceFacts, SliceFacts};
+use super::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, SliceId, Uid};
 use super::intern::{Interner, hash_of};
 use super::nodes::{NodeDirectory, ZoneView};
 use super::object::{ObjectName, ObjectState};
@@ -199,13 +199,13 @@ struct Pod {
     /// Its place among the node's pods.
     node_at: u32,
     ports: u32,
-    host: Option<Box<HostName>>,
+    host: HostId,
     ready: bool,
     terminating: bool,
     epoch: u8,
     ready_time: Option<Time>,
     /// The Services that select it, with its place in each family of theirs.
-    members: SmallVec<[Member; 2]>,
+    members: SmallVec<[Member; 1]>,
 }
 
 impl Pod {
@@ -215,6 +215,15 @@ impl Pod {
             Family::V6 => self.v6.map(IpAddr::V6),
         }
     }
+}
+
+/// A hostname and the subdomain in which it counts. The pods of a `StatefulSet` share one, since each is called
+/// as it is.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Host {
+    /// `None` if it is the pod's name.
+    hostname: Option<Box<str>>,
+    subdomain: Box<str>,
 }
 
 /// That a Service selects a pod, and where its endpoint of one family is.
@@ -236,7 +245,7 @@ struct LocalNode {
     name: Arc<str>,
     version: u64,
     facts: Option<NodeFacts>,
-    pods: Vec<PodId>,
+    pods: SmallVec<[PodId; 4]>,
 }
 
 #[derive(Debug)]
@@ -284,7 +293,8 @@ pub struct NamespaceState {
     pods_by_name: HashTable<u32>,
     port_sets: Interner<Box<[ContainerPort]>>,
     nodes: Slab<LocalNode>,
-    nodes_by_name: FxHashMap<Arc<str>, NodeId>,
+    nodes_by_name: HashTable<u32>,
+    hosts: Interner<Host>,
     services: Slab<Service>,
     services_by_name: FxHashMap<Arc<str>, ServiceId>,
     slices: Slab<Slice>,
@@ -331,7 +341,8 @@ impl NamespaceState {
             pods_by_name: HashTable::new(),
             port_sets: Interner::default(),
             nodes: Slab::new(),
-            nodes_by_name: FxHashMap::default(),
+            nodes_by_name: HashTable::new(),
+            hosts: Interner::default(),
             services: Slab::new(),
             services_by_name: FxHashMap::default(),
             slices: Slab::new(),
@@ -495,6 +506,13 @@ impl NamespaceState {
             .pods_by_name
             .find(hash_of(name), |&id| *self.pods[id as usize].name == *name);
         found.map(|&id| PodId(id))
+    }
+
+    fn find_node(&self, name: &str) -> Option<NodeId> {
+        let found = self
+            .nodes_by_name
+            .find(hash_of(name), |&id| *self.nodes[id as usize].name == *name);
+        found.map(|&id| NodeId(id))
     }
 }
 

@@ -7,7 +7,7 @@
 //! once per label set and kept with it, so a match cannot outlive the set that it was made for.
 
 use super::ids::{FullSetId, LabelSetId, PodId, ServiceId};
-use super::intern::hash_of;
+use super::intern::{hash_of, make_room};
 use super::labels::Labels;
 use super::selector::Selector;
 use super::work::Work;
@@ -35,13 +35,13 @@ struct FullSet {
     set: LabelSetId,
     /// This set's place in its label set's `full`.
     at: u32,
-    pods: SmallVec<[PodId; 2]>,
+    pods: SmallVec<[PodId; 4]>,
 }
 
 #[derive(Debug)]
 struct LabelSet {
     labels: Labels,
-    full: SmallVec<[FullSetId; 2]>,
+    full: SmallVec<[FullSetId; 4]>,
     /// The Services whose selector matches, sorted.
     services: SmallVec<[ServiceId; 4]>,
 }
@@ -80,6 +80,7 @@ impl SelectorCache {
             .copied();
         let id = found.unwrap_or_else(|| {
             let set = self.label_set(labels.project(|key| self.keys.contains_key(key)), work);
+            make_room(&mut self.full);
             let id = FullSetId::from(self.full.vacant_key());
             let at = self.sets[set.index()].full.len() as u32;
             self.sets[set.index()].full.push(id);
@@ -236,6 +237,7 @@ impl SelectorCache {
         {
             return LabelSetId(id);
         }
+        make_room(&mut self.sets);
         let id = LabelSetId::from(self.sets.vacant_key());
         let mut services = SmallVec::new();
         for (key, value) in labels.iter() {

@@ -5,6 +5,8 @@ use super::order::{PrintedIp, compare_printed, v4_key};
 use super::same::{is_same, meaning};
 use super::truncate::{Cut, Truncation};
 use super::{Address, Port, Published, Subset};
+use crate::core::intern::hash_of;
+use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 use slab::Slab;
 use std::cmp::Ordering;
@@ -22,7 +24,7 @@ pub struct Members<P, A> {
     v6: Slab<Ipv6Addr>,
     /// An emptied group stays until its place is needed, so that places do not shift.
     groups: Vec<Group<P, A>>,
-    by_ports: FxHashMap<Arc<[P]>, u32>,
+    by_ports: HashTable<u32>,
     vacant: Vec<u32>,
     portless: bool,
 }
@@ -61,7 +63,7 @@ impl<P: Port, A: Address> Members<P, A> {
             places: FxHashMap::default(),
             v6: Slab::new(),
             groups: Vec::new(),
-            by_ports: FxHashMap::default(),
+            by_ports: HashTable::new(),
             vacant: Vec::new(),
             portless,
         }
@@ -91,8 +93,10 @@ impl<P: Port, A: Address> Members<P, A> {
         }
         let mut groups = std::mem::take(&mut members.groups);
         for group in &mut groups {
-            sort(&mut group.ready, |a| members.ip_of(a), &by_uid);
-            sort(&mut group.not_ready, |a| members.ip_of(a), &by_uid);
+            for list in [&mut group.ready, &mut group.not_ready] {
+                sort(list, |a| members.ip_of(a), &by_uid);
+                list.shrink_to_fit();
+            }
         }
         members.groups = groups;
         members
@@ -123,7 +127,11 @@ impl<P: Port, A: Address> Members<P, A> {
                 .is_lt()
         });
         self.places.insert(address, place);
-        list(&mut self.groups, place).insert(at, address);
+        let list = list(&mut self.groups, place);
+        if list.len() == list.capacity() {
+            list.reserve_exact(list.len() / 8 + 4);
+        }
+        list.insert(at, address);
         true
     }
 
@@ -157,7 +165,10 @@ impl<P: Port, A: Address> Members<P, A> {
         }
         let group = &self.groups[place.group()];
         if group.ready.is_empty() && group.not_ready.is_empty() {
-            self.by_ports.remove(&group.ports);
+            self.by_ports
+                .find_entry(hash_of(&*group.ports), |&other| other as usize == place.group())
+                .expect("a group in use is in the table of its ports")
+                .remove();
             self.vacant.push(place.group() as u32);
         }
         true
@@ -285,7 +296,11 @@ impl<P: Port, A: Address> Members<P, A> {
             ports.is_sorted(),
             "ports come sorted, or equal lists would be two groups"
         );
-        if let Some(group) = self.by_ports.get(ports) {
+        let hash = hash_of(&**ports);
+        if let Some(group) = self
+            .by_ports
+            .find(hash, |&group| self.groups[group as usize].ports == *ports)
+        {
             return *group;
         }
         let new = Group {
@@ -297,10 +312,14 @@ impl<P: Port, A: Address> Members<P, A> {
             self.groups[index as usize] = new;
             index
         } else {
+            if self.groups.len() == self.groups.capacity() {
+                self.groups.reserve_exact(1 + self.groups.len() / 8);
+            }
             self.groups.push(new);
             u32::try_from(self.groups.len() - 1).expect("no Service has 2^30 pods")
         };
-        self.by_ports.insert(ports.clone(), index);
+        self.by_ports
+            .insert_unique(hash, index, |&group| hash_of(&*self.groups[group as usize].ports));
         index
     }
 

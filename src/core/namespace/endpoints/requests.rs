@@ -166,10 +166,9 @@ impl NamespaceState {
         service: &'a ServiceFacts,
     ) -> AddressBody<'a> {
         let pod = &self.pods[id.index()];
-        let host = pod.host.as_ref().filter(|host| *host.subdomain == *service.name);
         AddressBody {
             ip,
-            hostname: host.map(|host| &*host.hostname),
+            hostname: self.hostname(pod, &service.name),
             node: self.nodes.get(pod.node.index()).map(|node| &*node.name),
             target: PodReference {
                 namespace: &self.namespace,
