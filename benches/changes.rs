@@ -1,6 +1,7 @@
 //! The cost of changes that concern many pods at once, beside that of recomputing the Service.
 
 #[path = "support/baseline.rs"]
+#[allow(dead_code)] // Other benchmarks use more of it.
 mod baseline;
 #[path = "support/fixtures.rs"]
 #[allow(dead_code)] // Other benchmarks use more of it.
@@ -49,11 +50,9 @@ fn group<'c>(criterion: &'c mut Criterion, name: &str) -> BenchmarkGroup<'c, Wal
 }
 
 fn naive(pods: Vec<PodFacts>) -> Naive {
-    let mut naive = Naive {
-        services: (0..=OTHERS).map(app_service).collect(),
-        pods,
-        ..Naive::default()
-    };
+    let mut naive = Naive::default();
+    naive.services = (0..=OTHERS).map(app_service).collect();
+    naive.pods = pods;
     for node in 0..NODES {
         naive.zones.insert(node_name(node), zone(node).zone);
     }
