@@ -20,7 +20,7 @@ use endpointd::core::ports::TargetPort;
 use fixtures::{SLICES, World, app_pod, app_service, node_name, zone};
 use goals::{Goals, measure, ratio, timed};
 use mimalloc::MiMalloc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// As the program has it.
 #[global_allocator]
@@ -79,7 +79,7 @@ fn recompute(group: &mut BenchmarkGroup<'_, WallTime>, naive: &Naive) -> Option<
 fn alternate(
     group: &mut BenchmarkGroup<'_, WallTime>,
     world: &mut World,
-    states: [ServiceFacts; 2],
+    states: &[ServiceFacts; 2],
     writes: &mut usize,
 ) -> Option<f64> {
     let mut turn = 0;
@@ -109,7 +109,7 @@ fn selector_change(criterion: &mut Criterion, goals: &mut Goals) {
         ..app_service(0)
     };
     let mut writes = 0;
-    let change = alternate(&mut group, &mut world, [app_service(0), other], &mut writes);
+    let change = alternate(&mut group, &mut world, &[app_service(0), other], &mut writes);
     let pods = (0..2 * PODS).map(|number| app_pod(number / PODS, number, NODES, true));
     let baseline = recompute(&mut group, &naive(pods.collect()));
     goals.note(
@@ -126,7 +126,7 @@ fn service_port_change(criterion: &mut Criterion, goals: &mut Goals) {
     let mut other = app_service(0);
     other.ports[0].target = TargetPort::Number(9090);
     let mut writes = 0;
-    let change = alternate(&mut group, &mut world, [app_service(0), other], &mut writes);
+    let change = alternate(&mut group, &mut world, &[app_service(0), other], &mut writes);
     let pods = (0..PODS).map(|number| app_pod(0, number, NODES, true));
     let baseline = recompute(&mut group, &naive(pods.collect()));
     goals.note(
@@ -308,11 +308,12 @@ fn initial_sync(criterion: &mut Criterion, goals: &mut Goals) {
             // Once: in one namespace each of 2,000 Services looks at 100,000 pods.
             let mut naive = naive((0..pods).map(|n| app_pod(n / 50, n, NODES, true)).collect());
             naive.services = (0..pods / 50).map(app_service).collect();
-            let start = Instant::now();
-            let missing: usize = (0..naive.services.len())
-                .map(|at| naive.sync_slices(at).missing)
-                .sum();
-            let once = start.elapsed().as_nanos() as f64 * f64::from(namespaces);
+            let mut once = Duration::ZERO;
+            let missing = timed(&mut once, || {
+                let syncs = (0..naive.services.len()).map(|at| naive.sync_slices(at));
+                syncs.map(|sync| sync.missing).sum::<usize>()
+            });
+            let once = once.as_nanos() as f64 * f64::from(namespaces);
             assert_eq!(
                 missing,
                 pods as usize - 50,

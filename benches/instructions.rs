@@ -23,46 +23,68 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 const NODES: u32 = 500;
 const RUNS: u32 = 200;
 
-/// An operation: its name, and a function that prepares it and runs it some number of times.
-type Scenario = (&'static str, fn(u32));
+/// What is counted.
+enum Operation {
+    /// One of `pods` pods flips, beside `others` other Services; `built`: with the bodies that are due.
+    Flip {
+        outputs: Outputs,
+        pods: u32,
+        others: u32,
+        built: bool,
+    },
+    Unchanged,
+    Decode,
+    Facts,
+}
 
-const SCENARIOS: &[Scenario] = &[
-    ("a flip among 100 pods, planned", |runs| {
-        flips(SLICES, 100, 1000, runs, false)
-    }),
-    ("a flip among 1,000 pods, planned", |runs| {
-        flips(SLICES, 1000, 1000, runs, false)
-    }),
-    ("a flip among 10,000 pods, planned", |runs| {
-        flips(SLICES, 10_000, 1000, runs, false)
-    }),
-    ("a flip among 50,000 pods, planned", |runs| {
-        flips(SLICES, 50_000, 1000, runs, false)
-    }),
-    ("a flip beside 20,000 Services, planned", |runs| {
-        flips(SLICES, 100, 20_000, runs, false)
-    }),
-    ("a flip among 100 pods, slice built", |runs| {
-        flips(SLICES, 100, 1000, runs, true)
-    }),
-    ("a flip among 50,000 pods, slice built", |runs| {
-        flips(SLICES, 50_000, 1000, runs, true)
-    }),
-    ("a flip among 1,000 pods, Endpoints built", |runs| {
-        flips(ENDPOINTS, 1000, 1000, runs, true)
-    }),
-    ("a flip among 50,000 pods, Endpoints built", |runs| {
-        flips(ENDPOINTS, 50_000, 1000, runs, true)
-    }),
-    ("a pod event that changes nothing", unchanged),
-    ("a pod decoded", decoded),
+const fn flip(outputs: Outputs, pods: u32, others: u32, built: bool) -> Operation {
+    Operation::Flip {
+        outputs,
+        pods,
+        others,
+        built,
+    }
+}
+
+const OPERATIONS: &[(&str, Operation)] = &[
+    ("a flip among 100 pods, planned", flip(SLICES, 100, 1000, false)),
     (
-        "making a pod's facts in the fixture, in each flip above",
-        |runs| {
-            for number in 0..runs {
-                black_box(app_pod(0, number, NODES, true));
-            }
-        },
+        "a flip among 1,000 pods, planned",
+        flip(SLICES, 1000, 1000, false),
+    ),
+    (
+        "a flip among 10,000 pods, planned",
+        flip(SLICES, 10_000, 1000, false),
+    ),
+    (
+        "a flip among 50,000 pods, planned",
+        flip(SLICES, 50_000, 1000, false),
+    ),
+    (
+        "a flip beside 20,000 Services, planned",
+        flip(SLICES, 100, 20_000, false),
+    ),
+    (
+        "a flip among 100 pods, slice built",
+        flip(SLICES, 100, 1000, true),
+    ),
+    (
+        "a flip among 50,000 pods, slice built",
+        flip(SLICES, 50_000, 1000, true),
+    ),
+    (
+        "a flip among 1,000 pods, Endpoints built",
+        flip(ENDPOINTS, 1000, 1000, true),
+    ),
+    (
+        "a flip among 50,000 pods, Endpoints built",
+        flip(ENDPOINTS, 50_000, 1000, true),
+    ),
+    ("a pod event that changes nothing", Operation::Unchanged),
+    ("a pod decoded", Operation::Decode),
+    (
+        "the facts of a pod made by the fixture, in each event above",
+        Operation::Facts,
     ),
 ];
 
@@ -70,9 +92,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &arguments[..] {
         [run, name, runs] if run == "run" => {
-            let scenario = SCENARIOS.iter().find(|(known, _)| known == name);
+            let operation = OPERATIONS.iter().find(|(known, _)| known == name);
             let runs = runs.parse().expect("this program passes a number to itself");
-            scenario.expect("this program passes a name to itself").1(runs);
+            perform(&operation.expect("this program passes a name to itself").1, runs);
         }
         _ if arguments.iter().any(|a| a == "--test" || a == "--list") => {}
         _ => report(arguments.iter().find(|argument| !argument.starts_with('-'))),
@@ -80,17 +102,31 @@ fn main() {
 }
 
 fn report(filter: Option<&String>) {
-    for (name, _) in SCENARIOS
-        .iter()
-        .filter(|(name, _)| filter.is_none_or(|f| name.contains(f.as_str())))
-    {
-        match (count(name, 0), count(name, RUNS)) {
-            (Some(before), Some(after)) => {
-                println!("{:>9} instructions: {name}", (after - before) / u64::from(RUNS));
-            }
-            _ => {
-                println!("valgrind is not installed, or cannot run this program: nothing is counted");
-                return;
+    for (name, _) in OPERATIONS {
+        if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
+            continue;
+        }
+        let Some((before, after)) = count(name, 0).zip(count(name, RUNS)) else {
+            println!("valgrind is not installed, or cannot run this program: nothing is counted");
+            return;
+        };
+        println!("{:>9} instructions: {name}", (after - before) / u64::from(RUNS));
+    }
+}
+
+fn perform(operation: &Operation, runs: u32) {
+    match *operation {
+        Operation::Flip {
+            outputs,
+            pods,
+            others,
+            built,
+        } => flips(outputs, pods, others, runs, built),
+        Operation::Unchanged => unchanged(runs),
+        Operation::Decode => decoded(runs),
+        Operation::Facts => {
+            for number in 0..runs {
+                black_box(app_pod(0, number, NODES, true));
             }
         }
     }

@@ -89,12 +89,13 @@ fn realistic_pod(number: u32, generation: u32, size: u32) -> PodFacts {
     let workload = number / size;
     let app = format!("checkout-{workload}");
     let (name, own) = if is_stateful(workload) {
-        let index = number % size + generation * size;
+        // As many digits in each generation, so that texts do not grow with time.
+        let index = 1000 + number % size + generation * size;
         let name = format!("{app}-{index}");
         let own = [
             ("statefulset.kubernetes.io/pod-name", name.clone()),
             ("apps.kubernetes.io/pod-index", index.to_string()),
-            ("controller-revision-hash", format!("{app}-6f5d9c7b8{generation}")),
+            ("controller-revision-hash", format!("{app}-6f5d9c{generation:04}")),
         ];
         (name, own.to_vec())
     } else {

@@ -1,5 +1,7 @@
 //! Measured times, and the goals that they are held against.
 
+#![allow(clippy::disallowed_types)] // The real clock is what is measured.
+
 use criterion::BenchmarkGroup;
 use criterion::measurement::WallTime;
 use std::time::{Duration, Instant};

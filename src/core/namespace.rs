@@ -190,7 +190,8 @@ struct Pod {
     name: Box<str>,
     uid: Uid,
     v4: Option<Ipv4Addr>,
-    v6: Option<Ipv6Addr>,
+    /// Apart, since most have none.
+    v6: Option<Box<Ipv6Addr>>,
     /// The family of its first address.
     primary: Option<Family>,
     /// Where its labels are, and its place there.
@@ -212,7 +213,7 @@ impl Pod {
     fn ip(&self, family: Family) -> Option<IpAddr> {
         match family {
             Family::V4 => self.v4.map(IpAddr::V4),
-            Family::V6 => self.v6.map(IpAddr::V6),
+            Family::V6 => self.v6.as_deref().copied().map(IpAddr::V6),
         }
     }
 }
@@ -314,7 +315,7 @@ pub struct NamespaceState {
     held: BTreeSet<SliceId>,
     /// Slices that may be due. May name slices that are gone by now.
     wants: BTreeSet<SliceId>,
-    endpoints: FxHashMap<Arc<str>, endpoints::Endpoints>,
+    endpoints: FxHashMap<Arc<str>, Box<endpoints::Endpoints>>,
     /// As `arrivals`.
     endpoints_arrivals: FxHashMap<Arc<str>, (u8, EndpointsFacts)>,
     /// As `held`.

@@ -209,7 +209,7 @@ impl NamespaceState {
         let entry = self
             .endpoints
             .entry(name.clone())
-            .or_insert_with(|| Endpoints::new(Role::Live, None));
+            .or_insert_with(|| Box::new(Endpoints::new(Role::Live, None)));
         entry.role = Role::Live;
         // Of an object that was not ours until now only the version is known.
         entry.object.unsure |= entry.object.remote.is_some() && entry.published.is_none();

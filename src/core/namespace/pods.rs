@@ -1,6 +1,7 @@
 //! Events of pods and nodes.
 
 use super::{Host, LocalNode, NamespaceState, Pod};
+use crate::core::address::Family;
 use crate::core::facts::{HostName, NodeFacts, PodFacts};
 use crate::core::ids::{HostId, NodeId, PodId, ServiceId};
 use crate::core::intern::{hash_of, make_room};
@@ -77,14 +78,14 @@ impl NamespaceState {
         let id = PodId::from(self.pods.vacant_key());
         let hash = hash_of(&*facts.name);
         let host = self.enter_host(&facts.name, facts.host.as_deref());
-        let labels = self.cache.attach(id, facts.labels, &mut self.work);
+        let labels = self.cache.attach(id, &facts.labels, &mut self.work);
         let ports = self.port_sets.acquire(facts.ports.into_boxed_slice());
         let (node, node_at) = self.enter_node(id, facts.node.as_ref(), nodes);
         self.pods.insert(Pod {
             name: facts.name,
             uid: facts.uid,
             v4: facts.v4,
-            v6: facts.v6,
+            v6: facts.v6.map(Box::new),
             primary: facts.primary,
             labels,
             node,
@@ -120,9 +121,12 @@ impl NamespaceState {
         pod.epoch = epoch;
         let mut change = PodChange::default();
         let mut changed = false;
-        change.content = [pod.v4 != facts.v4, pod.v6 != facts.v6];
+        change.content = [pod.v4 != facts.v4, pod.v6.as_deref() != facts.v6.as_ref()];
         changed |= pod.primary != facts.primary;
-        (pod.v4, pod.v6, pod.primary) = (facts.v4, facts.v6, facts.primary);
+        (pod.v4, pod.primary) = (facts.v4, facts.primary);
+        if change.content[Family::V6.index()] {
+            pod.v6 = facts.v6.map(Box::new);
+        }
         if pod.uid != facts.uid || rehosted {
             pod.uid = facts.uid;
             change.content = [true; 2];
@@ -157,7 +161,7 @@ impl NamespaceState {
         if moved {
             let old = self.pods[id.index()].labels;
             // Attached before detached, so that a label set which both share stays.
-            let new = self.cache.attach(id, facts.labels, &mut self.work);
+            let new = self.cache.attach(id, &facts.labels, &mut self.work);
             self.detach_labels(old);
             self.pods[id.index()].labels = new;
             self.leave_unmatched(id);
