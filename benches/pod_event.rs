@@ -1,134 +1,325 @@
-//! The cost of one pod event: applied, planned, and the body of the slice that it touches built. It should not
-//! depend on how large the Service is, nor on how many others there are in the namespace.
+//! The cost of one pod event, beside that of a controller which recomputes. It should not depend on how large
+//! the Service is, nor on how many others there are in the namespace.
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use endpointd::core::address::Family;
-use endpointd::core::facts::TolerateUnready;
-use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts};
-use endpointd::core::hints::HintMode;
-use endpointd::core::ids::Uid;
-use endpointd::core::labels::Labels;
-use endpointd::core::namespace::{Holds, NamespaceState, Outcome, Settings};
-use endpointd::core::nodes::NodeTable;
+#[path = "support/baseline.rs"]
+mod baseline;
+#[path = "support/fixtures.rs"]
+#[allow(dead_code)] // Other benchmarks use more of it.
+mod fixtures;
+#[path = "support/goals.rs"]
+#[allow(dead_code)] // Other benchmarks use more of it.
+mod goals;
+
+use baseline::{Naive, check};
+use criterion::Criterion;
+use endpointd::core::body::{AddressBody, EndpointsBody, PodReference};
 use endpointd::core::object::Remote;
-use endpointd::core::outputs::Outputs;
-use endpointd::core::ports::{Protocol, ServicePort, TargetPort};
-use endpointd::core::selector::Selector;
+use endpointd::core::ports::resolve;
+use endpointd::core::subsets::{Published, Subset};
+use fixtures::{ENDPOINTS, SLICES, World, app_pod, app_service, node_name, zone};
+use goals::{Goals, measure, ratio, timed};
+use mimalloc::MiMalloc;
 use std::hint::black_box;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
+use std::time::Duration;
 
-fn service(number: u32) -> ServiceFacts {
-    let app = format!("app-{number}");
-    ServiceFacts {
-        name: app.as_str().into(),
-        uid: Uid::from(app.as_str()),
-        created: None,
-        deleting: false,
-        labels: Labels::default(),
-        selector: Selector::new([("app", app.as_str()), ("chart", "web")].into_iter().collect()),
-        headless: true,
-        no_cluster_ip: true,
-        families: [true, false],
-        endpoints_family: Some(Family::V4),
-        ports: vec![ServicePort {
-            name: "http".into(),
-            protocol: Protocol::Tcp,
-            target: TargetPort::Number(8080),
-            app_protocol: None,
-        }],
-        publish_not_ready: false,
-        tolerate_unready: TolerateUnready::Unset,
-        hints: HintMode::None,
-    }
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+const NODES: u32 = 500;
+const OTHERS: u32 = 1000;
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    let mut goals = Goals::default();
+    sync_slices(&mut criterion, &mut goals);
+    sync_endpoints(&mut criterion, &mut goals);
+    event_fanout(&mut criterion, &mut goals);
+    unchanged_event(&mut criterion, &mut goals);
+    criterion.final_summary();
+    goals.print();
 }
 
-fn pod(number: u32, ready: bool) -> PodFacts {
-    PodFacts {
-        name: format!("app-0-7c5d8bd957-{number:05}").into(),
-        uid: Uid::from(format!("{number:08x}-0000-4000-8000-000000000000").as_str()),
-        labels: [
-            ("app", "app-0"),
-            ("chart", "web"),
-            ("pod-template-hash", "7c5d8bd957"),
-        ]
-        .into_iter()
-        .collect(),
-        node: Some("node".into()),
-        v4: Some(Ipv4Addr::from(0x0a00_0000 + number)),
-        v6: None,
-        primary: Some(Family::V4),
-        ports: Vec::new(),
-        host: None,
-        ready,
-        terminating: false,
-        terminal: false,
-        ready_time: None,
-    }
+/// The nth pod to flip: each time another one, far from the last, so that no cache knows it.
+fn pick(turn: u32, pods: u32) -> u32 {
+    (u64::from(turn) * 7919 % u64::from(pods)) as u32
 }
 
-/// A namespace with one Service of `pods` pods beside `services` others, everything written.
-fn namespace(pods: u32, services: u32) -> (NamespaceState, NodeTable) {
-    let mut nodes = NodeTable::default();
-    nodes.apply(
-        &"node".into(),
-        NodeFacts {
-            zone: Some("z".into()),
-        },
-        0,
-    );
-    let settings = Settings {
-        outputs: Outputs {
-            endpoints: false,
-            slices: true,
-        },
-        seed: 1,
-        ..Settings::default()
-    };
-    let mut state = NamespaceState::new("ns".into(), settings, Holds::NONE);
-    for number in 0..=services {
-        state.apply_service(service(number), 0);
-    }
-    for number in 0..pods {
-        state.apply_pod(pod(number, true), &[], 0, &mut nodes);
-    }
-    write_all(&mut state);
-    (state, nodes)
-}
-
-/// Builds every request that is due, and has it accepted.
-fn write_all(state: &mut NamespaceState) {
-    for want in state.plan() {
-        black_box(state.grant(&want.object));
-        let remote = Remote {
-            uid: Uid::none(),
-            version: 1,
+/// One of `pods` pods flips, again and again. Times what happens before bodies are built, or everything.
+fn flips(world: &mut World, pods: u32, turn: &mut u32, runs: u64, bodies: bool) -> Duration {
+    let mut total = Duration::ZERO;
+    for _ in 0..runs {
+        // Each pod goes, and comes back the next time round.
+        let (round, number) = (*turn / pods, pick(*turn, pods));
+        let facts = app_pod(0, number, NODES, round % 2 == 1);
+        *turn = turn.wrapping_add(1);
+        let wants = timed(&mut total, || {
+            world.apply(facts);
+            world.state.plan()
+        });
+        let written = if bodies {
+            timed(&mut total, || world.write_all(&wants))
+        } else {
+            world.write_all(&wants)
         };
-        state.outcome(&want.object, Outcome::Written(remote), None);
+        assert_eq!(written.0, 1, "a flip is one write");
+    }
+    total
+}
+
+fn naive(pods: u32, others: u32) -> Naive {
+    let mut naive = Naive::default();
+    for node in 0..NODES {
+        naive.zones.insert(node_name(node), zone(node).zone);
+    }
+    naive.services = (0..=others).map(app_service).collect();
+    naive.pods = (0..pods).map(|number| app_pod(0, number, NODES, true)).collect();
+    naive.store(0);
+    naive
+}
+
+fn sync_slices(criterion: &mut Criterion, goals: &mut Goals) {
+    let mut group = criterion.benchmark_group("sync");
+    let mut whole = Vec::new();
+    for pods in [100, 1000, 10_000, 50_000] {
+        let mut world = World::of_one_large(SLICES, pods, OTHERS, NODES);
+        let mut turn = 0;
+        let plan = measure(&mut group, &format!("slices planned/{pods}"), |runs| {
+            flips(&mut world, pods, &mut turn, runs, false)
+        });
+        let built = measure(&mut group, &format!("slices built/{pods}"), |runs| {
+            flips(&mut world, pods, &mut turn, runs, true)
+        });
+        drop(world);
+        let mut naive = naive(pods, OTHERS);
+        let mut turn = 0;
+        let recompute = measure(&mut group, &format!("slices recomputed/{pods}"), |runs| {
+            let mut total = Duration::ZERO;
+            for _ in 0..runs {
+                let number = pick(turn, pods) as usize;
+                turn += 1;
+                naive.pods[number].ready = false;
+                let touched = timed(&mut total, || {
+                    let services = naive.select(number);
+                    services
+                        .into_iter()
+                        .map(|at| naive.sync_slices(at).touched.len())
+                        .sum::<usize>()
+                });
+                assert_eq!(touched, 1, "a flip touches one slice");
+                naive.pods[number].ready = true;
+            }
+            total
+        });
+        if let Some(recompute) = recompute {
+            check(recompute, pods);
+        }
+        let times = ratio(recompute, plan);
+        let what = format!("sync: slices of {pods} pods, how often a flip goes into a recomputation");
+        if pods == 10_000 {
+            goals.at_least(&what, times, 1000.0, "");
+        } else {
+            goals.note(&what, times, "");
+        }
+        if pods == 50_000 {
+            goals.at_most(
+                "sync: slices of 50,000 pods, a flip before serialisation",
+                plan.map(|ns| ns / 1000.0),
+                10.0,
+                " µs",
+            );
+        }
+        whole.push((plan, built));
+    }
+    let [(plan_100, built_100), .., (plan_50k, built_50k)] = whole[..] else {
+        unreachable!("several sizes are measured")
+    };
+    goals.at_most(
+        "sync: slices of 50,000 pods over 100 pods, bodies built",
+        ratio(built_50k, built_100),
+        1.5,
+        "x",
+    );
+    goals.note(
+        "sync: slices of 50,000 pods over 100 pods, before serialisation",
+        ratio(plan_50k, plan_100),
+        "x",
+    );
+}
+
+/// Endpoints show a thousand pods at most, so only flips among the first of them are written.
+fn sync_endpoints(criterion: &mut Criterion, goals: &mut Goals) {
+    const SHOWN: u32 = 100;
+    let mut group = criterion.benchmark_group("sync");
+    for pods in [100, 1000, 10_000, 50_000] {
+        let mut world = World::of_one_large(ENDPOINTS, pods, OTHERS, NODES);
+        let mut turn = 0;
+        let flip = measure(&mut group, &format!("endpoints built/{pods}"), |runs| {
+            flips(&mut world, SHOWN, &mut turn, runs, true)
+        });
+        drop(world);
+        let body = measure(&mut group, &format!("endpoints body alone/{pods}"), |runs| {
+            body_alone(pods.min(1000), runs)
+        });
+        let mut naive = naive(pods, OTHERS);
+        let recompute = measure(&mut group, &format!("endpoints recomputed/{pods}"), |runs| {
+            let mut total = Duration::ZERO;
+            for turn in 0..runs {
+                let number = (turn % u64::from(SHOWN)) as usize;
+                naive.pods[number].ready = false;
+                let changed = timed(&mut total, || {
+                    let services = naive.select(number);
+                    services.into_iter().all(|at| naive.sync_endpoints(at))
+                });
+                assert!(changed, "a flip of a shown pod is another list");
+                naive.pods[number].ready = true;
+            }
+            total
+        });
+        if let Some(recompute) = recompute {
+            check(recompute, pods);
+        }
+        goals.at_most(
+            &format!("sync: Endpoints of {pods} pods, a flip over the body alone"),
+            ratio(flip, body),
+            1.5,
+            "x",
+        );
+        goals.note(
+            &format!("sync: Endpoints of {pods} pods, a recomputation without the body over a flip with it"),
+            ratio(recompute, flip),
+            "x",
+        );
     }
 }
 
-fn flips(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("pod_event");
-    for (pods, services) in [
-        (100, 1000),
-        (1000, 1000),
-        (10_000, 1000),
-        (50_000, 1000),
-        (100, 20_000),
-    ] {
-        let (mut state, mut nodes) = namespace(pods, services);
-        let mut ready = true;
-        let id = BenchmarkId::from_parameter(format!("{pods} pods, {services} other services"));
-        group.bench_function(id, |bencher| {
-            bencher.iter(|| {
-                ready = !ready;
-                state.apply_pod(pod(pods / 2, ready), &[], 0, &mut nodes);
-                write_all(&mut state);
+/// What is written of an Endpoints object with so many addresses, and nothing else.
+fn body_alone(addresses: u32, runs: u64) -> Duration {
+    let service = app_service(0);
+    let pods: Vec<_> = (0..addresses)
+        .map(|number| app_pod(0, number, NODES, true))
+        .collect();
+    let published = Published {
+        subsets: vec![Subset {
+            ports: resolve(&service.ports, &[]).to_vec(),
+            ready: (0..addresses).collect(),
+            not_ready: Vec::new(),
+        }],
+        truncated: false,
+    };
+    let remote = Remote {
+        uid: pods[0].uid.clone(),
+        version: 1,
+    };
+    let mut total = Duration::ZERO;
+    for _ in 0..runs {
+        timed(&mut total, || {
+            let body = EndpointsBody::new(&service, &published, |at| {
+                let pod = &pods[at as usize];
+                AddressBody {
+                    ip: IpAddr::V4(pod.v4.expect("fixtures have an address")),
+                    hostname: None,
+                    node: pod.node.as_deref(),
+                    target: PodReference {
+                        namespace: "ns",
+                        name: &pod.name,
+                        uid: &pod.uid,
+                    },
+                }
             });
+            black_box(body.to_json("ns", Some(&remote), None, None))
         });
     }
-    group.finish();
+    total
 }
 
-criterion_group!(benches, flips);
-criterion_main!(benches);
+fn event_fanout(criterion: &mut Criterion, goals: &mut Goals) {
+    let mut group = criterion.benchmark_group("event_fanout");
+    let mut times = Vec::new();
+    for services in [10, 100, 1000, 5000, 20_000] {
+        let mut world = World::of_one_large(SLICES, 100, services - 1, NODES);
+        let mut turn = 0;
+        let plan = measure(&mut group, &format!("planned/{services}"), |runs| {
+            flips(&mut world, 100, &mut turn, runs, false)
+        });
+        let naive = naive(100, services - 1);
+        let scan = measure(&mut group, &format!("services scanned/{services}"), |runs| {
+            let mut total = Duration::ZERO;
+            for turn in 0..runs {
+                let number = (turn % 100) as usize;
+                let selecting = timed(&mut total, || naive.select(number));
+                assert_eq!(selecting, [0]);
+            }
+            total
+        });
+        goals.note(
+            &format!("event_fanout: {services} services, a scan of all selectors over a whole event"),
+            ratio(scan, plan),
+            "x",
+        );
+        times.push(plan);
+    }
+    let fastest = times.iter().flatten().copied().min_by(f64::total_cmp);
+    let slowest = times.iter().flatten().copied().max_by(f64::total_cmp);
+    if times.iter().all(Option::is_some) {
+        goals.at_most(
+            "event_fanout: the slowest number of services over the fastest",
+            ratio(slowest, fastest),
+            1.5,
+            "x",
+        );
+    }
+}
+
+/// A status update that changes nothing of what we publish, as kubelets send them all day.
+fn unchanged_event(criterion: &mut Criterion, goals: &mut Goals) {
+    const BATCH: u64 = 256;
+    const PODS: u32 = 10_000;
+    let mut world = World::of_one_large(endpointd::core::outputs::Outputs::ALL, PODS, OTHERS, NODES);
+    let mut turn = 0;
+    let mut group = criterion.benchmark_group("unchanged_event");
+    let event = measure(&mut group, "applied and planned", |runs| {
+        let mut total = Duration::ZERO;
+        let mut left = runs;
+        while left > 0 {
+            // Made before the clock runs: that is the decoder's work.
+            let events = (0..left.min(BATCH)).map(|at| app_pod(0, pick(turn + at as u32, PODS), NODES, true));
+            let events: Vec<_> = events.collect();
+            turn += BATCH as u32;
+            left -= events.len() as u64;
+            timed(&mut total, || {
+                for facts in events {
+                    world.apply(facts);
+                    assert_eq!(world.state.plan(), []);
+                }
+            });
+        }
+        total
+    });
+    let naive = naive(PODS, OTHERS);
+    let recompute = measure(&mut group, "recomputed", |runs| {
+        let mut total = Duration::ZERO;
+        for turn in 0..runs {
+            let number = pick(turn as u32, PODS) as usize;
+            let touched = timed(&mut total, || {
+                let services = naive.select(number);
+                services
+                    .into_iter()
+                    .map(|at| naive.sync_slices(at).touched.len())
+                    .sum::<usize>()
+            });
+            assert_eq!(touched, 0);
+        }
+        total
+    });
+    if let Some(recompute) = recompute {
+        check(recompute, PODS);
+    }
+    goals.at_most("unchanged_event: applied and planned", event, 500.0, " ns");
+    goals.note(
+        "unchanged_event: a recomputation over it",
+        ratio(recompute, event),
+        "x",
+    );
+}

@@ -2,136 +2,36 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
-use endpointd::core::address::Family;
-use endpointd::core::facts::TolerateUnready;
-use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts};
-use endpointd::core::hints::HintMode;
+#[path = "../benches/support/fixtures.rs"]
+#[allow(dead_code)] // Benchmarks use more of it.
+mod fixtures;
+
+use endpointd::core::facts::PodFacts;
 use endpointd::core::ids::Uid;
 use endpointd::core::labels::Labels;
-use endpointd::core::namespace::{Holds, NamespaceState, Outcome, Settings};
-use endpointd::core::nodes::NodeTable;
+use endpointd::core::namespace::Outcome;
 use endpointd::core::object::Remote;
 use endpointd::core::outputs::Outputs;
-use endpointd::core::ports::{Protocol, ServicePort, TargetPort};
-use endpointd::core::selector::Selector;
+use endpointd::core::subsets::MAX_ADDRESSES;
 use endpointd::core::work::Work;
+use fixtures::{ENDPOINTS, SLICES, World, node_name, pod, service};
 
-fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
-    ServiceFacts {
-        name: name.into(),
-        uid: Uid::from(name),
-        created: None,
-        deleting: false,
-        labels: Labels::default(),
-        selector: Selector::new(selector.iter().copied().collect()),
-        headless: true,
-        no_cluster_ip: true,
-        families: [true, false],
-        endpoints_family: Some(Family::V4),
-        ports: vec![ServicePort {
-            name: "".into(),
-            protocol: Protocol::Tcp,
-            target: TargetPort::Number(80),
-            app_protocol: None,
-        }],
-        publish_not_ready: false,
-        tolerate_unready: TolerateUnready::Unset,
-        hints: HintMode::None,
-    }
+/// What an event and the writes that it leads to cost.
+fn cost(world: &mut World, pod: PodFacts) -> Work {
+    cost_of(world, |world| world.apply(pod))
 }
 
-fn pod(number: u32, labels: &[(&str, &str)], ready: bool) -> PodFacts {
-    PodFacts {
-        name: format!("pod-{number}").into(),
-        uid: Uid::from(format!("uid-{number}").as_str()),
-        labels: labels.iter().copied().collect(),
-        node: Some("node".into()),
-        v4: Some(std::net::Ipv4Addr::from(0x0a00_0000 + number)),
-        v6: None,
-        primary: Some(Family::V4),
-        ports: Vec::new(),
-        host: None,
-        ready,
-        terminating: false,
-        terminal: false,
-        ready_time: None,
-    }
-}
-
-struct Bench {
-    state: NamespaceState,
-    nodes: NodeTable,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let mut nodes = NodeTable::default();
-        nodes.apply(
-            &"node".into(),
-            NodeFacts {
-                zone: Some("z".into()),
-            },
-            0,
-        );
-        let settings = Settings {
-            outputs: Outputs {
-                endpoints: false,
-                slices: true,
-            },
-            seed: 1,
-            ..Settings::default()
-        };
-        Self {
-            state: NamespaceState::new("ns".into(), settings, Holds::NONE),
-            nodes,
-        }
-    }
-
-    fn apply(&mut self, pod: PodFacts) {
-        self.state.apply_pod(pod, &[], 0, &mut self.nodes);
-    }
-
-    /// Grants everything that is wanted, and answers each with a version.
-    fn settle(&mut self) -> usize {
-        let mut writes = 0;
-        loop {
-            let wants = self.state.plan();
-            if wants.is_empty() {
-                return writes;
-            }
-            for want in wants {
-                if self.state.grant(&want.object).is_some() {
-                    writes += 1;
-                    let remote = Remote {
-                        uid: Uid::from(&*want.object.name),
-                        version: 1,
-                    };
-                    let outcome = Outcome::Written(remote);
-                    assert_eq!(self.state.outcome(&want.object, outcome, None), None);
-                }
-            }
-        }
-    }
-
-    /// What an event and the plan after it cost.
-    fn cost(&mut self, pod: PodFacts) -> Work {
-        let before = self.state.work();
-        self.apply(pod);
-        self.settle();
-        let after = self.state.work();
-        Work {
-            selector_evaluations: after.selector_evaluations - before.selector_evaluations,
-            endpoints_visited: after.endpoints_visited - before.endpoints_visited,
-            slices_touched: after.slices_touched - before.slices_touched,
-            evaluations: after.evaluations - before.evaluations,
-        }
-    }
+fn cost_of(world: &mut World, event: impl FnOnce(&mut World)) -> Work {
+    let before = world.state.work();
+    event(world);
+    world.settle();
+    world.state.work() - before
 }
 
 #[test]
 fn a_pod_event_reaches_only_the_services_it_matches() {
     const SERVICES: u32 = 5000;
-    let mut bench = Bench::new();
+    let mut world = World::new(SLICES, 1);
     let mut selectors = Vec::new();
     for i in 0..SERVICES {
         // All share one pair, as the Services of one chart do, so only the other one tells them apart.
@@ -140,36 +40,40 @@ fn a_pod_event_reaches_only_the_services_it_matches() {
             &[("chart", "web"), ("shard", &i.to_string())],
         );
         selectors.push(facts.selector.clone().unwrap());
-        bench.state.apply_service(facts, 0);
+        world.state.apply_service(facts, 0);
     }
-    bench.settle();
+    world.settle();
     let labels = [("chart", "web"), ("shard", "7"), ("pod-template-hash", "abc")];
 
-    let new = bench.cost(pod(1, &labels, true));
+    let new = cost(&mut world, pod(1, &labels, true));
     assert!(
         new.selector_evaluations <= 2,
         "a label set not seen before: {new:?}"
     );
     assert_eq!((new.endpoints_visited, new.evaluations), (1, 1), "{new:?}");
-    let known = bench.cost(pod(2, &labels, true));
+    let known = cost(&mut world, pod(2, &labels, true));
     assert_eq!(
         known.selector_evaluations, 0,
         "a label set that is known: {known:?}"
     );
-    let flip = bench.cost(pod(2, &labels, false));
+    let flip = cost(&mut world, pod(2, &labels, false));
     assert_eq!(
         flip,
         Work {
             selector_evaluations: 0,
             endpoints_visited: 1,
+            addresses_visited: 0,
             slices_touched: 1,
             evaluations: 1
         }
     );
-    let gone = bench.cost(PodFacts {
-        terminal: true,
-        ..pod(2, &labels, false)
-    });
+    let gone = cost(
+        &mut world,
+        PodFacts {
+            terminal: true,
+            ..pod(2, &labels, false)
+        },
+    );
     assert_eq!((gone.selector_evaluations, gone.evaluations), (0, 1), "{gone:?}");
 
     // The counter counts: what upstream does for each pod event.
@@ -187,23 +91,24 @@ fn a_pod_event_reaches_only_the_services_it_matches() {
 fn the_cost_of_a_flip_does_not_depend_on_the_size_of_the_service() {
     let mut costs = Vec::new();
     for pods in [100, 1000, 20_000] {
-        let mut bench = Bench::new();
-        bench.state.apply_service(service("svc", &[("app", "a")]), 0);
+        let mut world = World::new(SLICES, 1);
+        world.state.apply_service(service("svc", &[("app", "a")]), 0);
         for i in 0..pods {
-            bench.apply(pod(i, &[("app", "a")], true));
+            world.apply(pod(i, &[("app", "a")], true));
         }
         assert_eq!(
-            bench.settle(),
+            world.settle(),
             usize::try_from(pods).unwrap() / 100,
             "slices of 100 pods each"
         );
-        costs.push(bench.cost(pod(pods / 2, &[("app", "a")], false)));
+        costs.push(cost(&mut world, pod(pods / 2, &[("app", "a")], false)));
     }
     assert_eq!(
         costs[0],
         Work {
             selector_evaluations: 0,
             endpoints_visited: 1,
+            addresses_visited: 0,
             slices_touched: 1,
             evaluations: 1
         }
@@ -213,38 +118,38 @@ fn the_cost_of_a_flip_does_not_depend_on_the_size_of_the_service() {
 
 #[test]
 fn an_unchanged_pod_costs_nothing() {
-    let mut bench = Bench::new();
-    bench.state.apply_service(service("svc", &[("app", "a")]), 0);
-    bench.apply(pod(1, &[("app", "a")], true));
-    bench.settle();
-    assert_eq!(bench.cost(pod(1, &[("app", "a")], true)), Work::default());
+    let mut world = World::new(SLICES, 1);
+    world.state.apply_service(service("svc", &[("app", "a")]), 0);
+    world.apply(pod(1, &[("app", "a")], true));
+    world.settle();
+    assert_eq!(cost(&mut world, pod(1, &[("app", "a")], true)), Work::default());
 }
 
 #[test]
 fn flips_while_a_write_is_in_flight_are_one_more_write() {
-    let mut bench = Bench::new();
-    bench.state.apply_service(service("svc", &[("app", "a")]), 0);
-    bench.apply(pod(1, &[("app", "a")], true));
-    bench.settle();
-    bench.apply(pod(1, &[("app", "a")], false));
-    let [want] = &bench.state.plan()[..] else {
+    let mut world = World::new(SLICES, 1);
+    world.state.apply_service(service("svc", &[("app", "a")]), 0);
+    world.apply(pod(1, &[("app", "a")], true));
+    world.settle();
+    world.apply(pod(1, &[("app", "a")], false));
+    let [want] = &world.state.plan()[..] else {
         panic!("one slice is due")
     };
-    assert_eq!(bench.state.grant(&want.object).unwrap().changes, 1);
+    assert_eq!(world.state.grant(&want.object).unwrap().changes, 1);
     for i in 0..1001 {
-        bench.apply(pod(1, &[("app", "a")], i % 2 == 0));
-        assert_eq!(bench.state.plan(), [], "nothing more is asked for while it flies");
+        world.apply(pod(1, &[("app", "a")], i % 2 == 0));
+        assert_eq!(world.state.plan(), [], "nothing more is asked for while it flies");
     }
     let remote = Remote {
         uid: Uid::from("s"),
         version: 2,
     };
-    let again = bench
+    let again = world
         .state
         .outcome(&want.object, Outcome::Written(remote), None)
         .unwrap();
     assert_eq!(
-        bench.state.grant(&again.object).unwrap().changes,
+        world.state.grant(&again.object).unwrap().changes,
         501,
         "each flip away from what is published counts"
     );
@@ -253,8 +158,105 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
         version: 3,
     };
     assert_eq!(
-        bench.state.outcome(&again.object, Outcome::Written(remote), None),
+        world.state.outcome(&again.object, Outcome::Written(remote), None),
         None
     );
-    assert_eq!(bench.settle(), 0);
+    assert_eq!(world.settle(), 0);
+}
+
+#[test]
+fn a_flip_costs_endpoints_what_is_written_and_no_more() {
+    let mut costs = Vec::new();
+    for pods in [100, 1000, 20_000] {
+        let mut world = World::new(ENDPOINTS, 1);
+        world.state.apply_service(service("svc", &[("app", "a")]), 0);
+        for number in 0..pods {
+            world.apply(pod(number, &[("app", "a")], true));
+        }
+        assert_eq!(world.settle(), 1, "one object");
+        let flip = cost(&mut world, pod(0, &[("app", "a")], false));
+        assert_eq!((flip.selector_evaluations, flip.evaluations), (0, 1), "{flip:?}");
+        costs.push(flip.addresses_visited);
+    }
+    let limit = MAX_ADDRESSES as u64;
+    // The pod itself, and each address that is written.
+    assert_eq!(costs, [1 + 100, 1 + limit, 1 + limit]);
+}
+
+#[test]
+fn endpoints_are_built_when_their_turn_comes_and_not_for_each_event() {
+    let mut world = World::new(ENDPOINTS, 1);
+    world.state.apply_service(service("svc", &[("app", "a")]), 0);
+    for number in 0..500 {
+        world.apply(pod(number, &[("app", "a")], true));
+    }
+    world.settle();
+    let burst = cost_of(&mut world, |world| {
+        let mut wants = Vec::new();
+        for number in 0..100 {
+            world.apply(pod(number, &[("app", "a")], false));
+            wants.extend(world.state.plan());
+        }
+        assert_eq!((wants.len(), world.write_all(&wants).0), (100, 1));
+    });
+    assert_eq!(burst.addresses_visited, 100 + 500, "{burst:?}");
+}
+
+#[test]
+fn an_unchanged_pod_costs_endpoints_nothing() {
+    let mut world = World::new(Outputs::ALL, 1);
+    world.state.apply_service(service("svc", &[("app", "a")]), 0);
+    world.apply(pod(1, &[("app", "a")], true));
+    world.settle();
+    assert_eq!(cost(&mut world, pod(1, &[("app", "a")], true)), Work::default());
+}
+
+#[test]
+fn a_node_that_changes_costs_its_own_pods() {
+    let mut world = World::new(SLICES, 2);
+    world.state.apply_service(service("svc", &[("app", "a")]), 0);
+    for number in 0..5000 {
+        let facts = pod(number, &[("app", "a")], true);
+        let node = u32::from(number < 30);
+        world.apply(PodFacts {
+            node: Some(node_name(node)),
+            ..facts
+        });
+    }
+    world.settle();
+    let moved = cost_of(&mut world, |world| {
+        let zone = fixtures::zone(2);
+        let change = world.nodes.apply(&node_name(1), zone, 0).unwrap();
+        world.state.apply_node("node-1", change.view);
+    });
+    assert_eq!(
+        (moved.endpoints_visited, moved.slices_touched),
+        (30, 1),
+        "{moved:?}"
+    );
+}
+
+#[test]
+fn pods_that_come_and_go_cost_themselves_and_the_slices_they_touch() {
+    let mut costs = Vec::new();
+    for pods in [1000, 20_000] {
+        let mut world = World::new(SLICES, 1);
+        world.state.apply_service(service("svc", &[("app", "a")]), 0);
+        for number in 0..pods {
+            world.apply(pod(number, &[("app", "a")], true));
+        }
+        world.settle();
+        costs.push(cost_of(&mut world, |world| {
+            for number in 0..10 {
+                let name = pod(number * 90, &[], true).name;
+                world.state.remove_pod(&name, &mut world.nodes);
+            }
+            for number in 0..10 {
+                world.apply(pod(pods + number, &[("app", "a")], true));
+            }
+        }));
+    }
+    assert_eq!((costs[0].endpoints_visited, costs[0].evaluations), (10, 1));
+    assert!(costs[0].slices_touched <= 10, "{costs:?}");
+    assert_eq!(costs[0], costs[1]);
 }

@@ -386,8 +386,11 @@ impl Watch {
             uri.push_str("&continue=");
             uri.extend(percent_encoding::utf8_percent_encode(next, NON_ALPHANUMERIC));
         }
-        let body = self.get(&uri, ACCEPT_JSON).await?.collect().await?.to_bytes();
-        Ok(decode::page(&body)?)
+        let mut body = self.get(&uri, ACCEPT_JSON).await?;
+        // Frames go as they come, so that a page is never whole in memory twice.
+        let mut buffer = BytesMut::new();
+        while take_frame(body.frame().await, &mut buffer)? {}
+        Ok(decode::page(&buffer)?)
     }
 
     /// Watches from a version, which moves on with each event, until the watch ends.

@@ -139,6 +139,8 @@ index! {
     SliceId;
     /// A node in a namespace's table of the nodes its pods run on.
     NodeId;
+    /// A hostname and subdomain in a namespace's table of them.
+    HostId;
     /// A whole label set, as pods carry it.
     FullSetId;
     /// A label set cut to the keys that selectors use.

@@ -26,6 +26,29 @@ pub(crate) fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
     FxBuildHasher.hash_one(value)
 }
 
+/// Makes room for one more value, and for an eighth more than there are, where a table would double: it is
+/// doubling that would cost the most memory of all.
+pub(crate) fn make_room<T>(table: &mut Slab<T>) {
+    if table.len() == table.capacity() {
+        table.reserve_exact(table.len() / 8 + 1);
+    }
+}
+
+impl Interner<Box<str>> {
+    /// As [`Self::acquire`], and copies the text only if it is new.
+    pub fn acquire_text(&mut self, text: &str) -> u32 {
+        let hash = hash_of(text);
+        if let Some(&id) = self
+            .by_value
+            .find(hash, |&id| *self.values[id as usize].0 == *text)
+        {
+            self.values[id as usize].1 += 1;
+            return id;
+        }
+        self.insert(hash, text.into())
+    }
+}
+
 impl<T: Hash + Eq> Interner<T> {
     /// The index of an equal value, one more time in use; the value is kept if it is new.
     pub fn acquire(&mut self, value: T) -> u32 {
@@ -37,6 +60,11 @@ impl<T: Hash + Eq> Interner<T> {
             self.values[id as usize].1 += 1;
             return id;
         }
+        self.insert(hash, value)
+    }
+
+    fn insert(&mut self, hash: u64, value: T) -> u32 {
+        make_room(&mut self.values);
         let id = u32::try_from(self.values.insert((value, 1))).expect("no table holds 2^32 values");
         self.by_value
             .insert_unique(hash, id, |&id| hash_of(&self.values[id as usize].0));

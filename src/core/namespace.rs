@@ -21,8 +21,8 @@ pub use writes::{Content, Granted, Outcome};
 
 use super::address::Family;
 use super::backoff::Retry;
-use super::facts::{EndpointsFacts, HostName, NodeFacts, ServiceFacts, SliceFacts};
-use super::ids::{FullSetId, NodeId, PodId, ServiceId, SliceId, Uid};
+use super::facts::{EndpointsFacts, NodeFacts, ServiceFacts, SliceFacts};
+use super::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, SliceId, Uid};
 use super::intern::{Interner, hash_of};
 use super::nodes::{NodeDirectory, ZoneView};
 use super::object::{ObjectName, ObjectState};
@@ -204,7 +204,8 @@ struct Pod {
     name: Box<str>,
     uid: Uid,
     v4: Option<Ipv4Addr>,
-    v6: Option<Ipv6Addr>,
+    /// Apart, since most have none.
+    v6: Option<Box<Ipv6Addr>>,
     /// The family of its first address.
     primary: Option<Family>,
     /// Where its labels are, and its place there.
@@ -213,22 +214,31 @@ struct Pod {
     /// Its place among the node's pods.
     node_at: u32,
     ports: u32,
-    host: Option<Box<HostName>>,
+    host: HostId,
     ready: bool,
     terminating: bool,
     epoch: u8,
     ready_time: Option<Time>,
     /// The Services that select it, with its place in each family of theirs.
-    members: SmallVec<[Member; 2]>,
+    members: SmallVec<[Member; 1]>,
 }
 
 impl Pod {
     fn ip(&self, family: Family) -> Option<IpAddr> {
         match family {
             Family::V4 => self.v4.map(IpAddr::V4),
-            Family::V6 => self.v6.map(IpAddr::V6),
+            Family::V6 => self.v6.as_deref().copied().map(IpAddr::V6),
         }
     }
+}
+
+/// A hostname and the subdomain in which it counts. The pods of a `StatefulSet` share one, since each is called
+/// as it is.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Host {
+    /// `None` if it is the pod's name.
+    hostname: Option<Box<str>>,
+    subdomain: Box<str>,
 }
 
 /// That a Service selects a pod, and where its endpoint of one family is.
@@ -250,7 +260,7 @@ struct LocalNode {
     name: Arc<str>,
     version: u64,
     facts: Option<NodeFacts>,
-    pods: Vec<PodId>,
+    pods: SmallVec<[PodId; 4]>,
 }
 
 #[derive(Debug)]
@@ -298,7 +308,8 @@ pub struct NamespaceState {
     pods_by_name: HashTable<u32>,
     port_sets: Interner<Box<[ContainerPort]>>,
     nodes: Slab<LocalNode>,
-    nodes_by_name: FxHashMap<Arc<str>, NodeId>,
+    nodes_by_name: HashTable<u32>,
+    hosts: Interner<Host>,
     services: Slab<Service>,
     services_by_name: FxHashMap<Arc<str>, ServiceId>,
     slices: Slab<Slice>,
@@ -318,7 +329,7 @@ pub struct NamespaceState {
     held: BTreeSet<SliceId>,
     /// Slices that may be due. May name slices that are gone by now.
     wants: BTreeSet<SliceId>,
-    endpoints: FxHashMap<Arc<str>, endpoints::Endpoints>,
+    endpoints: FxHashMap<Arc<str>, Box<endpoints::Endpoints>>,
     /// As `arrivals`.
     endpoints_arrivals: FxHashMap<Arc<str>, (u8, EndpointsFacts)>,
     /// As `held`.
@@ -345,7 +356,8 @@ impl NamespaceState {
             pods_by_name: HashTable::new(),
             port_sets: Interner::default(),
             nodes: Slab::new(),
-            nodes_by_name: FxHashMap::default(),
+            nodes_by_name: HashTable::new(),
+            hosts: Interner::default(),
             services: Slab::new(),
             services_by_name: FxHashMap::default(),
             slices: Slab::new(),
@@ -509,6 +521,13 @@ impl NamespaceState {
             .pods_by_name
             .find(hash_of(name), |&id| *self.pods[id as usize].name == *name);
         found.map(|&id| PodId(id))
+    }
+
+    fn find_node(&self, name: &str) -> Option<NodeId> {
+        let found = self
+            .nodes_by_name
+            .find(hash_of(name), |&id| *self.nodes[id as usize].name == *name);
+        found.map(|&id| NodeId(id))
     }
 }
 

@@ -7,7 +7,7 @@
 //! once per label set and kept with it, so a match cannot outlive the set that it was made for.
 
 use super::ids::{FullSetId, LabelSetId, PodId, ServiceId};
-use super::intern::hash_of;
+use super::intern::{Interner, hash_of, make_room};
 use super::labels::Labels;
 use super::selector::Selector;
 use super::work::Work;
@@ -20,6 +20,9 @@ use smallvec::SmallVec;
 #[derive(Debug, Default)]
 pub struct SelectorCache {
     full: Slab<FullSet>,
+    /// The pairs that full sets consist of, `key NUL value`: those that are unique to a pod stand among many that
+    /// it shares with others.
+    texts: Interner<Box<str>>,
     full_by_labels: HashTable<u32>,
     sets: Slab<LabelSet>,
     set_by_labels: HashTable<u32>,
@@ -31,17 +34,20 @@ pub struct SelectorCache {
 
 #[derive(Debug)]
 struct FullSet {
-    labels: Labels,
+    /// Its pairs, sorted by key.
+    pairs: Box<[u32]>,
+    /// Of the labels.
+    hash: u64,
     set: LabelSetId,
     /// This set's place in its label set's `full`.
     at: u32,
-    pods: SmallVec<[PodId; 2]>,
+    pods: SmallVec<[PodId; 4]>,
 }
 
 #[derive(Debug)]
 struct LabelSet {
     labels: Labels,
-    full: SmallVec<[FullSetId; 2]>,
+    full: SmallVec<[FullSetId; 4]>,
     /// The Services whose selector matches, sorted.
     services: SmallVec<[ServiceId; 4]>,
 }
@@ -72,25 +78,28 @@ fn pair_key(key: &str, value: &str) -> Box<str> {
 
 impl SelectorCache {
     /// Puts a pod under its labels. Returns where it is: to be kept, and given back to [`Self::detach`].
-    pub fn attach(&mut self, pod: PodId, labels: Labels, work: &mut Work) -> (FullSetId, u32) {
-        let hash = hash_of(&labels);
+    pub fn attach(&mut self, pod: PodId, labels: &Labels, work: &mut Work) -> (FullSetId, u32) {
+        let hash = hash_of(labels);
         let found = self
             .full_by_labels
-            .find(hash, |&id| self.full[id as usize].labels == labels)
+            .find(hash, |&id| self.is(FullSetId(id), labels))
             .copied();
         let id = found.unwrap_or_else(|| {
             let set = self.label_set(labels.project(|key| self.keys.contains_key(key)), work);
+            make_room(&mut self.full);
             let id = FullSetId::from(self.full.vacant_key());
             let at = self.sets[set.index()].full.len() as u32;
             self.sets[set.index()].full.push(id);
+            let pairs = labels.pairs().map(|pair| self.texts.acquire_text(pair)).collect();
             self.full.insert(FullSet {
-                labels,
+                pairs,
+                hash,
                 set,
                 at,
                 pods: SmallVec::new(),
             });
             self.full_by_labels
-                .insert_unique(hash, id.0, |&id| hash_of(&self.full[id as usize].labels));
+                .insert_unique(hash, id.0, |&id| self.full[id as usize].hash);
             id.0
         });
         let pods = &mut self.full[id as usize].pods;
@@ -104,13 +113,14 @@ impl SelectorCache {
         full.pods.swap_remove(at as usize);
         let moved = full.pods.get(at as usize).copied();
         if full.pods.is_empty() {
-            let hash = hash_of(&full.labels);
-            let (set, at) = (full.set, full.at);
+            let (hash, set, at) = (full.hash, full.set, full.at);
             self.full_by_labels
                 .find_entry(hash, |&other| other == id.0)
                 .expect("a full set in use is in the table")
                 .remove();
-            self.full.remove(id.index());
+            for pair in self.full.remove(id.index()).pairs {
+                self.texts.release(pair);
+            }
             self.leave_set(set, at);
         }
         moved
@@ -118,7 +128,11 @@ impl SelectorCache {
 
     /// Whether the labels of a full set are these.
     pub fn is(&self, id: FullSetId, labels: &Labels) -> bool {
-        self.full[id.index()].labels == *labels
+        let known = self.full[id.index()]
+            .pairs
+            .iter()
+            .map(|pair| &**self.texts.get(*pair));
+        known.eq(labels.pairs())
     }
 
     /// The Services that select a full set, sorted by index.
@@ -236,6 +250,7 @@ impl SelectorCache {
         {
             return LabelSetId(id);
         }
+        make_room(&mut self.sets);
         let id = LabelSetId::from(self.sets.vacant_key());
         let mut services = SmallVec::new();
         for (key, value) in labels.iter() {
@@ -291,6 +306,12 @@ impl SelectorCache {
         }
     }
 
+    /// The key and the value of a full set's pair.
+    fn split(&self, pair: u32) -> (&str, &str) {
+        let text = self.texts.get(pair);
+        text.split_once('\0').expect("a pair is a key and a value")
+    }
+
     fn drop_pair_if_idle(&mut self, pair: &str) {
         if self
             .pairs
@@ -307,15 +328,14 @@ impl SelectorCache {
         let concerned: Vec<_> = self
             .full
             .iter()
-            .filter(|(_, full)| full.labels.get(key).is_some())
+            .filter(|(_, full)| full.pairs.iter().any(|pair| self.split(*pair).0 == key))
             .map(|(id, _)| id)
             .collect();
         for id in concerned {
             let (old, at) = (self.full[id].set, self.full[id].at);
-            let new = self.label_set(
-                self.full[id].labels.project(|key| self.keys.contains_key(key)),
-                work,
-            );
+            let pairs = self.full[id].pairs.iter().map(|pair| self.split(*pair));
+            let used = pairs.filter(|(key, _)| self.keys.contains_key(*key)).collect();
+            let new = self.label_set(used, work);
             if new == old {
                 continue;
             }

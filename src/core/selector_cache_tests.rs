@@ -12,8 +12,8 @@ fn selector(pairs: &[(&str, &str)]) -> Selector {
 fn matches_are_found_in_both_orders_of_arrival() {
     let (mut cache, mut work) = (SelectorCache::default(), Work::default());
     cache.add(ServiceId(0), selector(&[("app", "a")]), &mut work);
-    let (a, _) = cache.attach(PodId(0), labels(&[("app", "a"), ("x", "1")]), &mut work);
-    let (b, _) = cache.attach(PodId(1), labels(&[("app", "a"), ("x", "2")]), &mut work);
+    let (a, _) = cache.attach(PodId(0), &labels(&[("app", "a"), ("x", "1")]), &mut work);
+    let (b, _) = cache.attach(PodId(1), &labels(&[("app", "a"), ("x", "2")]), &mut work);
     assert_eq!(cache.services(a), [ServiceId(0)]);
     assert_eq!(
         cache.sizes(),
@@ -37,7 +37,7 @@ fn nothing_is_kept_of_what_is_gone() {
     cache.add(ServiceId(0), selector(&[("app", "a")]), &mut work);
     for i in 0..100 {
         let unique = i.to_string();
-        let at = cache.attach(PodId(i), labels(&[("app", "a"), ("hash", &unique)]), &mut work);
+        let at = cache.attach(PodId(i), &labels(&[("app", "a"), ("hash", &unique)]), &mut work);
         assert_eq!(cache.detach(at.0, at.1), None);
     }
     assert_eq!(cache.sizes(), (0, 0));
@@ -49,10 +49,10 @@ fn nothing_is_kept_of_what_is_gone() {
 fn a_reused_index_does_not_meet_an_old_match() {
     let (mut cache, mut work) = (SelectorCache::default(), Work::default());
     cache.add(ServiceId(0), selector(&[("app", "a")]), &mut work);
-    let first = cache.attach(PodId(0), labels(&[("app", "a")]), &mut work);
+    let first = cache.attach(PodId(0), &labels(&[("app", "a")]), &mut work);
     assert_eq!(cache.services(first.0), [ServiceId(0)]);
     cache.detach(first.0, first.1);
-    let second = cache.attach(PodId(1), labels(&[("app", "b")]), &mut work);
+    let second = cache.attach(PodId(1), &labels(&[("app", "b")]), &mut work);
     assert_eq!(second.0, first.0, "the index is used again");
     assert!(cache.services(second.0).is_empty());
     cache.remove(ServiceId(0), &mut work);
@@ -64,9 +64,7 @@ fn a_reused_index_does_not_meet_an_old_match() {
 fn detaching_tells_which_pod_moved() {
     let (mut cache, mut work) = (SelectorCache::default(), Work::default());
     let set = labels(&[("app", "a")]);
-    let places: Vec<_> = (0..3)
-        .map(|i| cache.attach(PodId(i), set.clone(), &mut work))
-        .collect();
+    let places: Vec<_> = (0..3).map(|i| cache.attach(PodId(i), &set, &mut work)).collect();
     assert_eq!(cache.detach(places[0].0, places[0].1), Some(PodId(2)));
     assert_eq!(cache.detach(places[0].0, 1), None);
 }
@@ -82,7 +80,7 @@ fn a_pair_that_all_share_makes_no_candidates_of_all() {
         );
     }
     let before = work.selector_evaluations;
-    let (set, _) = cache.attach(PodId(0), labels(&[("app", "web"), ("shard", "7")]), &mut work);
+    let (set, _) = cache.attach(PodId(0), &labels(&[("app", "web"), ("shard", "7")]), &mut work);
     assert_eq!(cache.services(set), [ServiceId(7)]);
     assert!(
         work.selector_evaluations - before <= 2,

@@ -3,10 +3,11 @@
 use super::address::Family;
 use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
+use super::intern::{hash_of, make_room};
 use super::object::{Flight, ObjectState};
 use super::ports::SlicePorts;
 use super::queue::Lane;
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
 use slab::Slab;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -256,7 +257,7 @@ pub struct FamilyState {
 #[derive(Debug, Default)]
 pub struct Groups {
     groups: Slab<Group>,
-    by_ports: FxHashMap<SlicePorts, GroupId>,
+    by_ports: HashTable<u32>,
 }
 
 /// The pods with one list of ports, and their slices.
@@ -273,7 +274,7 @@ pub struct Group {
 impl Groups {
     /// The group with these ports, made if there is none.
     pub fn obtain(&mut self, ports: &SlicePorts) -> GroupId {
-        if let Some(&id) = self.by_ports.get(ports) {
+        if let Some(id) = self.find(ports) {
             return id;
         }
         let group = Group {
@@ -281,14 +282,20 @@ impl Groups {
             endpoints: 0,
             by_fill: BTreeSet::new(),
         };
+        make_room(&mut self.groups);
         let id = GroupId::from(self.groups.insert(group));
-        self.by_ports.insert(ports.clone(), id);
+        self.by_ports.insert_unique(hash_of(&**ports), id.0, |&id| {
+            hash_of(&*self.groups[id as usize].ports)
+        });
         id
     }
 
     /// The group with these ports, if there is one.
     pub fn find(&self, ports: &SlicePorts) -> Option<GroupId> {
-        self.by_ports.get(ports).copied()
+        let found = self
+            .by_ports
+            .find(hash_of(&**ports), |&id| self.groups[id as usize].ports == *ports);
+        found.map(|&id| GroupId(id))
     }
 
     /// A group in use.
@@ -332,7 +339,10 @@ impl Groups {
             .is_some_and(|group| group.by_fill.is_empty())
         {
             let group = self.groups.remove(id.index());
-            self.by_ports.remove(&group.ports);
+            self.by_ports
+                .find_entry(hash_of(&*group.ports), |&other| other == id.0)
+                .expect("a group is in the table of its ports")
+                .remove();
         }
     }
 }

@@ -1,46 +1,67 @@
 //! Points in time as the API carries them.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::num::NonZeroI64;
+
+/// The first moment that a [`Time`] can be, as it is kept.
+const FIRST: NonZeroI64 = NonZeroI64::new(1).expect("one is not zero");
 
 /// Nanoseconds since 1970 in UTC: a creationTimestamp, or the lastTransitionTime of a condition.
 ///
 /// API servers send whole seconds; nanoseconds are kept because the trigger-time annotation has them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Time(i64);
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Time(NonZeroI64);
 
 impl Time {
     /// From whole seconds since 1970.
     pub fn from_seconds(seconds: i64) -> Self {
-        Self(seconds.saturating_mul(1_000_000_000))
+        Self::from_nanoseconds(seconds.saturating_mul(1_000_000_000))
     }
 
     /// From nanoseconds since 1970.
     pub fn from_nanoseconds(nanoseconds: i64) -> Self {
-        Self(nanoseconds)
+        // With the sign turned, what would be zero is the first moment of all, and gives way to the second: an
+        // optional time, of which there is one for each pod, is no larger than a time.
+        Self(NonZeroI64::new(nanoseconds ^ i64::MIN).unwrap_or(FIRST))
     }
 
     /// Nanoseconds since 1970.
     pub fn as_nanoseconds(self) -> i64 {
-        self.0
+        self.0.get() ^ i64::MIN
     }
 
     /// Without what is less than a second, as the API keeps most times.
     #[must_use]
     pub fn whole_seconds(self) -> Self {
-        Self(self.0.div_euclid(1_000_000_000).saturating_mul(1_000_000_000))
+        Self::from_seconds(self.as_nanoseconds().div_euclid(1_000_000_000))
     }
 
     /// Reads RFC 3339. `None` when it is not that, or lies outside the years 1678 to 2261.
     pub fn parse(text: &str) -> Option<Self> {
         let timestamp: jiff::Timestamp = text.parse().ok()?;
-        i64::try_from(timestamp.as_nanosecond()).ok().map(Self)
+        i64::try_from(timestamp.as_nanosecond())
+            .ok()
+            .map(Self::from_nanoseconds)
+    }
+}
+
+impl Ord for Time {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_nanoseconds().cmp(&other.as_nanoseconds())
+    }
+}
+
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
 impl fmt::Display for Time {
     /// RFC 3339 in UTC with as many digits after the second as are needed, as Go prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let timestamp = jiff::Timestamp::from_nanosecond(i128::from(self.0))
+        let timestamp = jiff::Timestamp::from_nanosecond(i128::from(self.as_nanoseconds()))
             .expect("64 bits of nanoseconds lie well within the calendar");
         write!(f, "{timestamp}")
     }

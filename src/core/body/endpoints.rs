@@ -18,6 +18,7 @@ use std::net::IpAddr;
 pub struct EndpointsBody<'a> {
     service: &'a ServiceFacts,
     truncated: bool,
+    addresses: usize,
     subsets: Vec<u8>,
 }
 
@@ -52,8 +53,14 @@ impl<'a> EndpointsBody<'a> {
         Self {
             service,
             truncated: published.truncated,
+            addresses: count,
             subsets,
         }
+    }
+
+    /// How many addresses there are in all subsets.
+    pub fn addresses(&self) -> usize {
+        self.addresses
     }
 
     /// Tells what is written apart from what was, in 64 bits: labels (but for the headless one, which is no

@@ -421,10 +421,6 @@ impl NamespaceState {
             Some((name, facts)) => (Some(name), facts.zone.as_ref()),
             None => (self.nodes.get(pod.node.index()).map(|node| &node.name), None),
         };
-        let hostname = pod
-            .host
-            .as_ref()
-            .filter(|host| *host.subdomain == *service.facts.name);
         let same = |a: Option<&str>, b: Option<&Arc<str>>| a == b.map(|b| &**b);
         let only = |hints: &[Box<str>], hint: Option<&str>| hints.iter().map(|h| &**h).eq(hint);
         let hints = service.facts.hints.hint(
@@ -446,6 +442,6 @@ impl NamespaceState {
                 .is_some_and(|ip| *endpoint.addresses[0] == *ip.to_string())
             && same(endpoint.node.as_deref(), node)
             && same(endpoint.zone.as_deref(), zone)
-            && endpoint.hostname.as_deref() == hostname.map(|host| &*host.hostname)
+            && endpoint.hostname.as_deref() == self.hostname(pod, &service.facts.name)
     }
 }

@@ -118,6 +118,7 @@ impl NamespaceState {
         let Some(endpoints) = &service.endpoints else {
             return;
         };
+        self.work.addresses_visited += 1;
         let pod = &self.pods[pod_id.index()];
         let now = shown(pod, service, self.is_tolerant(&service.facts));
         let known = endpoints.members.get(pod_id);
@@ -184,6 +185,7 @@ impl NamespaceState {
             Some((pod_id, ip, ready, ports.clone()))
         });
         let pods: Vec<_> = pods.collect();
+        self.work.addresses_visited += pods.len() as u64;
         let members = Members::collect(portless, pods, by_uid(&self.pods));
         let before = self.services[id.index()].endpoints.take();
         self.services[id.index()].endpoints = Some(Box::new(ServiceEndpoints {
@@ -207,7 +209,7 @@ impl NamespaceState {
         let entry = self
             .endpoints
             .entry(name.clone())
-            .or_insert_with(|| Endpoints::new(Role::Live, None));
+            .or_insert_with(|| Box::new(Endpoints::new(Role::Live, None)));
         entry.role = Role::Live;
         // Of an object that was not ours until now only the version is known.
         entry.object.unsure |= entry.object.remote.is_some() && entry.published.is_none();

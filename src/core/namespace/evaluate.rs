@@ -4,6 +4,7 @@
 use super::NamespaceState;
 use crate::core::address::Family;
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
+use crate::core::intern::make_room;
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Lane;
 use crate::core::slices::{Conditions, Role, Slice};
@@ -245,6 +246,7 @@ impl NamespaceState {
         slice.family = family;
         slice.owner = self.services[service.index()].facts.uid.clone();
         slice.change(Lane::Add);
+        make_room(&mut self.slices);
         let id = SliceId::from(self.slices.insert(slice));
         self.slices_by_name.insert(name, id);
         let service = &mut self.services[service.index()];

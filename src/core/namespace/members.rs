@@ -32,6 +32,7 @@ impl NamespaceState {
     /// A Service has a family in which it did not have the pod.
     pub(super) fn join_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
         let members = &mut self.pods[pod.index()].members;
+        members.reserve_exact(1);
         members.push(Member {
             service,
             slice: SliceId::NONE,
@@ -191,6 +192,9 @@ impl NamespaceState {
     pub(super) fn place(&mut self, pod: PodId, id: SliceId, published: Conditions, stale: bool) {
         let slice = &mut self.slices[id.index()];
         let at = slice.slots.len();
+        if at == slice.slots.capacity() {
+            slice.slots.reserve_exact(at / 4 + 4);
+        }
         slice.slots.push(Slot {
             pod,
             published,

@@ -1,9 +1,10 @@
 //! Events of pods and nodes.
 
-use super::{LocalNode, NamespaceState, Pod};
-use crate::core::facts::{NodeFacts, PodFacts};
-use crate::core::ids::{NodeId, PodId, ServiceId};
-use crate::core::intern::hash_of;
+use super::{Host, LocalNode, NamespaceState, Pod};
+use crate::core::address::Family;
+use crate::core::facts::{HostName, NodeFacts, PodFacts};
+use crate::core::ids::{HostId, NodeId, PodId, ServiceId};
+use crate::core::intern::{hash_of, make_room};
 use crate::core::nodes::{NodeDirectory, NodeView};
 use crate::core::time::Time;
 use smallvec::SmallVec;
@@ -55,7 +56,7 @@ impl NamespaceState {
 
     /// A node that pods of this namespace run on has changed: exactly their endpoints are looked at.
     pub fn apply_node(&mut self, name: &str, view: NodeView) {
-        let Some(&id) = self.nodes_by_name.get(name) else {
+        let Some(id) = self.find_node(name) else {
             return;
         };
         let node = &mut self.nodes[id.index()];
@@ -73,22 +74,24 @@ impl NamespaceState {
     }
 
     fn insert_pod(&mut self, facts: PodFacts, earlier: &[Time], epoch: u8, nodes: &mut dyn NodeDirectory) {
+        make_room(&mut self.pods);
         let id = PodId::from(self.pods.vacant_key());
         let hash = hash_of(&*facts.name);
-        let labels = self.cache.attach(id, facts.labels, &mut self.work);
+        let host = self.enter_host(&facts.name, facts.host.as_deref());
+        let labels = self.cache.attach(id, &facts.labels, &mut self.work);
         let ports = self.port_sets.acquire(facts.ports.into_boxed_slice());
         let (node, node_at) = self.enter_node(id, facts.node.as_ref(), nodes);
         self.pods.insert(Pod {
             name: facts.name,
             uid: facts.uid,
             v4: facts.v4,
-            v6: facts.v6,
+            v6: facts.v6.map(Box::new),
             primary: facts.primary,
             labels,
             node,
             node_at,
             ports,
-            host: facts.host,
+            host,
             ready: facts.ready,
             terminating: facts.terminating,
             epoch,
@@ -113,16 +116,19 @@ impl NamespaceState {
         epoch: u8,
         nodes: &mut dyn NodeDirectory,
     ) {
+        let rehosted = !self.is_hosted(&self.pods[id.index()], facts.host.as_deref());
         let pod = &mut self.pods[id.index()];
         pod.epoch = epoch;
         let mut change = PodChange::default();
         let mut changed = false;
-        change.content = [pod.v4 != facts.v4, pod.v6 != facts.v6];
+        change.content = [pod.v4 != facts.v4, pod.v6.as_deref() != facts.v6.as_ref()];
         changed |= pod.primary != facts.primary;
-        (pod.v4, pod.v6, pod.primary) = (facts.v4, facts.v6, facts.primary);
-        if pod.uid != facts.uid || pod.host != facts.host {
+        (pod.v4, pod.primary) = (facts.v4, facts.primary);
+        if change.content[Family::V6.index()] {
+            pod.v6 = facts.v6.map(Box::new);
+        }
+        if pod.uid != facts.uid || rehosted {
             pod.uid = facts.uid;
-            pod.host = facts.host;
             change.content = [true; 2];
             change.endpoints = true;
         }
@@ -136,6 +142,12 @@ impl NamespaceState {
             self.port_sets.release(old);
             change.ports = true;
         }
+        if rehosted {
+            let host = self.enter_host(&facts.name, facts.host.as_deref());
+            let old = std::mem::replace(&mut self.pods[id.index()].host, host);
+            self.leave_host(old);
+        }
+        let pod = &self.pods[id.index()];
         let node = (!pod.node.is_none()).then(|| &self.nodes[pod.node.index()].name);
         if node != facts.node.as_ref() {
             self.leave_node(id, nodes);
@@ -149,7 +161,7 @@ impl NamespaceState {
         if moved {
             let old = self.pods[id.index()].labels;
             // Attached before detached, so that a label set which both share stays.
-            let new = self.cache.attach(id, facts.labels, &mut self.work);
+            let new = self.cache.attach(id, &facts.labels, &mut self.work);
             self.detach_labels(old);
             self.pods[id.index()].labels = new;
             self.leave_unmatched(id);
@@ -191,12 +203,45 @@ impl NamespaceState {
             .remove();
         let pod = self.pods.remove(id.index());
         self.port_sets.release(pod.ports);
+        self.leave_host(pod.host);
     }
 
     fn detach_labels(&mut self, (set, at): (crate::core::ids::FullSetId, u32)) {
         if let Some(moved) = self.cache.detach(set, at) {
             self.pods[moved.index()].labels.1 = at;
         }
+    }
+
+    fn enter_host(&mut self, pod: &str, host: Option<&HostName>) -> HostId {
+        host.map_or(HostId::NONE, |host| {
+            HostId(self.hosts.acquire(Host {
+                hostname: (*host.hostname != *pod).then(|| host.hostname.clone()),
+                subdomain: host.subdomain.clone(),
+            }))
+        })
+    }
+
+    fn leave_host(&mut self, id: HostId) {
+        if !id.is_none() {
+            self.hosts.release(id.0);
+        }
+    }
+
+    /// Whether a pod's hostname and subdomain are these.
+    fn is_hosted(&self, pod: &Pod, host: Option<&HostName>) -> bool {
+        match host {
+            None => pod.host.is_none(),
+            Some(host) => self.hostname(pod, &host.subdomain) == Some(&*host.hostname),
+        }
+    }
+
+    /// A pod's hostname in a subdomain, if it has one there.
+    pub(super) fn hostname<'a>(&'a self, pod: &'a Pod, subdomain: &str) -> Option<&'a str> {
+        if pod.host.is_none() {
+            return None;
+        }
+        let host = self.hosts.get(pod.host.0);
+        (*host.subdomain == *subdomain).then(|| host.hostname.as_deref().unwrap_or(&pod.name))
     }
 
     fn enter_node(
@@ -208,7 +253,7 @@ impl NamespaceState {
         let Some(name) = name else {
             return (NodeId::NONE, 0);
         };
-        let id = if let Some(&id) = self.nodes_by_name.get(name) {
+        let id = if let Some(id) = self.find_node(name) {
             id
         } else {
             let NodeView { version, facts } = nodes.look_up(name, &self.namespace);
@@ -216,10 +261,13 @@ impl NamespaceState {
                 name: name.clone(),
                 version,
                 facts,
-                pods: Vec::new(),
+                pods: SmallVec::new(),
             };
+            make_room(&mut self.nodes);
             let id = NodeId::from(self.nodes.insert(node));
-            self.nodes_by_name.insert(name.clone(), id);
+            self.nodes_by_name.insert_unique(hash_of(&**name), id.0, |&id| {
+                hash_of(&*self.nodes[id as usize].name)
+            });
             id
         };
         let pods = &mut self.nodes[id.index()].pods;
@@ -238,8 +286,12 @@ impl NamespaceState {
             self.pods[moved.index()].node_at = at;
         }
         if node.pods.is_empty() {
+            let hash = hash_of(&*self.nodes[id.index()].name);
+            self.nodes_by_name
+                .find_entry(hash, |&other| other == id.0)
+                .expect("a kept node is in the table of names")
+                .remove();
             let node = self.nodes.remove(id.index());
-            self.nodes_by_name.remove(&node.name);
             nodes.forget(&node.name, &self.namespace);
         }
     }

@@ -5,6 +5,7 @@ use super::{NamespaceState, Service};
 use crate::core::address::Family;
 use crate::core::facts::{ServiceFacts, is_reserved_label};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
+use crate::core::intern::make_room;
 use crate::core::object::Flight;
 use crate::core::queue::Lane;
 use crate::core::slices::{Role, Slice};
@@ -36,6 +37,7 @@ impl NamespaceState {
         }
         let name = facts.name.clone();
         let managed = facts.selector.is_some();
+        make_room(&mut self.services);
         let id = ServiceId::from(self.services.insert(Service {
             facts,
             families: [None, None],

@@ -235,10 +235,6 @@ impl NamespaceState {
             slice.slots.iter().enumerate().map(|(at, slot)| {
                 let pod = &self.pods[slot.pod.index()];
                 let node = self.nodes.get(pod.node.index());
-                let hostname = pod
-                    .host
-                    .as_ref()
-                    .filter(|host| *host.subdomain == *service.facts.name);
                 let zone = node.and_then(|node| node.facts.as_ref()?.zone.as_deref());
                 let node = node.map(|node| &*node.name);
                 let conditions = desired(pod, service);
@@ -251,7 +247,7 @@ impl NamespaceState {
                         .ip(slice.family)
                         .expect("a placed pod has an address of the slice's family"),
                     conditions,
-                    hostname: hostname.map(|host| &*host.hostname),
+                    hostname: self.hostname(pod, &service.facts.name),
                     target: PodReference {
                         namespace: &self.namespace,
                         name: &pod.name,

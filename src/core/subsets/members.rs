@@ -5,30 +5,54 @@ use super::order::{PrintedIp, compare_printed, v4_key};
 use super::same::{is_same, meaning};
 use super::truncate::{Cut, Truncation};
 use super::{Address, Port, Published, Subset};
+use crate::core::intern::hash_of;
+use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
+use slab::Slab;
 use std::cmp::Ordering;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The pods of one Service that its Endpoints object takes in, some 40 to 70 bytes each.
+/// The pods of one Service that its Endpoints object takes in, some 20 to 40 bytes each.
 ///
 /// `by_uid` in its methods tells the order of two pods by the text of their UIDs. It is asked only of pods that
 /// share an IP.
 #[derive(Clone, Debug)]
 pub struct Members<P, A> {
     places: FxHashMap<A, Place>,
+    /// The IPv6 addresses that places name.
+    v6: Slab<Ipv6Addr>,
     /// An emptied group stays until its place is needed, so that places do not shift.
     groups: Vec<Group<P, A>>,
-    by_ports: FxHashMap<Arc<[P]>, u32>,
+    by_ports: HashTable<u32>,
     vacant: Vec<u32>,
     portless: bool,
 }
 
+/// Where a pod is listed, in 8 bytes: there is one for each pod of each Service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Place {
-    ip: IpAddr,
+    /// The bits of an IPv4 address, or where the IPv6 one is kept.
+    ip: u32,
+    /// The group's index, shifted past the two flags.
     group: u32,
-    ready: bool,
+}
+
+impl Place {
+    const READY: u32 = 1;
+    const V6: u32 = 2;
+
+    fn group(self) -> usize {
+        (self.group >> 2) as usize
+    }
+
+    fn is_ready(self) -> bool {
+        self.group & Self::READY != 0
+    }
+
+    fn is_v6(self) -> bool {
+        self.group & Self::V6 != 0
+    }
 }
 
 impl<P: Port, A: Address> Members<P, A> {
@@ -37,8 +61,9 @@ impl<P: Port, A: Address> Members<P, A> {
     pub fn new(portless: bool) -> Self {
         Self {
             places: FxHashMap::default(),
+            v6: Slab::new(),
             groups: Vec::new(),
-            by_ports: FxHashMap::default(),
+            by_ports: HashTable::new(),
             vacant: Vec::new(),
             portless,
         }
@@ -61,15 +86,19 @@ impl<P: Port, A: Address> Members<P, A> {
                 _ => members.group(&ports),
             };
             last = Some((ports, group));
-            let place = Place { ip, group, ready };
+            let place = members.place(ip, group, ready);
             let before = members.places.insert(address, place);
             debug_assert_eq!(before, None, "a pod is collected once");
-            members.list(place).push(address);
+            list(&mut members.groups, place).push(address);
         }
-        for group in &mut members.groups {
-            sort(&mut group.ready, |a| members.places[&a].ip, &by_uid);
-            sort(&mut group.not_ready, |a| members.places[&a].ip, &by_uid);
+        let mut groups = std::mem::take(&mut members.groups);
+        for group in &mut groups {
+            for list in [&mut group.ready, &mut group.not_ready] {
+                sort(list, |a| members.ip_of(a), &by_uid);
+                list.shrink_to_fit();
+            }
         }
+        members.groups = groups;
         members
     }
 
@@ -83,30 +112,37 @@ impl<P: Port, A: Address> Members<P, A> {
         ports: &Arc<[P]>,
         by_uid: impl Fn(A, A) -> Ordering,
     ) -> bool {
-        if let Some(place) = self.places.get(&address) {
-            let same_ports = self.groups[place.group as usize].ports == *ports;
-            if (place.ip, place.ready, same_ports) == (ip, ready, true) {
+        if let Some((known_ip, known_ready, known_ports)) = self.get(address) {
+            if (known_ip, known_ready) == (ip, ready) && known_ports == ports {
                 return false;
             }
             self.remove(address);
         }
         let group = self.group(ports);
-        let place = Place { ip, group, ready };
-        self.places.insert(address, place);
-        let list = list(&mut self.groups, place);
-        let at = list.partition_point(|other| {
-            compare_printed(self.places[other].ip, ip)
+        let place = self.place(ip, group, ready);
+        let before = place.list(&self.groups);
+        let at = before.partition_point(|other| {
+            compare_printed(self.ip_of(*other), ip)
                 .then_with(|| by_uid(*other, address))
                 .is_lt()
         });
+        self.places.insert(address, place);
+        let list = list(&mut self.groups, place);
+        if list.len() == list.capacity() {
+            list.reserve_exact(list.len() / 8 + 4);
+        }
         list.insert(at, address);
         true
     }
 
     /// What [`Members::set`] was last told of a pod: its address, whether it is ready, and its ports.
     pub fn get(&self, address: A) -> Option<(IpAddr, bool, &Arc<[P]>)> {
-        let place = self.places.get(&address)?;
-        Some((place.ip, place.ready, &self.groups[place.group as usize].ports))
+        let place = *self.places.get(&address)?;
+        Some((
+            self.ip(place),
+            place.is_ready(),
+            &self.groups[place.group()].ports,
+        ))
     }
 
     /// A pod is gone, or is not to be published. Says whether it was there. Works from what
@@ -115,19 +151,25 @@ impl<P: Port, A: Address> Members<P, A> {
         let Some(place) = self.places.get(&address).copied() else {
             return false;
         };
-        let list = list(&mut self.groups, place);
-        let first = list.partition_point(|other| compare_printed(self.places[other].ip, place.ip).is_lt());
+        let (before, ip) = (place.list(&self.groups), self.ip(place));
+        let first = before.partition_point(|other| compare_printed(self.ip_of(*other), ip).is_lt());
         let at = first
-            + list[first..]
+            + before[first..]
                 .iter()
                 .position(|other| *other == address)
                 .expect("a pod stands in the list that its place names");
-        list.remove(at);
+        list(&mut self.groups, place).remove(at);
         self.places.remove(&address);
-        let group = &self.groups[place.group as usize];
+        if place.is_v6() {
+            self.v6.remove(place.ip as usize);
+        }
+        let group = &self.groups[place.group()];
         if group.ready.is_empty() && group.not_ready.is_empty() {
-            self.by_ports.remove(&group.ports);
-            self.vacant.push(place.group);
+            self.by_ports
+                .find_entry(hash_of(&*group.ports), |&other| other as usize == place.group())
+                .expect("a group in use is in the table of its ports")
+                .remove();
+            self.vacant.push(place.group() as u32);
         }
         true
     }
@@ -248,7 +290,7 @@ impl<P: Port, A: Address> Members<P, A> {
         });
         let mut first = lists.collect::<Vec<_>>().concat();
         if groups.len() > 1 {
-            sort(&mut first, |address| self.places[&address].ip, by_uid);
+            sort(&mut first, |address| self.ip_of(address), by_uid);
             first.truncate(count);
         }
         first
@@ -259,7 +301,11 @@ impl<P: Port, A: Address> Members<P, A> {
             ports.is_sorted(),
             "ports come sorted, or equal lists would be two groups"
         );
-        if let Some(group) = self.by_ports.get(ports) {
+        let hash = hash_of(&**ports);
+        if let Some(group) = self
+            .by_ports
+            .find(hash, |&group| self.groups[group as usize].ports == *ports)
+        {
             return *group;
         }
         let new = Group {
@@ -271,22 +317,59 @@ impl<P: Port, A: Address> Members<P, A> {
             self.groups[index as usize] = new;
             index
         } else {
+            if self.groups.len() == self.groups.capacity() {
+                self.groups.reserve_exact(1 + self.groups.len() / 8);
+            }
             self.groups.push(new);
-            u32::try_from(self.groups.len() - 1).expect("no Service has 2^32 pods")
+            u32::try_from(self.groups.len() - 1).expect("no Service has 2^30 pods")
         };
-        self.by_ports.insert(ports.clone(), index);
+        self.by_ports
+            .insert_unique(hash, index, |&group| hash_of(&*self.groups[group as usize].ports));
         index
     }
 
-    fn list(&mut self, place: Place) -> &mut Vec<A> {
-        list(&mut self.groups, place)
+    fn place(&mut self, ip: IpAddr, group: u32, ready: bool) -> Place {
+        let flags = if ready { Place::READY } else { 0 };
+        match ip {
+            IpAddr::V4(ip) => Place {
+                ip: ip.to_bits(),
+                group: group << 2 | flags,
+            },
+            IpAddr::V6(ip) => Place {
+                ip: u32::try_from(self.v6.insert(ip)).expect("no Service has 2^32 pods"),
+                group: group << 2 | Place::V6 | flags,
+            },
+        }
+    }
+
+    fn ip(&self, place: Place) -> IpAddr {
+        if place.is_v6() {
+            IpAddr::V6(self.v6[place.ip as usize])
+        } else {
+            IpAddr::V4(Ipv4Addr::from_bits(place.ip))
+        }
+    }
+
+    fn ip_of(&self, address: A) -> IpAddr {
+        self.ip(self.places[&address])
+    }
+}
+
+impl Place {
+    fn list<P, A>(self, groups: &[Group<P, A>]) -> &[A] {
+        let group = &groups[self.group()];
+        if self.is_ready() {
+            &group.ready
+        } else {
+            &group.not_ready
+        }
     }
 }
 
 /// The list that a place names.
 fn list<P, A>(groups: &mut [Group<P, A>], place: Place) -> &mut Vec<A> {
-    let group = &mut groups[place.group as usize];
-    if place.ready {
+    let group = &mut groups[place.group()];
+    if place.is_ready() {
         &mut group.ready
     } else {
         &mut group.not_ready

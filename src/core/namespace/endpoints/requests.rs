@@ -36,18 +36,20 @@ impl NamespaceState {
             self.endpoints.get_mut(&name)?.role = Role::Parked;
             return None;
         }
-        let mut departing = entry.departing;
+        let (mut departing, mut visited) = (entry.departing, 0);
         let (request, flight) = match entry.role {
             _ if entry.object.unsure => (Request::Fetch, Flight::Fetch),
             Role::Live => {
                 let id = self.services_by_name[&name];
                 let body = self.endpoints_body(id);
+                visited = body.addresses() as u64;
                 departing = body.fingerprint();
                 if entry.published == Some(departing) {
                     // All that changed has changed back, or is not shown.
                     let object = &mut self.endpoints.get_mut(&name)?.object;
                     (object.rewrite, object.trigger, object.changes) = (false, None, 0);
                     object.lane = Lane::Rest;
+                    self.work.addresses_visited += visited;
                     return None;
                 }
                 let (remote, extras) = (entry.object.remote.as_ref(), entry.object.extras.as_deref());
@@ -70,6 +72,7 @@ impl NamespaceState {
             Role::Leftover { confirmed: false } => (Request::Probe, Flight::Probe),
             Role::Parked => return None,
         };
+        self.work.addresses_visited += visited;
         let entry = self.endpoints.get_mut(&name)?;
         let changes = entry.object.changes;
         entry.departing = departing;
@@ -172,10 +175,9 @@ impl NamespaceState {
         service: &'a ServiceFacts,
     ) -> AddressBody<'a> {
         let pod = &self.pods[id.index()];
-        let host = pod.host.as_ref().filter(|host| *host.subdomain == *service.name);
         AddressBody {
             ip,
-            hostname: host.map(|host| &*host.hostname),
+            hostname: self.hostname(pod, &service.name),
             node: self.nodes.get(pod.node.index()).map(|node| &*node.name),
             target: PodReference {
                 namespace: &self.namespace,

@@ -63,7 +63,7 @@ impl NamespaceState {
         let managed = self.manages(&meta.name);
         let entry = self.endpoints.entry(meta.name.clone()).or_insert_with(|| {
             let role = if managed { Role::Live } else { Role::Parked };
-            Endpoints::new(role, None)
+            Box::new(Endpoints::new(role, None))
         });
         entry.object.epoch = epoch;
         entry.object.seen = entry.object.seen.max(meta.version);
@@ -151,7 +151,7 @@ impl NamespaceState {
                 } else {
                     Role::Parked
                 };
-                let mut entry = Endpoints::new(role, None);
+                let mut entry = Box::new(Endpoints::new(role, None));
                 entry.object.epoch = epoch;
                 self.endpoints.insert(name.clone(), entry);
                 if leftover {

@@ -1,0 +1,211 @@
+//! Objects and a namespace to hold them, for benchmarks and for the tests that count what a change costs.
+
+use endpointd::core::address::Family;
+use endpointd::core::body::Request;
+use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts, TolerateUnready};
+use endpointd::core::hints::HintMode;
+use endpointd::core::ids::Uid;
+use endpointd::core::labels::Labels;
+use endpointd::core::namespace::{Holds, NamespaceState, Outcome, Settings, Want};
+use endpointd::core::nodes::NodeTable;
+use endpointd::core::object::{ObjectName, Remote};
+use endpointd::core::outputs::Outputs;
+use endpointd::core::ports::{Protocol, ServicePort, TargetPort};
+use endpointd::core::selector::Selector;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+/// `EndpointSlices` and nothing else.
+pub(crate) const SLICES: Outputs = Outputs {
+    endpoints: false,
+    slices: true,
+};
+/// Endpoints and nothing else.
+pub(crate) const ENDPOINTS: Outputs = Outputs {
+    endpoints: true,
+    slices: false,
+};
+
+/// A headless Service with one port.
+pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
+    ServiceFacts {
+        name: name.into(),
+        uid: Uid::from(name),
+        created: None,
+        deleting: false,
+        labels: Labels::default(),
+        selector: Selector::new(selector.iter().copied().collect()),
+        headless: true,
+        no_cluster_ip: true,
+        families: [true, false],
+        endpoints_family: Some(Family::V4),
+        ports: vec![ServicePort {
+            name: "http".into(),
+            protocol: Protocol::Tcp,
+            target: TargetPort::Number(8080),
+            app_protocol: None,
+        }],
+        publish_not_ready: false,
+        tolerate_unready: TolerateUnready::Unset,
+        hints: HintMode::None,
+    }
+}
+
+/// The Service of an app. All have one pair in common, as the Services of one chart do.
+pub(crate) fn app_service(app: u32) -> ServiceFacts {
+    let name = format!("app-{app}");
+    service(&name, &[("app", &name), ("chart", "web")])
+}
+
+/// A pod on the node `node-0`. Its number makes its name, UID and address.
+pub(crate) fn pod(number: u32, labels: &[(&str, &str)], ready: bool) -> PodFacts {
+    named_pod(format!("pod-{number:06}").into(), number, labels, ready)
+}
+
+/// A pod of an app's `ReplicaSet`, on one of some nodes.
+pub(crate) fn app_pod(app: u32, number: u32, nodes: u32, ready: bool) -> PodFacts {
+    const HASH: &str = "7c5d8bd957";
+    let name = format!("app-{app}-{HASH}-{}", suffix(number));
+    let app = format!("app-{app}");
+    let labels = [("app", &*app), ("chart", "web"), ("pod-template-hash", HASH)];
+    PodFacts {
+        node: Some(node_name(number % nodes)),
+        ..named_pod(name.into(), number, &labels, ready)
+    }
+}
+
+/// Five letters, as the server puts them at the end of a pod's name.
+pub(crate) fn suffix(number: u32) -> String {
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut rest = number as usize;
+    (0..5)
+        .map(|_| {
+            let letter = LETTERS[rest % LETTERS.len()];
+            rest /= LETTERS.len();
+            char::from(letter)
+        })
+        .collect()
+}
+
+fn named_pod(name: Box<str>, number: u32, labels: &[(&str, &str)], ready: bool) -> PodFacts {
+    PodFacts {
+        name,
+        uid: Uid::from(format!("{number:08x}-0000-4000-8000-000000000000").as_str()),
+        labels: labels.iter().copied().collect(),
+        node: Some(node_name(0)),
+        v4: Some(Ipv4Addr::from(0x0a00_0000 + number)),
+        v6: None,
+        primary: Some(Family::V4),
+        ports: Vec::new(),
+        host: None,
+        ready,
+        terminating: false,
+        terminal: false,
+        ready_time: None,
+    }
+}
+
+/// The name of the nth node.
+pub(crate) fn node_name(number: u32) -> Arc<str> {
+    format!("node-{number}").into()
+}
+
+/// The zone of the nth node: there are three.
+pub(crate) fn zone(number: u32) -> NodeFacts {
+    NodeFacts {
+        zone: Some(format!("zone-{}", number % 3).into()),
+    }
+}
+
+/// A namespace, the nodes, and a server that accepts every write.
+pub(crate) struct World {
+    pub(crate) state: NamespaceState,
+    pub(crate) nodes: NodeTable,
+    version: u64,
+}
+
+impl World {
+    /// Nothing but nodes.
+    pub(crate) fn new(outputs: Outputs, nodes: u32) -> Self {
+        Self::listing(outputs, nodes, Holds::NONE)
+    }
+
+    /// Nothing but nodes, and some lists are still to come.
+    pub(crate) fn listing(outputs: Outputs, nodes: u32, holds: Holds) -> Self {
+        let mut table = NodeTable::default();
+        for number in 0..nodes {
+            table.apply(&node_name(number), zone(number), 0);
+        }
+        Self::beside("ns", outputs, table, holds)
+    }
+
+    /// A namespace, with the nodes that others may know already.
+    pub(crate) fn beside(namespace: &str, outputs: Outputs, nodes: NodeTable, holds: Holds) -> Self {
+        let settings = Settings {
+            outputs,
+            seed: 1,
+            ..Settings::default()
+        };
+        Self {
+            state: NamespaceState::new(namespace.into(), settings, holds),
+            nodes,
+            version: 0,
+        }
+    }
+
+    /// One Service of `pods` pods on `nodes` nodes beside `others` others, everything written.
+    pub(crate) fn of_one_large(outputs: Outputs, pods: u32, others: u32, nodes: u32) -> Self {
+        let mut world = Self::new(outputs, nodes);
+        for app in 0..=others {
+            world.state.apply_service(app_service(app), 0);
+        }
+        for number in 0..pods {
+            world.apply(app_pod(0, number, nodes, true));
+        }
+        world.settle();
+        world
+    }
+
+    /// A pod's event.
+    pub(crate) fn apply(&mut self, pod: PodFacts) {
+        self.state.apply_pod(pod, &[], 0, &mut self.nodes);
+    }
+
+    /// Has an object's request built and accepted. Returns the body's size, or `None` if nothing was due.
+    pub(crate) fn write(&mut self, object: &ObjectName) -> Option<usize> {
+        let granted = self.state.grant(object)?;
+        let (size, outcome) = match granted.request {
+            Request::Create(body) | Request::Update(body) => {
+                self.version += 1;
+                let remote = Remote {
+                    uid: Uid::Uuid([7; 16]),
+                    version: self.version,
+                };
+                (body.len(), Outcome::Written(remote))
+            }
+            Request::Delete(_) => (0, Outcome::Deleted),
+            Request::Fetch | Request::Probe => panic!("all that the server has, we wrote"),
+        };
+        let again = self.state.outcome(object, outcome, None);
+        assert_eq!(again, None, "an accepted write leaves nothing due");
+        Some(size)
+    }
+
+    /// Writes all that is wanted. Returns how many requests there were, and the bytes of their bodies.
+    pub(crate) fn write_all(&mut self, wants: &[Want]) -> (usize, usize) {
+        let sizes = wants.iter().filter_map(|want| self.write(&want.object));
+        sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size))
+    }
+
+    /// Plans and writes until nothing is due any more. Returns how many requests there were.
+    pub(crate) fn settle(&mut self) -> usize {
+        let mut writes = 0;
+        loop {
+            let wants = self.state.plan();
+            if wants.is_empty() {
+                return writes;
+            }
+            writes += self.write_all(&wants).0;
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Decoding and encoding: what is left when everything else costs nothing.
+
+#[path = "support/fixtures.rs"]
+#[allow(dead_code)] // Other benchmarks use more of it.
+mod fixtures;
+#[path = "support/goals.rs"]
+#[allow(dead_code)] // Other benchmarks use more of it.
+mod goals;
+
+use criterion::Criterion;
+use endpointd::cluster::decode::{self, Namespaced};
+use endpointd::core::body::{EndpointBody, PodReference, SliceBody};
+use endpointd::core::facts::PodFacts;
+use endpointd::core::hints::Hint;
+use endpointd::core::ids::Uid;
+use endpointd::core::object::Remote;
+use endpointd::core::ports::resolve;
+use endpointd::core::slices::Conditions;
+use fixtures::{app_pod, app_service};
+use goals::{Goals, measure, ratio, timed};
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use mimalloc::MiMalloc;
+use std::hint::black_box;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    let mut goals = Goals::default();
+    decode_pods(&mut criterion, &mut goals);
+    body(&mut criterion, &mut goals);
+    criterion.final_summary();
+    goals.print();
+}
+
+/// What a kube-apiserver 1.36 sent.
+fn capture(name: &str) -> Vec<u8> {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/loadtest/apiserver/tests/wire/");
+    std::fs::read(format!("{dir}{name}")).expect("the captures are in the repository")
+}
+
+fn repeated<T>(runs: u64, mut routine: impl FnMut() -> T) -> Duration {
+    let mut total = Duration::ZERO;
+    timed(&mut total, || {
+        for _ in 0..runs {
+            black_box(routine());
+        }
+    });
+    total
+}
+
+fn decode_pods(criterion: &mut Criterion, goals: &mut Goals) {
+    let mut group = criterion.benchmark_group("decode");
+    let watch = capture("pods.watch.jsonl");
+    let lines = watch.split(|byte| *byte == b'\n');
+    let pods: Vec<_> = lines
+        .filter_map(|line| Some(decode::event(line).ok()?.object))
+        .filter(|object| decode::object::<Namespaced<PodFacts>>(object).is_ok())
+        .collect();
+    assert!(!pods.is_empty(), "the capture shows pods");
+    let bytes: usize = pods.iter().map(|pod| pod.len()).sum();
+    println!(
+        "decode: {} pods of {} bytes on average",
+        pods.len(),
+        bytes / pods.len()
+    );
+
+    let facts = measure(&mut group, "pods of a watch to facts", |runs| {
+        repeated(runs, || {
+            for pod in &pods {
+                black_box(decode::object::<Namespaced<PodFacts>>(pod).expect("it did before"));
+            }
+        })
+    });
+    let whole = measure(&mut group, "pods of a watch to k8s_openapi", |runs| {
+        repeated(runs, || {
+            for pod in &pods {
+                black_box(serde_json::from_slice::<Pod>(pod).expect("it is a pod"));
+            }
+        })
+    });
+    goals.at_least(
+        "decode: k8s_openapi's Pod over facts, objects of a watch",
+        ratio(whole, facts),
+        3.0,
+        "x",
+    );
+    goals.note(
+        "decode: one pod to facts",
+        facts.map(|ns| ns / 1000.0 / pods.len() as f64),
+        " µs",
+    );
+
+    let list = capture("pods.list.json");
+    let facts = measure(&mut group, "a list to facts", |runs| {
+        repeated(runs, || {
+            decode::page::<Namespaced<PodFacts>>(&list).expect("it is a list")
+        })
+    });
+    let whole = measure(&mut group, "a list to k8s_openapi", |runs| {
+        repeated(runs, || {
+            serde_json::from_slice::<List<Pod>>(&list).expect("it is a list")
+        })
+    });
+    goals.at_least(
+        "decode: k8s_openapi's Pod over facts, a list",
+        ratio(whole, facts),
+        3.0,
+        "x",
+    );
+}
+
+fn body(criterion: &mut Criterion, goals: &mut Goals) {
+    let mut group = criterion.benchmark_group("body");
+    let service = app_service(0);
+    let pods: Vec<_> = (0..100).map(|number| app_pod(0, number, 50, true)).collect();
+    let ports = resolve(&service.ports, &[]);
+    let endpoints = || {
+        pods.iter().map(|pod| EndpointBody {
+            ip: IpAddr::V4(pod.v4.expect("fixtures have an address")),
+            conditions: Conditions::new(true, true, false),
+            hostname: None,
+            node: pod.node.as_deref(),
+            zone: Some("zone-1"),
+            target: PodReference {
+                namespace: "ns",
+                name: &pod.name,
+                uid: &pod.uid,
+            },
+            hints: Hint::default(),
+        })
+    };
+    let remote = Remote {
+        uid: Uid::Uuid([7; 16]),
+        version: 123_456,
+    };
+    let build = || {
+        SliceBody {
+            namespace: "ns",
+            name: "app-0-x2b4c",
+            remote: Some(&remote),
+            extras: None,
+            service: &service,
+            trigger: None,
+            address_type: "IPv4",
+            ports: &ports,
+            endpoints,
+        }
+        .to_json()
+    };
+    let json = build();
+    let whole: EndpointSlice = serde_json::from_slice(&json).expect("a body is a slice");
+    assert_eq!(whole.endpoints.as_ref().map(Vec::len), Some(100));
+    println!("body: 100 endpoints are {} bytes", json.len());
+    let ours = measure(&mut group, "100 endpoints from facts", |runs| {
+        repeated(runs, build)
+    });
+    let theirs = measure(&mut group, "100 endpoints from k8s_openapi", |runs| {
+        repeated(runs, || serde_json::to_vec(&whole).expect("it can be written"))
+    });
+    goals.note(
+        "body: serialising a k8s_openapi EndpointSlice that is there already, over building the bytes from facts",
+        ratio(theirs, ours),
+        "x",
+    );
+    goals.note("body: one endpoint of a slice", ours.map(|ns| ns / 100.0), " ns");
+}
