@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use kube::Client;
@@ -19,7 +19,7 @@ use memory_apiserver::{
     ApiServer, Config, Fault, FaultPlan, Handle, Latency, RequestRecord, Resources, Rule, Stage, Verbs, start,
 };
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 const KILLS: usize = 50;
 /// As small as lets every history fill several slices.

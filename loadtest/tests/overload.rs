@@ -19,9 +19,12 @@ use endpointd::{
     cluster::connect::Clients,
     core::{
         facts::PodFacts,
+        ids::Uid,
         inbox::{Event, Pending},
+        labels::Labels,
         namespace::Settings,
         outputs::Outputs,
+        time::Time,
     },
     ops::run::{Options, run},
 };
@@ -350,8 +353,18 @@ fn an_inbox_holds_each_pod_once() {
         names.insert(name.clone(), change);
         let facts = PodFacts {
             name: name.as_str().into(),
+            uid: Uid::from("uid"),
+            labels: Labels::default(),
+            node: None,
+            v4: None,
+            v6: None,
+            primary: None,
+            ports: Vec::new(),
+            host: None,
             ready: change.is_multiple_of(2),
-            ..PodFacts::default()
+            terminating: false,
+            terminal: false,
+            ready_time: Some(Time::from_nanoseconds(change as i64)),
         };
         pending.push(Event::Pod(facts, 0));
         assert!(pending.len() <= names.len());

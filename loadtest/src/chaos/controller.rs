@@ -41,7 +41,7 @@ enum Line {
 // === impl Place ===
 
 impl Place {
-    pub(super) async fn start(&self, options: run::Options) -> anyhow::Result<Controller> {
+    pub(super) fn start(&self, options: run::Options) -> anyhow::Result<Controller> {
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async move {
             // Whoever drops the sender wants no end in order.

@@ -190,16 +190,12 @@ impl History {
             println!("{at:?} {what}: {ask}{refused}");
         }
         let count = self.operations.entry(what).or_default();
-        match answer {
-            Ok(object) => {
-                count.done += 1;
-                Some(object)
-            }
-            Err(_) => {
-                count.refused += 1;
-                None
-            }
+        if answer.is_ok() {
+            count.done += 1;
+        } else {
+            count.refused += 1;
         }
+        answer.ok()
     }
 
     /// The present.

@@ -52,7 +52,7 @@ impl Shape {
         let mut restarts = Vec::new();
         let mut last = Duration::ZERO;
         while restarts.len() < 3 && rng.u32(..3) == 0 {
-            last += (history - last).mul_f64(rng.f64());
+            last += history.saturating_sub(last).mul_f64(rng.f64());
             restarts.push(Restart {
                 at: last,
                 kill: rng.u32(..3) > 0,

@@ -1,10 +1,6 @@
 //! One seed: a history under faults, and what must be true when the faults are over.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    time::{Duration, Instant as RealInstant},
-};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use anyhow::Context;
 use kube::Client;
@@ -49,8 +45,6 @@ pub struct Passed {
     pub report: Report,
     /// How long after the end of the faults everything was right.
     pub settled_in: Duration,
-    /// How long the trial took on a real clock.
-    pub took: Duration,
 }
 
 /// The time limits of a trial: on a paused clock waiting costs nothing.
@@ -169,7 +163,6 @@ impl Limits {
 
 impl Run {
     async fn run(mut self) -> anyhow::Result<Passed> {
-        let began = RealInstant::now();
         let client = Client::new(self.server.service_without_faults(), "default");
         let wall = WALL.parse().context("the wall time of all trials")?;
         let trace = self.trial.trace.then(|| Trace::new(&self.server));
@@ -178,7 +171,7 @@ impl Run {
             history.fill().await;
         }
         self.server.set_faults(self.trial.plan());
-        let controller = self.start().await?;
+        let controller = self.start()?;
         if !self.shape.filled_first {
             history.fill().await;
         }
@@ -207,14 +200,13 @@ impl Run {
             operations: history.operations(),
             report,
             settled_in,
-            took: began.elapsed(),
         })
     }
 
-    async fn start(&mut self) -> anyhow::Result<Controller> {
+    fn start(&mut self) -> anyhow::Result<Controller> {
         self.generation += 1;
         let options = self.shape.options(self.trial.seed, self.generation);
-        self.place.start(options).await
+        self.place.start(options)
     }
 
     /// Ends controllers and starts others while the history goes on. Returns the last one.
@@ -228,7 +220,7 @@ impl Run {
                 controller.stop().await?;
             }
             sleep(restart.gap.mul_f64(self.limits.pace)).await;
-            controller = self.start().await?;
+            controller = self.start()?;
         }
         Ok(controller)
     }
@@ -243,7 +235,7 @@ impl Run {
         let settled_in = self.settle(&mut controller, client).await?;
         self.quiet(&mut controller, client, false).await?;
         controller.stop().await?;
-        let mut fresh = self.start().await?;
+        let mut fresh = self.start()?;
         let report = self.quiet(&mut fresh, client, true).await?;
         fresh.stop().await?;
         Ok((report, settled_in))

@@ -193,10 +193,7 @@ pub(super) fn zone_labels(rng: &mut Rng) -> Value {
     };
     let mut labels = json!({ "topology.kubernetes.io/zone": zone });
     if rng.usize(..10) == 0 {
-        labels["node-role.kubernetes.io/control-plane"] = match rng.bool() {
-            true => "".into(),
-            false => Value::Null,
-        };
+        labels["node-role.kubernetes.io/control-plane"] = if rng.bool() { "".into() } else { Value::Null };
     }
     without_nulls_if(labels, false)
 }
