@@ -162,6 +162,8 @@ impl NamespaceState {
             }
         }
         self.collect_endpoints(id);
+        // Not every one of these changes has touched a slice or a pod: a family may be new, and have none.
+        self.mark(id);
     }
 
     /// A Service has become one that we manage.
