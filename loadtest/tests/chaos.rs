@@ -56,12 +56,19 @@ fn twenty_seeds_replay_exactly() {
     for trial in trials(0..20, false) {
         let [first, second] = [trial.run().unwrap(), trial.run().unwrap()];
         assert_eq!(first.faults, second.faults, "seed {}", trial.seed);
-        let (first, second) = (masked(first.requests), masked(second.requests));
+        // What is held when the plan is lifted goes on in an order that is the runtime's choice.
+        let faulty = first.requests.iter().filter(|request| !request.faults.is_empty());
+        let end = faulty.map(|request| request.at).max().unwrap_or_default();
+        let until = |requests: Vec<RequestRecord>| {
+            let before = requests.into_iter().filter(|request| request.at < end);
+            masked(before.collect())
+        };
+        let (first, second) = (until(first.requests), until(second.requests));
         for (first, second) in first.iter().zip(&second) {
             assert_eq!(first, second, "seed {}", trial.seed);
         }
         assert_eq!(first.len(), second.len(), "seed {}", trial.seed);
-        assert!(first.len() > 100);
+        assert!(first.len() > 20, "seed {}", trial.seed);
     }
 }
 

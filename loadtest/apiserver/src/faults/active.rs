@@ -28,6 +28,8 @@ pub(crate) struct Active {
     since: Instant,
     /// True once the plan is cleared or replaced: whatever it holds goes on.
     lifted: watch::Sender<bool>,
+    /// Wakes what hangs in the order in which it came, so that a run replays exactly.
+    released: tokio::sync::Notify,
     client: String,
     state: Mutex<State>,
 }
@@ -155,6 +157,7 @@ impl Active {
         Self {
             since: Instant::now(),
             lifted: watch::Sender::new(false),
+            released: tokio::sync::Notify::new(),
             client: plan.client,
             state: Mutex::new(state),
         }
@@ -162,6 +165,7 @@ impl Active {
 
     fn lift(&self) {
         self.lifted.send_replace(true);
+        self.released.notify_waiters();
     }
 
     pub(crate) fn is_lifted(&self) -> bool {
@@ -183,7 +187,11 @@ impl Active {
 
     pub(crate) async fn until_lifted(&self) {
         // The sender is this plan's own and cannot be gone.
-        let _ = self.lifted().wait_for(|lifted| *lifted).await;
+        let released = self.released.notified();
+        // Registered at its creation, so a lift in between is not missed.
+        if !self.is_lifted() {
+            released.await;
+        }
     }
 
     /// What hits a request.
