@@ -232,22 +232,22 @@ fn churn(goals: &mut Goals) {
         }
         sizes.push((ALLOCATOR.allocated(), world.state.sizes()));
     }
-    // By then hash tables have the size that they keep: with entries that come and go they double once.
-    let (early, first, last) = (&sizes[0], &sizes[9], &sizes[GENERATIONS as usize - 1]);
+    // All of it is shown: a leak grows with each line, a hash table that doubles once makes one step.
+    for (generation, (bytes, sizes)) in (1..).zip(&sizes) {
+        if generation == 1 || generation % 10 == 0 {
+            println!("churn: {bytes} bytes after {generation} times {PODS} replacements, {sizes:?}");
+        }
+    }
+    let (first, last) = (&sizes[0], &sizes[GENERATIONS as usize - 1]);
     assert_eq!(
         (first.1.pods, first.1.full_sets, first.1.label_sets),
         (last.1.pods, last.1.full_sets, last.1.label_sets),
         "interned things are freed"
     );
     goals.at_most(
-        "churn: state after 1,000,000 replacements over state after 100,000",
-        Some(last.0 as f64 / first.0 as f64),
-        1.01,
-        "x",
-    );
-    goals.note(
         "churn: state after 1,000,000 replacements over state after 10,000",
-        Some(last.0 as f64 / early.0 as f64),
+        Some(last.0 as f64 / first.0 as f64),
+        1.02,
         "x",
     );
 }
