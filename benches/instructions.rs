@@ -149,12 +149,9 @@ fn flips(outputs: Outputs, pods: u32, others: u32, runs: u32, build: bool) {
     let mut world = World::of_one_large(outputs, pods, others, NODES);
     for turn in 0..runs {
         // Endpoints show the first of many only.
-        let number = if outputs.endpoints {
-            turn % 100
-        } else {
-            (u64::from(turn) * 7919 % u64::from(pods)) as u32
-        };
-        let ready = turn / pods.min(100) % 2 == 1;
+        let span = if outputs.endpoints { 100 } else { pods };
+        let number = (u64::from(turn) * 7919 % u64::from(span)) as u32;
+        let ready = turn / span % 2 == 1;
         world.apply(app_pod(0, number, NODES, ready));
         let wants = world.state.plan();
         if build {

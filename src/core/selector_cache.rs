@@ -128,11 +128,15 @@ impl SelectorCache {
 
     /// Whether the labels of a full set are these.
     pub fn is(&self, id: FullSetId, labels: &Labels) -> bool {
-        let known = self.full[id.index()]
-            .pairs
-            .iter()
-            .map(|pair| &**self.texts.get(*pair));
-        known.eq(labels.pairs())
+        let mut rest = labels.as_str();
+        for pair in &self.full[id.index()].pairs {
+            let after = rest.strip_prefix(&**self.texts.get(*pair));
+            let Some(after) = after.and_then(|rest| rest.strip_prefix('\0')) else {
+                return false;
+            };
+            rest = after;
+        }
+        rest.is_empty()
     }
 
     /// The Services that select a full set, sorted by index.
