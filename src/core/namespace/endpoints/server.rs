@@ -41,10 +41,25 @@ impl NamespaceState {
             self.endpoints_arrivals.remove(&meta.name);
         }
         let managed = self.manages(&meta.name);
+        // Written to since it was listed, or it would be among the arrivals; it may be a leftover all the same.
+        let left = self.starting && meta.ours && !meta.leader;
         let entry = self.endpoints.entry(meta.name.clone()).or_insert_with(|| {
-            let role = if managed { Role::Live } else { Role::Parked };
+            let role = if managed {
+                Role::Live
+            } else if left {
+                Role::Leftover
+            } else {
+                Role::Parked
+            };
             Endpoints::new(role, None)
         });
+        if entry.role == Role::Leftover {
+            if meta.ours && !meta.leader {
+                self.endpoints_wants.insert(meta.name.clone());
+            } else {
+                entry.role = Role::Parked;
+            }
+        }
         entry.object.epoch = epoch;
         entry.object.seen = entry.object.seen.max(meta.version);
         if entry.object.flight.is_none() && entry.object.is_news(meta.version) {
