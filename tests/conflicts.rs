@@ -56,3 +56,46 @@ async fn a_slice_made_again_while_its_delete_is_on_its_way_is_deleted_too() {
     assert_ne!(slices[0]["metadata"]["name"], "disowned");
     assert!(!controller.is_finished());
 }
+
+/// Endpoints that have lost their Service while no controller ran are deleted by the next, also when somebody writes
+/// to them after they were listed and before the Services are.
+#[tokio::test(start_paused = true)]
+async fn leftover_endpoints_edited_during_the_start_are_deleted_all_the_same() {
+    let server = cluster::server();
+    let api = Api(kube::Client::new(server.service_without_faults(), NAMESPACE));
+    let leftover = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Endpoints", "subsets": [],
+            "metadata": {"name": name, "labels": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}},
+        })
+    };
+    for name in ["edited", "given-away", "wanted"] {
+        api.create(&leftover(name), NAMESPACE).await.unwrap();
+    }
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "wanted"}, "spec": {"ports": [{"port": 80}]},
+    });
+    api.create(&service, NAMESPACE).await.unwrap();
+
+    let late = Fault::Delay(Stage::Before, Latency::Constant(SECOND));
+    server.set_faults(FaultPlan::new(1).rule(Rule::on(Verb::List, "services").fault(late)));
+    let controller = cluster::controller(&server, cluster::options(100));
+    sleep(SECOND / 2).await;
+    let note = json!({"metadata": {"annotations": {"note": "edited"}}});
+    let disown = json!({"metadata": {"labels": null}});
+    for (name, patch) in [("edited", &note), ("wanted", &note), ("given-away", &disown)] {
+        api.patch("Endpoints", NAMESPACE, name, None, patch)
+            .await
+            .unwrap();
+    }
+
+    sleep(10 * SECOND).await;
+    let left = api.list("Endpoints", NAMESPACE).await;
+    let mut left: Vec<_> = left
+        .iter()
+        .map(|e| e["metadata"]["name"].as_str().unwrap())
+        .collect();
+    left.sort_unstable();
+    assert_eq!(left, ["given-away", "wanted"]);
+    assert!(!controller.is_finished());
+}

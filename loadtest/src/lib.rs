@@ -14,4 +14,5 @@ pub mod chaos;
 pub mod cli;
 pub mod demo;
 pub mod oracle;
+pub mod report;
 pub mod serve;

@@ -449,10 +449,7 @@ impl NamespaceState {
                 let gone: Vec<_> = self
                     .slices
                     .iter()
-                    .filter(|(_, slice)| {
-                        slice.object.epoch != epoch
-                            && slice.object.remote.as_ref().is_some_and(|r| r.version <= version)
-                    })
+                    .filter(|(_, slice)| slice.object.is_unlisted(epoch, version))
                     .map(|(_, slice)| slice.name.clone())
                     .collect();
                 for name in gone {

@@ -185,6 +185,22 @@ impl ObjectState {
         self.rejected = rejected;
     }
 
+    /// Somebody else wrote, or deleted it: what the server has is to be read, as urgently as an added endpoint.
+    pub fn suspect(&mut self) {
+        self.unsure = true;
+        self.lane = self.lane.min(Lane::Add);
+    }
+
+    /// Whether the list of an epoch, as of `version`, shows that the server no longer has it: it was there before
+    /// the list, and is not in it.
+    pub fn is_unlisted(&self, epoch: u8, version: u64) -> bool {
+        let older = self
+            .remote
+            .as_ref()
+            .is_some_and(|remote| remote.version <= version);
+        older && self.epoch != epoch
+    }
+
     /// A write was not carried out, or it is not known whether it was because somebody else wrote: what the
     /// server has must be seen, and at once if `promptly`, unless that keeps happening.
     pub fn doubt(&mut self, promptly: bool) {

@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use kube::Client;
 use memory_apiserver::{ApiServer, ApiService, ResponseBody};
@@ -41,8 +41,8 @@ struct State {
     circles: AtomicBool,
     /// The latest moment of a request, and how many there were at it.
     rate: Mutex<(Option<Instant>, u64)>,
-    /// Requests that are under way, and some that were.
-    under_way: Mutex<Vec<AbortHandle>>,
+    /// Requests that are under way, and some that were; each with whether it lingers.
+    under_way: Mutex<Vec<(AbortHandle, bool)>>,
 }
 
 /// A body that ends in silence when the line is cut.
@@ -86,8 +86,8 @@ impl Link {
     /// Cuts the line. What is under way is lost, unless requests linger.
     pub(super) fn cut(&self) {
         self.state.cut.store(true, Ordering::Relaxed);
-        for request in self.state.under_way.lock().drain(..) {
-            if !self.lingering {
+        for (request, lingering) in self.state.under_way.lock().drain(..) {
+            if !lingering {
                 request.abort();
             }
         }
@@ -109,13 +109,18 @@ impl Service<Request<kube::client::Body>> for Link {
         if state.is_cut() {
             return Box::pin(std::future::pending());
         }
+        // Endpoints that are made after their Service has gone stay until the next start, as upstream leaves them:
+        // there is no owner with whom they go.
+        let makes_endpoints =
+            request.method() == Method::POST && request.uri().path().ends_with("/endpoints");
+        let lingering = self.lingering && !makes_endpoints;
         let mut request = UnderWay {
             task: tokio::spawn(self.inner.call(request)),
-            lingering: self.lingering,
+            lingering,
         };
         let mut under_way = state.under_way.lock();
-        under_way.retain(|request| !request.is_finished());
-        under_way.push(request.task.abort_handle());
+        under_way.retain(|(request, _)| !request.is_finished());
+        under_way.push((request.task.abort_handle(), lingering));
         drop(under_way);
         Box::pin(async move {
             let answer = (&mut request.task).await;

@@ -85,8 +85,7 @@ impl NamespaceState {
         if slice.role == Role::Live {
             // What is on its way is answered first: a create may have made what is gone already.
             if slice.object.flight.is_none() && slice.object.remote.is_some() {
-                slice.object.unsure = true;
-                slice.object.lane = slice.object.lane.min(Lane::Add);
+                slice.object.suspect();
                 self.want(id);
             }
         } else if slice.object.flight != Some(Flight::Create) {
@@ -167,8 +166,7 @@ impl NamespaceState {
         if slice.service_name != meta.service || (slice.role == Role::Live && slice.owner != meta.owner) {
             self.disown(id, meta);
         } else if slice.role == Role::Live {
-            slice.object.unsure = true;
-            slice.object.lane = slice.object.lane.min(Lane::Add);
+            slice.object.suspect();
             self.want(id);
         } else {
             slice.object.remote = Some(Remote {

@@ -12,7 +12,7 @@ use super::pods::PodChange;
 use super::{NamespaceState, Pod, Service};
 use crate::core::facts::{ServiceFacts, TolerateUnready};
 use crate::core::ids::{PodId, ServiceId};
-use crate::core::object::{ObjectState, Remote};
+use crate::core::object::ObjectState;
 use crate::core::ports::{SlicePort, SlicePorts};
 use crate::core::queue::Lane;
 use crate::core::subsets::Members;
@@ -63,13 +63,10 @@ impl ServiceEndpoints {
 }
 
 impl Endpoints {
-    fn new(role: Role, remote: Option<Remote>) -> Self {
+    fn new(role: Role) -> Self {
         Self {
             role,
-            object: ObjectState {
-                remote,
-                ..ObjectState::default()
-            },
+            object: ObjectState::default(),
             published: None,
             departing: 0,
         }
@@ -209,7 +206,7 @@ impl NamespaceState {
         let entry = self
             .endpoints
             .entry(name.clone())
-            .or_insert_with(|| Box::new(Endpoints::new(Role::Live, None)));
+            .or_insert_with(|| Box::new(Endpoints::new(Role::Live)));
         entry.role = Role::Live;
         // Of an object that was not ours until now only the version is known.
         entry.object.unsure |= entry.object.remote.is_some() && entry.published.is_none();

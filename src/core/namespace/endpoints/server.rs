@@ -61,9 +61,17 @@ impl NamespaceState {
             self.endpoints_arrivals.remove(&meta.name);
         }
         let managed = self.manages(&meta.name);
+        // Written to since it was listed, or it would be among the arrivals; it may be a leftover all the same.
+        let left = self.starting && meta.ours && !meta.leader;
         let entry = self.endpoints.entry(meta.name.clone()).or_insert_with(|| {
-            let role = if managed { Role::Live } else { Role::Parked };
-            Box::new(Endpoints::new(role, None))
+            let role = if managed {
+                Role::Live
+            } else if left {
+                Role::Leftover { confirmed: false }
+            } else {
+                Role::Parked
+            };
+            Box::new(Endpoints::new(role))
         });
         entry.object.epoch = epoch;
         entry.object.seen = entry.object.seen.max(meta.version);
@@ -74,10 +82,15 @@ impl NamespaceState {
                 uid: meta.uid.clone(),
                 version: meta.version,
             });
-            if entry.role == Role::Live {
-                entry.object.unsure = true;
-                entry.object.lane = entry.object.lane.min(Lane::Add);
-                self.endpoints_wants.insert(meta.name.clone());
+            match entry.role {
+                Role::Live => {
+                    entry.object.suspect();
+                    self.endpoints_wants.insert(meta.name.clone());
+                }
+                Role::Leftover { .. } => {
+                    self.endpoints_wants.insert(meta.name.clone());
+                }
+                Role::Doomed | Role::Parked => {}
             }
         }
     }
@@ -124,10 +137,7 @@ impl NamespaceState {
         let gone: Vec<_> = self
             .endpoints
             .iter()
-            .filter(|(_, entry)| {
-                let listed = entry.object.remote.as_ref().is_some_and(|r| r.version <= version);
-                listed && entry.object.epoch != epoch
-            })
+            .filter(|(_, entry)| entry.object.is_unlisted(epoch, version))
             .map(|(name, _)| name.clone())
             .collect();
         for name in gone {
@@ -151,7 +161,7 @@ impl NamespaceState {
                 } else {
                     Role::Parked
                 };
-                let mut entry = Box::new(Endpoints::new(role, None));
+                let mut entry = Box::new(Endpoints::new(role));
                 entry.object.epoch = epoch;
                 self.endpoints.insert(name.clone(), entry);
                 if leftover {

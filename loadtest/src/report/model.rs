@@ -1,0 +1,256 @@
+//! The contents of `report.json`. Readers of older reports must go on to work: fields are added, not renamed, and
+//! what an older report lacks has a default.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of this format, in [`Report::schema`].
+pub const SCHEMA: u32 = 1;
+
+/// All that one run measured.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Report {
+    /// [`SCHEMA`] of the program that wrote it.
+    pub schema: u32,
+    /// What readers call this run: the controller's name, or what the user gave.
+    pub title: String,
+    /// The profile's name, or the profile file's.
+    pub profile: String,
+    /// When the run began, RFC 3339 in UTC.
+    pub started: String,
+    /// Seconds from the first measured change to the end of the last phase.
+    pub seconds: f64,
+    /// The parameters as they were in effect, defaults included: pods, namespaces, rate, seed and so on.
+    pub parameters: BTreeMap<String, String>,
+    /// Where it ran.
+    pub machine: Machine,
+    /// What ran, by name: loadtest, its commit, the controller, the API server.
+    pub versions: BTreeMap<String, String>,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// The phases in their order.
+    pub phases: Vec<Phase>,
+    /// The changes that were made to pods and Services.
+    pub changes: Changes,
+    /// From the API server's answer to a change until the slice that shows it arrived at a watching client.
+    pub slices: Latency,
+    /// The same for the Endpoints object.
+    pub endpoints: Latency,
+    /// How late the generator itself was: from when a change was due until it was sent.
+    pub generator_lag: Latency,
+    /// What was written for the changes.
+    pub writes: Writes,
+    /// The processes that are charged.
+    pub processes: Vec<Process>,
+    /// The controller's queue, where its metrics could be read.
+    pub queue: Vec<QueueSample>,
+    /// Seconds from the controller's start until all objects were as they should be; none where it was running.
+    pub converge_seconds: Option<f64>,
+    /// Each time the controller was ended and started again.
+    pub restarts: Vec<Restart>,
+}
+
+/// The machine that loadtest ran on.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Machine {
+    /// The processor's name.
+    pub processor: String,
+    /// Its cores, as the system counts them.
+    pub cores: u32,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// The system and its release.
+    pub system: String,
+    /// The load average of the last minute when the run began: high values mean that others were at work.
+    pub load_average: f64,
+}
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Verdict {
+    /// Every object was as the oracle says it should be in the end.
+    pub verified: bool,
+    /// What was not, a line each.
+    pub problems: Vec<String>,
+    /// The generator made its changes when they were due, so the latencies are the controller's.
+    pub generator_kept_up: bool,
+    /// What else a reader should know before trusting the figures.
+    pub warnings: Vec<String>,
+}
+
+/// One phase of a run, in seconds since the first measured change.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Phase {
+    /// The profile that it ran.
+    pub name: String,
+    /// When it began.
+    pub from: f64,
+    /// When it ended.
+    pub to: f64,
+    /// How many changes it made.
+    pub changes: u64,
+}
+
+/// Counts of changes.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Changes {
+    /// Made, and acknowledged by the server.
+    pub made: u64,
+    /// Refused by the server.
+    pub failed: u64,
+    /// Over the run.
+    pub over_time: Vec<Count>,
+}
+
+/// A count in one interval.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Count {
+    /// Seconds since the first measured change, when the interval began.
+    pub at: f64,
+    /// How many.
+    pub count: u64,
+}
+
+/// A distribution of durations, in microseconds.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Latency {
+    /// How many were measured.
+    pub count: u64,
+    /// How many changes should have been seen and never were.
+    pub never_seen: u64,
+    /// How many were overtaken by a later change of the same pod before they were seen, and are not counted.
+    pub overtaken: u64,
+    /// The median.
+    pub p50: u64,
+    /// 90 of 100 were at most this.
+    pub p90: u64,
+    /// 99 of 100.
+    pub p99: u64,
+    /// 999 of 1,000.
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+    /// The whole distribution: upper bounds, rising, with how many fell up to each and above the one before.
+    pub histogram: Vec<Bucket>,
+    /// Over the run.
+    pub over_time: Vec<LatencySample>,
+}
+
+/// One bucket of a distribution.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Bucket {
+    /// Its upper bound, in microseconds.
+    pub up_to: u64,
+    /// How many fell into it.
+    pub count: u64,
+}
+
+/// The durations that ended in one interval.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LatencySample {
+    /// Seconds since the first measured change, when the interval began.
+    pub at: f64,
+    /// How many.
+    pub count: u64,
+    /// The median, in microseconds.
+    pub p50: u64,
+    /// 99 of 100.
+    pub p99: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// What the controller wrote, as a watching client saw it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Writes {
+    /// Of `EndpointSlices`.
+    pub slices: WriteCounts,
+    /// Of Endpoints.
+    pub endpoints: WriteCounts,
+    /// Of both, for each change that was made.
+    pub per_change: f64,
+    /// Bytes of both, for each change that was made.
+    pub bytes_per_change: f64,
+    /// Of both, over the run.
+    pub over_time: Vec<Count>,
+}
+
+/// Writes of one kind.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WriteCounts {
+    /// Objects that were made.
+    pub created: u64,
+    /// Versions of objects that were there.
+    pub updated: u64,
+    /// Objects that were deleted.
+    pub deleted: u64,
+    /// Bytes of the objects as the watching client received them, as JSON.
+    pub bytes: u64,
+}
+
+/// A process that is charged for the run.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Process {
+    /// The name of its command.
+    pub name: String,
+    /// Its number; the last one where it was started again.
+    pub pid: u32,
+    /// CPU time during the measured part, in seconds, user and system.
+    pub cpu_seconds: f64,
+    /// CPU time of it for each change, in microseconds.
+    pub cpu_micros_per_change: f64,
+    /// CPU time before the measured part, in seconds: what converging from cold took.
+    pub cold_cpu_seconds: f64,
+    /// Resident bytes at the end.
+    pub rss_bytes: u64,
+    /// The most it ever had resident.
+    pub peak_rss_bytes: u64,
+    /// Over the run.
+    pub over_time: Vec<ProcessSample>,
+}
+
+/// A process at one moment.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProcessSample {
+    /// Seconds since the first measured change.
+    pub at: f64,
+    /// CPU time since the sample before, as a share of one core.
+    pub cpu: f64,
+    /// Resident bytes.
+    pub rss_bytes: u64,
+}
+
+/// The controller's queue at one moment.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct QueueSample {
+    /// Seconds since the first measured change.
+    pub at: f64,
+    /// Objects that wait to be written.
+    pub depth: f64,
+}
+
+/// The controller was ended and started again.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Restart {
+    /// Seconds since the first measured change, when it was ended.
+    pub at: f64,
+    /// By which signal.
+    pub signal: String,
+    /// Seconds from then until the next write of its successor was seen.
+    pub without_writer_seconds: f64,
+}
