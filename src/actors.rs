@@ -16,4 +16,5 @@ pub mod events;
 pub mod root;
 pub mod router;
 pub mod shard;
+pub mod standing;
 pub mod writer;

@@ -3,6 +3,8 @@
 pub mod connect;
 pub mod decode;
 pub mod events;
+pub mod fence;
+pub mod lease;
 pub mod objects;
 pub mod watch;
 mod wire;

@@ -16,6 +16,7 @@ pub mod ids;
 pub mod inbox;
 pub mod intern;
 pub mod labels;
+pub mod lease;
 pub mod namespace;
 pub mod nodes;
 pub mod object;

@@ -29,7 +29,7 @@ pub mod core;
 pub mod ops;
 
 use clap::error::ErrorKind;
-use cluster::connect::Clients;
+use cluster::connect::{Clients, connect};
 use ops::flags::{Command, Invocation, LogFormat, RunArgs};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -90,9 +90,10 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             "controllers that are asked for and are not run here"
         );
     }
-    let clients = match Clients::connect(&args.connection.target()).await {
-        Ok(clients) => clients,
-        Err(error) => {
+    let target = args.connection.target();
+    let (clients, lease) = match (Clients::connect(&target).await, connect(&target).await) {
+        (Ok(clients), Ok(lease)) => (clients, lease),
+        (Err(error), _) | (_, Err(error)) => {
             eprintln!("error: {}", one_line(&error));
             return ExitCode::from(USAGE);
         }
@@ -103,9 +104,14 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
         eprintln!("error: --metrics-address {address}: {}", one_line(&error));
         return ExitCode::from(USAGE);
     }
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), target = ?args.connection.target(),
-        max_endpoints_per_slice = args.max_endpoints_per_slice, qps = args.kube_api_qps,
-        burst = args.kube_api_burst, "starting");
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        ?target,
+        max_endpoints_per_slice = args.max_endpoints_per_slice,
+        qps = args.kube_api_qps,
+        burst = args.kube_api_burst,
+        "starting"
+    );
     let (Ok(mut terminate), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
@@ -129,8 +135,15 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
     let shutdown = async {
         let _ = stop.await;
     };
+    let options = args.options(fastrand::u64(..));
+    let run = async {
+        match args.election.candidacy() {
+            Some(candidacy) => ops::run::run_elected(clients, options, lease, candidacy, shutdown).await,
+            None => ops::run::run(clients, options, shutdown).await,
+        }
+    };
     let result = tokio::select! {
-        result = ops::run::run(clients, args.options(fastrand::u64(..)), shutdown) => result,
+        result = run => result,
         () = signals => return ExitCode::FAILURE,
     };
     match result {

@@ -175,6 +175,7 @@ async fn a_copied_command_line_starts_with_one_warning() {
     let mut process = Process::start(&[
         "run",
         "--leader-elect=true",
+        "--enable-leader-migration",
         "--cluster-cidr",
         "10.0.0.0/8",
         "--profiling",
@@ -191,7 +192,7 @@ async fn a_copied_command_line_starts_with_one_warning() {
     assert_eq!(code, Some(0), "{log}");
     let flags: Vec<&str> = log
         .lines()
-        .filter(|line| line.contains("--leader-elect"))
+        .filter(|line| line.contains("--enable-leader-migration"))
         .collect();
     assert_eq!(flags.len(), 1, "{log}");
     for name in ["WARN", "--cluster-cidr", "--profiling", "-v"] {
@@ -254,6 +255,12 @@ async fn bad_input_gets_one_line_and_exit_2() {
         ),
         (&["run", "--controllers=deployment"], "endpointslice-controller"),
         (&["run", "--leader-elect=maybe"], "--leader-elect"),
+        (
+            &["run", "--leader-elect-renew-deadline=15s"],
+            "the lease duration must be greater than the renew deadline",
+        ),
+        (&["run", "--leader-elect-resource-lock=endpoints"], "leases"),
+        (&["run", "--leader-elect-resource-name=a/b"], "a/b"),
         (&["run", "--cluster-cidr"], "--cluster-cidr"),
         (&["run", "-leader-elect"], "-l"),
         (

@@ -3,6 +3,7 @@
 //! Whoever has something to say leaves it in the handle's map, latest wins, and goes on. Nothing waits for an
 //! Event, and on shutdown those that are not written yet are forgotten.
 
+use super::standing::Role;
 use crate::cluster::events::{EventAnswer, EventClient};
 use crate::core::events::{EventLog, EventOutcome, Key, Moment, Notice};
 use crate::core::time::Time;
@@ -28,6 +29,8 @@ pub enum EventMsg {
     Done(Arc<Key>, EventAnswer),
     /// Time has passed that something waited for.
     Tick,
+    /// Whether anything may be written from now on. Until it is told, the actor takes it that it may.
+    Role(Role),
 }
 
 /// How others leave notices. Cheap to clone.
@@ -92,6 +95,13 @@ impl EventHandle {
         }
     }
 
+    /// Tells the actor something. Before it is there, and after it has gone, nobody needs to know.
+    pub fn send(&self, message: EventMsg) {
+        if let Some(actor) = self.0.actor.get() {
+            let _ = actor.cast(message);
+        }
+    }
+
     /// What waits, and how much found no place.
     fn take(&self) -> (Vec<Pending>, u64) {
         let mut inbox = self.0.inbox.lock();
@@ -113,6 +123,11 @@ impl WallClock {
     pub fn new(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
+
+    /// The time on it.
+    pub fn now(&self) -> Time {
+        (self.0)()
+    }
 }
 
 impl Default for WallClock {
@@ -127,7 +142,7 @@ impl Default for WallClock {
 
 impl fmt::Debug for WallClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("WallClock").field(&(self.0)()).finish()
+        f.debug_tuple("WallClock").field(&self.now()).finish()
     }
 }
 
@@ -149,6 +164,7 @@ pub struct EventState {
     client: EventClient,
     clock: WallClock,
     log: EventLog,
+    role: Role,
     start: Instant,
     /// When the next [`EventMsg::Tick`] comes, if one does.
     tick: Option<Duration>,
@@ -188,6 +204,7 @@ impl Actor for Events {
             client,
             clock,
             log: EventLog::default(),
+            role: Role::Leader,
             start: Instant::now(),
             tick: None,
             complained: false,
@@ -203,8 +220,10 @@ impl Actor for Events {
     ) -> Result<(), ActorProcessingErr> {
         let now = Instant::now().saturating_duration_since(state.start);
         match message {
+            // Whoever leads will say what is to be said.
+            EventMsg::Wake if !state.role.writes() => drop(state.handle.take()),
             EventMsg::Wake => {
-                let wall = (state.clock.0)();
+                let wall = state.clock.now();
                 let (notices, dropped) = state.handle.take();
                 for Pending { notice, times, .. } in notices {
                     state.log.record(notice, times, Moment { now, wall });
@@ -214,8 +233,17 @@ impl Actor for Events {
             EventMsg::Done(key, answer) => state.done(&key, answer, now),
             // One that was armed for later than the present one changes nothing.
             EventMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
+            EventMsg::Role(role) => {
+                state.role = role;
+                if !role.writes() {
+                    state.log = EventLog::default();
+                    drop(state.handle.take());
+                }
+            }
         }
-        state.send(now, &myself);
+        if state.role.writes() {
+            state.send(now, &myself);
+        }
         state.metrics.dropped(state.log.take_given_up());
         state.metrics.observe(state.log.waiting());
         Ok(())

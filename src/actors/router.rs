@@ -196,6 +196,17 @@ impl Router {
         self.broadcast(&Event::End(kind, epoch, version));
     }
 
+    /// Objects of a kind are not followed any more: shards forget them, and plan nothing until they have been
+    /// listed again.
+    pub fn forget(&self, kind: Kind) {
+        {
+            let mut lists = self.lists.lock();
+            lists.holds.set(kind);
+            lists.never.set(kind);
+        }
+        self.broadcast(&Event::Forget(kind));
+    }
+
     /// A shard that is made while this runs takes the state of the lists as it is set already.
     fn broadcast(&self, event: &Event) {
         for shard in &self.shards {

@@ -7,6 +7,7 @@
 
 use super::router::Router;
 use super::shard::ShardMsg;
+use super::standing::Role;
 use crate::cluster::objects::{Answer, ObjectClient};
 use crate::core::backoff::Retry;
 use crate::core::bucket::TokenBucket;
@@ -45,6 +46,8 @@ pub enum WriterMsg {
     Settled(ObjectKey),
     /// Time has passed that something waited for.
     Tick,
+    /// Whether anything may be written from now on. Until it is told, the writer takes it that it may.
+    Role(Role),
     /// Let nothing new go, and say when nothing is in flight any more.
     Drain(RpcReplyPort<()>),
 }
@@ -174,6 +177,7 @@ pub struct WriterState {
     tick: Option<Duration>,
     /// Until when the server has asked us to be quiet.
     quiet_until: Duration,
+    role: Role,
     draining: Vec<RpcReplyPort<()>>,
     metrics: WriterMetrics,
 }
@@ -216,6 +220,7 @@ impl Actor for Writer {
             start: Instant::now(),
             tick: None,
             quiet_until: Duration::ZERO,
+            role: Role::Leader,
             draining: Vec::new(),
             metrics: WriterMetrics::new(),
         })
@@ -229,6 +234,8 @@ impl Actor for Writer {
     ) -> Result<(), ActorProcessingErr> {
         let now = state.now();
         match message {
+            // When it is this process's turn, everything is looked at anew.
+            WriterMsg::Wake if !state.role.writes() => drop(state.handle.take()),
             WriterMsg::Wake => {
                 for (key, want) in state.handle.take() {
                     let WantState {
@@ -252,7 +259,11 @@ impl Actor for Writer {
             }
             WriterMsg::Body(key, Some(granted)) => {
                 state.queue.built(&key);
-                state.send(key, granted, &myself);
+                if state.role.writes() {
+                    state.send(key, granted, &myself);
+                } else {
+                    state.done(&key, Answer::unsent(), now);
+                }
             }
             WriterMsg::Body(key, None) => {
                 state.bucket.give_back();
@@ -263,10 +274,19 @@ impl Actor for Writer {
             WriterMsg::Done(key, answer) => state.done(&key, answer, now),
             // One that was armed for later than the present one changes nothing.
             WriterMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
+            WriterMsg::Role(role) => {
+                state.role = role;
+                if !role.writes() {
+                    state.queue.clear_waiting();
+                    drop(state.handle.take());
+                }
+            }
             WriterMsg::Drain(reply) => state.draining.push(reply),
         }
         if state.draining.is_empty() {
-            state.grant(now, &myself);
+            if state.role.writes() {
+                state.grant(now, &myself);
+            }
         } else if state.queue.in_flight() == 0 {
             for reply in state.draining.drain(..) {
                 let _ = reply.send(());
@@ -338,6 +358,7 @@ impl WriterState {
             why,
             quiet,
             took,
+            fenced,
         } = answer;
         self.metrics.done(&outcome, took);
         if let Some(quiet) = quiet {
@@ -350,7 +371,10 @@ impl WriterState {
             Outcome::Refused | Outcome::Unknown => Sign::Overloaded,
             _ => Sign::Answered,
         };
-        self.window.answered(sign, took, self.queue.in_flight(), now);
+        // What was not sent, or not waited for, says nothing of the server.
+        if !fenced {
+            self.window.answered(sign, took, self.queue.in_flight(), now);
+        }
         // Whether it is due again is the shard's to say; without one, nobody is left to want it.
         let shard = self.router.get().and_then(|router| router.shard(&key.namespace));
         self.queue.landed(key, shard.is_none(), now);

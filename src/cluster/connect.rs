@@ -65,29 +65,41 @@ impl std::fmt::Debug for Clients {
 impl Clients {
     /// Makes them. Nothing is sent yet.
     pub async fn connect(target: &Target) -> Result<Self, ConnectError> {
-        let mut config = match target {
-            Target::Kubeconfig(path) => kubeconfig(path).await?,
-            Target::KubeconfigAt(path, url) => {
-                let mut config = kubeconfig(path).await?;
-                config.cluster_url = server(url)?;
-                config
-            }
-            Target::Server(url) => Config::new(server(url)?),
-            Target::InCluster => Config::incluster()?,
-        };
-        // Every request has a deadline of its own here, and is retried by those who know what it means.
-        config.default_retry = false;
-        config.read_timeout = None;
-        config.write_timeout = None;
-        config.connect_timeout = Some(Duration::from_secs(10));
-        let client =
-            || Client::try_from(config.clone()).map_err(|error| ConnectError::Client(Box::new(error)));
+        let config = config(target).await?;
         Ok(Self {
-            watches: client()?,
-            objects: client()?,
-            events: client()?,
+            watches: client(&config)?,
+            objects: client(&config)?,
+            events: client(&config)?,
         })
     }
+}
+
+/// One more client, for what must not wait for any of the others.
+pub async fn connect(target: &Target) -> Result<Client, ConnectError> {
+    client(&config(target).await?)
+}
+
+fn client(config: &Config) -> Result<Client, ConnectError> {
+    Client::try_from(config.clone()).map_err(|error| ConnectError::Client(Box::new(error)))
+}
+
+async fn config(target: &Target) -> Result<Config, ConnectError> {
+    let mut config = match target {
+        Target::Kubeconfig(path) => kubeconfig(path).await?,
+        Target::KubeconfigAt(path, url) => {
+            let mut config = kubeconfig(path).await?;
+            config.cluster_url = server(url)?;
+            config
+        }
+        Target::Server(url) => Config::new(server(url)?),
+        Target::InCluster => Config::incluster()?,
+    };
+    // Every request has a deadline of its own here, and is retried by those who know what it means.
+    config.default_retry = false;
+    config.read_timeout = None;
+    config.write_timeout = None;
+    config.connect_timeout = Some(Duration::from_secs(10));
+    Ok(config)
 }
 
 async fn kubeconfig(path: &Path) -> Result<Config, ConnectError> {

@@ -1,6 +1,7 @@
 //! Requests for Events, and what their answers mean.
 
 use super::decode;
+use super::fence::Fence;
 use crate::core::events::{EventOutcome, EventRequest, EventWrite};
 use http::{Method, StatusCode, header};
 use kube::Client;
@@ -25,6 +26,7 @@ pub struct EventAnswer {
 #[derive(Clone)]
 pub struct EventClient {
     client: Client,
+    fence: Fence,
 }
 
 impl fmt::Debug for EventClient {
@@ -36,19 +38,33 @@ impl fmt::Debug for EventClient {
 impl EventClient {
     /// One that writes with this client.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            fence: Fence::open(),
+        }
+    }
+
+    /// Nothing is written any more while this fence is closed.
+    #[must_use]
+    pub fn behind(self, fence: Fence) -> Self {
+        Self { fence, ..self }
     }
 
     /// Sends a request and waits for the answer.
     pub async fn carry_out(&self, write: &EventWrite) -> EventAnswer {
-        match timeout(DEADLINE, self.exchange(write)).await {
-            Ok(Ok((code, retry_after, body))) => judge(
+        match timeout(DEADLINE, self.fence.guard(self.exchange(write))).await {
+            // Whoever leads now will say what is to be said.
+            Ok(Err(_)) => EventAnswer {
+                outcome: EventOutcome::Refused,
+                complaint: None,
+            },
+            Ok(Ok(Ok((code, retry_after, body)))) => judge(
                 matches!(write.request, EventRequest::Create(_)),
                 code,
                 retry_after,
                 &body,
             ),
-            Ok(Err(error)) => EventAnswer {
+            Ok(Ok(Err(error))) => EventAnswer {
                 outcome: EventOutcome::Failed { quiet: None },
                 complaint: Some(error.to_string()),
             },

@@ -1,6 +1,7 @@
 //! Requests for single objects, and what their answers mean.
 
 use super::decode::{self, Namespaced};
+use super::fence::{Closed, Fence};
 use super::wire::Status;
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
@@ -25,6 +26,39 @@ pub struct Answer {
     pub quiet: Option<Duration>,
     /// How long it took.
     pub took: Duration,
+    /// Whether the fence was closed before there was an answer.
+    pub fenced: bool,
+}
+
+impl Answer {
+    /// Of a request that was not sent, since nothing may be written any more.
+    pub fn unsent() -> Self {
+        Self {
+            outcome: Outcome::Refused,
+            why: None,
+            quiet: None,
+            took: Duration::ZERO,
+            fenced: true,
+        }
+    }
+}
+
+/// Why there is no answer.
+enum Failure {
+    Client(kube::Error),
+    Closed,
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<Closed> for Failure {
+    fn from(Closed: Closed) -> Self {
+        Self::Closed
+    }
 }
 
 /// Carries out requests. Its client must not retry by itself: a create that is repeated blindly can leave two
@@ -33,6 +67,7 @@ pub struct Answer {
 pub struct ObjectClient {
     client: Client,
     deadline: Duration,
+    fence: Fence,
 }
 
 impl fmt::Debug for ObjectClient {
@@ -46,7 +81,17 @@ impl fmt::Debug for ObjectClient {
 impl ObjectClient {
     /// Each request is given up after `deadline`; whether it was carried out is then not known.
     pub fn new(client: Client, deadline: Duration) -> Self {
-        Self { client, deadline }
+        Self {
+            client,
+            deadline,
+            fence: Fence::open(),
+        }
+    }
+
+    /// Nothing is written any more while this fence is closed.
+    #[must_use]
+    pub fn behind(self, fence: Fence) -> Self {
+        Self { fence, ..self }
     }
 
     /// Sends the request for an object and waits for the answer.
@@ -60,6 +105,7 @@ impl ObjectClient {
             Request::Fetch => (Method::GET, Sent::Fetch),
             Request::Probe => (Method::GET, Sent::Probe),
         };
+        let mut fenced = false;
         let (outcome, why, quiet) = match timeout(
             self.deadline,
             self.exchange(namespace, object, verb, request),
@@ -84,7 +130,12 @@ impl ObjectClient {
                         .map(|seconds| Duration::from_secs(seconds.min(30))),
                 )
             }
-            Ok(Err(error)) => {
+            Ok(Err(Failure::Closed)) => {
+                tracing::debug!(%namespace, kind = %output, %name, request = ?kind, "the lease was lost before a request was answered");
+                fenced = true;
+                (Outcome::Unknown, None, None)
+            }
+            Ok(Err(Failure::Client(error))) => {
                 tracing::warn!(%namespace, kind = %output, %name, request = ?kind, %error, "a request failed; it will be tried again");
                 (Outcome::Unknown, None, None)
             }
@@ -99,6 +150,7 @@ impl ObjectClient {
             why,
             quiet,
             took: Instant::now().saturating_duration_since(start),
+            fenced,
         }
     }
 
@@ -108,7 +160,7 @@ impl ObjectClient {
         object: &ObjectName,
         verb: Method,
         request: Request,
-    ) -> Result<(StatusCode, Option<u64>, Bytes), kube::Error> {
+    ) -> Result<(StatusCode, Option<u64>, Bytes), Failure> {
         let ObjectName { output, name } = object;
         let collection = match (output, &request) {
             (_, Request::Probe) => format!("/api/v1/namespaces/{namespace}/services"),
@@ -128,6 +180,7 @@ impl ObjectClient {
             }
             Request::Delete(_) | Request::Fetch | Request::Probe => Vec::new(),
         };
+        let reads = verb == Method::GET;
         let mut builder = http::Request::builder()
             .method(verb)
             .uri(uri)
@@ -136,7 +189,12 @@ impl ObjectClient {
             builder = builder.header(header::CONTENT_TYPE, "application/json");
         }
         let request = builder.body(Body::from(body)).map_err(kube::Error::HttpError)?;
-        let response = self.client.send(request).await?;
+        let sent = self.client.send(request);
+        let response = if reads {
+            sent.await?
+        } else {
+            self.fence.guard(sent).await??
+        };
         let (head, body) = response.into_parts();
         let retry_after = head
             .headers

@@ -1,10 +1,11 @@
 //! Lists and watches of one kind: the state of the server and then its changes, for as long as the process
 //! runs. Nothing is done here beyond decoding and cutting: what an event means is the shards' business.
 
-use super::decode::{self, Decode, EventKind, NamedNode, Namespaced};
-use crate::actors::router::{Delivery, Router};
-use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use crate::core::inbox::Event;
+mod sources;
+
+use super::decode::{self, Decode, EventKind};
+use crate::actors::router::Router;
+use crate::actors::standing::Standing;
 use crate::core::namespace::Kind;
 use crate::ops::metrics::WatchMetrics;
 use bytes::{Bytes, BytesMut};
@@ -14,9 +15,11 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
 use percent_encoding::NON_ALPHANUMERIC;
+pub use sources::{Endpoints, Gone, Nodes, Pods, Services, Slices};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Objects a page of a list has at most: as many as fit a few megabytes.
@@ -36,8 +39,6 @@ const BRIEF: Duration = Duration::from_secs(5);
 /// After so many failures in a row, none of which showed anything new, everything is listed again.
 const HOPELESS: u32 = 10;
 
-/// Metadata only.
-const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const ACCEPT_JSON: &str = "application/json";
 
 /// Why a list or a watch ended.
@@ -84,163 +85,18 @@ pub trait Source: Send + Sync + 'static {
     fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8);
 }
 
-/// That an object is gone, as of a version.
-#[derive(Clone, Copy, Debug)]
-pub struct Gone(u64);
-
-/// Nodes.
-#[derive(Debug)]
-pub struct Nodes;
-
-impl Source for Nodes {
-    const KIND: Kind = Kind::Node;
-    const PATH: &'static str = "/api/v1/nodes";
-    type Listed = NamedNode;
-    type Watched = NamedNode;
-
-    fn listed(router: &Router, items: Vec<NamedNode>, epoch: u8) {
-        for node in items {
-            router.node_applied(&node.name, node.facts, &node.capacity, epoch);
-        }
-    }
-
-    fn watched(router: &Router, items: Vec<(NamedNode, Option<Gone>)>, epoch: u8) {
-        for (node, gone) in items {
-            match gone {
-                None => router.node_applied(&node.name, node.facts, &node.capacity, epoch),
-                Some(_) => router.node_gone(&node.name),
-            }
-        }
-    }
-}
-
-/// Pods. The list leaves out those in a terminal phase; the watch must not, since a pod that leaves a
-/// selection is shown as it was before.
-#[derive(Debug)]
-pub struct Pods;
-
-impl Source for Pods {
-    const KIND: Kind = Kind::Pod;
-    const PATH: &'static str = "/api/v1/pods";
-    const LIST: &'static str = "&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
-    type Listed = Namespaced<PodFacts>;
-    type Watched = Namespaced<PodFacts>;
-
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
-        deliver(router, items, |pod| Event::Pod(pod, epoch));
-    }
-
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver_watched(router, items, |pod, gone| match gone {
-            None => Event::Pod(pod, epoch),
-            Some(_) => Event::PodGone(pod.name),
-        });
-    }
-}
-
-/// Services.
-#[derive(Debug)]
-pub struct Services;
-
-impl Source for Services {
-    const KIND: Kind = Kind::Service;
-    const PATH: &'static str = "/api/v1/services";
-    type Listed = Namespaced<ServiceFacts>;
-    type Watched = Namespaced<ServiceFacts>;
-
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
-        deliver(router, items, |service| Event::Service(service, epoch));
-    }
-
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver_watched(router, items, |service, gone| match gone {
-            None => Event::Service(service, epoch),
-            Some(_) => Event::ServiceGone(service.name),
-        });
-    }
-}
-
-/// Our slices: listed whole, since they are to be taken over; watched by their metadata, which is enough to
-/// tell our own writes from those of others. A slice whose managed-by label changes leaves the selection.
-#[derive(Debug)]
-pub struct Slices;
-
-impl Source for Slices {
-    const KIND: Kind = Kind::Slice;
-    const PATH: &'static str = "/apis/discovery.k8s.io/v1/endpointslices";
-    const ACCEPT: &'static str = ACCEPT_METADATA;
-    const LIST: &'static str =
-        "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by%3Dendpointslice-controller.k8s.io";
-    const WATCH: &'static str = Self::LIST;
-    type Listed = Namespaced<SliceFacts>;
-    type Watched = Namespaced<SliceMeta>;
-
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
-        deliver(router, items, |slice| Event::Slice(Box::new(slice), epoch));
-    }
-
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver_watched(router, items, |slice, gone| match gone {
-            None => Event::SliceMeta(slice, epoch),
-            Some(Gone(version)) => Event::SliceGone(slice.name, version),
-        });
-    }
-}
-
-/// Endpoints: all of them, since the object of a managed Service's name is ours whoever made it. Listed whole,
-/// watched by their metadata, as slices are.
-#[derive(Debug)]
-pub struct Endpoints;
-
-impl Source for Endpoints {
-    const KIND: Kind = Kind::Endpoints;
-    const PATH: &'static str = "/api/v1/endpoints";
-    const ACCEPT: &'static str = ACCEPT_METADATA;
-    type Listed = Namespaced<EndpointsFacts>;
-    type Watched = Namespaced<EndpointsMeta>;
-
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
-        deliver(router, items, |endpoints| {
-            Event::Endpoints(Box::new(endpoints), epoch)
-        });
-    }
-
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver_watched(router, items, |endpoints, gone| match gone {
-            None => Event::EndpointsMeta(endpoints, epoch),
-            Some(Gone(version)) => Event::EndpointsGone(endpoints.name, version),
-        });
-    }
-}
-
-fn deliver<T>(router: &Router, items: Vec<Namespaced<T>>, event: impl Fn(T) -> Event) {
-    let deliveries = items.into_iter();
-    let deliveries = deliveries.map(|item| Delivery {
-        namespace: item.namespace,
-        event: event(item.facts),
-    });
-    router.deliver(deliveries.collect());
-}
-
-fn deliver_watched<T>(
-    router: &Router,
-    items: Vec<(Namespaced<T>, Option<Gone>)>,
-    event: impl Fn(T, Option<Gone>) -> Event,
-) {
-    let deliveries = items.into_iter();
-    let deliveries = deliveries.map(|(item, gone)| Delivery {
-        namespace: item.namespace,
-        event: event(item.facts, gone),
-    });
-    router.deliver(deliveries.collect());
-}
-
 /// One kind's list and watch.
 pub struct Watch {
     client: Client,
     router: Arc<Router>,
     random: fastrand::Rng,
     epoch: u8,
+    /// What this process does.
+    standing: watch::Receiver<Standing>,
+    /// The last term in which everything that is known was listed, or the watch was begun.
+    term: u64,
+    /// Nothing is planned until the watch has been begun anew.
+    resuming: bool,
     metrics: WatchMetrics,
 }
 
@@ -254,19 +110,51 @@ impl fmt::Debug for Watch {
 
 impl Watch {
     /// Of a kind; `seed` is for the jitter of pauses.
-    pub fn new<S: Source>(client: Client, router: Arc<Router>, seed: u64) -> Self {
+    pub fn new<S: Source>(
+        client: Client,
+        router: Arc<Router>,
+        standing: watch::Receiver<Standing>,
+        seed: u64,
+    ) -> Self {
         let random = fastrand::Rng::with_seed(seed ^ (S::KIND.index() as u64 + 1));
         Self {
             client,
             router,
             random,
             epoch: 0,
+            standing,
+            term: 0,
+            resuming: false,
             metrics: WatchMetrics::new(S::KIND),
         }
     }
 
-    /// Lists, then watches, and starts over whenever the watch cannot be resumed. Never returns.
+    /// Lists and watches for as long as the process runs: what is written by those who lead, only while this
+    /// process does.
     pub async fn run<S: Source>(mut self) {
+        if !matches!(S::KIND, Kind::Slice | Kind::Endpoints) {
+            return self.serve::<S>().await;
+        }
+        let mut standing = self.standing.clone();
+        loop {
+            let follows = |standing: &Standing| standing.role.follows_outputs();
+            let Ok(term) = standing.wait_for(follows).await.map(|standing| standing.term) else {
+                // Nobody is left who could say that it is this process's turn.
+                return;
+            };
+            let over = |standing: &Standing| !follows(standing) || standing.term != term;
+            tokio::select! {
+                biased;
+                () = until(&mut standing, over) => {}
+                () = self.serve::<S>() => {}
+            }
+            self.router.forget(S::KIND);
+        }
+    }
+
+    /// Lists, then watches, and starts over whenever the watch cannot be resumed. Never returns. It can be
+    /// dropped at any time, if all that it showed is forgotten then.
+    async fn serve<S: Source>(&mut self) {
         let mut failures = 0u32;
         // Lists after which no watch showed anything. A server whose history is gone as soon as it has told it
         // must not be asked in a tight loop.
@@ -275,10 +163,12 @@ impl Watch {
         let mut first = true;
         loop {
             self.epoch = self.epoch.wrapping_add(1);
+            self.term = self.standing.borrow().term;
             self.metrics.lists.increment(1);
             match self.list::<S>(page_size, first).await {
                 Ok(version) => {
                     (failures, page_size, first) = (0, PAGE, false);
+                    self.resuming = false;
                     let fruitful = self.follow::<S>(version).await;
                     tracing::info!(
                         resource = S::KIND.as_str(),
@@ -312,7 +202,15 @@ impl Watch {
         loop {
             self.metrics.watches.increment(1);
             let (start, before) = (Instant::now(), version.clone());
-            let end = self.watch::<S>(&mut version).await;
+            let (mut standing, term) = (self.standing.clone(), self.term);
+            let end = tokio::select! {
+                biased;
+                () = until(&mut standing, |standing| standing.term != term) => {
+                    self.begin_term::<S>();
+                    continue;
+                }
+                end = self.watch::<S>(&mut version) => end,
+            };
             let lasted = Instant::now().saturating_duration_since(start);
             if version != before || (end.is_ok() && lasted > BRIEF) {
                 (failures, fruitful) = (0, true);
@@ -335,6 +233,15 @@ impl Watch {
                 self.pause(failures).await;
             }
         }
+    }
+
+    /// This process begins to write. What it knows may be old: a connection that was lost without a word shows
+    /// nothing for minutes. So the watch is begun anew from where it is, and nothing is planned before the
+    /// server has answered.
+    fn begin_term<S: Source>(&mut self) {
+        self.term = self.standing.borrow().term;
+        self.resuming = true;
+        self.router.begin_list(S::KIND);
     }
 
     async fn pause(&mut self, failures: u32) {
@@ -405,6 +312,24 @@ impl Watch {
             .await
             .map_err(|_| WatchError::Silent(ANSWER))??;
         let mut buffer = BytesMut::new();
+        if self.resuming {
+            // What has arrived with the answer is taken first.
+            let mut ended = false;
+            while !ended && let Some(frame) = body.frame().now_or_never() {
+                ended = !take_frame(frame, &mut buffer)?;
+            }
+            if let Some(end) = memchr_last_newline(&buffer) {
+                let lines = buffer.split_to(end + 1).freeze();
+                self.take_lines::<S>(&lines, version)?;
+            }
+            self.resuming = false;
+            // Of what is known, nothing has been left out: all of it is of this epoch.
+            self.router
+                .end_list(S::KIND, self.epoch, decode::version(version)?);
+            if ended {
+                return Ok(());
+            }
+        }
         loop {
             let frame = timeout(SILENCE, body.frame())
                 .await
@@ -490,6 +415,14 @@ impl Watch {
     }
 }
 
+/// Waits until something is so of what this process does.
+async fn until(standing: &mut watch::Receiver<Standing>, is_so: impl FnMut(&Standing) -> bool) {
+    if standing.wait_for(is_so).await.is_err() {
+        // Nothing will change any more.
+        std::future::pending().await
+    }
+}
+
 /// What a line of a watch shows.
 enum Line<T> {
     /// An object, its version, and whether it is gone.
@@ -562,16 +495,4 @@ fn take_frame(
 
 fn memchr_last_newline(buffer: &[u8]) -> Option<usize> {
     buffer.iter().rposition(|&byte| byte == b'\n')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::facts::{LABEL_MANAGED_BY, MANAGED_BY};
-
-    #[test]
-    fn the_selector_of_slices_is_our_label() {
-        let plain = Slices::LIST.replace("%2F", "/").replace("%3D", "=");
-        assert_eq!(plain, format!("&labelSelector={LABEL_MANAGED_BY}={MANAGED_BY}"));
-    }
 }

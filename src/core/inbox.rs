@@ -41,6 +41,8 @@ pub enum Event {
     Begin(Kind),
     /// The list of an epoch is whole. It shows this version.
     End(Kind, u8, u64),
+    /// The objects of a kind are no longer followed: see [`NamespaceState::forget`].
+    Forget(Kind),
 }
 
 /// The events that wait for one shard.
@@ -53,6 +55,8 @@ pub struct Pending {
     nodes: FxHashMap<Arc<str>, NodeView>,
     zones: Option<ZoneView>,
     lists: [ListEvent; Kind::ALL.len()],
+    /// Before all else that waits of a kind, it was forgotten.
+    forgotten: [bool; Kind::ALL.len()],
     any: bool,
 }
 
@@ -206,6 +210,15 @@ impl Pending {
             Event::End(kind, epoch, version) => {
                 self.lists[kind.index()] = ListEvent::Ended { epoch, version };
             }
+            Event::Forget(kind) => {
+                match kind {
+                    Kind::Slice => self.slices.clear(),
+                    Kind::Endpoints => self.endpoints.clear(),
+                    Kind::Node | Kind::Pod | Kind::Service => return,
+                }
+                self.lists[kind.index()] = ListEvent::None;
+                self.forgotten[kind.index()] = true;
+            }
         }
     }
 
@@ -235,9 +248,14 @@ impl Pending {
         );
     }
 
-    /// Applies all that waits, in an order in which nothing is planned too early: what has been listed, then
+    /// Applies all that waits, in an order in which nothing is planned too early: what is forgotten, what has been listed, then
     /// what that leaves out, then that another list has begun.
     pub fn apply(self, state: &mut NamespaceState, nodes: &mut dyn NodeDirectory) {
+        for kind in Kind::ALL {
+            if self.forgotten[kind.index()] {
+                state.forget(kind);
+            }
+        }
         for (name, view) in self.nodes {
             state.apply_node(&name, view);
         }

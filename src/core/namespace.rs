@@ -9,6 +9,7 @@
 mod adopt;
 mod endpoints;
 mod evaluate;
+mod forget;
 mod hinting;
 mod members;
 mod pods;
@@ -336,7 +337,8 @@ pub struct NamespaceState {
     endpoints_held: BTreeSet<Arc<str>>,
     /// As `wants`.
     endpoints_wants: BTreeSet<Arc<str>>,
-    /// Until the first plan: everything that is known was there before this process.
+    /// Until the first plan, and again until the first one after the outputs were forgotten: everything that is
+    /// known was there before this process wrote.
     starting: bool,
     remarks: Vec<Remark>,
     work: Work,
@@ -471,6 +473,9 @@ impl NamespaceState {
         self.take_arrivals();
         let starting = std::mem::take(&mut self.starting);
         self.take_endpoints_arrivals(starting);
+        if starting {
+            self.forget_triggers();
+        }
         for id in std::mem::take(&mut self.dirty) {
             self.evaluate(id);
         }
@@ -504,6 +509,14 @@ impl NamespaceState {
         if !service.dirty {
             service.dirty = true;
             self.dirty.push(id);
+            // While nothing is planned, for days perhaps, Services come and go.
+            if self.dirty.len() > 2 * self.services.len() + 16 {
+                self.dirty.sort_unstable();
+                self.dirty.dedup();
+                let services = &self.services;
+                self.dirty
+                    .retain(|id| services.get(id.index()).is_some_and(|service| service.dirty));
+            }
         }
     }
 

@@ -317,6 +317,24 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         }
     }
 
+    /// Nothing waits any more. What is on its way does not come again.
+    pub fn clear_waiting(&mut self) {
+        let mut gone = Vec::new();
+        for (key, entry) in &mut self.entries {
+            match &mut entry.state {
+                State::Flying { again } => *again = None,
+                State::Ready { .. } | State::Delayed { .. } | State::Answered => {
+                    gone.push((key.clone(), *entry));
+                }
+            }
+        }
+        for (key, entry) in gone {
+            self.unlink(&key, entry);
+            self.entries.remove(&key);
+            self.leave_group(entry.urgency.group);
+        }
+    }
+
     /// When the first of the delayed objects may go. `None` when none waits for time to pass.
     pub fn next_delayed(&self) -> Option<Duration> {
         self.delayed.first().map(|(until, ..)| *until)
@@ -464,6 +482,33 @@ mod tests {
         queue.want_one("much later", Lane::Remove, NOW, 11 * SECOND);
         let order = drain(&mut queue, 11 * SECOND);
         assert_eq!(order, ["slice", "endpoints", "much later", "addition"]);
+    }
+
+    #[test]
+    fn when_nothing_may_wait_what_is_on_its_way_still_lands_and_that_is_all() {
+        let mut queue = WriteQueue::default();
+        for (key, delay) in [
+            ("flies", NOW),
+            ("flies again", NOW),
+            ("ready", NOW),
+            ("late", SECOND),
+        ] {
+            queue.want_one(key, Lane::Add, delay, NOW);
+        }
+        assert_eq!(queue.next(NOW).unwrap().0, "flies");
+        assert_eq!(queue.next(NOW).unwrap().0, "flies again");
+        queue.want_one("flies again", Lane::Add, NOW, NOW);
+        queue.clear_waiting();
+        assert_eq!((queue.waiting(), queue.in_flight()), (0, 2));
+        assert_eq!(queue.next(10 * SECOND), None);
+        for key in ["flies", "flies again"] {
+            queue.landed(&key, false, SECOND);
+            queue.settled(&key);
+        }
+        assert!(queue.is_idle());
+        assert_eq!(queue.out_of_order(SECOND).0, 0);
+        queue.want_one("ready", Lane::Add, NOW, SECOND);
+        assert_eq!(drain(&mut queue, SECOND), ["ready"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod controllers;
+mod election;
 mod foreign;
 
 use crate::actors::writer::Pacing;
@@ -13,6 +14,7 @@ use clap::builder::TypedValueParser as _;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 pub use controllers::Controllers;
+pub use election::ElectionArgs;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -77,6 +79,10 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, cla
             "--controllers leaves neither endpoints-controller nor endpointslice-controller on",
         ));
     }
+    if let Err(error) = run.election.timing() {
+        let flags = "--leader-elect-lease-duration, -renew-deadline, -retry-period";
+        return Err(command.error(ErrorKind::ValueValidation, format!("{flags}: {error}")));
+    }
     Ok(Invocation { cli, ignored })
 }
 
@@ -100,6 +106,10 @@ pub struct RunArgs {
     /// How to reach the API server.
     #[command(flatten)]
     pub connection: ConnectionArgs,
+
+    /// How processes agree which of them writes.
+    #[command(flatten)]
+    pub election: ElectionArgs,
 
     /// Which of upstream's controllers to stand in for: `*` for all, NAME for one, -NAME to leave one out; the
     /// first item that names one decides

@@ -4,6 +4,7 @@
 use crate::actors::writer::ObjectKey;
 use crate::core::body::Request;
 use crate::core::events::EventOutcome;
+use crate::core::lease::Reply;
 use crate::core::namespace::{Kind, Outcome};
 use crate::core::queue::{Lane, WriteQueue};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -118,6 +119,50 @@ impl Default for WriterMetrics {
 impl fmt::Debug for WriterMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WriterMetrics").finish_non_exhaustive()
+    }
+}
+
+/// What the election counts.
+pub struct LeaseMetrics {
+    leads: Gauge,
+    terms: Counter,
+    requests: [Counter; 3],
+}
+
+impl LeaseMetrics {
+    /// Registers them for a Lease, under client-go's names where it has them.
+    pub fn new(name: &str) -> Self {
+        let requests =
+            |outcome: &'static str| counter!("endpointd_lease_requests_total", "outcome" => outcome);
+        let metrics = Self {
+            leads: gauge!("leader_election_master_status", "name" => name.to_owned()),
+            terms: counter!("endpointd_leader_terms_total"),
+            requests: ["ok", "conflict", "unknown"].map(requests),
+        };
+        metrics.leads.set(0.0);
+        metrics
+    }
+
+    /// Whether this process leads now.
+    pub fn leads(&self, leads: bool) {
+        self.leads.set(f64::from(u8::from(leads)));
+        self.terms.increment(u64::from(leads));
+    }
+
+    /// A request for the Lease was answered, or was not.
+    pub fn answered(&self, reply: &Reply) {
+        let at = match reply {
+            Reply::Record(..) | Reply::Missing => 0,
+            Reply::Conflict => 1,
+            Reply::Failed => 2,
+        };
+        self.requests[at].increment(1);
+    }
+}
+
+impl fmt::Debug for LeaseMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseMetrics").finish_non_exhaustive()
     }
 }
 

@@ -1,11 +1,14 @@
 //! Starting and stopping the controller.
 
-use crate::actors::events::{EventArguments, EventHandle, Events, WallClock};
+use super::election::{Candidacy, Elector, Told};
+use crate::actors::events::{EventArguments, EventHandle, EventMsg, Events, WallClock};
 use crate::actors::root::{Root, RootMsg};
 use crate::actors::router::Router;
+use crate::actors::standing::{Role, Standing};
 use crate::actors::writer::{Pacing, Writer, WriterArguments, WriterHandle, WriterMsg};
 use crate::cluster::connect::Clients;
 use crate::cluster::events::EventClient;
+use crate::cluster::fence::Fence;
 use crate::cluster::objects::ObjectClient;
 use crate::cluster::watch::{Endpoints, Nodes, Pods, Services, Slices, Source, Watch};
 use crate::core::namespace::{Kind, Settings};
@@ -40,12 +43,40 @@ pub enum RunError {
     Fatal(String),
 }
 
-/// Runs the controller until `shutdown` is ready, then lets what is in flight finish.
+/// Runs the controller until `shutdown` is ready, then lets what is in flight finish. It writes from the
+/// beginning: nobody else may.
 pub async fn run(
     clients: Clients,
     options: Options,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
+    run_as(clients, options, None, shutdown).await
+}
+
+/// As [`run`], but writes only while it holds a Lease, which is asked for by a client of its own: renewals must
+/// not wait for anything else. When it ends, it gives the Lease up as soon as no write is on its way any more;
+/// if that lasts too long, the Lease is left to run out, so that the next one does not meet a late write.
+pub async fn run_elected(
+    clients: Clients,
+    options: Options,
+    lease: kube::Client,
+    candidacy: Candidacy,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    run_as(clients, options, Some((lease, candidacy)), shutdown).await
+}
+
+async fn run_as(
+    clients: Clients,
+    options: Options,
+    candidacy: Option<(kube::Client, Candidacy)>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let (fence, standing) = match &candidacy {
+        None => (Fence::open(), Standing::ALWAYS),
+        Some((_, candidacy)) => (Fence::closed(candidacy.clock.clone()), Standing::WAITING),
+    };
+    let (told, standing) = watch::channel(standing);
     let (fatal, mut failed) = watch::channel(None);
     let (root, root_done) = Actor::spawn(None, Root, fatal.clone()).await?;
     let handle = WriterHandle::default();
@@ -53,32 +84,52 @@ pub async fn run(
     let arguments = WriterArguments {
         handle: handle.clone(),
         router: routes.clone(),
-        objects: ObjectClient::new(clients.objects, options.deadline),
+        objects: ObjectClient::new(clients.objects, options.deadline).behind(fence.clone()),
         pacing: options.pacing,
         seed: options.settings.seed,
     };
     let events = EventHandle::default();
     let event_arguments = EventArguments {
         handle: events.clone(),
-        client: EventClient::new(clients.events),
+        client: EventClient::new(clients.events).behind(fence.clone()),
         clock: WallClock::default(),
     };
     Actor::spawn_linked(None, Events, event_arguments, root.get_cell()).await?;
     let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
-    let router = Arc::new(Router::new(options.settings, handle, root.clone(), events));
+    let router = Arc::new(Router::new(
+        options.settings,
+        handle.clone(),
+        root.clone(),
+        events.clone(),
+    ));
     // The cell is new, so this cannot fail; and the root waits for nothing else before its first message.
     let _ = routes.set(router.clone());
     let _ = root.cast(RootMsg::Router(router.clone()));
 
     let seed = options.settings.seed;
+    if candidacy.is_some() {
+        handle.send(WriterMsg::Role(Role::Standby));
+        events.send(EventMsg::Role(Role::Standby));
+    }
+    let elector = candidacy.map(|(client, candidacy)| {
+        let told = Told {
+            fence,
+            writer: handle,
+            events,
+            standing: told,
+        };
+        let elector = Elector::new(client, candidacy, told, seed);
+        let (stop, stopped) = oneshot::channel();
+        (stop, guarded("the election", elector.run(stopped), &fatal))
+    });
     let kinds = Kind::needed_for(options.settings.outputs);
     let watches: Vec<_> = kinds
         .map(|kind| match kind {
-            Kind::Node => follow::<Nodes>(&clients.watches, &router, seed, &fatal),
-            Kind::Pod => follow::<Pods>(&clients.watches, &router, seed, &fatal),
-            Kind::Service => follow::<Services>(&clients.watches, &router, seed, &fatal),
-            Kind::Slice => follow::<Slices>(&clients.watches, &router, seed, &fatal),
-            Kind::Endpoints => follow::<Endpoints>(&clients.watches, &router, seed, &fatal),
+            Kind::Node => follow::<Nodes>(&clients.watches, &router, &standing, seed, &fatal),
+            Kind::Pod => follow::<Pods>(&clients.watches, &router, &standing, seed, &fatal),
+            Kind::Service => follow::<Services>(&clients.watches, &router, &standing, seed, &fatal),
+            Kind::Slice => follow::<Slices>(&clients.watches, &router, &standing, seed, &fatal),
+            Kind::Endpoints => follow::<Endpoints>(&clients.watches, &router, &standing, seed, &fatal),
         })
         .collect();
     let result = tokio::select! {
@@ -91,30 +142,49 @@ pub async fn run(
     for watch in &watches {
         watch.abort();
     }
-    drain(&writer, options.drain).await;
+    let drained = drain(&writer, options.drain).await;
+    if let Some((stop, election)) = elector {
+        // It has been renewing the lease until now.
+        let _ = stop.send(drained);
+        let _ = election.await;
+    }
     root.stop(None);
     let _ = root_done.await;
     result
 }
 
-/// Runs a kind's watch as a task. It never ends by itself; if it does, by a panic, so does the process.
+/// Runs a kind's watch as a task. It never ends by itself.
 fn follow<S: Source>(
     client: &kube::Client,
     router: &Arc<Router>,
+    standing: &watch::Receiver<Standing>,
     seed: u64,
     fatal: &watch::Sender<Option<String>>,
 ) -> JoinHandle<()> {
-    let watch = Watch::new::<S>(client.clone(), router.clone(), seed);
-    let fatal = fatal.clone();
-    let task = tokio::spawn(watch.run::<S>());
+    let watch = Watch::new::<S>(client.clone(), router.clone(), standing.clone(), seed);
+    guarded(
+        &format!("the watch of {}", S::KIND.as_str()),
+        watch.run::<S>(),
+        fatal,
+    )
+}
+
+/// Runs something as a task. If it ends by a panic, so does the process.
+fn guarded(
+    what: &str,
+    work: impl Future<Output = ()> + Send + 'static,
+    fatal: &watch::Sender<Option<String>>,
+) -> JoinHandle<()> {
+    let (what, fatal) = (what.to_owned(), fatal.clone());
+    let task = tokio::spawn(work);
     let abort = task.abort_handle();
     tokio::spawn(async move {
-        // Aborting this aborts the watch too.
+        // Aborting this aborts the task too.
         let _guard = AbortOnDrop(abort);
         if let Err(error) = task.await
             && error.is_panic()
         {
-            fatal.send_replace(Some(format!("the watch of {} failed: {error}", S::KIND.as_str())));
+            fatal.send_replace(Some(format!("{what} failed: {error}")));
         }
     })
 }
@@ -127,15 +197,19 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Waits until no request is in flight, but not for ever.
-async fn drain(writer: &ActorRef<WriterMsg>, limit: Duration) {
+/// Waits until no request is in flight, but not for ever. Whether that came true.
+async fn drain(writer: &ActorRef<WriterMsg>, limit: Duration) -> bool {
     let (done, drained) = oneshot::channel();
-    if writer.cast(WriterMsg::Drain(RpcReplyPort::from(done))).is_ok()
-        && timeout(limit, drained).await.is_err()
-    {
+    if writer.cast(WriterMsg::Drain(RpcReplyPort::from(done))).is_err() {
+        // Whoever failed may have left requests in flight.
+        return false;
+    }
+    let drained = timeout(limit, drained).await;
+    if drained.is_err() {
         tracing::warn!(
             ?limit,
             "requests were still in flight when the time to finish them was over"
         );
     }
+    matches!(drained, Ok(Ok(())))
 }

@@ -9,7 +9,7 @@ mod requests;
 mod server;
 
 use super::pods::PodChange;
-use super::{NamespaceState, Pod, Service};
+use super::{Kind, NamespaceState, Pod, Service};
 use crate::core::facts::{ServiceFacts, TolerateUnready};
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::object::ObjectState;
@@ -17,6 +17,7 @@ use crate::core::ports::{SlicePort, SlicePorts};
 use crate::core::queue::Lane;
 use crate::core::subsets::Members;
 use crate::core::time::{Time, earliest};
+use rustc_hash::FxHashMap;
 use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -172,7 +173,7 @@ impl NamespaceState {
         let tolerant = self.is_tolerant(&service.facts);
         let portless = service.facts.no_cluster_ip && service.facts.ports.is_empty();
         // Pods of one template share their ports, so each distinct list is resolved once.
-        let mut resolved: rustc_hash::FxHashMap<u32, SlicePorts> = rustc_hash::FxHashMap::default();
+        let mut resolved: FxHashMap<u32, SlicePorts> = FxHashMap::default();
         let pods = self.cache.pods(id).into_iter().filter_map(|pod_id| {
             let pod = self.pods.get(pod_id.index())?;
             let (ip, ready) = shown(pod, service, tolerant)?;
@@ -233,6 +234,31 @@ impl NamespaceState {
             entry.role = Role::Doomed;
             entry.object.change(Lane::Add);
             self.endpoints_wants.insert(name.clone());
+        }
+        // While nothing is planned, for days perhaps, Services come and go.
+        if self.holds.has(Kind::Endpoints) && self.endpoints.len() > 2 * self.services.len() + 16 {
+            let arrivals = &self.endpoints_arrivals;
+            self.endpoints.retain(|name, entry| {
+                entry.role != Role::Doomed || !entry.is_nothing() || arrivals.contains_key(name)
+            });
+            let kept = &self.endpoints;
+            self.endpoints_wants.retain(|name| kept.contains_key(name));
+        }
+    }
+
+    /// As [`NamespaceState::forget`].
+    pub(super) fn forget_endpoints(&mut self) {
+        self.endpoints = FxHashMap::default();
+        self.endpoints_arrivals = FxHashMap::default();
+        self.endpoints_held.clear();
+        self.endpoints_wants.clear();
+        for (_, service) in &self.services {
+            if service.endpoints.is_some() {
+                let name = service.facts.name.clone();
+                self.endpoints
+                    .insert(name.clone(), Box::new(Endpoints::new(Role::Live)));
+                self.endpoints_wants.insert(name);
+            }
         }
     }
 

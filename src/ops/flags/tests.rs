@@ -189,8 +189,61 @@ fn a_copied_command_line_is_read() {
     assert!((args.kube_api_qps - 40.0).abs() < f64::EPSILON);
     assert_eq!(args.max_endpoints_per_slice, 200);
     assert_eq!(args.log_format, LogFormat::Json);
-    assert_eq!(ignored.len(), 19, "{ignored:?}");
-    assert_eq!((&*ignored[0], &*ignored[18]), ("--allocate-node-cidrs", "-v"));
+    assert_eq!(ignored.len(), 18, "{ignored:?}");
+    assert_eq!((&*ignored[0], &*ignored[17]), ("--allocate-node-cidrs", "-v"));
+}
+
+#[test]
+fn election_is_on_with_upstreams_times_and_a_name_of_its_own() {
+    let election = |args| parse(args).map(|args| args.election);
+    let candidacy = election(&[]).unwrap().candidacy().unwrap();
+    assert_eq!(
+        (&*candidacy.location.namespace, &*candidacy.location.name),
+        ("kube-system", "endpointd")
+    );
+    let timing = |lease, renew, retry| {
+        let seconds = Duration::from_secs;
+        crate::core::lease::Timing::new(seconds(lease), seconds(renew), seconds(retry)).unwrap()
+    };
+    assert_eq!(candidacy.timing, timing(15, 10, 2));
+    let args = [
+        "--leader-elect",
+        "--leader-elect-lease-duration=1m",
+        "--leader-elect-renew-deadline",
+        "40s",
+        "--leader-elect-retry-period=5s",
+        "--leader-elect-resource-lock=leases",
+        "--leader-elect-resource-name=a",
+        "--leader_elect_resource_namespace=b",
+    ];
+    let candidacy = election(&args).unwrap().candidacy().unwrap();
+    assert_eq!(candidacy.timing, timing(60, 40, 5));
+    assert_eq!(
+        (&*candidacy.location.namespace, &*candidacy.location.name),
+        ("b", "a")
+    );
+    // Times that are not used need not go together.
+    let off = election(&["--leader-elect=false", "--leader-elect-renew-deadline=1h"]).unwrap();
+    assert!(off.candidacy().is_none());
+    for (bad, says) in [
+        (
+            "--leader-elect-lease-duration=10s",
+            "lease duration must be greater",
+        ),
+        (
+            "--leader-elect-renew-deadline=2400ms",
+            "renew deadline must be greater",
+        ),
+        ("--leader-elect-retry-period=0s", "retry period must be greater"),
+        ("--leader-elect-retry-period=-1s", "negative"),
+        ("--leader-elect-resource-lock=configmaps", "leases"),
+        ("--leader-elect-resource-name=", "not a name"),
+        ("--leader-elect-resource-namespace=A", "not a name"),
+        ("--leader-elect=maybe", "maybe"),
+    ] {
+        let error = election(&[bad]).unwrap_err();
+        assert!(error.contains(says), "{bad}: {error}");
+    }
 }
 
 /// A flag that comes to mean something must leave the list.

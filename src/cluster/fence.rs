@@ -1,0 +1,178 @@
+//! The fence: nothing is written by a process that cannot prove that it may.
+
+use parking_lot::Mutex;
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+/// A clock that goes on, whatever happens to the process. What it counts from does not matter.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
+
+impl Clock {
+    /// One that a test sets.
+    pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// The time on it.
+    pub fn now(&self) -> Duration {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    /// The system's time since it was started. It goes on while the process is stopped, and on Linux also while
+    /// the machine is suspended, where the usual monotonic clock stands still. Tokio's clock is that one, and
+    /// wakes too late then; but the fence asks for the time whenever it matters.
+    fn default() -> Self {
+        #[cfg(target_os = "linux")]
+        const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+        #[cfg(not(target_os = "linux"))]
+        const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+        Self::new(|| {
+            let time = rustix::time::clock_gettime(ID);
+            let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+            Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+        })
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Clock").field(&self.now()).finish()
+    }
+}
+
+/// The fence was closed before there was an answer. If the request had left before that, it may have been
+/// carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("this process does not hold the lease any more")]
+pub struct Closed;
+
+/// Lets requests begin until a deadline, which whoever holds the lease moves on. Cheap to clone; all clones are
+/// one fence.
+#[derive(Clone, Debug)]
+pub struct Fence(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    clock: Clock,
+    /// In nanoseconds; zero while it is closed.
+    until: AtomicU64,
+    /// Held while the deadline is changed: once shut, it stays so.
+    shut: Mutex<bool>,
+}
+
+impl Fence {
+    /// One that is closed.
+    pub fn closed(clock: Clock) -> Self {
+        Self(Arc::new(State {
+            clock,
+            until: AtomicU64::new(0),
+            shut: Mutex::new(false),
+        }))
+    }
+
+    /// One that is open, for a process that needs no lease.
+    pub fn open() -> Self {
+        let fence = Self::closed(Clock::new(|| Duration::ZERO));
+        fence.0.until.store(u64::MAX, Ordering::Release);
+        fence
+    }
+
+    /// Opens it until then, or closes it.
+    pub fn set(&self, until: Option<Duration>) {
+        let shut = self.0.shut.lock();
+        if !*shut {
+            let until = until.map_or(0, |until| u64::try_from(until.as_nanos()).unwrap_or(u64::MAX));
+            self.0.until.store(until, Ordering::Release);
+        }
+    }
+
+    /// Closes it for good.
+    pub fn shut(&self) {
+        *self.0.shut.lock() = true;
+        self.0.until.store(0, Ordering::Release);
+    }
+
+    /// Whether a request may begin at this moment.
+    pub fn is_open(&self) -> bool {
+        self.0.clock.now().as_nanos() < u128::from(self.0.until.load(Ordering::Acquire))
+    }
+
+    /// Carries a request out as long as the fence is open. That is asked each time before the request goes on:
+    /// a connection may take seconds to be made, and a process that was stopped meanwhile goes on right there.
+    /// What has left by then is not called back, but its answer is not waited for.
+    ///
+    /// Between the question and the system call that sends lies no wait, only a hop to the task of the
+    /// connection. A process that is stopped just there, for longer than the difference between the lease
+    /// duration and the renew deadline, still writes once; then it is the resourceVersion in it that the server
+    /// refuses, or the name of an object that is there already.
+    ///
+    /// # Errors
+    ///
+    /// When the fence is closed, or was before there was an answer.
+    pub async fn guard<T>(&self, request: impl Future<Output = T>) -> Result<T, Closed> {
+        let mut request = pin!(request);
+        std::future::poll_fn(|context| {
+            if self.is_open() {
+                request.as_mut().poll(context).map(Ok)
+            } else {
+                Poll::Ready(Err(Closed))
+            }
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+    use std::future::{pending, ready};
+
+    #[test]
+    fn it_lets_pass_until_the_deadline_and_not_beyond() {
+        let now = Arc::new(AtomicU64::new(1));
+        let clock = {
+            let now = now.clone();
+            Clock::new(move || Duration::from_secs(now.load(Ordering::Relaxed)))
+        };
+        let fence = Fence::closed(clock);
+        let try_it = |fence: &Fence| fence.guard(ready(7)).now_or_never().unwrap();
+        assert_eq!(try_it(&fence), Err(Closed));
+        fence.set(Some(Duration::from_secs(3)));
+        assert_eq!(try_it(&fence), Ok(7));
+        // What waits, for a connection perhaps, does not go on when the time is over.
+        let polled = AtomicU64::new(0);
+        let request = std::future::poll_fn(|_| {
+            polled.fetch_add(1, Ordering::Relaxed);
+            Poll::<()>::Pending
+        });
+        let mut waiting = Box::pin(fence.guard(request));
+        assert_eq!((&mut waiting).now_or_never(), None);
+        now.store(3, Ordering::Relaxed);
+        assert_eq!((&mut waiting).now_or_never(), Some(Err(Closed)));
+        assert_eq!(polled.load(Ordering::Relaxed), 1);
+        assert_eq!(try_it(&fence), Err(Closed));
+
+        fence.set(Some(Duration::from_secs(9)));
+        assert_eq!(try_it(&fence), Ok(7));
+        fence.shut();
+        fence.set(Some(Duration::from_secs(9)));
+        assert_eq!(try_it(&fence), Err(Closed), "for good");
+        assert!(Fence::open().is_open());
+        assert_eq!(Fence::open().guard(pending::<()>()).now_or_never(), None);
+    }
+
+    #[test]
+    fn the_systems_clock_goes_on() {
+        let clock = Clock::default();
+        let before = clock.now();
+        assert!(before > Duration::ZERO && clock.now() >= before);
+    }
+}

@@ -1,0 +1,371 @@
+//! The Lease: requests for it, and a watch of it.
+
+use super::decode;
+use crate::core::lease::{Ask, Record, Reply};
+use crate::core::time::Time;
+use futures::StreamExt as _;
+use http::{Method, StatusCode, header};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+/// A watch that shows nothing for this long is asked for anew: whoever holds the lease renews it far more often.
+const SILENCE: Duration = Duration::from_secs(120);
+/// The pause between watches.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The pause after a watch was refused: those who may not watch need not ask all the time.
+const LONG_PAUSE: Duration = Duration::from_secs(60);
+/// A Lease is small.
+const LONGEST_LINE: usize = 1 << 20;
+
+/// What the watch shows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// The record, and its version.
+    Record(u64, Record),
+    /// The Lease is gone, as of a version.
+    Gone(u64),
+}
+
+/// Where the Lease is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Location {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Location {
+    fn collection(&self) -> String {
+        format!(
+            "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
+            self.namespace
+        )
+    }
+}
+
+/// Sends requests for one Lease. Clones share what they know of it.
+#[derive(Clone)]
+pub struct LeaseClient {
+    client: Client,
+    location: Location,
+    deadline: Duration,
+    /// The Lease as it was last read, with all that others put there, and its version.
+    known: Arc<Mutex<Option<(u64, Value)>>>,
+    /// Whether people have been told that requests fail, since one did not.
+    complained: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for LeaseClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseClient")
+            .field("location", &self.location)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LeaseClient {
+    /// Each request is given up after `deadline`.
+    pub fn new(client: Client, location: Location, deadline: Duration) -> Self {
+        Self {
+            client,
+            location,
+            deadline,
+            known: Arc::default(),
+            complained: Arc::default(),
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    pub async fn ask(&self, ask: &Ask) -> Reply {
+        let Some((method, body)) = self.request(ask) else {
+            // Read, it can be replaced.
+            return Reply::Conflict;
+        };
+        let answer = timeout(self.deadline, self.exchange(method, body)).await;
+        let (reply, complaint) = match answer {
+            Ok(Ok((code, body))) => self.judge(ask, code, &body),
+            Ok(Err(error)) => (Reply::Failed, Some(error.to_string())),
+            Err(_) => (Reply::Failed, Some(format!("no answer in {:?}", self.deadline))),
+        };
+        let Location { namespace, name } = &self.location;
+        match complaint {
+            None => self.complained.store(false, Ordering::Relaxed),
+            Some(complaint) if self.complained.swap(true, Ordering::Relaxed) => {
+                tracing::debug!(%namespace, %name, complaint, "a request for the lease failed");
+            }
+            Some(complaint) => {
+                tracing::warn!(%namespace, %name, complaint, "a request for the lease failed; it is tried again");
+            }
+        }
+        reply
+    }
+
+    fn request(&self, ask: &Ask) -> Option<(Method, Option<Value>)> {
+        let Location { namespace, name } = &self.location;
+        match ask {
+            Ask::Look => Some((Method::GET, None)),
+            Ask::Create(record) => {
+                let mut lease = json!({
+                    "apiVersion": "coordination.k8s.io/v1",
+                    "kind": "Lease",
+                    "metadata": { "namespace": namespace, "name": name },
+                });
+                put(&mut lease, record);
+                Some((Method::POST, Some(lease)))
+            }
+            Ask::Replace(version, record) => {
+                // Labels, say, and what other fields there may be, stay.
+                let (_, mut lease) = self.known.lock().clone().filter(|(known, _)| known == version)?;
+                put(&mut lease, record);
+                Some((Method::PUT, Some(lease)))
+            }
+        }
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        body: Option<Value>,
+    ) -> Result<(StatusCode, Vec<u8>), kube::Error> {
+        let mut uri = self.location.collection();
+        if method != Method::POST {
+            uri = format!("{uri}/{}", self.location.name);
+        }
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(uri)
+            .header(header::ACCEPT, "application/json");
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
+        let request = request.body(Body::from(body)).map_err(kube::Error::HttpError)?;
+        let response = self.client.send(request).await?;
+        let (head, body) = response.into_parts();
+        Ok((head.status, body.collect_bytes().await?.to_vec()))
+    }
+
+    fn judge(&self, ask: &Ask, code: StatusCode, body: &[u8]) -> (Reply, Option<String>) {
+        if code.is_success() {
+            return match serde_json::from_slice(body)
+                .ok()
+                .and_then(|lease| self.learn(lease))
+            {
+                Some((version, record)) => (Reply::Record(version, record), None),
+                None => (Reply::Failed, Some("the answer is no Lease".to_owned())),
+            };
+        }
+        let status = decode::status(code.as_u16(), body);
+        match (code, ask) {
+            (StatusCode::CONFLICT, _) => (Reply::Conflict, None),
+            // Of a create, it is the namespace that is missing.
+            (StatusCode::NOT_FOUND, Ask::Look | Ask::Replace(..)) => (Reply::Missing, None),
+            _ => {
+                let complaint = format!("{} {}: {}", code.as_u16(), status.reason, status.message);
+                (Reply::Failed, Some(complaint))
+            }
+        }
+    }
+}
+
+impl LeaseClient {
+    /// Keeps the Lease, if it is later than what is known. Its version and record.
+    fn learn(&self, lease: Value) -> Option<(u64, Record)> {
+        let (version, record) = read(&lease)?;
+        let mut known = self.known.lock();
+        if known.as_ref().is_none_or(|(known, _)| *known < version) {
+            *known = Some((version, lease));
+        }
+        Some((version, record))
+    }
+
+    /// What a line of the watch shows. None ends the watch.
+    fn event(&self, line: &[u8]) -> Option<Shown> {
+        let mut line: Value = serde_json::from_slice(line).ok()?;
+        let (version, record) = self.learn(line["object"].take())?;
+        match line["type"].as_str()? {
+            "ADDED" | "MODIFIED" => Some(Shown::Record(version, record)),
+            "DELETED" => Some(Shown::Gone(version)),
+            _ => None,
+        }
+    }
+}
+
+/// Writes a record into a Lease.
+fn put(lease: &mut Value, record: &Record) {
+    let spec = &mut lease["spec"];
+    spec["holderIdentity"] = json!(record.holder);
+    spec["leaseDurationSeconds"] = json!(record.seconds);
+    spec["acquireTime"] = json!(record.acquired.map(micro_time));
+    spec["renewTime"] = json!(record.renewed.map(micro_time));
+    spec["leaseTransitions"] = json!(record.transitions);
+}
+
+/// A Lease's version and record.
+fn read(lease: &Value) -> Option<(u64, Record)> {
+    let version = lease["metadata"]["resourceVersion"].as_str()?.parse().ok()?;
+    let spec = &lease["spec"];
+    let number = |field: &str| spec[field].as_i64().and_then(|n| i32::try_from(n).ok());
+    let time = |field: &str| spec[field].as_str().and_then(Time::parse);
+    let record = Record {
+        holder: spec["holderIdentity"].as_str().unwrap_or_default().to_owned(),
+        seconds: number("leaseDurationSeconds").unwrap_or_default(),
+        acquired: time("acquireTime"),
+        renewed: time("renewTime"),
+        transitions: number("leaseTransitions").unwrap_or_default(),
+    };
+    Some((version, record))
+}
+
+/// As the API has `MicroTime`: always with six digits after the second.
+fn micro_time(time: Time) -> String {
+    let micros = time.as_nanoseconds().rem_euclid(1_000_000_000) / 1000;
+    let seconds = time.whole_seconds().to_string();
+    format!("{}.{micros:06}Z", seconds.trim_end_matches('Z'))
+}
+
+/// Watches the Lease for as long as somebody listens. This only makes things quicker: what is given up is taken
+/// at once instead of at the next look. Without the right to watch, everything works all the same.
+pub async fn follow(client: LeaseClient, shown: mpsc::Sender<Shown>) {
+    let mut refused = false;
+    while !shown.is_closed() {
+        let pause = match watch(&client, &shown).await {
+            Ok(()) => PAUSE,
+            Err(code) => {
+                if !std::mem::replace(&mut refused, true) {
+                    tracing::warn!(
+                        code,
+                        "the lease cannot be watched; it is looked at from time to time, and taking over lasts longer"
+                    );
+                }
+                LONG_PAUSE
+            }
+        };
+        tokio::select! {
+            () = shown.closed() => return,
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+/// One watch. The error is the status of a refusal.
+async fn watch(client: &LeaseClient, shown: &mpsc::Sender<Shown>) -> Result<(), u16> {
+    let uri = format!(
+        "{}?watch=1&fieldSelector=metadata.name%3D{}&timeoutSeconds=600",
+        client.location.collection(),
+        client.location.name
+    );
+    let request = http::Request::get(uri)
+        .header(header::ACCEPT, "application/json")
+        .body(Body::empty());
+    let Ok(request) = request else { return Err(0) };
+    let Ok(Ok(response)) = timeout(SILENCE, client.client.send(request)).await else {
+        return Ok(());
+    };
+    let code = response.status();
+    if code.is_client_error() && code != StatusCode::TOO_MANY_REQUESTS {
+        return Err(code.as_u16());
+    }
+    if !code.is_success() {
+        return Ok(());
+    }
+    let mut frames = response.into_body().into_data_stream();
+    let mut buffer = Vec::new();
+    while let Ok(Some(Ok(frame))) = timeout(SILENCE, frames.next()).await {
+        buffer.extend_from_slice(&frame);
+        while let Some(end) = buffer.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = buffer.drain(..=end).collect();
+            let Some(event) = client.event(&line) else {
+                return Ok(());
+            };
+            if shown.send(event).await.is_err() {
+                return Ok(());
+            }
+        }
+        if buffer.len() > LONGEST_LINE {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_written_as_client_go_writes_it_and_read_back() {
+        let mut lease = json!({
+            "metadata": { "name": "endpointd", "resourceVersion": "12", "labels": { "a": "b" } },
+            "spec": { "holderIdentity": "other", "strategy": "OldestEmulationVersion" },
+        });
+        let record = Record {
+            holder: "me".to_owned(),
+            seconds: 15,
+            acquired: Time::parse("2026-01-01T00:00:00Z"),
+            renewed: Time::parse("2026-01-01T00:00:07.00012Z"),
+            transitions: 3,
+        };
+        put(&mut lease, &record);
+        assert_eq!(
+            lease["spec"],
+            json!({
+                "holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 3,
+                "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:07.000120Z",
+                "strategy": "OldestEmulationVersion",
+            })
+        );
+        assert_eq!(lease["metadata"]["labels"], json!({ "a": "b" }));
+        assert_eq!(read(&lease), Some((12, record)));
+        let empty = json!({ "metadata": { "resourceVersion": "1" } });
+        assert_eq!(read(&empty), Some((1, Record::default())));
+        assert_eq!(read(&json!({})), None);
+    }
+
+    fn client() -> LeaseClient {
+        let nobody = tower::service_fn(|_: http::Request<Body>| async {
+            Err::<http::Response<Body>, _>(std::io::Error::other("nobody is there"))
+        });
+        let location = Location {
+            namespace: "kube-system".to_owned(),
+            name: "endpointd".to_owned(),
+        };
+        LeaseClient::new(Client::new(nobody, "default"), location, Duration::from_secs(1))
+    }
+
+    #[tokio::test]
+    async fn lines_of_the_watch_mean_what_they_mean() {
+        let client = client();
+        let event = |kind: &str, version: &str| {
+            let line = json!({ "type": kind, "object": { "metadata": { "resourceVersion": version } } });
+            client.event(line.to_string().as_bytes())
+        };
+        assert_eq!(event("ADDED", "3"), Some(Shown::Record(3, Record::default())));
+        assert_eq!(event("DELETED", "2"), Some(Shown::Gone(2)));
+        assert_eq!(event("ERROR", "1"), None);
+        // What the watch has shown can be replaced, as it was shown; and nothing else.
+        let replace = |version| client.request(&Ask::Replace(version, Record::default()));
+        let (method, body) = replace(3).unwrap();
+        assert_eq!(
+            (method, &body.unwrap()["metadata"]["resourceVersion"]),
+            (Method::PUT, &json!("3"))
+        );
+        assert_eq!(replace(2), None);
+        assert_eq!(
+            client.ask(&Ask::Replace(2, Record::default())).await,
+            Reply::Conflict
+        );
+        assert_eq!(client.ask(&Ask::Look).await, Reply::Failed);
+    }
+}

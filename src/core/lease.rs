@@ -1,0 +1,384 @@
+//! Leader election on a record that all candidates can read and replace, as client-go does it on a Lease.
+//!
+//! ```text
+//!            somebody else holds it
+//!          ┌────────────────────────┐ look every retry period
+//!          ▼                        │
+//!      standing by ── unchanged for its whole duration, given up, or none ──► claim
+//!          ▲                                                                    │ accepted
+//!          └── deadline passed · another's record seen · record gone ◄── leading ◄┘ renews every retry period
+//! ```
+//!
+//! Why there are never two that may start a write:
+//!
+//! * A record is only ever replaced at the version that its replacer has seen, and each write of it changes it.
+//!   So whoever replaces another's record knows that the other has not renewed it since.
+//! * A candidate replaces another's record only when it has seen it unchanged for the duration in it, counted
+//!   on its own clock from when it *received* the record. What others' clocks say is never compared.
+//! * A leader may start writes until the renew deadline has passed since it *sent* the last renewal that was
+//!   accepted. That moment lies before anybody received the record, and the deadline is shorter than the
+//!   duration: so the leader stops before anybody may begin, with the difference to spare.
+//!
+//! Clocks must only run at about the same speed, on while a process is paused, and, if its machine can be
+//! suspended, on then too. Somebody who deletes the record while a leader holds it takes the ground away from
+//! this: a candidate that has seen the record waits all the same, but one that starts at that moment cannot
+//! know. The leader stops as soon as it learns of the loss, a retry period later at most.
+
+use super::time::Time;
+use std::time::Duration;
+
+/// How much of the retry period is added to it at random by those who stand by, so that many of them do not
+/// look all at once.
+const JITTER: f64 = 1.2;
+/// The pause after a failure, as a part of the retry period, at the least.
+const BREATH: u32 = 10;
+
+/// The three times of an election.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    lease: Duration,
+    renew: Duration,
+    retry: Duration,
+}
+
+/// Why times do not go together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TimingError {
+    /// Whoever takes over might do so while the last leader still writes.
+    #[error("the lease duration must be greater than the renew deadline")]
+    Lease,
+    /// One lost answer would end a term.
+    #[error("the renew deadline must be greater than 1.2 times the retry period")]
+    Renew,
+    /// Nothing would keep it from asking all the time.
+    #[error("the retry period must be greater than zero")]
+    Retry,
+}
+
+impl Timing {
+    /// As client-go requires it: each greater than the next, and none zero.
+    ///
+    /// # Errors
+    ///
+    /// When they do not go together.
+    pub fn new(lease: Duration, renew: Duration, retry: Duration) -> Result<Self, TimingError> {
+        if lease <= renew {
+            return Err(TimingError::Lease);
+        }
+        if renew.as_secs_f64() <= retry.as_secs_f64() * JITTER {
+            return Err(TimingError::Renew);
+        }
+        if retry.is_zero() {
+            return Err(TimingError::Retry);
+        }
+        Ok(Self { lease, renew, retry })
+    }
+
+    /// The lease duration in whole seconds, which is all that a record can say. Rounded up: rounded down, as
+    /// client-go has it, it could come to lie below the renew deadline.
+    fn seconds(&self) -> i32 {
+        let seconds = self.lease.as_secs() + u64::from(self.lease.subsec_nanos() > 0);
+        i32::try_from(seconds).unwrap_or(i32::MAX)
+    }
+
+    /// How long a request may take. Two of them fit before the deadline, as client-go has it.
+    pub fn request(&self) -> Duration {
+        self.renew / 2
+    }
+
+    /// How long a leader waits between renewals.
+    pub fn retry(&self) -> Duration {
+        self.retry
+    }
+}
+
+/// What a Lease says.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Record {
+    /// `holderIdentity`; empty when it was given up.
+    pub holder: String,
+    /// `leaseDurationSeconds`.
+    pub seconds: i32,
+    /// `acquireTime`.
+    pub acquired: Option<Time>,
+    /// `renewTime`.
+    pub renewed: Option<Time>,
+    /// `leaseTransitions`.
+    pub transitions: i32,
+}
+
+/// What to ask the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// What is the record?
+    Look,
+    /// Make it.
+    Create(Record),
+    /// Replace it, if it still has this version.
+    Replace(u64, Record),
+}
+
+/// What the server said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// The record, and its version: asked for, or as it was made or replaced.
+    Record(u64, Record),
+    /// There is none.
+    Missing,
+    /// It is not as it was when it was last seen.
+    Conflict,
+    /// Nothing is known: it may have been made or replaced, or not.
+    Failed,
+}
+
+/// A record as it was received.
+#[derive(Clone, Debug)]
+struct Seen {
+    version: u64,
+    record: Record,
+    /// When it was first received as it is.
+    since: Duration,
+    /// Whether there is none any more.
+    gone: bool,
+}
+
+/// One candidate. Time is the candidate's own, since whenever it likes.
+#[derive(Clone, Debug)]
+pub struct Election {
+    me: String,
+    timing: Timing,
+    seen: Option<Seen>,
+    /// Until when this one may start writes, if it leads.
+    proven: Option<Duration>,
+    /// The request on its way, and when it was sent.
+    asked: Option<(Ask, Duration)>,
+    /// When to ask next.
+    next: Duration,
+    /// What is known of the record is not up to date.
+    look: bool,
+}
+
+impl Election {
+    /// A candidate that has seen nothing. No other may ever have the same identity.
+    pub fn new(me: String, timing: Timing) -> Self {
+        Self {
+            me,
+            timing,
+            seen: None,
+            proven: None,
+            asked: None,
+            next: Duration::ZERO,
+            look: true,
+        }
+    }
+
+    /// The times.
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    /// Until when writes may be started, while this one leads.
+    pub fn proven(&self) -> Option<Duration> {
+        self.proven
+    }
+
+    /// Who holds the lease, as far as is known.
+    pub fn holder(&self) -> Option<&str> {
+        let seen = self.seen.as_ref().filter(|seen| !seen.gone);
+        seen.map(|seen| &*seen.record.holder)
+            .filter(|holder| !holder.is_empty())
+    }
+
+    /// When something is to be done next, if nothing is heard before.
+    pub fn wake(&self) -> Duration {
+        match (&self.asked, self.proven) {
+            (None, proven) => proven.map_or(self.next, |proven| proven.min(self.next)),
+            (Some(_), Some(proven)) => proven,
+            // Its answer comes, or it is given up.
+            (Some((_, sent)), None) => *sent + self.timing.lease,
+        }
+    }
+
+    /// Time has passed: whoever has not renewed in time does not lead any more. What to ask now, if anything;
+    /// at most one request is out at a time. `wall` is what people's clocks show.
+    pub fn ask(&mut self, now: Duration, wall: Time) -> Option<Ask> {
+        if self.proven.is_some_and(|until| until <= now) {
+            self.lose(now);
+        }
+        if self.asked.is_some() || now < self.next {
+            return None;
+        }
+        let ask = match &self.seen {
+            _ if self.look => Ask::Look,
+            None => Ask::Create(self.claim(None, wall)),
+            Some(seen) if self.is_free(seen, now) => {
+                let record = self.claim(Some(&seen.record), wall);
+                if seen.gone {
+                    Ask::Create(record)
+                } else {
+                    Ask::Replace(seen.version, record)
+                }
+            }
+            Some(_) => Ask::Look,
+        };
+        self.asked = Some((ask.clone(), now));
+        Some(ask)
+    }
+
+    /// The answer to what was asked. `random` lies between 0 and 1.
+    pub fn answered(&mut self, reply: Reply, now: Duration, random: f64) {
+        let Some((ask, sent)) = self.asked.take() else {
+            return;
+        };
+        self.look = false;
+        let claimed = !matches!(ask, Ask::Look);
+        match reply {
+            Reply::Record(version, record) if claimed => {
+                self.see(version, record, now);
+                // An answer so late that the time is over proves nothing.
+                let until = sent + self.timing.renew;
+                let mine = self
+                    .seen
+                    .as_ref()
+                    .is_some_and(|seen| seen.record.holder == self.me);
+                self.proven = (mine && until > now).then_some(until);
+                self.next = if self.proven.is_some() {
+                    sent + self.timing.retry
+                } else {
+                    now
+                };
+                return;
+            }
+            Reply::Record(version, record) => self.see(version, record, now),
+            Reply::Missing => self.missing(now),
+            Reply::Conflict => {
+                // Somebody was faster, or it was this one itself and the answer was lost.
+                (self.look, self.next) = (true, now);
+                return;
+            }
+            Reply::Failed => {
+                let breath = self.timing.retry / BREATH;
+                self.next = (sent + self.timing.retry).max(now + breath);
+                self.look = self.seen.is_none();
+                return;
+            }
+        }
+        self.next = self.next_try(now, random);
+    }
+
+    /// A watch has shown the record.
+    pub fn see(&mut self, version: u64, record: Record, now: Duration) {
+        match &mut self.seen {
+            Some(seen) if seen.version > version => return,
+            Some(seen) if seen.record == record && !seen.gone => seen.version = version,
+            seen => {
+                *seen = Some(Seen {
+                    version,
+                    record,
+                    since: now,
+                    gone: false,
+                });
+            }
+        }
+        let seen = self.seen.as_ref().expect("it was just put there");
+        let (mine, free) = (seen.record.holder == self.me, self.free_from(seen));
+        if !mine {
+            self.lose(now);
+        }
+        // What has become free is claimed at once.
+        if self.proven.is_none() {
+            self.next = self.next.min(free.max(now));
+        }
+    }
+
+    /// A watch has shown that the record is gone, as of a version.
+    pub fn see_gone(&mut self, version: u64, now: Duration) {
+        if self.seen.as_ref().is_some_and(|seen| seen.version <= version) {
+            self.missing(now);
+        }
+    }
+
+    /// Gives up. What to ask the server, if anything: no other request may be out.
+    pub fn release(&mut self, now: Duration, wall: Time) -> Option<Ask> {
+        self.proven = None;
+        let seen = self.seen.as_ref().filter(|seen| !seen.gone)?;
+        if seen.record.holder != self.me || self.asked.is_some() {
+            return None;
+        }
+        let ask = if std::mem::take(&mut self.look) {
+            Ask::Look
+        } else {
+            let record = Record {
+                holder: String::new(),
+                // The least that the API takes.
+                seconds: 1,
+                acquired: Some(wall),
+                renewed: Some(after(seen.record.renewed, wall)),
+                transitions: seen.record.transitions,
+            };
+            Ask::Replace(seen.version, record)
+        };
+        self.asked = Some((ask.clone(), now));
+        Some(ask)
+    }
+
+    /// What this one would put there.
+    fn claim(&self, old: Option<&Record>, wall: Time) -> Record {
+        let mine = old.filter(|old| old.holder == self.me);
+        Record {
+            holder: self.me.clone(),
+            seconds: self.timing.seconds(),
+            acquired: mine.map_or(Some(wall), |old| old.acquired),
+            // A server takes what changes nothing for no write at all. Then nobody would see a renewal.
+            renewed: Some(after(old.and_then(|old| old.renewed), wall)),
+            transitions: old.map_or(0, |old| old.transitions.saturating_add(i32::from(mine.is_none()))),
+        }
+    }
+
+    fn lose(&mut self, now: Duration) {
+        if self.proven.take().is_some() {
+            self.next = now;
+        }
+    }
+
+    fn missing(&mut self, now: Duration) {
+        self.lose(now);
+        if let Some(seen) = self.seen.as_mut().filter(|seen| !seen.gone) {
+            // Its holder may have renewed it just before, unseen.
+            (seen.gone, seen.since) = (true, now);
+        }
+    }
+
+    /// From when on the record may be replaced.
+    fn free_from(&self, seen: &Seen) -> Duration {
+        if seen.record.holder.is_empty() || seen.record.holder == self.me {
+            return Duration::ZERO;
+        }
+        let said = u64::try_from(seen.record.seconds).ok().filter(|&s| s > 0);
+        seen.since + said.map_or(self.timing.lease, Duration::from_secs)
+    }
+
+    fn is_free(&self, seen: &Seen, now: Duration) -> bool {
+        self.free_from(seen) <= now
+    }
+
+    /// When to try again after an answer that was no success: at once if the record is free, else when those
+    /// who stand by do, but not later than it becomes free.
+    fn next_try(&self, now: Duration, random: f64) -> Duration {
+        let Some(seen) = &self.seen else { return now };
+        let pause = self.timing.retry.mul_f64(1.0 + JITTER * random.clamp(0.0, 1.0));
+        (now + pause).min(self.free_from(seen).max(now))
+    }
+}
+
+/// The time, but later than another: whatever somebody does to the clock, each renewal differs from the last.
+fn after(last: Option<Time>, now: Time) -> Time {
+    // Records hold microseconds.
+    let micro = |time: Time| time.as_nanoseconds().div_euclid(1000);
+    let now = micro(now);
+    let next = last.map_or(now, |last| now.max(micro(last).saturating_add(1)));
+    Time::from_nanoseconds(next.saturating_mul(1000))
+}
+
+#[cfg(test)]
+mod tests;

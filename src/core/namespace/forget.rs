@@ -1,0 +1,73 @@
+//! Standing by: a process that does not write does not follow what others write either. It forgets what it
+//! knew of slices and Endpoints, keeps pods, Services and nodes up to date, and plans nothing. When it may write,
+//! both are listed whole and taken over as at the start of a process, by what the server has: the places of
+//! endpoints too, which others may have moved. So it writes what differs, and nothing else.
+//!
+//! What happens to trigger times: those of changes that were seen while standing by are dropped, since somebody
+//! else has published them, and nobody can tell which are the few that came after that one's last write. These
+//! are published without a time, as by any controller that has just started. A Service that was made meanwhile
+//! and that nobody has published yet gets the time of its creation.
+
+use super::pods::PodChange;
+use super::{Kind, NamespaceState};
+use crate::core::ids::{PodId, ServiceId, SliceId};
+use rustc_hash::FxHashMap;
+use slab::Slab;
+
+impl NamespaceState {
+    /// Forgets the objects of a kind that others write from now on. Until it has been listed again nothing is
+    /// planned. Answers to requests that are still on their way mean nothing any more.
+    pub fn forget(&mut self, kind: Kind) {
+        match kind {
+            Kind::Slice => self.forget_slices(),
+            Kind::Endpoints => self.forget_endpoints(),
+            // These are read only.
+            Kind::Node | Kind::Pod | Kind::Service => return,
+        }
+        self.starting = true;
+        self.holds.set(kind);
+    }
+
+    fn forget_slices(&mut self) {
+        self.slices = Slab::new();
+        self.slices_by_name = FxHashMap::default();
+        self.parked = FxHashMap::default();
+        self.arrivals = FxHashMap::default();
+        self.held.clear();
+        self.wants.clear();
+        for (_, service) in &mut self.services {
+            service.slices.clear();
+            service.awaiting = 0;
+            for family in service.families.iter_mut().flatten() {
+                **family = Default::default();
+            }
+        }
+        for (_, pod) in &mut self.pods {
+            for member in &mut pod.members {
+                (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
+            }
+        }
+        // None has a place any more.
+        let pods: Vec<PodId> = self.pods.iter().map(|(id, _)| PodId::from(id)).collect();
+        for pod in pods {
+            for at in 0..self.pods[pod.index()].members.len() {
+                self.visit(pod, at, PodChange::default());
+            }
+        }
+        let services = self.services.iter();
+        let managed = services.filter(|(_, service)| service.facts.selector.is_some());
+        let managed: Vec<ServiceId> = managed.map(|(id, _)| ServiceId::from(id)).collect();
+        for service in managed {
+            self.mark(service);
+        }
+    }
+
+    /// What was noted before the first plan was there before this process wrote.
+    pub(super) fn forget_triggers(&mut self) {
+        for (_, service) in &mut self.services {
+            if service.known {
+                service.trigger = None;
+            }
+        }
+    }
+}

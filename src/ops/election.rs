@@ -1,0 +1,220 @@
+//! The election as a task: time, requests and the random parts for [`crate::core::lease`], and what follows from
+//! it for those who write.
+
+use crate::actors::events::{EventHandle, EventMsg, WallClock};
+use crate::actors::standing::{Role, Standing};
+use crate::actors::writer::{WriterHandle, WriterMsg};
+use crate::cluster::fence::{Clock, Fence};
+use crate::cluster::lease::{LeaseClient, Location, Shown, follow};
+use crate::core::lease::{Ask, Election, Reply, Timing};
+use crate::ops::metrics::LeaseMetrics;
+use futures::future::{BoxFuture, FutureExt as _, OptionFuture};
+use kube::Client;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{sleep, timeout};
+
+/// How long giving up the lease may take. If it does not succeed, the lease runs out by itself.
+const RELEASE: Duration = Duration::from_secs(5);
+/// What the watch has shown and the election has not heard yet.
+const SHOWN: usize = 16;
+
+/// What a process stands for election with.
+#[derive(Clone, Debug)]
+pub struct Candidacy {
+    /// Where the Lease is.
+    pub location: Location,
+    /// Who this is; nobody else may ever have the same.
+    pub identity: String,
+    /// The times of the election.
+    pub timing: Timing,
+    /// The clock that they are told by.
+    pub clock: Clock,
+    /// The clock that people read.
+    pub wall: WallClock,
+}
+
+/// An identity as client-go makes them: the host's name, and a UUID.
+pub fn identity() -> String {
+    let host = rustix::system::uname();
+    // Keyed by what the system gives each process at random.
+    let random = || u128::from(RandomState::new().hash_one(0));
+    let bits = (random() << 64 | random()) & !(0xf000 << 64) & !(0xc000 << 48);
+    let hex = format!("{:032x}", bits | (0x4000 << 64) | (0x8000 << 48));
+    let (a, b, c, d, e) = (&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]);
+    format!("{}_{a}-{b}-{c}-{d}-{e}", host.nodename().to_string_lossy())
+}
+
+/// Whom the election tells.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) fence: Fence,
+    pub(super) writer: WriterHandle,
+    pub(super) events: EventHandle,
+    pub(super) standing: watch::Sender<Standing>,
+}
+
+/// A running election.
+pub(super) struct Elector {
+    election: Election,
+    client: LeaseClient,
+    clock: Clock,
+    wall: WallClock,
+    random: fastrand::Rng,
+    told: Told,
+    metrics: LeaseMetrics,
+}
+
+/// The request on its way.
+type Asked = OptionFuture<BoxFuture<'static, Reply>>;
+
+impl Elector {
+    pub(super) fn new(client: Client, candidacy: Candidacy, told: Told, seed: u64) -> Self {
+        let Candidacy {
+            location,
+            identity,
+            timing,
+            clock,
+            wall,
+        } = candidacy;
+        tracing::info!(%identity, namespace = %location.namespace, name = %location.name, "standing for election");
+        let metrics = LeaseMetrics::new(&location.name);
+        Self {
+            election: Election::new(identity, timing),
+            client: LeaseClient::new(client, location, timing.request()),
+            clock,
+            wall,
+            random: fastrand::Rng::with_seed(seed),
+            told,
+            metrics,
+        }
+    }
+
+    /// Runs until it is told to give up: with the lease, if `true`, or by leaving it to run out.
+    pub(super) async fn run(mut self, mut stop: oneshot::Receiver<bool>) {
+        let (shown, mut seen) = mpsc::channel(SHOWN);
+        let watch = tokio::spawn(follow(self.client.clone(), shown));
+        let mut asked: Asked = None.into();
+        let mut waits = false;
+        let release = loop {
+            let now = self.clock.now();
+            let ask = self.election.ask(now, self.wall.now());
+            self.publish();
+            if let Some(ask) = ask {
+                (asked, waits) = (self.ask(ask), true);
+            }
+            let wake = self.election.wake().saturating_sub(self.clock.now());
+            tokio::select! {
+                biased;
+                release = &mut stop => break release.unwrap_or(false),
+                Some(reply) = &mut asked, if waits => {
+                    (asked, waits) = (None.into(), false);
+                    self.answered(reply);
+                }
+                Some(shown) = seen.recv() => self.see(shown),
+                () = sleep(wake) => {}
+            }
+        };
+        watch.abort();
+        // From here on nothing is written, whatever may be answered to the renewal on its way.
+        self.told.fence.shut();
+        if release && timeout(RELEASE, self.release(asked)).await.is_err() {
+            tracing::warn!("the lease could not be given up; it runs out by itself");
+        }
+        self.metrics.leads(false);
+    }
+
+    fn ask(&self, ask: Ask) -> Asked {
+        let client = self.client.clone();
+        Some(async move { client.ask(&ask).await }.boxed()).into()
+    }
+
+    fn answered(&mut self, reply: Reply) {
+        self.metrics.answered(&reply);
+        self.election.answered(reply, self.clock.now(), self.random.f64());
+    }
+
+    fn see(&mut self, shown: Shown) {
+        let now = self.clock.now();
+        match shown {
+            Shown::Record(version, record) => self.election.see(version, record, now),
+            Shown::Gone(version) => self.election.see_gone(version, now),
+        }
+    }
+
+    /// Moves the fence, and tells everybody if the role has changed. The fence goes first when it opens: who is
+    /// told to write can. The writers are told before the watches: what comes of a list finds them ready.
+    fn publish(&mut self) {
+        let proven = self.election.proven();
+        self.told.fence.set(proven);
+        let role = if proven.is_some() {
+            Role::Leader
+        } else {
+            Role::Standby
+        };
+        let before = *self.told.standing.borrow();
+        if role == before.role {
+            return;
+        }
+        self.told.writer.send(WriterMsg::Role(role));
+        self.told.events.send(EventMsg::Role(role));
+        let term = before.term + u64::from(role.writes());
+        self.told.standing.send_replace(Standing { role, term });
+        self.metrics.leads(role.writes());
+        match role {
+            Role::Leader => tracing::info!(term, "this process holds the lease, and begins to write"),
+            Role::Standby => {
+                let holder = self.election.holder().unwrap_or_default();
+                tracing::warn!(
+                    holder,
+                    "the lease is lost: this process writes nothing any more, and stands by"
+                );
+            }
+        }
+    }
+
+    /// Gives the lease up, if it is held.
+    async fn release(&mut self, asked: Asked) {
+        // The version to replace is in the answer to what is on its way.
+        if let Some(reply) = asked.await {
+            self.answered(reply);
+        }
+        let retry = self.election.timing().retry() / 4;
+        loop {
+            let Some(ask) = self.election.release(self.clock.now(), self.wall.now()) else {
+                return;
+            };
+            let reply = self.client.ask(&ask).await;
+            let failed = reply == Reply::Failed;
+            if matches!((&ask, &reply), (Ask::Replace(..), Reply::Record(..))) {
+                tracing::info!("the lease is given up");
+            }
+            self.answered(reply);
+            if failed {
+                sleep(retry).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::identity;
+
+    #[test]
+    fn identities_are_the_hosts_name_and_a_uuid_that_differs() {
+        let one = identity();
+        let (host, uuid) = one.rsplit_once('_').unwrap();
+        assert!(!host.is_empty());
+        let parts: Vec<&str> = uuid.split('-').collect();
+        let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12]);
+        assert!(
+            parts[2].starts_with('4') && parts[3].starts_with(['8', '9', 'a', 'b']),
+            "{uuid}"
+        );
+        assert_ne!(one, identity());
+    }
+}

@@ -1,0 +1,122 @@
+//! The flags of leader election, by kube-controller-manager's names.
+
+use super::parse_bool;
+use crate::actors::events::WallClock;
+use crate::cluster::fence::Clock;
+use crate::cluster::lease::Location;
+use crate::core::golang;
+use crate::core::lease::{Timing, TimingError};
+use crate::ops::election::{Candidacy, identity};
+use std::time::Duration;
+
+/// How processes agree which of them writes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ElectionArgs {
+    /// Write only while holding a Lease, so that several processes can stand ready
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value = "true",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = clap::ArgAction::Set,
+        value_parser = parse_bool
+    )]
+    pub leader_elect: bool,
+
+    /// How long the Lease must not have changed before another process takes it
+    #[arg(
+        long = "leader-elect-lease-duration",
+        value_name = "DURATION",
+        default_value = "15s",
+        value_parser = golang::parse_duration,
+        allow_hyphen_values = true
+    )]
+    pub lease_duration: Duration,
+
+    /// How long the leader writes after the last renewal that was accepted had been sent
+    #[arg(
+        long = "leader-elect-renew-deadline",
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = golang::parse_duration,
+        allow_hyphen_values = true
+    )]
+    pub renew_deadline: Duration,
+
+    /// How long to wait between renewals, and between looks at another process's Lease
+    #[arg(
+        long = "leader-elect-retry-period",
+        value_name = "DURATION",
+        default_value = "2s",
+        value_parser = golang::parse_duration,
+        allow_hyphen_values = true
+    )]
+    pub retry_period: Duration,
+
+    /// What to hold: Leases are all there is
+    #[arg(
+        long = "leader-elect-resource-lock",
+        value_name = "KIND",
+        default_value = "leases",
+        value_parser = ["leases"]
+    )]
+    pub resource_lock: String,
+
+    /// The Lease's name. It is not kube-controller-manager's, which goes on with its other controllers
+    #[arg(
+        long = "leader-elect-resource-name",
+        value_name = "NAME",
+        default_value = "endpointd",
+        value_parser = parse_name
+    )]
+    pub resource_name: String,
+
+    /// The Lease's namespace
+    #[arg(
+        long = "leader-elect-resource-namespace",
+        value_name = "NAME",
+        default_value = "kube-system",
+        value_parser = parse_name
+    )]
+    pub resource_namespace: String,
+}
+
+impl ElectionArgs {
+    /// The three times, if they go together. Without election nobody asks.
+    ///
+    /// # Errors
+    ///
+    /// When they do not.
+    pub fn timing(&self) -> Result<Option<Timing>, TimingError> {
+        self.leader_elect
+            .then(|| Timing::new(self.lease_duration, self.renew_deadline, self.retry_period))
+            .transpose()
+    }
+
+    /// What this process stands for election with, if it does. [`super::parse`] has seen to it that the times go
+    /// together.
+    pub fn candidacy(&self) -> Option<Candidacy> {
+        Some(Candidacy {
+            location: Location {
+                namespace: self.resource_namespace.clone(),
+                name: self.resource_name.clone(),
+            },
+            identity: identity(),
+            timing: self.timing().ok()??,
+            clock: Clock::default(),
+            wall: WallClock::default(),
+        })
+    }
+}
+
+/// A name goes into the path of requests as it is.
+fn parse_name(text: &str) -> Result<String, &'static str> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    if !text.is_empty() && text.len() <= 253 && text.chars().all(plain) {
+        Ok(text.to_owned())
+    } else {
+        Err("not a name of an object: lower-case letters, digits, '-' and '.'")
+    }
+}
