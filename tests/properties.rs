@@ -15,7 +15,7 @@ use endpointd::core::namespace::{Holds, Kind};
 use endpointd::core::object::Output;
 use endpointd::core::outputs::Outputs;
 use model::{Model, PodSpec, ServiceSpec};
-use ops::{Op, any_op, cluster_op, happen, pod, service, start};
+use ops::{Op, any_op, cluster_op, happen, pod, service, start, take_over};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,8 +29,9 @@ fn check_at_rest(model: &mut Model, seed: u64) -> Result<(), TestCaseError> {
     prop_assert!(
         model
             .endpoints
-            .keys()
-            .all(|name| model.services.contains_key(name)),
+            .iter()
+            // Whether one without our label was its Service's cannot be told afterwards, as after a start.
+            .all(|(name, object)| model.services.contains_key(name) || (model.stood_by && !object.meta.ours)),
         "Endpoints have gone with their Services"
     );
 
@@ -55,6 +56,39 @@ fn check_at_rest(model: &mut Model, seed: u64) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// However long standing by lasts: what has gone leaves nothing behind.
+#[test]
+fn standing_by_does_not_grow() {
+    let mut model = start(2);
+    model.stand_by();
+    let service = |name| ServiceSpec {
+        name,
+        generation: 0,
+        selector: Some(0),
+        ports: 0,
+        families: [true, false],
+        publish_not_ready: false,
+        labels: 0,
+        headless: false,
+        hints: HintMode::None,
+    };
+    for name in (0..=u8::MAX).cycle().take(2000) {
+        model.pod(
+            PodSpec {
+                name,
+                ..PodSpec::plain()
+            }
+            .facts(),
+        );
+        model.service(service(name).facts());
+        assert_eq!(model.plan(), []);
+        model.pod_gone(&format!("pod-{name}"));
+        model.service_gone(&format!("svc-{name}"));
+        assert_eq!(model.plan(), []);
+    }
+    assert!(model.state.is_empty(), "its shard can be retired");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -67,7 +101,48 @@ proptest! {
         for op in &ops {
             happen(&mut model, op);
         }
+        take_over(&mut model);
         model.converge();
+        check_at_rest(&mut model, seed)?;
+    }
+
+    /// Invariants 5 and 11: who has stood by while another wrote does, taking over, just what one that starts
+    /// then would do: what the other left, and nothing if that was nothing.
+    #[test]
+    fn taking_over_writes_the_difference(
+        before in vec(cluster_op(), 1..30), during in vec(cluster_op(), 0..30), left in vec(cluster_op(), 0..4),
+        limit in 1..4usize, seed: u64,
+    ) {
+        let mut model = start(limit);
+        for op in &before {
+            happen(&mut model, op);
+        }
+        model.converge();
+        let mut other = model.restarted(seed);
+        model.stand_by();
+        // Both see what happens in the cluster; only one writes, and in the end it no longer does.
+        let seen = |op: &&Op| !matches!(op, Op::Plan | Op::Grant(_) | Op::Answer(..) | Op::Watch);
+        for op in during.iter().filter(seen) {
+            happen(&mut model, op);
+            happen(&mut other, op);
+            other.converge();
+        }
+        for op in left.iter().filter(seen) {
+            happen(&mut model, op);
+            happen(&mut other, op);
+        }
+        (model.store, model.endpoints) = (other.store.clone(), other.endpoints.clone());
+        model.version = other.version;
+
+        let mut fresh = model.restarted(seed);
+        fresh.converge();
+        take_over(&mut model);
+        let (wants, before) = (model.plan(), model.writes);
+        if left.iter().all(|op| !seen(&op)) {
+            prop_assert_eq!(wants, [], "all is as it should be");
+        }
+        model.converge();
+        prop_assert_eq!(model.writes - before, fresh.writes);
         check_at_rest(&mut model, seed)?;
     }
 

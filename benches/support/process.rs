@@ -28,7 +28,14 @@ impl Drop for Process {
 impl Process {
     fn start(url: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_endpointd"));
-        command.args(["run", "--server", url, "--kube-api-qps=0", "--log-level=warn"]);
+        command.args([
+            "run",
+            "--leader-elect=false",
+            "--server",
+            url,
+            "--kube-api-qps=0",
+            "--log-level=warn",
+        ]);
         command.stdin(Stdio::null());
         Self(command.spawn().expect("the program is built with the benchmarks"))
     }

@@ -48,19 +48,11 @@ pub struct Preconditions {
 }
 
 impl Preconditions {
-    /// The object as it was last acknowledged, or any later state of it.
-    pub fn same_object(remote: &Remote) -> Self {
-        Self {
-            uid: (!remote.uid.is_none()).then(|| remote.uid.clone()),
-            resource_version: None,
-        }
-    }
-
     /// The object exactly as it was last acknowledged.
     pub fn same_version(remote: &Remote) -> Self {
         Self {
+            uid: (!remote.uid.is_none()).then(|| remote.uid.clone()),
             resource_version: Some(remote.version.to_string()),
-            ..Self::same_object(remote)
         }
     }
 

@@ -305,6 +305,8 @@ mod tests {
     use crate::core::facts::NodeFacts;
     use crate::core::ids::Uid;
     use crate::core::labels::Labels;
+    use crate::core::namespace::{Holds, Settings};
+    use crate::core::nodes::NodeTable;
 
     fn pod(time: i64) -> PodFacts {
         PodFacts {
@@ -366,6 +368,28 @@ mod tests {
         pending.push(Event::PodGone("p".into()));
         assert_eq!(pending.len(), 1);
         assert!(pending.pods["p"].latest.is_none());
+    }
+
+    #[test]
+    fn what_came_before_a_kind_was_forgotten_is_forgotten() {
+        let mut pending = Pending::default();
+        pending.push(Event::SliceGone("before".into(), 7));
+        pending.push(Event::EndpointsGone("before".into(), 7));
+        pending.push(Event::Begin(Kind::Slice));
+        pending.push(Event::Forget(Kind::Slice));
+        pending.push(Event::SliceGone("after".into(), 5));
+        let names: Vec<_> = pending.slices.keys().collect();
+        assert_eq!(names, [&Box::from("after")]);
+        assert_eq!(pending.endpoints.len(), 1, "another kind");
+        assert!(matches!(pending.lists[Kind::Slice.index()], ListEvent::None));
+
+        let mut state = NamespaceState::new("ns".into(), Settings::default(), Holds::NONE);
+        pending.apply(&mut state, &mut NodeTable::default());
+        assert_eq!(state.plan(), []);
+        let mut ended = Pending::default();
+        ended.push(Event::End(Kind::Slice, 1, 9));
+        ended.apply(&mut state, &mut NodeTable::default());
+        assert!(state.is_empty());
     }
 
     #[test]

@@ -220,6 +220,11 @@ pub(crate) struct Model {
     pub(crate) watch: VecDeque<WatchEvent>,
     pub(crate) wanted: Vec<ObjectName>,
     pub(crate) in_flight: BTreeMap<ObjectName, Request>,
+    /// What was in flight when the state began to stand by.
+    pub(crate) late: BTreeMap<ObjectName, Request>,
+    pub(crate) stands_by: bool,
+    /// Whether it ever did.
+    pub(crate) stood_by: bool,
     pub(crate) writes: u64,
     pub(crate) epoch: u8,
 }
@@ -269,6 +274,9 @@ impl Model {
             watch: VecDeque::new(),
             wanted: Vec::new(),
             in_flight: BTreeMap::new(),
+            late: BTreeMap::new(),
+            stands_by: false,
+            stood_by: false,
             writes: 0,
             epoch: 0,
         }
@@ -358,9 +366,25 @@ impl Model {
         }
     }
 
+    /// The state stands by from now on. What is on its way is answered some time.
+    pub(crate) fn stand_by(&mut self) {
+        (self.stands_by, self.stood_by) = (true, true);
+        self.wanted.clear();
+        self.late.append(&mut self.in_flight);
+        for kind in [Kind::Slice, Kind::Endpoints] {
+            self.state.forget(kind);
+        }
+        assert_eq!(self.plan(), [], "who stands by plans nothing");
+    }
+
     /// Grants the object at a place among those that are wanted.
     pub(crate) fn grant(&mut self, at: usize) -> Option<Request> {
         let name = self.wanted.remove(at);
+        if self.late.contains_key(&name) {
+            // As the writer has it: what is on its way is answered first.
+            self.wanted.push(name);
+            return None;
+        }
         let granted = self.state.grant(&name);
         if self.in_flight.contains_key(&name) {
             assert_eq!(granted, None, "{name:?}: a second request while one is in flight");
@@ -375,6 +399,7 @@ impl Model {
         let request = self
             .in_flight
             .remove(name)
+            .or_else(|| self.late.remove(name))
             .expect("only what is in flight is answered");
         let outcome = match fate {
             Fate::Carried => self.carry_out(name, &request),
@@ -409,6 +434,9 @@ impl Model {
             Request::Delete(preconditions) => match self.store.get(name) {
                 None => Outcome::NotFound,
                 Some(slice) if preconditions.uid.as_ref() != Some(&slice.meta.uid) => Outcome::Conflict,
+                Some(slice) if preconditions.resource_version != Some(slice.meta.version.to_string()) => {
+                    Outcome::Conflict
+                }
                 Some(_) => {
                     self.writes += 1;
                     self.delete_slice(name);
@@ -489,7 +517,8 @@ impl Model {
                 self.watch_one();
             }
             self.plan();
-            if let Some(name) = self.in_flight.keys().next().cloned() {
+            let mut out = self.in_flight.keys().chain(self.late.keys());
+            if let Some(name) = out.next().cloned() {
                 self.answer(&name, Fate::Carried);
             } else if !self.wanted.is_empty() {
                 self.grant(0);

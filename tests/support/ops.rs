@@ -34,6 +34,10 @@ pub(crate) enum Op {
     Relist,
     /// The same of Endpoints.
     RelistEndpoints,
+    /// The state stands by: it forgets slices and Endpoints, and what happens to them is not shown.
+    StandBy,
+    /// It no longer stands by.
+    TakeOver,
 }
 
 /// What people do to slices.
@@ -163,6 +167,8 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
         2 => (any::<u8>(), fate).prop_map(|(at, fate)| Op::Answer(at, fate)),
         1 => Just(Op::Relist),
         1 => Just(Op::RelistEndpoints),
+        1 => Just(Op::StandBy),
+        2 => Just(Op::TakeOver),
     ]
 }
 
@@ -202,14 +208,27 @@ pub(crate) fn happen(model: &mut Model, op: &Op) {
             }
         }
         Op::Answer(at, fate) => {
-            let names: Vec<_> = model.in_flight.keys().cloned().collect();
+            let out = model.in_flight.keys().chain(model.late.keys());
+            let names: Vec<_> = out.cloned().collect();
             if let Some(name) = names.get(usize::from(*at) % names.len().max(1)) {
                 model.answer(name, *fate);
             }
         }
+        Op::Watch | Op::Relist | Op::RelistEndpoints if model.stands_by => {}
         Op::Watch => model.watch_one(),
         Op::Relist => relist_slices(model),
         Op::RelistEndpoints => relist_endpoints(model),
+        Op::StandBy => model.stand_by(),
+        Op::TakeOver => take_over(model),
+    }
+}
+
+/// A state that stands by begins to write.
+pub(crate) fn take_over(model: &mut Model) {
+    if std::mem::take(&mut model.stands_by) {
+        model.watch.clear();
+        relist_slices(model);
+        relist_endpoints(model);
     }
 }
 

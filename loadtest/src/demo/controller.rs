@@ -49,7 +49,7 @@ impl Controller {
         let path = std::env::temp_dir().join(format!("endpointd-demo-{}.log", std::process::id()));
         let log = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
         let child = Command::new(std::env::current_exe()?)
-            .args(["endpointd", "run", "--server", url])
+            .args(["endpointd", "run", "--leader-elect=false", "--server", url])
             .arg(format!("--max-endpoints-per-slice={max_endpoints_per_slice}"))
             .args(flags)
             .stdin(Stdio::null())

@@ -242,10 +242,12 @@ impl World {
 
     /// Gives up, as a process that ends well does.
     fn release(&mut self, i: usize) {
+        // What is on its way is answered first.
+        while self.candidates[i].waits.is_some() {
+            self.step();
+        }
         let here = self.now + self.candidates[i].ahead;
-        if self.candidates[i].waits.is_none()
-            && let Some(ask) = self.candidates[i].election.release(here, wall(0))
-        {
+        if let Some(ask) = self.candidates[i].election.release(here, wall(0)) {
             self.send(i, ask);
         }
         // It asks nothing more, but what it sent is on its way.

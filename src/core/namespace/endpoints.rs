@@ -230,20 +230,23 @@ impl NamespaceState {
 
     /// A Service is gone, and with it goes the object of its name, whoever made that.
     pub(super) fn doom_endpoints(&mut self, name: &Arc<str>) {
-        if let Some(entry) = self.endpoints.get_mut(name) {
-            entry.role = Role::Doomed;
-            entry.object.change(Lane::Add);
-            self.endpoints_wants.insert(name.clone());
+        let Some(entry) = self.endpoints.get_mut(name) else {
+            return;
+        };
+        // Before they are listed, which may be in days, nothing is known of any. If there is one, it will be found
+        // to be a leftover then.
+        if self.starting
+            && self.holds.has(Kind::Endpoints)
+            && entry.is_nothing()
+            && !self.endpoints_arrivals.contains_key(name)
+        {
+            self.endpoints.remove(name);
+            self.endpoints_wants.remove(name);
+            return;
         }
-        // While nothing is planned, for days perhaps, Services come and go.
-        if self.holds.has(Kind::Endpoints) && self.endpoints.len() > 2 * self.services.len() + 16 {
-            let arrivals = &self.endpoints_arrivals;
-            self.endpoints.retain(|name, entry| {
-                entry.role != Role::Doomed || !entry.is_nothing() || arrivals.contains_key(name)
-            });
-            let kept = &self.endpoints;
-            self.endpoints_wants.retain(|name| kept.contains_key(name));
-        }
+        entry.role = Role::Doomed;
+        entry.object.change(Lane::Add);
+        self.endpoints_wants.insert(name.clone());
     }
 
     /// As [`NamespaceState::forget`].

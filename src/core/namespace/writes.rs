@@ -100,7 +100,7 @@ impl NamespaceState {
                     return None;
                 };
                 (
-                    Request::Delete(Preconditions::same_object(remote)),
+                    Request::Delete(Preconditions::same_version(remote)),
                     Flight::Delete,
                 )
             }

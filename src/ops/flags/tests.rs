@@ -195,7 +195,7 @@ fn a_copied_command_line_is_read() {
 
 #[test]
 fn election_is_on_with_upstreams_times_and_a_name_of_its_own() {
-    let election = |args| parse(args).map(|args| args.election);
+    let election = |args: &[&str]| parse(args).map(|args| args.election);
     let candidacy = election(&[]).unwrap().candidacy().unwrap();
     assert_eq!(
         (&*candidacy.location.namespace, &*candidacy.location.name),

@@ -1,0 +1,326 @@
+//! A cluster that changes all the time, and processes that stand for election in it.
+
+use crate::proxy::{Proxy, Sent};
+use fastrand::Rng;
+use kube::Client;
+use loadtest::oracle;
+use memory_apiserver::{ApiServer, Config, Handle, start};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::{
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+const MAX_ENDPOINTS: usize = 4;
+const SERVICES: usize = 5;
+const PODS: usize = 60;
+/// Far longer than anything takes on a machine that is busy with other things.
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The times of an election, for the flags.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) lease: Duration,
+    pub(crate) renew: Duration,
+    pub(crate) retry: Duration,
+}
+
+impl Times {
+    /// Short, with two seconds between the last write of one and the first of the next: a machine that is busy
+    /// with other things may be that late.
+    pub(crate) const SHORT: Self = Self {
+        lease: Duration::from_secs(4),
+        renew: Duration::from_secs(2),
+        retry: Duration::from_millis(400),
+    };
+    /// The defaults.
+    pub(crate) const USUAL: Self = Self {
+        lease: Duration::from_secs(15),
+        renew: Duration::from_secs(10),
+        retry: Duration::from_secs(2),
+    };
+}
+
+/// The real process, by the way of the loadtest binary, which holds the same `main`, and its line to the server.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) proxy: Proxy,
+}
+
+impl Process {
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        kill_process(pid.unwrap(), signal).unwrap();
+    }
+
+    pub(crate) fn runs(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) async fn end(&mut self) -> ExitStatus {
+        let mut status = None;
+        until("the process ends", async || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        })
+        .await;
+        status.unwrap()
+    }
+
+    /// Writes of slices and Endpoints, from a moment on.
+    pub(crate) fn outputs_since(&self, since: Instant) -> Vec<Sent> {
+        let mut sent = self.proxy.sent();
+        sent.retain(|sent| sent.is_output() && sent.at >= since);
+        sent
+    }
+
+    /// Whether it has got the lease, and has not given it up. Another may have taken it.
+    pub(crate) fn has_led(&self) -> bool {
+        let sent = self.proxy.sent();
+        let last = sent
+            .iter()
+            .rfind(|s| s.is_lease() && s.is_write() && s.succeeded());
+        last.is_some_and(Sent::holds)
+    }
+}
+
+impl Drop for Process {
+    /// SIGKILL.
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Waits until something is so, for as long as that may take on a busy machine.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so().await {
+        let waited = Instant::now().saturating_duration_since(start);
+        assert!(waited < LIMIT, "{what}: not within {LIMIT:?}");
+        sleep(LOOK).await;
+    }
+}
+
+/// An API server with Services whose pods come, go, and become ready and not ready.
+pub(crate) struct Cluster {
+    handle: Handle,
+    pub(crate) server: ApiServer,
+    pub(crate) client: Client,
+    stop: Arc<AtomicBool>,
+    churn: Option<JoinHandle<()>>,
+}
+
+impl Cluster {
+    pub(crate) async fn start(seed: u64) -> Self {
+        let config = Config {
+            seed: Some(seed),
+            request_log: 1_000_000,
+            ..Config::default()
+        };
+        let handle = start(config).await.unwrap();
+        let server = handle.server().clone();
+        let cluster = Self {
+            client: Client::new(server.service_without_faults(), "default"),
+            handle,
+            server,
+            stop: Arc::default(),
+            churn: None,
+        };
+        let changes = Changes(cluster.client.clone());
+        let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n" } });
+        changes.post("/api/v1/nodes", &node).await;
+        for service in 0..SERVICES {
+            let service = json!({
+                "metadata": { "name": format!("s{service}") },
+                "spec": { "selector": { "app": format!("a{service}") }, "ports": [{ "port": 80 }] },
+            });
+            changes
+                .post("/api/v1/namespaces/default/services", &service)
+                .await;
+        }
+        for pod in 0..PODS {
+            changes.pod(pod).await;
+        }
+        cluster
+    }
+
+    /// Starts a process of its own on the server, with a line of its own to it.
+    pub(crate) async fn process(&self, times: Times) -> Process {
+        let proxy = Proxy::start(self.handle.addr()).await;
+        let millis = |time: Duration| format!("{}ms", time.as_millis());
+        let child = Command::new(env!("CARGO_BIN_EXE_loadtest"))
+            .args(["endpointd", "run", "--server", &proxy.url()])
+            .arg(format!("--max-endpoints-per-slice={MAX_ENDPOINTS}"))
+            .arg(format!("--leader-elect-lease-duration={}", millis(times.lease)))
+            .arg(format!("--leader-elect-renew-deadline={}", millis(times.renew)))
+            .arg(format!("--leader-elect-retry-period={}", millis(times.retry)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Process {
+            child: child.unwrap(),
+            proxy,
+        }
+    }
+
+    /// Which of these holds the lease.
+    pub(crate) async fn leader(&self, processes: &[Process]) -> Option<usize> {
+        let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/endpointd";
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        let lease: Value = self.client.request(request).await.unwrap();
+        let holder = &lease["spec"]["holderIdentity"];
+        processes.iter().position(|process| {
+            let sent = process.proxy.sent();
+            sent.iter()
+                .any(|sent| sent.holds() && sent.body["spec"]["holderIdentity"] == *holder)
+        })
+    }
+
+    /// A process that leads, and one that stands by and has seen it all.
+    pub(crate) async fn pair(&self, times: Times) -> (Process, Process) {
+        let first = self.process(times).await;
+        until("the first leads", async || first.has_led()).await;
+        let second = self.process(times).await;
+        until("the second watches", async || {
+            let sent = second.proxy.sent();
+            let watches = |kind: &str| {
+                sent.iter()
+                    .any(|s| s.path.contains(kind) && s.path.contains("watch=1"))
+            };
+            ["/nodes", "/pods", "/services", "/leases"]
+                .iter()
+                .all(|kind| watches(kind))
+        })
+        .await;
+        (first, second)
+    }
+
+    /// Pods change from now on, some dozens of times a second.
+    pub(crate) fn churn(&mut self, seed: u64) {
+        self.stop.store(false, Ordering::Relaxed);
+        let (changes, stop) = (Changes(self.client.clone()), self.stop.clone());
+        self.churn = Some(tokio::spawn(async move {
+            let mut rng = Rng::with_seed(seed);
+            while !stop.load(Ordering::Relaxed) {
+                let pod = rng.usize(..PODS);
+                match rng.u32(..6) {
+                    0 => changes.pod_gone(pod).await,
+                    1 => changes.pod(pod).await,
+                    _ => changes.ready(pod, rng.bool()).await,
+                }
+                sleep(Duration::from_millis(rng.u64(..40))).await;
+            }
+        }));
+    }
+
+    pub(crate) async fn calm(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(churn) = self.churn.take() {
+            churn.await.unwrap();
+        }
+    }
+
+    /// What is wrong at this moment, of one kind of output: the Services concerned.
+    pub(crate) async fn wrong(&self, outputs: oracle::Outputs) -> Vec<String> {
+        let report = oracle::check(&self.client, &checks(outputs)).await.unwrap();
+        let mut services: Vec<String> = report.differences.into_iter().map(|d| d.service).collect();
+        services.sort();
+        services.dedup();
+        services
+    }
+
+    /// Waits until everything is as it should be, no endpoint twice among that, and stays so for a while.
+    pub(crate) async fn converge(&self) {
+        let start = Instant::now();
+        loop {
+            let before = self.outputs_version().await;
+            let report = oracle::check(&self.client, &checks(oracle::Outputs::ALL))
+                .await
+                .unwrap();
+            if report.is_correct() {
+                sleep(Duration::from_secs(1)).await;
+                if self.outputs_version().await == before {
+                    assert!(report.endpoints >= 10, "{report}");
+                    return;
+                }
+            }
+            let waited = Instant::now().saturating_duration_since(start);
+            assert!(waited < LIMIT, "{report:.20}");
+            sleep(LOOK).await;
+        }
+    }
+
+    /// The versions of all that is published. Leases go on being renewed.
+    async fn outputs_version(&self) -> Vec<Value> {
+        let mut versions = Vec::new();
+        for path in ["/api/v1/endpoints", "/apis/discovery.k8s.io/v1/endpointslices"] {
+            let request = http::Request::get(path).body(Vec::new()).unwrap();
+            let list: Value = self.client.request(request).await.unwrap();
+            let items = list["items"].as_array().unwrap().iter();
+            versions.extend(items.map(|item| item["metadata"]["resourceVersion"].clone()));
+        }
+        versions
+    }
+}
+
+fn checks(outputs: oracle::Outputs) -> oracle::Options {
+    oracle::Options {
+        outputs,
+        max_endpoints_per_slice: MAX_ENDPOINTS,
+        ..oracle::Options::default()
+    }
+}
+
+/// What happens in the cluster.
+struct Changes(Client);
+
+impl Changes {
+    async fn post(&self, path: &str, object: &Value) {
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let request = request.body(serde_json::to_vec(object).unwrap()).unwrap();
+        // It may be there already.
+        let _ = self.0.request::<Value>(request).await;
+    }
+
+    async fn pod(&self, number: usize) {
+        let app = format!("a{}", number % SERVICES);
+        let pod = json!({
+            "metadata": { "name": format!("p{number}"), "labels": { "app": app } },
+            "spec": { "nodeName": "n", "containers": [{ "name": "c", "image": "i" }] },
+        });
+        self.post("/api/v1/namespaces/default/pods", &pod).await;
+        self.ready(number, true).await;
+    }
+
+    async fn ready(&self, number: usize, ready: bool) {
+        let ip = format!("10.1.0.{}", number + 1);
+        let patch = json!({ "status": {
+            "phase": "Running", "podIP": ip, "podIPs": [{ "ip": ip }],
+            "conditions": [{ "type": "Ready", "status": if ready { "True" } else { "False" } }],
+        }});
+        let request = http::Request::patch(format!("/api/v1/namespaces/default/pods/p{number}/status"))
+            .header("content-type", "application/merge-patch+json");
+        let request = request.body(serde_json::to_vec(&patch).unwrap()).unwrap();
+        // It may be gone.
+        let _ = self.0.request::<Value>(request).await;
+    }
+
+    async fn pod_gone(&self, number: usize) {
+        let path = format!("/api/v1/namespaces/default/pods/p{number}?gracePeriodSeconds=0");
+        let request = http::Request::delete(path).body(Vec::new()).unwrap();
+        let _ = self.0.request::<Value>(request).await;
+    }
+}

@@ -1,0 +1,212 @@
+//! What stands between one process and the API server: it notes each request as it arrives, with its body, and
+//! can be cut, so that nothing passes in either direction and nobody is told. What is on its way then arrives
+//! when it is mended.
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::{net::SocketAddr, sync::Arc};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::watch,
+    time::Instant,
+};
+
+/// A request of the process.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    /// When its first bytes arrived here.
+    pub(crate) at: Instant,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) body: Value,
+    /// The answer's status and when it came, if it did.
+    pub(crate) answer: Option<(u16, Instant)>,
+}
+
+impl Sent {
+    pub(crate) fn is_write(&self) -> bool {
+        self.method != "GET"
+    }
+
+    pub(crate) fn is_lease(&self) -> bool {
+        self.path.contains("/leases")
+    }
+
+    /// A write of a slice or of Endpoints.
+    pub(crate) fn is_output(&self) -> bool {
+        self.is_write() && self.path.contains("/endpoint")
+    }
+
+    pub(crate) fn succeeded(&self) -> bool {
+        self.answer.is_some_and(|(status, _)| status < 300)
+    }
+
+    /// Whether it makes its sender the holder of the lease, or leaves it that.
+    pub(crate) fn holds(&self) -> bool {
+        self.is_lease()
+            && self.is_write()
+            && self.body["spec"]["holderIdentity"]
+                .as_str()
+                .is_some_and(|holder| !holder.is_empty())
+    }
+
+    /// Whether it gives the lease up.
+    pub(crate) fn releases(&self) -> bool {
+        self.is_lease() && self.is_write() && !self.holds()
+    }
+}
+
+/// A listener of one process's own.
+pub(crate) struct Proxy {
+    address: SocketAddr,
+    log: Arc<Mutex<Vec<Sent>>>,
+    cut: watch::Sender<bool>,
+}
+
+impl Proxy {
+    pub(crate) async fn start(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (log, cut) = (Arc::<Mutex<Vec<Sent>>>::default(), watch::Sender::new(false));
+        let (kept, is_cut) = (log.clone(), cut.subscribe());
+        tokio::spawn(async move {
+            while let Ok((inner, _)) = listener.accept().await {
+                tokio::spawn(connect(inner, server, kept.clone(), is_cut.clone()));
+            }
+        });
+        Self { address, log, cut }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Nothing passes any more, or everything does again.
+    pub(crate) fn cut(&self, cut: bool) {
+        self.cut.send_replace(cut);
+    }
+
+    /// All requests so far, in the order in which they came.
+    pub(crate) fn sent(&self) -> Vec<Sent> {
+        self.log.lock().clone()
+    }
+}
+
+/// Waits while it is cut.
+async fn pass(is_cut: &mut watch::Receiver<bool>) {
+    // Without anybody who could mend it, it is the end of the test.
+    let _ = is_cut.wait_for(|cut| !cut).await;
+}
+
+async fn connect(
+    inner: TcpStream,
+    server: SocketAddr,
+    log: Arc<Mutex<Vec<Sent>>>,
+    mut is_cut: watch::Receiver<bool>,
+) {
+    pass(&mut is_cut).await;
+    let Ok(outer) = TcpStream::connect(server).await else {
+        return;
+    };
+    let _ = (inner.set_nodelay(true), outer.set_nodelay(true));
+    let ((from_process, to_process), (from_server, to_server)) = (inner.into_split(), outer.into_split());
+    // The request of this connection that is out: one at a time in HTTP/1.1, as the client sends it.
+    let out = Arc::new(Mutex::new(None));
+    let requests = Requests {
+        log: log.clone(),
+        out: out.clone(),
+        buffer: Vec::new(),
+        at: None,
+    };
+    let there = forward(from_process, to_server, is_cut.clone(), requests);
+    let back = forward(from_server, to_process, is_cut, Answers { log, out });
+    tokio::join!(there, back);
+}
+
+/// Who looks at what passes.
+trait Look {
+    fn look(&mut self, bytes: &[u8]);
+}
+
+async fn forward(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut is_cut: watch::Receiver<bool>,
+    mut look: impl Look,
+) {
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(count) = from.read(&mut buffer).await {
+        if count > 0 {
+            look.look(&buffer[..count]);
+        }
+        pass(&mut is_cut).await;
+        if count == 0 || to.write_all(&buffer[..count]).await.is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown().await;
+}
+
+struct Requests {
+    log: Arc<Mutex<Vec<Sent>>>,
+    out: Arc<Mutex<Option<usize>>>,
+    buffer: Vec<u8>,
+    at: Option<Instant>,
+}
+
+impl Look for Requests {
+    fn look(&mut self, bytes: &[u8]) {
+        self.at.get_or_insert_with(Instant::now);
+        self.buffer.extend_from_slice(bytes);
+        let Some(end) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") else {
+            return;
+        };
+        let head = String::from_utf8_lossy(&self.buffer[..end]).into_owned();
+        let mut lines = head.lines();
+        let mut first = lines.next().unwrap_or_default().split(' ');
+        let (method, path) = (first.next().unwrap_or_default(), first.next().unwrap_or_default());
+        let header = |name: &str| {
+            let mut headers = head.lines().filter_map(|line| line.split_once(':'));
+            headers
+                .find(|(key, _)| key.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.trim().to_owned())
+        };
+        assert_eq!(header("transfer-encoding"), None, "bodies have a length");
+        let length: usize = header("content-length").map_or(0, |length| length.parse().unwrap());
+        if self.buffer.len() < end + 4 + length {
+            return;
+        }
+        let sent = Sent {
+            at: self.at.take().expect("some bytes have come"),
+            method: method.to_owned(),
+            path: path.to_owned(),
+            body: serde_json::from_slice(&self.buffer[end + 4..end + 4 + length]).unwrap_or_default(),
+            answer: None,
+        };
+        assert_eq!(self.buffer.len(), end + 4 + length, "one request at a time");
+        self.buffer.clear();
+        let mut log = self.log.lock();
+        log.push(sent);
+        *self.out.lock() = Some(log.len() - 1);
+    }
+}
+
+struct Answers {
+    log: Arc<Mutex<Vec<Sent>>>,
+    out: Arc<Mutex<Option<usize>>>,
+}
+
+impl Look for Answers {
+    fn look(&mut self, bytes: &[u8]) {
+        let Some(request) = self.out.lock().take() else {
+            return;
+        };
+        let status = std::str::from_utf8(&bytes[..bytes.len().min(12)]).ok();
+        let status = status.and_then(|text| text.strip_prefix("HTTP/1.1 ")?.parse().ok());
+        self.log.lock()[request].answer = status.map(|status| (status, Instant::now()));
+    }
+}

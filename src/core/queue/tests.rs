@@ -1,0 +1,234 @@
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const NOW: Duration = Duration::ZERO;
+
+/// Each object of the tests that do not care is a group of its own.
+fn of(lane: Lane, group: u64) -> Urgency {
+    Urgency {
+        lane,
+        yields: false,
+        group,
+    }
+}
+
+trait Want {
+    fn want_one(&mut self, key: &'static str, lane: Lane, delay: Duration, now: Duration);
+}
+
+impl Want for WriteQueue<&'static str> {
+    fn want_one(&mut self, key: &'static str, lane: Lane, delay: Duration, now: Duration) {
+        let group = key.bytes().fold(7, |hash, byte| hash * 31 + u64::from(byte));
+        self.want(key, of(lane, group), delay, now);
+    }
+}
+
+fn drain(queue: &mut WriteQueue<&'static str>, now: Duration) -> Vec<&'static str> {
+    std::iter::from_fn(|| queue.next(now).map(|(key, ..)| key)).collect()
+}
+
+#[test]
+fn urgent_lanes_go_first_and_the_oldest_of_a_lane() {
+    let mut queue = WriteQueue::default();
+    queue.want_one("labels", Lane::Rest, NOW, NOW);
+    queue.want_one("add", Lane::Add, NOW, NOW);
+    queue.want_one("late removal", Lane::Remove, NOW, SECOND);
+    queue.want_one("removal", Lane::Remove, NOW, NOW);
+    assert_eq!(
+        drain(&mut queue, SECOND),
+        ["removal", "late removal", "add", "labels"]
+    );
+}
+
+#[test]
+fn those_that_yield_let_others_of_their_lane_go_first_for_a_while() {
+    let mut queue = WriteQueue::default();
+    let yielding = |lane| Urgency {
+        lane,
+        yields: true,
+        group: 0,
+    };
+    queue.want("endpoints", yielding(Lane::Remove), NOW, NOW);
+    queue.want_one("slice", Lane::Remove, NOW, SECOND);
+    queue.want_one("addition", Lane::Add, NOW, NOW);
+    queue.want_one("much later", Lane::Remove, NOW, 11 * SECOND);
+    let order = drain(&mut queue, 11 * SECOND);
+    assert_eq!(order, ["slice", "endpoints", "much later", "addition"]);
+}
+
+#[test]
+fn when_nothing_may_wait_what_is_on_its_way_still_lands_and_that_is_all() {
+    let mut queue = WriteQueue::default();
+    for (key, delay) in [
+        ("flies", NOW),
+        ("flies again", NOW),
+        ("ready", NOW),
+        ("late", SECOND),
+    ] {
+        queue.want_one(key, Lane::Add, delay, NOW);
+    }
+    assert_eq!(queue.next(NOW).unwrap().0, "flies");
+    assert_eq!(queue.next(NOW).unwrap().0, "flies again");
+    queue.want_one("flies again", Lane::Add, NOW, NOW);
+    queue.clear_waiting();
+    assert_eq!((queue.waiting(), queue.in_flight()), (0, 2));
+    assert_eq!(queue.next(10 * SECOND), None);
+    for key in ["flies", "flies again"] {
+        queue.landed(&key, false, SECOND);
+        queue.settled(&key);
+    }
+    assert!(queue.is_idle());
+    assert_eq!(queue.out_of_order(SECOND).0, 0);
+    queue.want_one("ready", Lane::Add, NOW, SECOND);
+    assert_eq!(drain(&mut queue, SECOND), ["ready"]);
+}
+
+#[test]
+fn age_makes_urgent() {
+    let mut queue = WriteQueue::default();
+    queue.want_one("labels", Lane::Rest, NOW, NOW);
+    let late = Lane::Rest.patience() + SECOND;
+    queue.want_one("removal", Lane::Remove, NOW, late);
+    assert_eq!(drain(&mut queue, late), ["labels", "removal"]);
+}
+
+#[test]
+fn wanting_twice_is_wanting_once_at_the_more_urgent_lane() {
+    let mut queue = WriteQueue::default();
+    queue.want_one("a", Lane::Rest, NOW, NOW);
+    queue.want_one("b", Lane::Add, NOW, NOW);
+    queue.want_one("a", Lane::Remove, NOW, SECOND);
+    queue.want_one("a", Lane::Rest, NOW, SECOND);
+    assert_eq!(queue.waiting(), 2);
+    assert_eq!(drain(&mut queue, SECOND), ["a", "b"]);
+}
+
+#[test]
+fn one_on_its_way_and_again_after_it() {
+    let mut queue = WriteQueue::default();
+    queue.want_one("a", Lane::Add, NOW, NOW);
+    assert_eq!(drain(&mut queue, NOW), ["a"]);
+    queue.want_one("a", Lane::Add, NOW, NOW);
+    queue.want_one("a", Lane::Add, NOW, NOW);
+    assert_eq!((queue.next(NOW), queue.in_flight()), (None, 1));
+    queue.landed(&"a", true, NOW);
+    assert_eq!(drain(&mut queue, NOW), ["a"]);
+    queue.landed(&"a", true, NOW);
+    assert!(queue.is_idle());
+}
+
+#[test]
+fn wanting_often_does_not_put_off() {
+    let mut queue = WriteQueue::default();
+    for tenth in 0..20 {
+        let now = SECOND * tenth / 10;
+        queue.want_one("a", Lane::Add, SECOND, now);
+        if let Some((key, ..)) = queue.next(now) {
+            assert_eq!((key, now), ("a", SECOND), "as the first wish had it");
+            return;
+        }
+    }
+    panic!("it never went");
+}
+
+#[test]
+fn what_was_wanted_before_the_request_was_built_is_in_it() {
+    let mut queue = WriteQueue::default();
+    queue.want_one("a", Lane::Add, NOW, NOW);
+    assert_eq!(drain(&mut queue, NOW), ["a"]);
+    queue.want_one("a", Lane::Add, NOW, NOW);
+    queue.built(&"a");
+    queue.landed(&"a", true, NOW);
+    assert!(queue.is_idle());
+}
+
+#[test]
+fn a_delay_is_kept_unless_wanted_without() {
+    let mut queue = WriteQueue::default();
+    queue.want_one("a", Lane::Add, SECOND, NOW);
+    assert_eq!((queue.next(NOW), queue.next_delayed()), (None, Some(SECOND)));
+    assert_eq!(drain(&mut queue, SECOND), ["a"]);
+    queue.want_one("a", Lane::Add, SECOND, SECOND);
+    queue.landed(&"a", true, SECOND);
+    assert_eq!(
+        (queue.next(SECOND), queue.next_delayed()),
+        (None, Some(2 * SECOND))
+    );
+    queue.want_one("a", Lane::Add, NOW, SECOND);
+    assert_eq!(drain(&mut queue, SECOND), ["a"]);
+    queue.landed(&"a", true, SECOND);
+    queue.landed(&"a", true, SECOND);
+    assert_eq!((queue.in_flight(), queue.waiting()), (0, 0));
+}
+
+#[test]
+fn services_of_one_lane_take_turns() {
+    let mut queue = WriteQueue::default();
+    for slice in 0..100u32 {
+        queue.want(format!("big-{slice:02}"), of(Lane::Add, 1), NOW, NOW);
+    }
+    queue.want("small".to_owned(), of(Lane::Add, 2), NOW, SECOND);
+    queue.want("other-0".to_owned(), of(Lane::Add, 3), NOW, SECOND);
+    queue.want("other-1".to_owned(), of(Lane::Add, 3), NOW, SECOND);
+    let order: Vec<_> = std::iter::from_fn(|| queue.next(SECOND).map(|(key, ..)| key)).collect();
+    assert_eq!(order[..5], ["big-00", "small", "other-0", "big-01", "other-1"]);
+    assert_eq!(order.len(), 103);
+    assert!(order[5..].is_sorted(), "and of one Service the oldest goes first");
+}
+
+#[test]
+fn a_removal_of_a_large_service_does_not_wait_for_its_additions() {
+    let mut queue = WriteQueue::default();
+    for slice in 0..50u32 {
+        queue.want(format!("add-{slice:02}"), of(Lane::Add, 1), NOW, NOW);
+    }
+    queue.want("remove".to_owned(), of(Lane::Remove, 1), NOW, SECOND);
+    assert_eq!(queue.next(SECOND).unwrap().0, "remove");
+    // The same object, wanted more urgently, changes its lane.
+    queue.want("add-49".to_owned(), of(Lane::Remove, 1), NOW, SECOND);
+    assert_eq!(queue.next(SECOND).unwrap().0, "add-49");
+    assert_eq!(queue.waiting(), 49);
+}
+
+#[test]
+fn an_object_that_changes_its_service_stays_in_its_group_until_it_has_left() {
+    let mut queue = WriteQueue::default();
+    queue.want("a", of(Lane::Add, 1), NOW, NOW);
+    assert_eq!(drain(&mut queue, NOW), ["a"]);
+    queue.want("a", of(Lane::Add, 2), NOW, NOW);
+    queue.landed(&"a", false, NOW);
+    assert_eq!(drain(&mut queue, NOW), ["a"]);
+    queue.landed(&"a", false, NOW);
+    queue.want("a", of(Lane::Add, 3), NOW, NOW);
+    assert_eq!(drain(&mut queue, NOW), ["a"]);
+    queue.landed(&"a", true, NOW);
+    assert_eq!(queue.out_of_order(SECOND), (0, NOW));
+}
+
+#[test]
+fn a_service_is_out_of_order_until_the_last_of_its_objects_is_settled() {
+    let mut queue = WriteQueue::default();
+    queue.want("a", of(Lane::Add, 1), NOW, NOW);
+    queue.want("b", of(Lane::Add, 1), NOW, SECOND);
+    queue.want("c", of(Lane::Add, 2), NOW, 2 * SECOND);
+    assert_eq!(queue.out_of_order(5 * SECOND), (2, 5 * SECOND));
+    drain(&mut queue, 5 * SECOND);
+    queue.landed(&"a", false, 5 * SECOND);
+    queue.landed(&"b", false, 5 * SECOND);
+    queue.settled(&"a");
+    queue.settled(&"c");
+    assert_eq!(
+        queue.out_of_order(6 * SECOND),
+        (2, 6 * SECOND),
+        "c is on its way, b unclear"
+    );
+    // A failed write is wanted again: the Service is no younger for it.
+    queue.want("b", of(Lane::Add, 1), SECOND, 6 * SECOND);
+    assert_eq!(queue.out_of_order(8 * SECOND), (2, 8 * SECOND));
+    drain(&mut queue, 8 * SECOND);
+    queue.landed(&"b", true, 8 * SECOND);
+    assert_eq!(queue.out_of_order(8 * SECOND), (1, 6 * SECOND));
+    queue.landed(&"c", true, 8 * SECOND);
+    assert_eq!(queue.out_of_order(9 * SECOND), (0, NOW));
+    assert!(queue.is_idle());
+}
