@@ -4,7 +4,7 @@ use crate::proxy::{Proxy, Sent};
 use fastrand::Rng;
 use kube::Client;
 use loadtest::oracle;
-use memory_apiserver::{ApiServer, Config, Handle, start};
+use memory_apiserver::{Config, Handle, start};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::{
@@ -116,7 +116,6 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 /// An API server with Services whose pods come, go, and become ready and not ready.
 pub(crate) struct Cluster {
     handle: Handle,
-    pub(crate) server: ApiServer,
     pub(crate) client: Client,
     stop: Arc<AtomicBool>,
     churn: Option<JoinHandle<()>>,
@@ -126,15 +125,12 @@ impl Cluster {
     pub(crate) async fn start(seed: u64) -> Self {
         let config = Config {
             seed: Some(seed),
-            request_log: 1_000_000,
             ..Config::default()
         };
         let handle = start(config).await.unwrap();
-        let server = handle.server().clone();
         let cluster = Self {
-            client: Client::new(server.service_without_faults(), "default"),
+            client: Client::new(handle.server().service_without_faults(), "default"),
             handle,
-            server,
             stop: Arc::default(),
             churn: None,
         };

@@ -1,6 +1,6 @@
 //! What stands between one process and the API server: it notes each request as it arrives, with its body, and
-//! can be cut, so that nothing passes in either direction and nobody is told. What is on its way then arrives
-//! when it is mended.
+//! can be cut, so that some or all of what is sent does not pass, and nobody is told. What is on its way then
+//! arrives when it is mended.
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -38,7 +38,7 @@ impl Sent {
 
     /// A write of a slice or of Endpoints.
     pub(crate) fn is_output(&self) -> bool {
-        self.is_write() && self.path.contains("/endpoint")
+        self.is_write() && !self.is_lease() && self.path.contains("/endpoint")
     }
 
     pub(crate) fn succeeded(&self) -> bool {
@@ -60,22 +60,55 @@ impl Sent {
     }
 }
 
+/// What does not pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cut {
+    Nothing,
+    /// Requests that concern the lease.
+    Lease,
+    /// Requests. What watches show still comes.
+    Requests,
+    Everything,
+}
+
+/// What passes on one connection in one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    LeaseRequest,
+    Request,
+    Answer,
+}
+
+impl Cut {
+    fn holds(self, kind: Kind) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Lease => kind == Kind::LeaseRequest,
+            Self::Requests => kind != Kind::Answer,
+            Self::Everything => true,
+        }
+    }
+}
+
 /// A listener of one process's own.
 pub(crate) struct Proxy {
     address: SocketAddr,
     log: Arc<Mutex<Vec<Sent>>>,
-    cut: watch::Sender<bool>,
+    cut: watch::Sender<Cut>,
 }
 
 impl Proxy {
     pub(crate) async fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (log, cut) = (Arc::<Mutex<Vec<Sent>>>::default(), watch::Sender::new(false));
-        let (kept, is_cut) = (log.clone(), cut.subscribe());
+        let (log, cut) = (
+            Arc::<Mutex<Vec<Sent>>>::default(),
+            watch::Sender::new(Cut::Nothing),
+        );
+        let (kept, seen) = (log.clone(), cut.subscribe());
         tokio::spawn(async move {
             while let Ok((inner, _)) = listener.accept().await {
-                tokio::spawn(connect(inner, server, kept.clone(), is_cut.clone()));
+                tokio::spawn(connect(inner, server, kept.clone(), seen.clone()));
             }
         });
         Self { address, log, cut }
@@ -85,8 +118,8 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// Nothing passes any more, or everything does again.
-    pub(crate) fn cut(&self, cut: bool) {
+    /// From now on this does not pass.
+    pub(crate) fn cut(&self, cut: Cut) {
         self.cut.send_replace(cut);
     }
 
@@ -96,19 +129,18 @@ impl Proxy {
     }
 }
 
-/// Waits while it is cut.
-async fn pass(is_cut: &mut watch::Receiver<bool>) {
+/// Waits until it may pass.
+async fn pass(kind: Kind, cut: &mut watch::Receiver<Cut>) {
     // Without anybody who could mend it, it is the end of the test.
-    let _ = is_cut.wait_for(|cut| !cut).await;
+    let _ = cut.wait_for(|cut| !cut.holds(kind)).await;
 }
 
 async fn connect(
     inner: TcpStream,
     server: SocketAddr,
     log: Arc<Mutex<Vec<Sent>>>,
-    mut is_cut: watch::Receiver<bool>,
+    cut: watch::Receiver<Cut>,
 ) {
-    pass(&mut is_cut).await;
     let Ok(outer) = TcpStream::connect(server).await else {
         return;
     };
@@ -122,28 +154,29 @@ async fn connect(
         buffer: Vec::new(),
         at: None,
     };
-    let there = forward(from_process, to_server, is_cut.clone(), requests);
-    let back = forward(from_server, to_process, is_cut, Answers { log, out });
+    let there = forward(from_process, to_server, cut.clone(), requests);
+    let back = forward(from_server, to_process, cut, Answers { log, out });
     tokio::join!(there, back);
 }
 
 /// Who looks at what passes.
 trait Look {
-    fn look(&mut self, bytes: &[u8]);
+    fn look(&mut self, bytes: &[u8]) -> Kind;
 }
 
 async fn forward(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut is_cut: watch::Receiver<bool>,
+    mut cut: watch::Receiver<Cut>,
     mut look: impl Look,
 ) {
     let mut buffer = vec![0; 64 << 10];
+    let mut kind = Kind::Answer;
     while let Ok(count) = from.read(&mut buffer).await {
         if count > 0 {
-            look.look(&buffer[..count]);
+            kind = look.look(&buffer[..count]);
         }
-        pass(&mut is_cut).await;
+        pass(kind, &mut cut).await;
         if count == 0 || to.write_all(&buffer[..count]).await.is_err() {
             break;
         }
@@ -159,11 +192,17 @@ struct Requests {
 }
 
 impl Look for Requests {
-    fn look(&mut self, bytes: &[u8]) {
+    fn look(&mut self, bytes: &[u8]) -> Kind {
         self.at.get_or_insert_with(Instant::now);
         self.buffer.extend_from_slice(bytes);
+        let lease = self
+            .buffer
+            .windows(8)
+            .take(256)
+            .any(|eight| eight == b"/leases/" || eight == b"/leases ");
+        let kind = if lease { Kind::LeaseRequest } else { Kind::Request };
         let Some(end) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") else {
-            return;
+            return kind;
         };
         let head = String::from_utf8_lossy(&self.buffer[..end]).into_owned();
         let mut lines = head.lines();
@@ -178,7 +217,7 @@ impl Look for Requests {
         assert_eq!(header("transfer-encoding"), None, "bodies have a length");
         let length: usize = header("content-length").map_or(0, |length| length.parse().unwrap());
         if self.buffer.len() < end + 4 + length {
-            return;
+            return kind;
         }
         let sent = Sent {
             at: self.at.take().expect("some bytes have come"),
@@ -192,6 +231,7 @@ impl Look for Requests {
         let mut log = self.log.lock();
         log.push(sent);
         *self.out.lock() = Some(log.len() - 1);
+        kind
     }
 }
 
@@ -201,12 +241,13 @@ struct Answers {
 }
 
 impl Look for Answers {
-    fn look(&mut self, bytes: &[u8]) {
+    fn look(&mut self, bytes: &[u8]) -> Kind {
         let Some(request) = self.out.lock().take() else {
-            return;
+            return Kind::Answer;
         };
         let status = std::str::from_utf8(&bytes[..bytes.len().min(12)]).ok();
         let status = status.and_then(|text| text.strip_prefix("HTTP/1.1 ")?.parse().ok());
         self.log.lock()[request].answer = status.map(|status| (status, Instant::now()));
+        Kind::Answer
     }
 }
