@@ -62,7 +62,9 @@ impl Candidate {
             identity: name.to_owned(),
             timing: Timing::new(15 * SECOND, 10 * SECOND, 2 * SECOND).unwrap(),
             clock: Clock::new(passed),
-            wall: WallClock::new(move || Time::from_nanoseconds(epoch + passed().as_nanos() as i64)),
+            wall: WallClock::new(move || {
+                Time::from_nanoseconds(epoch + i64::try_from(passed().as_nanos()).unwrap())
+            }),
         };
         let (lease, (stop, stopped)) = (client(), oneshot::channel::<()>());
         let task = tokio::spawn(async move {

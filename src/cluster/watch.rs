@@ -419,7 +419,7 @@ impl Watch {
 async fn until(standing: &mut watch::Receiver<Standing>, is_so: impl FnMut(&Standing) -> bool) {
     if standing.wait_for(is_so).await.is_err() {
         // Nothing will change any more.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

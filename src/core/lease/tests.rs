@@ -221,7 +221,7 @@ impl World {
                 candidate.election.answered(reply, here, random);
             }
         }
-        let seconds = candidate.wall.map_or(7, |off| off + now.as_secs() as i64);
+        let seconds = candidate.wall.map_or(7, |off| off + now.as_secs().cast_signed());
         if let Some(ask) = candidate.election.ask(here, wall(seconds)) {
             self.send(i, ask);
         }
@@ -362,7 +362,7 @@ fn gap(seed: u64, watch: bool, end: impl Fn(&mut World, usize)) -> Duration {
         world.step();
         assert!(world.now < start + Duration::from_secs(60), "seed {seed}");
     }
-    world.now - start
+    world.now.saturating_sub(start)
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn a_dead_leaders_lease_is_taken_as_soon_as_it_has_run_out() {
     for seed in 0..20 {
         let gap = gap(seed, seed.is_multiple_of(2), |_, _| {});
         assert!(gap >= Duration::from_secs(10), "seed {seed}: {gap:?}");
-        assert!(gap <= Duration::from_millis(20_000), "seed {seed}: {gap:?}");
+        assert!(gap <= Duration::from_secs(20), "seed {seed}: {gap:?}");
     }
 }
 

@@ -11,6 +11,7 @@
 use super::pods::PodChange;
 use super::{Kind, NamespaceState};
 use crate::core::ids::{PodId, ServiceId, SliceId};
+use crate::core::slices::FamilyState;
 use rustc_hash::FxHashMap;
 use slab::Slab;
 
@@ -39,7 +40,7 @@ impl NamespaceState {
             service.slices.clear();
             service.awaiting = 0;
             for family in service.families.iter_mut().flatten() {
-                **family = Default::default();
+                **family = FamilyState::default();
             }
         }
         for (_, pod) in &mut self.pods {
