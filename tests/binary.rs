@@ -259,7 +259,10 @@ async fn bad_input_gets_one_line_and_exit_2() {
             &["run", "--leader-elect-renew-deadline=15s"],
             "the lease duration must be greater than the renew deadline",
         ),
-        (&["run", "--leader-elect-resource-lock=endpoints"], "leases"),
+        (
+            &["run", "--leader-elect-resource-lock=endpoints"],
+            "--leader-elect-resource-lock",
+        ),
         (&["run", "--leader-elect-resource-name=a/b"], "a/b"),
         (&["run", "--cluster-cidr"], "--cluster-cidr"),
         (&["run", "-leader-elect"], "-l"),

@@ -56,12 +56,8 @@ fn check_at_rest(model: &mut Model, seed: u64) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// However long standing by lasts: what has gone leaves nothing behind.
-#[test]
-fn standing_by_does_not_grow() {
-    let mut model = start(2);
-    model.stand_by();
-    let service = |name| ServiceSpec {
+fn plain_service(name: u8) -> ServiceSpec {
+    ServiceSpec {
         name,
         generation: 0,
         selector: Some(0),
@@ -71,7 +67,34 @@ fn standing_by_does_not_grow() {
         labels: 0,
         headless: false,
         hints: HintMode::None,
-    };
+    }
+}
+
+/// Made by a leader that is gone by then, for a Service that is gone too: nobody else would ever look at it.
+#[test]
+fn endpoints_that_are_created_late_go_with_their_service() {
+    let mut model = start(2);
+    model.service(plain_service(0).facts());
+    model.plan();
+    let create = model
+        .wanted
+        .iter()
+        .position(|name| name.output == Output::Endpoints);
+    assert!(matches!(model.grant(create.unwrap()), Some(Request::Create(_))));
+    model.service_gone("svc-0");
+    model.stand_by();
+    take_over(&mut model);
+    assert!(model.endpoints.is_empty(), "it has not arrived yet");
+    model.converge();
+    assert!(model.endpoints.is_empty());
+    assert_eq!(model.writes, 2, "a create and a delete");
+}
+
+/// However long standing by lasts: what has gone leaves nothing behind.
+#[test]
+fn standing_by_does_not_grow() {
+    let mut model = start(2);
+    model.stand_by();
     for name in (0..=u8::MAX).cycle().take(2000) {
         model.pod(
             PodSpec {
@@ -80,7 +103,7 @@ fn standing_by_does_not_grow() {
             }
             .facts(),
         );
-        model.service(service(name).facts());
+        model.service(plain_service(name).facts());
         assert_eq!(model.plan(), []);
         model.pod_gone(&format!("pod-{name}"));
         model.service_gone(&format!("svc-{name}"));
