@@ -3,6 +3,7 @@
 pub mod connect;
 pub mod decode;
 pub mod events;
+mod items;
 pub mod objects;
 pub mod watch;
 mod wire;

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use ractor::{ActorRef, ActorRuntime};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// An event for a namespace.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct Router {
     shards: DashMap<Arc<str>, ShardHandle, FxBuildHasher>,
     nodes: SharedNodes,
     lists: Mutex<Lists>,
+    /// Whether what endpoints are made of has been listed once.
+    inputs_listed: watch::Sender<bool>,
     settings: Settings,
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
@@ -66,6 +69,7 @@ impl Router {
                 holds: Holds::all(settings.outputs),
                 never: Holds::all(settings.outputs),
             }),
+            inputs_listed: watch::Sender::new(false),
             settings,
             writer,
             root,
@@ -81,6 +85,18 @@ impl Router {
     /// Whether a whole list of every kind has been delivered.
     pub fn is_synced(&self) -> bool {
         !self.lists.lock().never.any()
+    }
+
+    /// Waits until nodes, pods and Services have been listed once. What is listed after that can be compared with
+    /// them as it arrives, and need not be kept.
+    pub async fn inputs_listed(&self) {
+        let listed = self
+            .inputs_listed
+            .subscribe()
+            .wait_for(|listed| *listed)
+            .await
+            .is_ok();
+        debug_assert!(listed, "the sender is this router's");
     }
 
     /// Hands each shard its events in one go. Shards are made for namespaces that begin to matter.
@@ -184,6 +200,9 @@ impl Router {
             lists.holds.clear(kind);
             let first = lists.never.has(kind);
             lists.never.clear(kind);
+            if !lists.never.hides_inputs() {
+                self.inputs_listed.send_replace(true);
+            }
             first && !lists.never.any()
         };
         // Not under the lock: a shard that is made takes it while it holds a part of the map.

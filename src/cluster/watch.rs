@@ -1,34 +1,30 @@
 //! Lists and watches of one kind: the state of the server and then its changes, for as long as the process
 //! runs. Nothing is done here beyond decoding and cutting: what an event means is the shards' business.
 
-use super::decode::{self, Decode, EventKind, NamedNode, Namespaced};
-use crate::actors::router::{Delivery, Router};
-use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use crate::core::inbox::Event;
-use crate::core::namespace::Kind;
+mod initial;
+mod lines;
+mod sources;
+
+pub use sources::{Endpoints, Gone, Nodes, Pods, Services, Slices, Source};
+
+use self::initial::Way;
+use self::lines::{LONGEST_LINE, Lines, take_lines};
+use super::{decode, wire};
+use crate::actors::router::Router;
 use crate::ops::metrics::WatchMetrics;
-use bytes::{Bytes, BytesMut};
-use futures::FutureExt as _;
+use bytes::Bytes;
 use http::{Method, StatusCode, header};
-use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
-use percent_encoding::NON_ALPHANUMERIC;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Objects a page of a list has at most: as many as fit a few megabytes.
-const PAGE: usize = 500;
 /// How long a server may take to begin to answer, or to send the next page.
 const ANSWER: Duration = Duration::from_secs(60);
 /// A watch that shows nothing for this long, not even a bookmark (the server sends one a minute), is broken.
 const SILENCE: Duration = Duration::from_secs(150);
-/// A line longer than this is no object: etcd does not hold such.
-const LONGEST_LINE: usize = 16 << 20;
-/// What is read in one go is handed on in one go, but never more than about this many bytes.
-const GULP: usize = 256 << 10;
 /// The longest pause between tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A watch that ends after no longer than this, showing nothing, was not really begun.
@@ -59,180 +55,21 @@ enum WatchError {
     Silent(Duration),
     #[error("a line of more than {LONGEST_LINE} bytes")]
     LongLine,
+    #[error("the list that was streamed broke off")]
+    NotListed,
 }
 
-/// A kind that is listed and watched.
-pub trait Source: Send + Sync + 'static {
-    /// Which.
-    const KIND: Kind;
-    /// The collection's path.
-    const PATH: &'static str;
-    /// What a watch asks for.
-    const ACCEPT: &'static str = ACCEPT_JSON;
-    /// Restricts lists.
-    const LIST: &'static str = "";
-    /// Restricts watches.
-    const WATCH: &'static str = "";
-    /// What lists consist of.
-    type Listed: Decode;
-    /// What watches consist of.
-    type Watched: Decode;
-
-    /// Hands on what a list showed.
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8);
-    /// Hands on what a watch showed: each with whether it is gone, in order.
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8);
-}
-
-/// That an object is gone, as of a version.
-#[derive(Clone, Copy, Debug)]
-pub struct Gone(u64);
-
-/// Nodes.
-#[derive(Debug)]
-pub struct Nodes;
-
-impl Source for Nodes {
-    const KIND: Kind = Kind::Node;
-    const PATH: &'static str = "/api/v1/nodes";
-    type Listed = NamedNode;
-    type Watched = NamedNode;
-
-    fn listed(router: &Router, items: Vec<NamedNode>, epoch: u8) {
-        for node in items {
-            router.node_applied(&node.name, node.facts, &node.capacity, epoch);
+impl WatchError {
+    fn of_status(status: wire::Status) -> Self {
+        match status.code {
+            410 => Self::Expired,
+            code => Self::Status {
+                code,
+                reason: status.reason,
+                message: status.message,
+            },
         }
     }
-
-    fn watched(router: &Router, items: Vec<(NamedNode, Option<Gone>)>, epoch: u8) {
-        for (node, gone) in items {
-            match gone {
-                None => router.node_applied(&node.name, node.facts, &node.capacity, epoch),
-                Some(_) => router.node_gone(&node.name),
-            }
-        }
-    }
-}
-
-/// Pods. The list leaves out those in a terminal phase; the watch must not, since a pod that leaves a
-/// selection is shown as it was before.
-#[derive(Debug)]
-pub struct Pods;
-
-impl Source for Pods {
-    const KIND: Kind = Kind::Pod;
-    const PATH: &'static str = "/api/v1/pods";
-    const LIST: &'static str = "&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
-    type Listed = Namespaced<PodFacts>;
-    type Watched = Namespaced<PodFacts>;
-
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
-        deliver(router, items, |pod| Event::Pod(pod, epoch));
-    }
-
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver_watched(router, items, |pod, gone| match gone {
-            None => Event::Pod(pod, epoch),
-            Some(_) => Event::PodGone(pod.name),
-        });
-    }
-}
-
-/// Services.
-#[derive(Debug)]
-pub struct Services;
-
-impl Source for Services {
-    const KIND: Kind = Kind::Service;
-    const PATH: &'static str = "/api/v1/services";
-    type Listed = Namespaced<ServiceFacts>;
-    type Watched = Namespaced<ServiceFacts>;
-
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
-        deliver(router, items, |service| Event::Service(service, epoch));
-    }
-
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver_watched(router, items, |service, gone| match gone {
-            None => Event::Service(service, epoch),
-            Some(_) => Event::ServiceGone(service.name),
-        });
-    }
-}
-
-/// Our slices: listed whole, since they are to be taken over; watched by their metadata, which is enough to
-/// tell our own writes from those of others. A slice whose managed-by label changes leaves the selection.
-#[derive(Debug)]
-pub struct Slices;
-
-impl Source for Slices {
-    const KIND: Kind = Kind::Slice;
-    const PATH: &'static str = "/apis/discovery.k8s.io/v1/endpointslices";
-    const ACCEPT: &'static str = ACCEPT_METADATA;
-    const LIST: &'static str =
-        "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by%3Dendpointslice-controller.k8s.io";
-    const WATCH: &'static str = Self::LIST;
-    type Listed = Namespaced<SliceFacts>;
-    type Watched = Namespaced<SliceMeta>;
-
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
-        deliver(router, items, |slice| Event::Slice(Box::new(slice), epoch));
-    }
-
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver_watched(router, items, |slice, gone| match gone {
-            None => Event::SliceMeta(slice, epoch),
-            Some(Gone(version)) => Event::SliceGone(slice.name, version),
-        });
-    }
-}
-
-/// Endpoints: all of them, since the object of a managed Service's name is ours whoever made it. Listed whole,
-/// watched by their metadata, as slices are.
-#[derive(Debug)]
-pub struct Endpoints;
-
-impl Source for Endpoints {
-    const KIND: Kind = Kind::Endpoints;
-    const PATH: &'static str = "/api/v1/endpoints";
-    const ACCEPT: &'static str = ACCEPT_METADATA;
-    type Listed = Namespaced<EndpointsFacts>;
-    type Watched = Namespaced<EndpointsMeta>;
-
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
-        deliver(router, items, |endpoints| {
-            Event::Endpoints(Box::new(endpoints), epoch)
-        });
-    }
-
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver_watched(router, items, |endpoints, gone| match gone {
-            None => Event::EndpointsMeta(endpoints, epoch),
-            Some(Gone(version)) => Event::EndpointsGone(endpoints.name, version),
-        });
-    }
-}
-
-fn deliver<T>(router: &Router, items: Vec<Namespaced<T>>, event: impl Fn(T) -> Event) {
-    let deliveries = items.into_iter();
-    let deliveries = deliveries.map(|item| Delivery {
-        namespace: item.namespace,
-        event: event(item.facts),
-    });
-    router.deliver(deliveries.collect());
-}
-
-fn deliver_watched<T>(
-    router: &Router,
-    items: Vec<(Namespaced<T>, Option<Gone>)>,
-    event: impl Fn(T, Option<Gone>) -> Event,
-) {
-    let deliveries = items.into_iter();
-    let deliveries = deliveries.map(|(item, gone)| Delivery {
-        namespace: item.namespace,
-        event: event(item.facts, gone),
-    });
-    router.deliver(deliveries.collect());
 }
 
 /// One kind's list and watch.
@@ -267,18 +104,21 @@ impl Watch {
 
     /// Lists, then watches, and starts over whenever the watch cannot be resumed. Never returns.
     pub async fn run<S: Source>(mut self) {
+        if S::OUTPUT {
+            self.router.inputs_listed().await;
+        }
         let mut failures = 0u32;
         // Lists after which no watch showed anything. A server whose history is gone as soon as it has told it
         // must not be asked in a tight loop.
         let mut barren = 0u32;
-        let mut page_size = PAGE;
+        let mut way = Way::Stream;
         let mut first = true;
         loop {
             self.epoch = self.epoch.wrapping_add(1);
             self.metrics.lists.increment(1);
-            match self.list::<S>(page_size, first).await {
+            match self.list::<S>(way, first).await {
                 Ok(version) => {
-                    (failures, page_size, first) = (0, PAGE, false);
+                    (failures, way, first) = (0, Way::Stream, false);
                     let fruitful = self.follow::<S>(version).await;
                     tracing::info!(
                         resource = S::KIND.as_str(),
@@ -290,12 +130,7 @@ impl Watch {
                     }
                 }
                 Err(error) => {
-                    // A list so slow that its pages expire is asked for in one piece.
-                    page_size = if matches!(error, WatchError::Expired) {
-                        0
-                    } else {
-                        PAGE
-                    };
+                    way = way.after(&error);
                     tracing::warn!(resource = S::KIND.as_str(), %error, "listing failed; it will be tried again");
                     failures += 1;
                     self.pause(failures).await;
@@ -344,118 +179,31 @@ impl Watch {
         sleep(nominal.mul_f64(0.5 + self.random.f64() / 2.0)).await;
     }
 
-    /// Lists everything, page by page. Returns the version that the list shows.
-    ///
-    /// The first list is handed on as it comes. A later one is held back until it is whole, cut to facts: while
-    /// it is being handed on nothing is planned, and that must not take as long as the server takes to list;
-    /// and one that breaks off has changed nothing.
-    async fn list<S: Source>(&mut self, page_size: usize, first: bool) -> Result<String, WatchError> {
-        let mut next = String::new();
-        let mut kept = Vec::new();
-        loop {
-            let page = timeout(ANSWER, self.page::<S>(page_size, &next))
-                .await
-                .map_err(|_| WatchError::Silent(ANSWER))??;
-            self.complain::<S>(&page.errors);
-            self.metrics.listed.increment(page.items.len() as u64);
-            if first {
-                S::listed(&self.router, page.items, self.epoch);
-            } else {
-                kept.extend(page.items);
-            }
-            next = page.next;
-            if next.is_empty() {
-                let version = decode::version(&page.version)?;
-                if !first {
-                    self.router.begin_list(S::KIND);
-                    S::listed(&self.router, kept, self.epoch);
-                }
-                self.router.end_list(S::KIND, self.epoch, version);
-                return Ok(page.version);
-            }
-        }
-    }
-
-    async fn page<S: Source>(
-        &self,
-        page_size: usize,
-        next: &str,
-    ) -> Result<decode::Page<S::Listed>, WatchError> {
-        let mut uri = format!("{}?limit={page_size}{}", S::PATH, S::LIST);
-        if !next.is_empty() {
-            uri.push_str("&continue=");
-            uri.extend(percent_encoding::utf8_percent_encode(next, NON_ALPHANUMERIC));
-        }
-        let mut body = self.get(&uri, ACCEPT_JSON).await?;
-        // Frames go as they come, so that a page is never whole in memory twice.
-        let mut buffer = BytesMut::new();
-        while take_frame(body.frame().await, &mut buffer)? {}
-        Ok(decode::page(&buffer)?)
-    }
-
     /// Watches from a version, which moves on with each event, until the watch ends.
     async fn watch<S: Source>(&mut self, version: &mut String) -> Result<(), WatchError> {
-        let seconds = self.random.u32(300..600);
         let uri = format!(
-            "{}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={seconds}{}",
+            "{}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={}{}",
             S::PATH,
+            self.timeout_seconds(),
             S::WATCH
         );
-        let mut body = timeout(ANSWER, self.get(&uri, S::ACCEPT))
-            .await
-            .map_err(|_| WatchError::Silent(ANSWER))??;
-        let mut buffer = BytesMut::new();
-        loop {
-            let frame = timeout(SILENCE, body.frame())
-                .await
-                .map_err(|_| WatchError::Silent(SILENCE))?;
-            let mut ended = !take_frame(frame, &mut buffer)?;
-            // What else has arrived already is taken along.
-            while !ended && buffer.len() < GULP {
-                let Some(frame) = body.frame().now_or_never() else {
-                    break;
-                };
-                ended = !take_frame(frame, &mut buffer)?;
+        let mut lines = Lines::new(self.answer(&uri, S::ACCEPT).await?);
+        while let Some(chunk) = lines.next(SILENCE).await? {
+            let shown = take_lines::<S::Watched>(&chunk, false);
+            self.complain::<S>(&shown.errors);
+            self.metrics.watched.increment(shown.items.len() as u64);
+            S::watched(&self.router, shown.items, self.epoch);
+            if let Some(at) = shown.version {
+                *version = at;
             }
-            if let Some(end) = memchr_last_newline(&buffer) {
-                let lines = buffer.split_to(end + 1).freeze();
-                self.take_lines::<S>(&lines, version)?;
-            } else if buffer.len() > LONGEST_LINE {
-                return Err(WatchError::LongLine);
-            }
-            if ended {
-                // A last line without its end was cut off; it comes again.
-                return Ok(());
-            }
+            shown.end?;
         }
+        Ok(())
     }
 
-    /// Hands on what whole lines show. The version moves on to the last event that was understood.
-    fn take_lines<S: Source>(&mut self, lines: &[u8], version: &mut String) -> Result<(), WatchError> {
-        let mut items = Vec::new();
-        let mut errors = Vec::new();
-        let mut end = Ok(());
-        for line in lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-            match take_line::<S>(line) {
-                Ok(Line::Object(item, at, gone)) => {
-                    items.push((item, gone));
-                    *version = at;
-                }
-                Ok(Line::Bookmark(at)) => *version = at,
-                Ok(Line::Undecodable(error, at)) => {
-                    errors.push(error);
-                    *version = at;
-                }
-                Err(error) => {
-                    end = Err(error);
-                    break;
-                }
-            }
-        }
-        self.complain::<S>(&errors);
-        self.metrics.watched.increment(items.len() as u64);
-        S::watched(&self.router, items, self.epoch);
-        end
+    /// Watches end after some minutes, not all at once, so that servers that are added get their share.
+    fn timeout_seconds(&mut self) -> u32 {
+        self.random.u32(300..600)
     }
 
     /// Objects that cannot be used are named, and left out.
@@ -464,6 +212,13 @@ impl Watch {
             self.metrics.undecodable.increment(1);
             tracing::error!(resource = S::KIND.as_str(), %error, "an object cannot be decoded and is left out");
         }
+    }
+
+    /// The body of the answer to a request, once the server has begun to answer.
+    async fn answer(&self, uri: &str, accept: &str) -> Result<Body, WatchError> {
+        timeout(ANSWER, self.get(uri, accept))
+            .await
+            .map_err(|_| WatchError::Silent(ANSWER))?
     }
 
     async fn get(&self, uri: &str, accept: &str) -> Result<Body, WatchError> {
@@ -481,97 +236,6 @@ impl Watch {
         if head.status == StatusCode::GONE {
             return Err(WatchError::Expired);
         }
-        let status = decode::status(head.status.as_u16(), &body);
-        Err(WatchError::Status {
-            code: status.code,
-            reason: status.reason,
-            message: status.message,
-        })
-    }
-}
-
-/// What a line of a watch shows.
-enum Line<T> {
-    /// An object, its version, and whether it is gone.
-    Object(T, String, Option<Gone>),
-    /// How far the watch is.
-    Bookmark(String),
-    /// An object that cannot be used, why, and its version.
-    Undecodable(String, String),
-}
-
-/// Takes a line apart. An error means that the watch cannot go on past it.
-fn take_line<S: Source>(line: &[u8]) -> Result<Line<S::Watched>, WatchError> {
-    let event = decode::event(line)?;
-    match event.kind {
-        EventKind::Bookmark => Ok(Line::Bookmark(decode::object_version(event.object)?)),
-        EventKind::Error => {
-            let status = decode::status(0, event.object);
-            Err(match status.code {
-                410 => WatchError::Expired,
-                code => WatchError::Status {
-                    code,
-                    reason: status.reason,
-                    message: status.message,
-                },
-            })
-        }
-        EventKind::Applied | EventKind::Deleted => match take_object::<S>(event.object) {
-            Ok((item, at)) => {
-                let gone = match event.kind {
-                    EventKind::Deleted => Some(Gone(decode::version(&at)?)),
-                    _ => None,
-                };
-                Ok(Line::Object(item, at, gone))
-            }
-            // What is gone must not be kept, so everything is listed again.
-            Err(_) if event.kind == EventKind::Deleted => Err(WatchError::Expired),
-            Err(error) => {
-                let named = decode::object_name(event.object).unwrap_or_default();
-                Ok(Line::Undecodable(
-                    format!("{named}: {error}"),
-                    decode::object_version(event.object)?,
-                ))
-            }
-        },
-    }
-}
-
-/// Decodes an object and its version.
-fn take_object<S: Source>(json: &[u8]) -> Result<(S::Watched, String), decode::DecodeError> {
-    let wire: <S::Watched as Decode>::Wire<'_> = serde_json::from_slice(json)?;
-    let version = S::Watched::version_of(&wire).to_owned();
-    Ok((S::Watched::decode(wire)?, version))
-}
-
-/// Adds a frame's data to the buffer. False at the end of the stream.
-fn take_frame(
-    frame: Option<Result<http_body::Frame<Bytes>, kube::Error>>,
-    buffer: &mut BytesMut,
-) -> Result<bool, WatchError> {
-    match frame {
-        None => Ok(false),
-        Some(frame) => {
-            if let Ok(data) = frame?.into_data() {
-                buffer.extend_from_slice(&data);
-            }
-            Ok(true)
-        }
-    }
-}
-
-fn memchr_last_newline(buffer: &[u8]) -> Option<usize> {
-    buffer.iter().rposition(|&byte| byte == b'\n')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::facts::{LABEL_MANAGED_BY, MANAGED_BY};
-
-    #[test]
-    fn the_selector_of_slices_is_our_label() {
-        let plain = Slices::LIST.replace("%2F", "/").replace("%3D", "=");
-        assert_eq!(plain, format!("&labelSelector={LABEL_MANAGED_BY}={MANAGED_BY}"));
+        Err(WatchError::of_status(decode::status(head.status.as_u16(), &body)))
     }
 }

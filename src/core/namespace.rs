@@ -119,6 +119,13 @@ impl Holds {
         self.0 != 0
     }
 
+    /// Whether a list of what endpoints are made of is awaited.
+    pub fn hides_inputs(self) -> bool {
+        [Kind::Node, Kind::Pod, Kind::Service]
+            .into_iter()
+            .any(|kind| self.has(kind))
+    }
+
     /// Whether a list of the kind is awaited.
     pub fn has(self, kind: Kind) -> bool {
         self.0 & (1 << kind.index()) != 0
@@ -316,9 +323,8 @@ pub struct NamespaceState {
     slices_by_name: FxHashMap<Arc<str>, SliceId>,
     /// Slices of Services that we do not manage, by the Service that they name.
     parked: FxHashMap<Arc<str>, Vec<SliceId>>,
-    /// Listed slices that the next plan takes over: what they mean depends on pods and Services that may not
-    /// have been listed yet.
-    /// With the last list that showed each.
+    /// Listed slices that are taken over once their pods and Services have been listed, with the last list that
+    /// showed each.
     arrivals: FxHashMap<Box<str>, (u8, SliceFacts)>,
     dirty: Vec<ServiceId>,
     /// Services whose hints depend on the zones.
@@ -469,8 +475,8 @@ impl NamespaceState {
             return Vec::new();
         }
         self.take_arrivals();
-        let starting = std::mem::take(&mut self.starting);
-        self.take_endpoints_arrivals(starting);
+        self.take_endpoints_arrivals();
+        self.starting = false;
         for id in std::mem::take(&mut self.dirty) {
             self.evaluate(id);
         }

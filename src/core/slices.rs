@@ -7,6 +7,7 @@ use super::intern::{hash_of, make_room};
 use super::object::{Flight, ObjectState};
 use super::ports::SlicePorts;
 use super::queue::Lane;
+use super::time::Time;
 use hashbrown::HashTable;
 use slab::Slab;
 use std::collections::BTreeSet;
@@ -120,6 +121,8 @@ pub struct Slice {
     pub hints: Vec<Option<Zone>>,
     /// The UID of the Service that owns it.
     pub owner: Uid,
+    /// When the object was created, of those that were listed whole.
+    pub created: Option<Time>,
     /// Its object was given to another manager. Until what it holds changes, it is left to them.
     pub yielded: bool,
     /// How often its object was gone, in a row, before it could be updated once. Who collects what has lost its
@@ -147,6 +150,7 @@ impl Slice {
             slots: Vec::new(),
             hints: Vec::new(),
             owner: Uid::none(),
+            created: None,
             yielded: false,
             losses: 0,
             dirty: 0,
@@ -220,6 +224,7 @@ impl Slice {
     pub fn forget_remote(&mut self, name: Arc<str>) {
         self.name = name;
         self.object.forget_remote();
+        self.created = None;
         self.removed = 0;
         self.change(Lane::Add);
         self.dirty = self.slots.len() as u32;

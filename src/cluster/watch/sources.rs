@@ -1,0 +1,191 @@
+//! The kinds that are listed and watched, and what becomes of their objects.
+
+use super::{ACCEPT_JSON, ACCEPT_METADATA};
+use crate::actors::router::{Delivery, Router};
+use crate::cluster::decode::{Decode, NamedNode, Namespaced};
+use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use crate::core::inbox::Event;
+use crate::core::namespace::Kind;
+
+/// A kind that is listed and watched.
+pub trait Source: Send + Sync + 'static {
+    /// Which.
+    const KIND: Kind;
+    /// The collection's path.
+    const PATH: &'static str;
+    /// What a watch asks for.
+    const ACCEPT: &'static str = ACCEPT_JSON;
+    /// Whether it is what we write: listed when what that is made of has been.
+    const OUTPUT: bool = false;
+    /// Restricts lists.
+    const LIST: &'static str = "";
+    /// Restricts watches.
+    const WATCH: &'static str = "";
+    /// What lists consist of.
+    type Listed: Decode;
+    /// What watches consist of.
+    type Watched: Decode;
+
+    /// Hands on what a list showed: each with whether it has gone while it was listed, in order.
+    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8);
+    /// Hands on what a watch showed: each with whether it is gone, in order.
+    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8);
+}
+
+/// That an object is gone, as of a version.
+#[derive(Clone, Copy, Debug)]
+pub struct Gone(pub(super) u64);
+
+/// Nodes.
+#[derive(Debug)]
+pub struct Nodes;
+
+impl Source for Nodes {
+    const KIND: Kind = Kind::Node;
+    const PATH: &'static str = "/api/v1/nodes";
+    type Listed = NamedNode;
+    type Watched = NamedNode;
+
+    fn listed(router: &Router, items: Vec<(NamedNode, Option<Gone>)>, epoch: u8) {
+        Self::watched(router, items, epoch);
+    }
+
+    fn watched(router: &Router, items: Vec<(NamedNode, Option<Gone>)>, epoch: u8) {
+        for (node, gone) in items {
+            match gone {
+                None => router.node_applied(&node.name, node.facts, &node.capacity, epoch),
+                Some(_) => router.node_gone(&node.name),
+            }
+        }
+    }
+}
+
+/// Pods. The list leaves out those in a terminal phase; the watch must not, since a pod that leaves a
+/// selection is shown as it was before.
+#[derive(Debug)]
+pub struct Pods;
+
+impl Source for Pods {
+    const KIND: Kind = Kind::Pod;
+    const PATH: &'static str = "/api/v1/pods";
+    const LIST: &'static str = "&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
+    type Listed = Namespaced<PodFacts>;
+    type Watched = Namespaced<PodFacts>;
+
+    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Self::watched(router, items, epoch);
+    }
+
+    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        deliver(router, items, |pod, gone| match gone {
+            None => Event::Pod(pod, epoch),
+            Some(_) => Event::PodGone(pod.name),
+        });
+    }
+}
+
+/// Services.
+#[derive(Debug)]
+pub struct Services;
+
+impl Source for Services {
+    const KIND: Kind = Kind::Service;
+    const PATH: &'static str = "/api/v1/services";
+    type Listed = Namespaced<ServiceFacts>;
+    type Watched = Namespaced<ServiceFacts>;
+
+    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Self::watched(router, items, epoch);
+    }
+
+    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        deliver(router, items, |service, gone| match gone {
+            None => Event::Service(service, epoch),
+            Some(_) => Event::ServiceGone(service.name),
+        });
+    }
+}
+
+/// Our slices: listed whole, since they are to be taken over; watched by their metadata, which is enough to
+/// tell our own writes from those of others. A slice whose managed-by label changes leaves the selection.
+#[derive(Debug)]
+pub struct Slices;
+
+impl Source for Slices {
+    const KIND: Kind = Kind::Slice;
+    const OUTPUT: bool = true;
+    const PATH: &'static str = "/apis/discovery.k8s.io/v1/endpointslices";
+    const ACCEPT: &'static str = ACCEPT_METADATA;
+    const LIST: &'static str =
+        "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by%3Dendpointslice-controller.k8s.io";
+    const WATCH: &'static str = Self::LIST;
+    type Listed = Namespaced<SliceFacts>;
+    type Watched = Namespaced<SliceMeta>;
+
+    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        deliver(router, items, |slice, gone| match gone {
+            None => Event::Slice(Box::new(slice), epoch),
+            Some(Gone(version)) => Event::SliceGone(slice.meta.name, version),
+        });
+    }
+
+    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        deliver(router, items, |slice, gone| match gone {
+            None => Event::SliceMeta(slice, epoch),
+            Some(Gone(version)) => Event::SliceGone(slice.name, version),
+        });
+    }
+}
+
+/// Endpoints: all of them, since the object of a managed Service's name is ours whoever made it. Listed whole,
+/// watched by their metadata, as slices are.
+#[derive(Debug)]
+pub struct Endpoints;
+
+impl Source for Endpoints {
+    const KIND: Kind = Kind::Endpoints;
+    const OUTPUT: bool = true;
+    const PATH: &'static str = "/api/v1/endpoints";
+    const ACCEPT: &'static str = ACCEPT_METADATA;
+    type Listed = Namespaced<EndpointsFacts>;
+    type Watched = Namespaced<EndpointsMeta>;
+
+    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        deliver(router, items, |endpoints, gone| match gone {
+            None => Event::Endpoints(Box::new(endpoints), epoch),
+            Some(Gone(version)) => Event::EndpointsGone(endpoints.meta.name, version),
+        });
+    }
+
+    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        deliver(router, items, |endpoints, gone| match gone {
+            None => Event::EndpointsMeta(endpoints, epoch),
+            Some(Gone(version)) => Event::EndpointsGone(endpoints.name, version),
+        });
+    }
+}
+
+fn deliver<T>(
+    router: &Router,
+    items: Vec<(Namespaced<T>, Option<Gone>)>,
+    event: impl Fn(T, Option<Gone>) -> Event,
+) {
+    let deliveries = items.into_iter();
+    let deliveries = deliveries.map(|(item, gone)| Delivery {
+        namespace: item.namespace,
+        event: event(item.facts, gone),
+    });
+    router.deliver(deliveries.collect());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::facts::{LABEL_MANAGED_BY, MANAGED_BY};
+
+    #[test]
+    fn the_selector_of_slices_is_our_label() {
+        let plain = Slices::LIST.replace("%2F", "/").replace("%3D", "=");
+        assert_eq!(plain, format!("&labelSelector={LABEL_MANAGED_BY}={MANAGED_BY}"));
+    }
+}
