@@ -19,11 +19,11 @@ use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
 use endpointd::core::time::Time;
 use fixtures::{ENDPOINTS, SLICES, World, node_name, pod, service, suffix};
 use goals::Goals;
-use mimalloc::MiMalloc;
+use std::alloc::System;
 
 /// As the program has it, and counting what is asked of it.
 #[global_allocator]
-static ALLOCATOR: Cap<MiMalloc> = Cap::new(MiMalloc, usize::MAX);
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const NODES: u32 = 1000;
 /// Pods of one workload: three of them have some 50.

@@ -10,6 +10,7 @@ pub mod body;
 pub mod bucket;
 pub mod events;
 pub mod facts;
+pub mod few;
 pub mod golang;
 pub mod hints;
 pub mod ids;

@@ -21,7 +21,8 @@ pub use writes::{Content, Granted, Outcome};
 
 use super::address::Family;
 use super::backoff::Retry;
-use super::facts::{EndpointsFacts, NodeFacts, ServiceFacts, SliceFacts};
+use super::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
+use super::few::FewSet;
 use super::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, SliceId, Uid};
 use super::intern::{Interner, hash_of};
 use super::nodes::{NodeDirectory, ZoneView};
@@ -30,7 +31,7 @@ use super::outputs::Outputs;
 use super::ports::ContainerPort;
 use super::queue::Lane;
 use super::selector_cache::SelectorCache;
-use super::slices::{FamilyState, Slice};
+use super::slices::{Conditions, FamilyState, Slice};
 use super::time::{Time, earliest};
 use super::work::Work;
 use hashbrown::HashTable;
@@ -222,8 +223,8 @@ struct Pod {
     node_at: u32,
     ports: u32,
     host: HostId,
-    ready: bool,
-    terminating: bool,
+    /// As in an endpoint's conditions, whatever its Services publish: serving says that it is ready.
+    conditions: Conditions,
     epoch: u8,
     ready_time: Option<Time>,
     /// The Services that select it, with its place in each family of theirs.
@@ -231,6 +232,10 @@ struct Pod {
 }
 
 impl Pod {
+    fn conditions_of(facts: &PodFacts) -> Conditions {
+        Conditions::new(facts.ready, facts.ready, facts.terminating)
+    }
+
     fn ip(&self, family: Family) -> Option<IpAddr> {
         match family {
             Family::V4 => self.v4.map(IpAddr::V4),
@@ -284,7 +289,7 @@ struct Service {
     /// How many slices must be fetched before it can be evaluated.
     awaiting: u32,
     /// Its slices, whatever their role.
-    slices: BTreeSet<SliceId>,
+    slices: FewSet<SliceId>,
     /// What its Endpoints object shows, while that is ours to write.
     endpoints: Option<Box<endpoints::ServiceEndpoints>>,
     dirty: bool,

@@ -1,6 +1,7 @@
 //! One `EndpointSlice` as the controller sees it: what it should hold, and what the server is known to hold.
 
 use super::address::Family;
+use super::few::FewSet;
 use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
 use super::intern::{hash_of, make_room};
@@ -10,7 +11,6 @@ use super::queue::Lane;
 use super::time::Time;
 use hashbrown::HashTable;
 use slab::Slab;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The conditions of an endpoint in a few bits.
@@ -273,7 +273,7 @@ pub struct Group {
     /// How many endpoints are placed.
     pub endpoints: u32,
     /// Its live slices by how full they are.
-    pub by_fill: BTreeSet<(u32, SliceId)>,
+    pub by_fill: FewSet<(u32, SliceId)>,
 }
 
 impl Groups {
@@ -285,7 +285,7 @@ impl Groups {
         let group = Group {
             ports: ports.clone(),
             endpoints: 0,
-            by_fill: BTreeSet::new(),
+            by_fill: FewSet::default(),
         };
         make_room(&mut self.groups);
         let id = GroupId::from(self.groups.insert(group));

@@ -74,6 +74,7 @@ impl NamespaceState {
     }
 
     fn insert_pod(&mut self, facts: PodFacts, earlier: &[Time], epoch: u8, nodes: &mut dyn NodeDirectory) {
+        let conditions = Pod::conditions_of(&facts);
         make_room(&mut self.pods);
         let id = PodId::from(self.pods.vacant_key());
         let hash = hash_of(&*facts.name);
@@ -92,8 +93,7 @@ impl NamespaceState {
             node_at,
             ports,
             host,
-            ready: facts.ready,
-            terminating: facts.terminating,
+            conditions,
             epoch,
             ready_time: facts.ready_time,
             members: SmallVec::new(),
@@ -116,6 +116,7 @@ impl NamespaceState {
         epoch: u8,
         nodes: &mut dyn NodeDirectory,
     ) {
+        let conditions = Pod::conditions_of(&facts);
         let rehosted = !self.is_hosted(&self.pods[id.index()], facts.host.as_deref());
         let pod = &mut self.pods[id.index()];
         pod.epoch = epoch;
@@ -132,8 +133,8 @@ impl NamespaceState {
             change.content = [true; 2];
             change.endpoints = true;
         }
-        if pod.ready != facts.ready || pod.terminating != facts.terminating {
-            (pod.ready, pod.terminating) = (facts.ready, facts.terminating);
+        if pod.conditions != conditions {
+            pod.conditions = conditions;
             changed = true;
         }
         if **self.port_sets.get(pod.ports) != *facts.ports {
