@@ -16,6 +16,7 @@ pub mod hints;
 pub mod ids;
 pub mod inbox;
 pub mod intern;
+mod label_pairs;
 pub mod labels;
 pub mod namespace;
 pub mod nodes;
