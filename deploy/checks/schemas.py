@@ -8,12 +8,15 @@ import kubernetes_validate
 VERSIONS = ["1.29", "1.33", "1.36", "1.37"]
 # Not Kubernetes' own; rules and selectors in them are looked at elsewhere.
 CUSTOM = {"ServiceMonitor", "PrometheusRule"}
+CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "FlowSchema"}
 # All fields of ServiceMonitors that the chart may use, as the operator documents them.
 ENDPOINT = {"port", "path", "interval", "scheme", "bearerTokenFile", "tlsConfig"}
 
 
 def problems_of(item, version):
     """What is wrong with an object."""
+    if (item["kind"] in CLUSTER_WIDE) == bool(item["metadata"].get("namespace")):
+        return [f"{'/'.join(common.key(item))}: namespace {item['metadata'].get('namespace')}"]
     if item["kind"] in CUSTOM:
         return custom(item)
     try:
@@ -50,6 +53,7 @@ def main():
 
     (good,) = common.find(common.kustomize(common.DEPLOY / "kustomize/base"), "Deployment")
     for path, value in [
+        (("metadata", "namespace"), ""),
         (("spec", "replicas"), "1"),
         (("spec", "template", "spec", "containers", 0, "livenesProbe"), {}),
         (("spec", "template", "spec", "tolerations", 0, "tolerationSeconds"), "soon"),
