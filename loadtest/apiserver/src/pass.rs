@@ -458,11 +458,11 @@ impl ApiServer {
                 json_body(parts, &["application/json"])?;
                 let strict = query.text("fieldValidation") == "Strict";
                 let value = registry::decode(target.kind, body, strict)?;
-                Ok(written(write::update(write, &Change::Replace(value))?))
+                Ok(written(write::update(write, Change::Replace(value))?))
             }
             (&Method::PATCH, false) if target.sub != Sub::Finalize => {
                 let change = patches::read(parts, target.kind, query, body)?;
-                Ok(written(write::update(write, &change)?))
+                Ok(written(write::update(write, change)?))
             }
             (&Method::DELETE, false) if target.sub == Sub::Main => {
                 match delete::delete(store, target, &Options::parse(query, body)?)? {

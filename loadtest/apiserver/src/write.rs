@@ -17,6 +17,9 @@ const NAME_TRIES: usize = 8;
 /// The part of a prefix that is kept: five characters follow, and a name has 63.
 const PREFIX: usize = 58;
 
+/// Where an object says who owns what of it.
+const OWNERS: &str = "/metadata/managedFields";
+
 /// How an object is to be changed.
 pub(crate) enum Change {
     Replace(Value),
@@ -219,16 +222,16 @@ fn check_identity(target: &ObjectTarget, value: &Value) -> Answer<()> {
     Ok(())
 }
 
-pub(crate) fn update(write: Write<'_>, change: &Change) -> Answer<Written> {
+pub(crate) fn update(write: Write<'_>, mut change: Change) -> Answer<Written> {
     let (store, target) = (write.store, write.target);
     let key = key_of(&target.namespace, &target.name);
     let dry = is_dry(write.query)?;
-    if let Change::Replace(value) = change {
+    if let Change::Replace(value) = &change {
         check_identity(target, value)?;
     }
     loop {
         let Some(old) = store.get(target.kind, &key) else {
-            match create_by_update(write, change, dry) {
+            match create_by_update(write, &change, dry) {
                 // Someone else was faster: it is applied to what they made.
                 Err(refusal) if refusal.reason == "AlreadyExists" && matches!(change, Change::Apply(_)) => {
                     continue;
@@ -236,7 +239,7 @@ pub(crate) fn update(write: Write<'_>, change: &Change) -> Answer<Written> {
                 made => return made,
             }
         };
-        if let Some(object) = update_once(write, &old, change, dry)? {
+        if let Some(object) = update_once(write, &old, &mut change, dry)? {
             return Ok((object, false));
         }
         // Someone else was faster: read it again.
@@ -269,29 +272,46 @@ fn create_by_update(write: Write<'_>, change: &Change, dry: bool) -> Answer<Writ
     }
 }
 
+/// Whether a replacement names the version it replaces.
+fn is_conditional(value: &Value) -> bool {
+    !text(value, "/metadata/resourceVersion").is_empty()
+}
+
 /// The object as a change wants it, and whether the change has given its fields other owners.
-fn changed(write: Write<'_>, old: &Object, old_value: &Value, change: &Change) -> Answer<(Value, bool)> {
+fn changed(write: Write<'_>, old: &Object, old_value: &Value, change: &mut Change) -> Answer<(Value, bool)> {
     let kind = write.target.kind;
-    let mut value = old.value();
-    match change {
+    let mut handed_over = false;
+    let value = match change {
+        // One that names a version is tried once, so that it need not be kept.
+        Change::Replace(value) if is_conditional(value) => return Ok((std::mem::take(value), false)),
         Change::Replace(value) => return Ok((value.clone(), false)),
         Change::Apply(applied) => {
-            let (value, handed_over) =
-                managed::apply(write.writer(&write.store.clock.time()), applied, old_value)?;
-            check_identity(write.target, &value)?;
-            return Ok((value, handed_over));
+            let applied = managed::apply(write.writer(&write.store.clock.time()), applied, old_value)?;
+            check_identity(write.target, &applied.0)?;
+            return Ok(applied);
         }
-        Change::Merge(patch) => merge(&mut value, patch.clone()),
+        Change::Merge(patch) => {
+            let mut value = old_value.clone();
+            merge(&mut value, patch.clone());
+            value
+        }
         Change::Strategic(patch) => {
+            let mut value = old_value.clone();
             strategic::patch(kind, &mut value, patch.clone()).map_err(|fault| match fault {
                 strategic::Fault::NoKey { .. } => Refusal::internal(&fault.to_string()),
                 _ => Refusal::bad_request(fault.to_string()),
-            })?
+            })?;
+            value
         }
         Change::Json(patch) => {
+            // It may look at kind and version too.
+            let mut value = old.value();
             json_patch::patch(&mut value, patch).map_err(|_| Refusal::unprocessable(kind, old.name()))?;
+            // So kubectl takes over what it owned before it applied on the server's side.
+            handed_over = value.pointer(OWNERS) != old_value.pointer(OWNERS);
+            value
         }
-    }
+    };
     if write.is_strict()
         && let Some(why) = registry::strict_fault(kind, &value)
     {
@@ -299,19 +319,20 @@ fn changed(write: Write<'_>, old: &Object, old_value: &Value, change: &Change) -
     }
     let value = registry::decode_value(kind, value)?;
     check_identity(write.target, &value)?;
-    Ok((value, false))
+    Ok((value, handed_over))
 }
 
 /// None when the stored object changed meanwhile.
 fn update_once(
     write: Write<'_>,
     old: &Arc<Object>,
-    change: &Change,
+    change: &mut Change,
     dry: bool,
 ) -> Answer<Option<Arc<Object>>> {
     let Write { store, target, .. } = write;
     let kind = target.kind;
     let old_value = old.content();
+    let conditional = matches!(change, Change::Replace(value) if is_conditional(value));
     let (mut new, handed_over) = changed(write, old, &old_value, change)?;
     let asked = text(&new, "/metadata/resourceVersion").to_owned();
     check_version(kind, old, &asked)?;
@@ -336,7 +357,11 @@ fn update_once(
     }
     if ends_deletion(kind, &new) {
         // The last one who held it up let go. The answer is the object as it was to be.
-        return Ok(store.remove(old).map(|removed| draft.seal(removed.rv)));
+        let removed = store.remove(old).map(|removed| draft.seal(removed.rv));
+        if removed.is_none() && conditional {
+            return Err(Refusal::stale(kind, &target.name));
+        }
+        return Ok(removed);
     }
     let object = store.replace(old, draft);
     if object.is_some()
@@ -344,7 +369,7 @@ fn update_once(
     {
         claims.keep();
     }
-    if object.is_none() && !asked.is_empty() && matches!(change, Change::Replace(_)) {
+    if object.is_none() && conditional {
         return Err(Refusal::stale(kind, &target.name));
     }
     Ok(object)

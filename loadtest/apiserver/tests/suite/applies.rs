@@ -295,3 +295,23 @@ async fn what_cannot_be_applied() {
         .await;
     assert_eq!(answer.status, 201, "{}", answer.body);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_json_patch_may_hand_fields_over() {
+    let api = Api::plain().await;
+    let path = format!("{SERVICES}/web");
+    let (_, made) = apply(&api, &path, "me", &service(json!([{"port": 80}]))).await;
+    let mut fields = made["metadata"]["managedFields"].clone();
+    fields[0]["manager"] = "you".into();
+    let patch = json!([
+        {"op": "replace", "path": "/metadata/managedFields", "value": fields},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": made["metadata"]["resourceVersion"]},
+    ]);
+    let headers = [("content-type", "application/json-patch+json")];
+    let answer = api
+        .raw("PATCH", &path, &headers, patch.to_string().as_bytes())
+        .await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(owned(&answer.body, "you"), owned(&made, "me"));
+    assert!(owned(&answer.body, "me").is_null());
+}

@@ -205,7 +205,8 @@ async fn what_people_change() {
     let Some(cluster) = Cluster::start("change").await else {
         return;
     };
-    let said = cluster.ok("create namespace other", "").await;
+    let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: other}}";
+    let said = cluster.ok("create -f -", namespace).await;
     assert!(said.contains("namespace/other created"), "{said}");
     let said = cluster.ok("apply -f -", SERVICE).await;
     assert!(said.contains("service/web created"), "{said}");

@@ -109,7 +109,7 @@ async fn every_kind_has_its_columns() {
 
     let endpoints = "/api/v1/namespaces/ns/endpoints";
     let addresses: Vec<Value> = (1..=5).map(|i| json!({"ip": format!("10.1.0.{i}")})).collect();
-    let object = json!({"metadata": {"name": "web"}, "subsets": [{"addresses": addresses, "ports": [{"port": 80}, {"port": 81, "name": "b"}]}]});
+    let object = json!({"metadata": {"name": "web"}, "subsets": [{"addresses": addresses, "ports": [{"port": 80, "name": "a"}, {"port": 81, "name": "b"}]}]});
     api.create(endpoints, object).await;
     api.create(endpoints, json!({"metadata": {"name": "x"}})).await;
     api.create(endpoints, json!({"metadata": {"name": "y"}, "subsets": [{"addresses": [{"ip": "fd00::1"}], "ports": [{"port": 1}]}]}))
