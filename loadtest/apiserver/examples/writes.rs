@@ -71,20 +71,7 @@ async fn main() -> Result<(), Failed> {
     })
     .await?;
     let addr = server.addr();
-    let mut setup = connect(addr).await?;
-    for i in 0..pods {
-        send(
-            &mut setup,
-            Method::POST,
-            "/api/v1/namespaces/default/pods",
-            text(&pod(i)),
-        )
-        .await?;
-    }
-    for i in 0..SLICES {
-        let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-        send(&mut setup, Method::POST, path, text(&slice(i, 0))).await?;
-    }
+    fill(addr, pods).await?;
     let mut received: Vec<Arc<Received>> = Vec::new();
     let mut watches = JoinSet::new();
     for _ in 0..watchers {
@@ -173,6 +160,25 @@ fn cpu_time() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
+/// Creates what is written to later.
+async fn fill(addr: SocketAddr, pods: usize) -> Result<(), Failed> {
+    let mut setup = connect(addr).await?;
+    for i in 0..pods {
+        send(
+            &mut setup,
+            Method::POST,
+            "/api/v1/namespaces/default/pods",
+            text(&pod(i)),
+        )
+        .await?;
+    }
+    for i in 0..SLICES {
+        let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+        send(&mut setup, Method::POST, path, text(&slice(i, 0))).await?;
+    }
+    Ok(())
+}
+
 async fn connect(addr: SocketAddr) -> Result<SendRequest<Full<Bytes>>, Failed> {
     let stream = TcpStream::connect(addr).await?;
     stream.set_nodelay(true)?;
@@ -230,7 +236,7 @@ async fn write(
         round += 1;
         let at = round * WRITERS + writer;
         let start = Instant::now();
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             let pod = at % pods;
             turns.0[pod] ^= 1;
             let path = format!("/api/v1/namespaces/default/pods/pod-{pod}/status");
@@ -262,8 +268,8 @@ async fn watch(addr: SocketAddr, path: String, received: Arc<Received>) -> Resul
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
-            let lines = data.iter().filter(|byte| **byte == b'\n').count();
-            received.events.fetch_add(lines as u64, Ordering::Relaxed);
+            let lines: u64 = data.iter().map(|byte| u64::from(*byte == b'\n')).sum();
+            received.events.fetch_add(lines, Ordering::Relaxed);
             received.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         }
     }
@@ -293,7 +299,7 @@ fn pod(i: usize) -> Value {
 }
 
 fn status(round: usize) -> Value {
-    let ready = if round % 2 == 0 { "True" } else { "False" };
+    let ready = if round.is_multiple_of(2) { "True" } else { "False" };
     let time = "2026-01-01T00:00:00Z";
     json!({"status": {
         "phase": "Running", "podIP": "10.1.2.3", "hostIP": "192.0.2.1",

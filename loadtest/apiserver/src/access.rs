@@ -71,7 +71,7 @@ pub(crate) struct User {
 // === impl Access ===
 
 impl Access {
-    /// The access that these objects give: Roles, ClusterRoles and their bindings, of
+    /// The access that these objects give: `Role`, `ClusterRole` and their bindings, of
     /// `rbac.authorization.k8s.io/v1`, alone or in Lists. Others are passed over, so that a whole manifest can be
     /// given.
     ///
@@ -102,7 +102,7 @@ impl Access {
         Self::from_objects(objects::documents(text)?)
     }
 
-    /// Whoever sends this bearer token is this ServiceAccount.
+    /// Whoever sends this bearer token is this service account.
     #[must_use]
     pub fn service_account(mut self, token: &str, namespace: &str, name: &str) -> Self {
         let user = User::named(format!("system:serviceaccount:{namespace}:{name}"), Vec::new());

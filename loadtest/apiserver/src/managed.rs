@@ -134,12 +134,12 @@ impl Manager {
     fn said(&self) -> String {
         let mut said = format!("\"{}\"", self.name);
         if !self.part.is_empty() {
-            said.push_str(&format!(" with subresource \"{}\"", self.part));
+            said.extend([" with subresource \"", &self.part, "\""]);
         }
         if !self.applies {
-            said.push_str(&format!(" using {}", self.version));
+            said.extend([" using ", &self.version]);
             if !self.time.is_empty() {
-                said.push_str(&format!(" at {}", self.time));
+                said.extend([" at ", &self.time]);
             }
         }
         said

@@ -1,4 +1,4 @@
-//! OpenAPI documents, made of the table of types: enough for clients that check, explain or merge by them.
+//! Documents of the `OpenAPI`, made of the table of types: enough for clients that check, explain or merge by them.
 
 use crate::kinds::{Facts, Kind};
 use crate::registry::schema::{Field, Merge, Rule, SCHEMA, Shape, Struct, go_name};

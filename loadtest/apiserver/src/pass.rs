@@ -404,12 +404,11 @@ impl ApiServer {
 
     fn review(&self, parts: &Parts, review: Review, body: &[u8], admitted: Admitted) -> Answer<Reply> {
         // A test's own client asks for reviews as one who may do everything.
-        let (access, user) = match admitted {
-            Some((access, user)) => (access, user),
-            None => {
-                let access = self.access.read().clone().ok_or_else(Refusal::no_such_path)?;
-                (access, access::User::default())
-            }
+        let (access, user) = if let Some(admitted) = admitted {
+            admitted
+        } else {
+            let access = self.access.read().clone().ok_or_else(Refusal::no_such_path)?;
+            (access, access::User::default())
         };
         if parts.method != Method::POST {
             return Err(Refusal::method_not_allowed());

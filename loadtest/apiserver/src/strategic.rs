@@ -201,7 +201,8 @@ mod tests {
     }
 
     fn pod(containers: Value) -> Value {
-        json!({"spec": {"containers": containers}})
+        let spec = Map::from_iter([("containers".to_owned(), containers)]);
+        json!({"spec": spec})
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub(crate) enum About {
 
 /// A resource; empty is what is not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_field_names, reason = "so the API calls it")]
 pub(crate) struct Resource {
     pub(crate) group: String,
     pub(crate) resource: String,

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 /// All roles and bindings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tables {
-    /// By namespace (empty for ClusterRoles) and name.
+    /// By namespace (empty for a `ClusterRole`) and name.
     pub(crate) roles: BTreeMap<(String, String), Vec<Rule>>,
-    /// By namespace (empty for ClusterRoleBindings) and name.
+    /// By namespace (empty for a `ClusterRoleBinding`) and name.
     pub(crate) bindings: BTreeMap<(String, String), Binding>,
 }
 

@@ -24,12 +24,11 @@ impl Applied {
     pub(crate) fn parse(kind: crate::kinds::Kind, body: &[u8], force: bool) -> Answer<Self> {
         let bad = |why: String| Refusal::bad_request(format!("error decoding YAML: {why}"));
         // JSON is YAML too, and read faster.
-        let config: Value = match serde_json::from_slice(body) {
-            Ok(config) => config,
-            Err(_) => {
-                let body = std::str::from_utf8(body).map_err(|error| bad(error.to_string()))?;
-                serde_saphyr::from_str(body).map_err(|error| bad(error.to_string()))?
-            }
+        let config: Value = if let Ok(config) = serde_json::from_slice(body) {
+            config
+        } else {
+            let body = std::str::from_utf8(body).map_err(|error| bad(error.to_string()))?;
+            serde_saphyr::from_str(body).map_err(|error| bad(error.to_string()))?
         };
         if !config.is_object() {
             return Err(bad("an object is wanted".to_owned()));

@@ -142,7 +142,7 @@ impl Fields {
         match path {
             [] => self.own = false,
             [first, rest @ ..] => {
-                self.within(Element::Field((*first).to_owned()), |below| below.disown(rest))
+                self.within(Element::Field((*first).to_owned()), |below| below.disown(rest));
             }
         }
     }

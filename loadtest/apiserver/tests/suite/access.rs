@@ -82,6 +82,10 @@ fn server() -> ApiServer {
     })
 }
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "bodies are made where they are sent"
+)]
 async fn send(
     service: ApiService,
     method: &str,
@@ -114,6 +118,10 @@ async fn send(
     (status, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "bodies are made where they are sent"
+)]
 async fn ask(server: &ApiServer, token: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
     send(server.service().with_token(token), method, path, &[], body).await
 }

@@ -20,6 +20,10 @@ async fn apply(api: &Api, path: &str, manager: &str, body: &Value) -> (u16, Valu
     (answer.status, answer.body)
 }
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "bodies are made where they are sent"
+)]
 fn service(ports: Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "labels": {"app": "web"}},

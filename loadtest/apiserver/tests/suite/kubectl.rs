@@ -205,7 +205,7 @@ async fn what_people_change() {
     let Some(cluster) = Cluster::start("change").await else {
         return;
     };
-    let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: other}}";
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n";
     let said = cluster.ok("create -f -", namespace).await;
     assert!(said.contains("namespace/other created"), "{said}");
     let said = cluster.ok("apply -f -", SERVICE).await;

@@ -1,4 +1,4 @@
-//! OpenAPI documents, as kubectl asks for them.
+//! Documents of the API's types, as kubectl asks for them.
 
 use crate::client::Api;
 use serde_json::{Value, json};

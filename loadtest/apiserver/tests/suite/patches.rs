@@ -6,6 +6,10 @@ use serde_json::{Value, json};
 const JSON: &str = "application/json-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "bodies are made where they are sent"
+)]
 async fn patch(api: &Api, media: &str, path: &str, body: Value) -> (u16, Value) {
     let body = body.to_string();
     let answer = api
