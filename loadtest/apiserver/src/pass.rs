@@ -17,8 +17,8 @@ use crate::route::{ObjectTarget, Query, Sub, Target, target};
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
 use crate::table::Style;
-use crate::write::{self, Change, Write};
-use crate::{gc, patches, registry, watch};
+use crate::write::{self, Change, Replacement, Write};
+use crate::{gc, patches, watch};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body;
@@ -455,9 +455,8 @@ impl ApiServer {
             }
             (&Method::PUT, false) => {
                 json_body(parts, &["application/json"])?;
-                let strict = query.text("fieldValidation") == "Strict";
-                let value = registry::decode(target.kind, body, strict)?;
-                Ok(written(write::update(write, Change::Replace(value))?))
+                let replacement = Replacement::read(write, body)?;
+                Ok(written(write::update(write, Change::Replace(replacement))?))
             }
             (&Method::PATCH, false) if target.sub != Sub::Finalize => {
                 let change = patches::read(parts, target.kind, query, body)?;

@@ -181,7 +181,11 @@ impl Watcher {
                 return None;
             }
             self.woken.mark_unchanged();
-            let (events, rv) = self.read()?;
+            let (events, rv, size) = self.read()?;
+            if self.form == Form::Whole && self.selection.is_open() {
+                // Once and enough, with what a line has beside its object.
+                out.reserve(size + events.len() * 64);
+            }
             for event in &events {
                 self.tell(&mut out, event);
             }
@@ -199,14 +203,18 @@ impl Watcher {
             let wake_at = bookmark_at.map_or(self.deadline, |at| at.min(self.deadline));
             tokio::select! {
                 biased;
-                changed = self.woken.changed() => changed.ok()?,
+                changed = self.woken.changed() => {
+                    changed.ok()?;
+                    // Those who write go first where there are many, and what they wrote is told at once.
+                    tokio::task::yield_now().await;
+                }
                 () = tokio::time::sleep_until(wake_at) => {}
             }
         }
     }
 
-    /// The next events of the history, and the version they reach to; none when too many were missed.
-    fn read(&mut self) -> Option<(Vec<Event>, u64)> {
+    /// The next events of the history, the version they reach to and their size; none when too many were missed.
+    fn read(&mut self) -> Option<(Vec<Event>, u64, usize)> {
         let state = self.store.read();
         let ring = &state.table(self.kind).ring;
         let lag = ring.next() - self.position.max(self.began).min(ring.next());
@@ -223,7 +231,7 @@ impl Watcher {
             }
         }
         self.position += events.len() as u64;
-        Some((events, state.rv))
+        Some((events, state.rv, size))
     }
 
     /// Writes an event as this watch's selection sees it.

@@ -9,6 +9,7 @@ use crate::status::{Answer, Cause, Refusal};
 use crate::store::Store;
 use crate::strategic;
 use crate::validate::finalizers;
+use bytes::Bytes;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -22,11 +23,18 @@ const OWNERS: &str = "/metadata/managedFields";
 
 /// How an object is to be changed.
 pub(crate) enum Change {
-    Replace(Value),
+    Replace(Replacement),
     Merge(Value),
     Strategic(Value),
     Json(json_patch::Patch),
     Apply(Applied),
+}
+
+/// An object that takes another's place. It is used up by a try; another try reads it again, which is rare.
+pub(crate) struct Replacement {
+    kind: Kind,
+    value: Option<Value>,
+    body: Bytes,
 }
 
 /// A write on its way: where to, how, and by whom.
@@ -53,6 +61,26 @@ fn is_dry(query: &Query) -> Answer<bool> {
                 field: "dryRun".to_owned(),
             };
             Err(Refusal::invalid_options(vec![cause]))
+        }
+    }
+}
+
+impl Replacement {
+    pub(crate) fn read(write: Write<'_>, body: &Bytes) -> Answer<Self> {
+        let kind = write.target.kind;
+        let value = registry::decode(kind, body, write.is_strict())?;
+        check_identity(write.target, &value)?;
+        Ok(Self {
+            kind,
+            value: Some(value),
+            body: body.clone(),
+        })
+    }
+
+    fn take(&mut self) -> Answer<Value> {
+        match self.value.take() {
+            Some(value) => Ok(value),
+            None => registry::decode(self.kind, &self.body, false),
         }
     }
 }
@@ -226,12 +254,9 @@ pub(crate) fn update(write: Write<'_>, mut change: Change) -> Answer<Written> {
     let (store, target) = (write.store, write.target);
     let key = key_of(&target.namespace, &target.name);
     let dry = is_dry(write.query)?;
-    if let Change::Replace(value) = &change {
-        check_identity(target, value)?;
-    }
     loop {
         let Some(old) = store.get(target.kind, &key) else {
-            match create_by_update(write, &change, dry) {
+            match create_by_update(write, &mut change, dry) {
                 // Someone else was faster: it is applied to what they made.
                 Err(refusal) if refusal.reason == "AlreadyExists" && matches!(change, Change::Apply(_)) => {
                     continue;
@@ -246,7 +271,7 @@ pub(crate) fn update(write: Write<'_>, mut change: Change) -> Answer<Written> {
     }
 }
 
-fn create_by_update(write: Write<'_>, change: &Change, dry: bool) -> Answer<Written> {
+fn create_by_update(write: Write<'_>, change: &mut Change, dry: bool) -> Answer<Written> {
     let target = write.target;
     let kind = target.kind;
     match change {
@@ -256,8 +281,8 @@ fn create_by_update(write: Write<'_>, change: &Change, dry: bool) -> Answer<Writ
             adopt_namespace(kind, &mut value, &target.namespace)?;
             Ok((create_value(write, &value, dry)?, true))
         }
-        Change::Replace(value) if kind.facts().create_on_update && target.sub == Sub::Main => {
-            let mut value = value.clone();
+        Change::Replace(replacement) if kind.facts().create_on_update && target.sub == Sub::Main => {
+            let mut value = replacement.take()?;
             if kind.facts().namespaced {
                 value["metadata"]["namespace"] = target.namespace.as_str().into();
             }
@@ -272,19 +297,12 @@ fn create_by_update(write: Write<'_>, change: &Change, dry: bool) -> Answer<Writ
     }
 }
 
-/// Whether a replacement names the version it replaces.
-fn is_conditional(value: &Value) -> bool {
-    !text(value, "/metadata/resourceVersion").is_empty()
-}
-
 /// The object as a change wants it, and whether the change has given its fields other owners.
 fn changed(write: Write<'_>, old: &Object, old_value: &Value, change: &mut Change) -> Answer<(Value, bool)> {
     let kind = write.target.kind;
     let mut handed_over = false;
     let value = match change {
-        // One that names a version is tried once, so that it need not be kept.
-        Change::Replace(value) if is_conditional(value) => return Ok((std::mem::take(value), false)),
-        Change::Replace(value) => return Ok((value.clone(), false)),
+        Change::Replace(replacement) => return Ok((replacement.take()?, false)),
         Change::Apply(applied) => {
             let applied = managed::apply(write.writer(&write.store.clock.time()), applied, old_value)?;
             check_identity(write.target, &applied.0)?;
@@ -332,7 +350,6 @@ fn update_once(
     let Write { store, target, .. } = write;
     let kind = target.kind;
     let old_value = old.content();
-    let conditional = matches!(change, Change::Replace(value) if is_conditional(value));
     let (mut new, handed_over) = changed(write, old, &old_value, change)?;
     let asked = text(&new, "/metadata/resourceVersion").to_owned();
     check_version(kind, old, &asked)?;
@@ -357,11 +374,7 @@ fn update_once(
     }
     if ends_deletion(kind, &new) {
         // The last one who held it up let go. The answer is the object as it was to be.
-        let removed = store.remove(old).map(|removed| draft.seal(removed.rv));
-        if removed.is_none() && conditional {
-            return Err(Refusal::stale(kind, &target.name));
-        }
-        return Ok(removed);
+        return Ok(store.remove(old).map(|removed| draft.seal(removed.rv)));
     }
     let object = store.replace(old, draft);
     if object.is_some()
@@ -369,7 +382,7 @@ fn update_once(
     {
         claims.keep();
     }
-    if object.is_none() && conditional {
+    if object.is_none() && !asked.is_empty() && matches!(change, Change::Replace(_)) {
         return Err(Refusal::stale(kind, &target.name));
     }
     Ok(object)

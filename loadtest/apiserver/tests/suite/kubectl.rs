@@ -286,7 +286,9 @@ async fn what_people_change() {
     assert!(said.contains("service \"web\" deleted"), "{said}");
     cluster.ok("delete endpoints,endpointslices --all -A", "").await;
     // Nobody ends the pod in it, as a kubelet would.
-    cluster.ok("delete pods --all -n other --grace-period=0 --force", "").await;
+    cluster
+        .ok("delete pods --all -n other --grace-period=0 --force", "")
+        .await;
     cluster.ok("delete namespace other --timeout=20s", "").await;
     let said = cluster.fails("get pod web-0", "").await;
     assert!(
