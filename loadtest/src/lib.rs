@@ -10,9 +10,18 @@
 //!   └── oracle: what should be published, worked out from nothing, compared with what is
 //! ```
 
+mod api;
 pub mod chaos;
+pub mod clean;
 pub mod cli;
+mod controller;
 pub mod demo;
+mod figures;
+mod observe;
 pub mod oracle;
+mod parse;
+mod progress;
 pub mod report;
+pub mod run;
 pub mod serve;
+mod settle;
