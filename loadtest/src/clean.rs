@@ -59,8 +59,8 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => "Delete what all runs left".to_owned(),
     };
     let client = target.client()?;
-    target.version(&client).await?;
     target.confirm(&what, yes)?;
+    target.version(&client).await?;
     let Cleaned { namespaces, nodes } = clean(&client, run.as_deref()).await?;
     println!("deleted {namespaces} namespaces and {nodes} nodes");
     Ok(ExitCode::SUCCESS)

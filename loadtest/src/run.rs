@@ -70,14 +70,13 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         writing: target.client()?,
         watching: target.client()?,
     };
-    let version = target.version(&clients.writing).await?;
-    let http = Http::new(clients.writing.clone());
-    target.check_access(&http).await?;
     let what = format!(
         "Write {} nodes, {} namespaces, {} Services and {} pods",
         plan.sizes.nodes, plan.sizes.namespaces, plan.sizes.services, plan.sizes.pods
     );
     target.confirm(&what, args.target.yes)?;
+    let version = target.version(&clients.writing).await?;
+    target.check_access(&Http::new(clients.writing.clone())).await?;
     eprintln!(
         "{}: {} pods, {} services, {} namespaces, {} nodes; run {name}, seed {}",
         plan.name,
@@ -101,6 +100,11 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         () = stop => None,
         outcome = Box::pin(measured) => Some(outcome),
     };
+    // Before cleaning up, which may fail.
+    let shown = match &outcome {
+        Some(Ok(report)) => record::show(report, args.report.as_deref()),
+        _ => Ok(()),
+    };
     let cleaned = match &args.target.kubeconfig {
         Some(path) => {
             let again = format!("loadtest clean --kubeconfig {} --run {name}", path.display());
@@ -116,10 +120,14 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             Err(error)
         }
         (Some(Err(error)), Ok(())) => Err(error),
-        (_, Err(left)) => Err(left),
+        (Some(Ok(_)), Err(left)) => Err(left),
+        (None, Err(left)) => {
+            eprintln!("error: {left:#}");
+            Ok(interrupted())
+        }
         (None, Ok(())) => Ok(interrupted()),
         (Some(Ok(report)), Ok(())) => {
-            record::show(&report, args.report.as_deref())?;
+            shown?;
             Ok(if report.verdict.verified {
                 ExitCode::SUCCESS
             } else {
