@@ -113,10 +113,10 @@ impl Tally {
 // === impl Generator ===
 
 impl Generator {
-    pub(super) fn new(http: Http, world: World, seen: Arc<Seen>, outputs: Outputs) -> Self {
+    pub(super) fn new(http: Http, world: Arc<Mutex<World>>, seen: Arc<Seen>, outputs: Outputs) -> Self {
         Self {
             http,
-            world: Arc::new(Mutex::new(world)),
+            world,
             seen,
             outputs,
             tally: Arc::new(Tally::new()),

@@ -78,7 +78,6 @@ pub(super) async fn measure(
 ) -> anyhow::Result<Report> {
     let http = Http::new(clients.writing);
     fill(&http, &world, target).await?;
-    let _heartbeats = (!target.is_embedded()).then(|| heartbeats(http.clone(), &world));
 
     let outputs = args.controller.outputs.outputs();
     let scope = Scope {
@@ -99,10 +98,12 @@ pub(super) async fn measure(
         time_limit: args.time_limit,
         seen: watch.seen(),
     };
+    let exceeds_endpoints = outputs.endpoints && world.exceeds_endpoints();
+    let world = Arc::new(Mutex::new(world));
+    let _heartbeats = (!target.is_embedded()).then(|| heartbeats(http.clone(), Arc::clone(&world)));
     let mut charges = Charges::start(args, target, spawn)?;
     let converged_in = run.converge(&mut charges, plan).await?;
 
-    let exceeds_endpoints = outputs.endpoints && world.exceeds_endpoints();
     let generator = Generator::new(http, world, Arc::clone(watch.seen()), outputs);
     let mut record = Record::begin(plan, args.title.clone(), version, spawn, Timestamp::now());
     if exceeds_endpoints {
@@ -126,7 +127,7 @@ pub(super) async fn measure(
     let churned_for = Instant::now().saturating_duration_since(start);
     let Settled { report, .. } = run.settle(&mut charges, "settle").await?;
     let sampled = sampler.lock().end();
-    let report = record.end(
+    let mut report = record.end(
         churned_for,
         spawn.then_some(converged_in),
         &report,
@@ -134,7 +135,10 @@ pub(super) async fn measure(
         &generator,
         run.seen,
     );
-    charges.stop().await?;
+    if let Err(error) = charges.stop().await {
+        report.verdict.verified = false;
+        report.verdict.problems.push(format!("{error:#}"));
+    }
     Ok(report)
 }
 
@@ -148,17 +152,18 @@ async fn fill(http: &Http, world: &World, target: &Target) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Says for all nodes that they live, as their kubelets would. Ended when dropped.
-fn heartbeats(http: Http, world: &World) -> JoinSet<()> {
-    let paths = world
-        .nodes
-        .iter()
-        .map(|node| format!("/api/v1/nodes/{}/status", node.name));
-    let paths: Vec<String> = paths.collect();
+/// Says for all nodes that are up that they live, as their kubelets would. Ended when dropped.
+fn heartbeats(http: Http, world: Arc<Mutex<World>>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         loop {
             sleep(HEARTBEAT).await;
+            let paths: Vec<String> = {
+                let world = world.lock();
+                let up = world.nodes.iter().filter(|node| node.up);
+                up.map(|node| format!("/api/v1/nodes/{}/status", node.name))
+                    .collect()
+            };
             stream::iter(&paths)
                 .for_each_concurrent(HEARTBEATS_AT_ONCE, async |path| {
                     if let Err(error) = http.patch(path, &objects::node_status(true)).await {
