@@ -14,6 +14,7 @@ mod fill;
 mod generator;
 mod measure;
 mod objects;
+mod phase;
 mod plan;
 mod record;
 mod script;

@@ -53,10 +53,18 @@ pub(crate) struct Seen {
     pub(crate) slices: Mutex<Visibility>,
     pub(crate) endpoints: Mutex<Visibility>,
     last_change: Mutex<Instant>,
-    /// The first event since somebody asked for it.
-    next_change: Mutex<Option<Option<Instant>>>,
+    next_change: Mutex<NextChange>,
     slice_writes: Counter,
     endpoints_writes: Counter,
+}
+
+/// The first event since somebody asked for it.
+#[derive(Clone, Copy, Default)]
+enum NextChange {
+    #[default]
+    NotAsked,
+    Awaited,
+    At(Instant),
 }
 
 #[derive(Default)]
@@ -176,12 +184,15 @@ impl Seen {
 
     /// Waits for the first event from now on, in the background: [`Seen::next_change`] has it then.
     pub(crate) fn expect_change(&self) {
-        *self.next_change.lock() = Some(None);
+        *self.next_change.lock() = NextChange::Awaited;
     }
 
     /// When the first event arrived since it was last asked for.
     pub(crate) fn next_change(&self) -> Option<Instant> {
-        self.next_change.lock().flatten()
+        match *self.next_change.lock() {
+            NextChange::At(at) => Some(at),
+            NextChange::NotAsked | NextChange::Awaited => None,
+        }
     }
 
     fn of(&self, output: Output) -> &Mutex<Visibility> {
@@ -193,9 +204,11 @@ impl Seen {
 
     fn note(&self, output: Output, kind: Kind, line: &[u8], at: Instant) {
         *self.last_change.lock() = at;
-        if let Some(next) = &mut *self.next_change.lock() {
-            next.get_or_insert(at);
+        let mut next = self.next_change.lock();
+        if let NextChange::Awaited = *next {
+            *next = NextChange::At(at);
         }
+        drop(next);
         let counter = match output {
             Output::Slices => &self.slice_writes,
             Output::Endpoints => &self.endpoints_writes,

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use super::plan::{Source, Tuning};
+use super::{phase::Tuning, plan::Source};
 use crate::{
     oracle::Outputs,
     parse::{count, duration},

@@ -20,7 +20,7 @@ use tokio::{
 use super::{
     fill::paths,
     objects,
-    plan::Phase,
+    phase::Phase,
     script::{Edit, Next, Operation, Script},
     world::{State, World},
 };
@@ -74,6 +74,43 @@ struct Expected {
     pod: PodNumber,
     slices: Vec<(SetId, Shown)>,
     endpoints: Vec<(SetId, Shown)>,
+}
+
+/// When operations are due. Counted from a beginning, so that no rounding adds up.
+struct Pace {
+    rate: u32,
+    beginning: Instant,
+    done: u32,
+}
+
+// === impl Pace ===
+
+impl Pace {
+    fn new(rate: u32) -> Self {
+        Self {
+            rate,
+            beginning: Instant::now(),
+            done: 0,
+        }
+    }
+
+    /// When the next one is.
+    fn due(&self) -> Instant {
+        self.beginning + Duration::from_secs(1) * self.done / self.rate
+    }
+
+    /// One was done.
+    fn go_on(&mut self) {
+        self.done += 1;
+    }
+
+    /// Those to come are not due before that time.
+    fn not_before(&mut self, time: Instant) {
+        if self.due() < time {
+            self.beginning = time;
+            self.done = 0;
+        }
+    }
 }
 
 // === impl Tally ===
@@ -131,13 +168,13 @@ impl Generator {
     /// Does what a phase says, and lets what is under way come to its end.
     pub(super) async fn run(&self, phase: &Phase) -> anyhow::Result<()> {
         let limit = Arc::new(Semaphore::new(OPERATIONS));
-        let period = Duration::from_secs(1) / phase.rate;
+        let mut pace = Pace::new(phase.rate);
         let mut script = Script::new(phase, &mut self.world.lock());
         let mut operations: JoinSet<()> = JoinSet::new();
-        let mut due = Instant::now();
-        let end = phase.duration.map(|duration| due + duration);
+        let end = phase.duration.map(|duration| pace.due() + duration);
         let is_over = |time: Instant| end.is_some_and(|end| time >= end);
-        while !is_over(due) {
+        while !is_over(pace.due()) {
+            let due = pace.due();
             sleep_until(due).await;
             while let Some(done) = operations.try_join_next() {
                 done?;
@@ -148,30 +185,35 @@ impl Generator {
                 Next::Do(operation) => {
                     let permit = Arc::clone(&limit).acquire_owned().await;
                     let permit = permit.context("the semaphore is never closed")?;
-                    let (generator, due_then) = (self.clone(), due);
+                    let generator = self.clone();
                     operations.spawn(async move {
-                        generator.perform(operation, due_then).await;
+                        generator.perform(operation, due).await;
                         drop(permit);
                     });
-                    due += period;
+                    pace.go_on();
                 }
                 // What is due now comes late, and that counts as lag, unless time is up.
                 Next::Busy if is_over(Instant::now()) => break,
                 Next::Busy => sleep(BUSY_PAUSE).await,
                 Next::Settle => {
                     join(&mut operations).await?;
-                    due = due.max(Instant::now());
+                    pace.not_before(Instant::now());
                 }
-                Next::Pause(pause) => due = Instant::now() + pause,
+                Next::Pause(pause) => pace.not_before(Instant::now() + pause),
                 Next::Done if end.is_none() => break,
                 Next::Done => {
                     join(&mut operations).await?;
                     script.begin(&mut self.world.lock());
-                    due = due.max(Instant::now()) + period;
+                    // A round without anything to do takes its time, too.
+                    pace.not_before(Instant::now());
+                    pace.go_on();
                 }
             }
         }
         join(&mut operations).await?;
+        if let Some(end) = end {
+            sleep_until(end).await;
+        }
         self.give_up_if_refused()
     }
 

@@ -19,7 +19,8 @@ use super::{
     fill,
     generator::Generator,
     objects,
-    plan::{Phase, Plan, Profile},
+    phase::{Phase, Profile},
+    plan::Plan,
     record::{Record, Sampler},
     target::Target,
     world::World,
@@ -278,7 +279,7 @@ impl Charges {
         let Some(controller) = self.controller.take() else {
             return future::pending().await;
         };
-        let (signal, name) = if restarts.len() % 2 == 0 {
+        let (signal, name) = if restarts.len().is_multiple_of(2) {
             (Signal::KILL, "SIGKILL")
         } else {
             (Signal::TERM, "SIGTERM")

@@ -1,43 +1,18 @@
 //! What a run is to do, with everything decided: from flags, from a profile's defaults, or from a file.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use super::args::SizeFlags;
-use crate::parse;
+use super::{
+    args::SizeFlags,
+    phase::{Phase, Profile, Tuning},
+};
 
-const MAX_RATE: u32 = 20_000;
 /// Pods of one Service, as upstream's own load tests deal them out: so many groups are large, middling, small.
 pub(super) const MIX_GROUPS: [(usize, f64); 3] = [(250, 0.25), (30, 0.25), (5, 0.5)];
-
-/// Something that happens to a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Profile {
-    /// The readiness of pods changes, at a rate.
-    Steady,
-    /// A share of the Services has its pods replaced: new ones first, then old ones are drained, wave by wave.
-    RollingUpdate,
-    /// All pods of some nodes stop being ready at once, and later are deleted and replaced on other nodes.
-    NodeLoss,
-    /// From no pods to all, and back to none.
-    Scale,
-    /// A few pods change their readiness fast.
-    Flap,
-    /// The controller is ended and started again while the readiness of pods changes.
-    Restart,
-    /// One set of pods with a Service that has a cluster IP, and a headless one.
-    HugeService,
-    /// Many Services over the same pods, in one namespace.
-    ManyServices,
-    /// Services are created, edited, deleted, and deleted and created again at once.
-    ServiceChurn,
-    /// Groups of 250, 30 and 5 pods, whose readiness changes, and which are replaced and scaled now and then.
-    Mix,
-}
 
 /// Where a plan comes from.
 #[derive(Clone, Debug)]
@@ -61,41 +36,6 @@ pub(super) enum Layout {
     ManyServices,
     /// See [`Profile::Mix`].
     Mix,
-}
-
-/// A phase's parameters, as they are given; the others have defaults.
-#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
-#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) struct Tuning {
-    #[arg(skip)]
-    profile: Option<Profile>,
-    /// Operations per second
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RATE)))]
-    rate: Option<u32>,
-    /// How long to go on, e.g. 30s; profiles that have an end of their own begin again until then
-    #[arg(long, value_parser = parse::duration)]
-    #[serde(deserialize_with = "duration")]
-    duration: Option<Duration>,
-    /// rolling-update: the share of the Services whose pods are replaced, above 0 and up to 1
-    #[arg(long)]
-    share: Option<f64>,
-    /// rolling-update: the share of a Service's pods that one wave replaces, above 0 and up to 1
-    #[arg(long)]
-    surge: Option<f64>,
-    /// node-loss: how many nodes
-    #[arg(long)]
-    lost_nodes: Option<usize>,
-    /// node-loss: how long until the pods of lost nodes are replaced
-    #[arg(long, value_parser = parse::duration)]
-    #[serde(deserialize_with = "duration")]
-    outage: Option<Duration>,
-    /// flap: how many pods
-    #[arg(long)]
-    flapping: Option<usize>,
-    /// restart: time between two ends of the controller
-    #[arg(long, value_parser = parse::duration)]
-    #[serde(deserialize_with = "duration")]
-    every: Option<Duration>,
 }
 
 /// A file of phases.
@@ -125,21 +65,6 @@ pub(super) struct Sizes {
     pub(super) nodes: usize,
 }
 
-/// A phase, with everything decided.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Phase {
-    pub(super) profile: Profile,
-    pub(super) rate: u32,
-    /// One round if there is none.
-    pub(super) duration: Option<Duration>,
-    pub(super) share: f64,
-    pub(super) surge: f64,
-    pub(super) lost_nodes: usize,
-    pub(super) outage: Duration,
-    pub(super) flapping: usize,
-    pub(super) every: Duration,
-}
-
 /// What a run is to do.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -149,48 +74,6 @@ pub(super) struct Plan {
     pub(super) layout: Layout,
     pub(super) empty: bool,
     pub(super) phases: Vec<Phase>,
-}
-
-// === impl Profile ===
-
-impl Profile {
-    fn layout(self) -> Layout {
-        match self {
-            Self::HugeService => Layout::HugeService,
-            Self::ManyServices => Layout::ManyServices,
-            Self::Mix => Layout::Mix,
-            _ => Layout::Even,
-        }
-    }
-
-    fn default_rate(self) -> u32 {
-        match self {
-            Self::Steady | Self::Flap | Self::Restart | Self::Mix => 100,
-            Self::RollingUpdate | Self::HugeService | Self::ServiceChurn => 50,
-            Self::NodeLoss | Self::Scale => 500,
-            Self::ManyServices => 5,
-        }
-    }
-
-    /// Profiles without a duration of their own end when they are through.
-    fn default_duration(self) -> Option<Duration> {
-        match self {
-            Self::RollingUpdate | Self::NodeLoss | Self::Scale => None,
-            _ => Some(Duration::from_secs(30)),
-        }
-    }
-
-    /// Whether it changes pods as they come, which any layout allows.
-    fn edits_services(self) -> bool {
-        self == Self::ServiceChurn
-    }
-}
-
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.to_possible_value().expect("no profile is skipped");
-        f.write_str(value.get_name())
-    }
 }
 
 // === impl Source ===
@@ -283,81 +166,6 @@ pub(super) fn mix_groups(pods: usize) -> Vec<usize> {
     groups
 }
 
-// === impl Tuning ===
-
-impl Tuning {
-    fn phase(&self, profile: Profile, sizes: &Sizes) -> anyhow::Result<Phase> {
-        let only = |given: bool, flag: &str, of: Profile| {
-            ensure!(!given || profile == of, "--{flag} means nothing to {profile}");
-            Ok(())
-        };
-        only(self.share.is_some(), "share", Profile::RollingUpdate)?;
-        only(self.surge.is_some(), "surge", Profile::RollingUpdate)?;
-        only(self.lost_nodes.is_some(), "lost-nodes", Profile::NodeLoss)?;
-        only(self.outage.is_some(), "outage", Profile::NodeLoss)?;
-        only(self.flapping.is_some(), "flapping", Profile::Flap)?;
-        only(self.every.is_some(), "every", Profile::Restart)?;
-
-        let rate = self.rate.unwrap_or_else(|| profile.default_rate());
-        ensure!(
-            (1..=MAX_RATE).contains(&rate),
-            "a rate of {rate} is not in 1..={MAX_RATE}"
-        );
-        let share = |given: Option<f64>, default, name| {
-            let share = given.unwrap_or(default);
-            ensure!(
-                share > 0.0 && share <= 1.0,
-                "a {name} of {share} is not above 0 and up to 1"
-            );
-            Ok(share)
-        };
-        let lost_nodes = self.lost_nodes.unwrap_or_else(|| (sizes.nodes / 10).max(1));
-        if profile == Profile::NodeLoss {
-            ensure!(
-                (1..sizes.nodes).contains(&lost_nodes),
-                "of {} nodes, {lost_nodes} cannot be lost: one must be left, and one lost",
-                sizes.nodes
-            );
-        }
-        let flapping = self.flapping.unwrap_or(10.min(sizes.pods));
-        ensure!(
-            (1..=sizes.pods).contains(&flapping),
-            "of {} pods, {flapping} cannot flap",
-            sizes.pods
-        );
-        Ok(Phase {
-            profile,
-            rate,
-            duration: self.duration.or_else(|| profile.default_duration()),
-            share: share(self.share, 0.2, "share")?,
-            surge: share(self.surge, 0.25, "surge")?,
-            lost_nodes,
-            outage: self.outage.unwrap_or(Duration::from_secs(2)),
-            flapping,
-            every: self.every.unwrap_or(Duration::from_secs(5)),
-        })
-    }
-
-    fn is_given(&self) -> bool {
-        let Self {
-            profile,
-            rate,
-            duration,
-            share,
-            surge,
-            lost_nodes,
-            outage,
-            flapping,
-            every,
-        } = self;
-        profile.is_some()
-            || rate.is_some()
-            || share.or(*surge).is_some()
-            || lost_nodes.or(*flapping).is_some()
-            || duration.or(*outage).or(*every).is_some()
-    }
-}
-
 // === impl Plan ===
 
 impl Plan {
@@ -397,12 +205,12 @@ impl Plan {
                     stem.to_string_lossy().into_owned()
                 });
                 let seed = seed(file.seed);
-                Self::of_file(file, name, sizes, seed).with_context(|| shown.to_string())
+                Self::of_file(&file, name, sizes, seed).with_context(|| shown.to_string())
             }
         }
     }
 
-    fn of_file(file: File, name: String, flags: &SizeFlags, seed: u64) -> anyhow::Result<Self> {
+    fn of_file(file: &File, name: String, flags: &SizeFlags, seed: u64) -> anyhow::Result<Self> {
         let sizes = file.layout.sizes(&SizeFlags {
             pods: flags.pods.or(file.pods),
             namespaces: flags.namespaces.or(file.namespaces),
@@ -497,39 +305,6 @@ impl Plan {
     }
 }
 
-// === impl Phase ===
-
-impl Phase {
-    fn parameters(&self) -> Vec<(&'static str, String)> {
-        let span = |span: Duration| format!("{}s", span.as_secs_f64());
-        let mut all = vec![("rate", self.rate.to_string())];
-        if let Some(duration) = self.duration {
-            all.push(("duration", span(duration)));
-        }
-        match self.profile {
-            Profile::RollingUpdate => {
-                all.push(("share", self.share.to_string()));
-                all.push(("surge", self.surge.to_string()));
-            }
-            Profile::NodeLoss => {
-                all.push(("lost-nodes", self.lost_nodes.to_string()));
-                all.push(("outage", span(self.outage)));
-            }
-            Profile::Flap => all.push(("flapping", self.flapping.to_string())),
-            Profile::Restart => all.push(("every", span(self.every))),
-            _ => {}
-        }
-        all
-    }
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = Option::<String>::deserialize(deserializer)?;
-    text.map(|text| parse::duration(&text))
-        .transpose()
-        .map_err(serde::de::Error::custom)
-}
-
 /// The first line of a message; parsers go on to show the place.
 fn one_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
@@ -537,11 +312,13 @@ fn one_line(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn file(text: &str) -> anyhow::Result<Plan> {
         let file: File = serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!("{error}"))?;
-        Plan::of_file(file, "test".to_owned(), &SizeFlags::default(), 7)
+        Plan::of_file(&file, "test".to_owned(), &SizeFlags::default(), 7)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use super::{
-    plan::{Phase, Profile},
+    phase::{Phase, Profile},
     world::World,
 };
 use crate::observe::PodNumber;

@@ -43,7 +43,7 @@ const NEEDED: [(&str, &str, &str, &[&str]); 7] = [
 /// A cluster.
 pub(crate) enum Target {
     Embedded(Embedded),
-    Cluster { config: Config, path: PathBuf },
+    Cluster { config: Box<Config>, path: PathBuf },
 }
 
 /// An API server in memory, on threads of its own, so that it does not wait for the generator.
@@ -84,7 +84,7 @@ impl Target {
             .with_context(|| format!("reading {shown}"))?;
         config.default_retry = false;
         Ok(Self::Cluster {
-            config,
+            config: Box::new(config),
             path: path.to_owned(),
         })
     }
@@ -93,7 +93,7 @@ impl Target {
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         match self {
             Self::Embedded(embedded) => api::client(&embedded.url),
-            Self::Cluster { config, .. } => Ok(Client::try_from(config.clone())?),
+            Self::Cluster { config, .. } => Ok(Client::try_from(Config::clone(config))?),
         }
     }
 

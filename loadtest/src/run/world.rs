@@ -396,7 +396,8 @@ mod tests {
     use super::*;
     use crate::run::{
         args::SizeFlags,
-        plan::{Profile, Source, Tuning},
+        phase::{Profile, Tuning},
+        plan::Source,
     };
 
     fn world(profile: Profile, pods: usize) -> World {

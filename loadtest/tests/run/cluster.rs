@@ -10,7 +10,10 @@ use k8s_openapi::api::{
     core::v1::{Endpoints, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, PostParams},
+};
 use memory_apiserver::{Config, Failure, Fault, FaultPlan, Handle, Rule, Verb};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -53,7 +56,7 @@ impl Cluster {
         let namespace: Namespace = serde_json::from_value(namespace).unwrap();
         let api: Api<Namespace> = Api::all(self.client.clone());
         self.runtime
-            .block_on(api.create(&Default::default(), &namespace))
+            .block_on(api.create(&PostParams::default(), &namespace))
             .unwrap();
     }
 
