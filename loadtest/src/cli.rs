@@ -67,7 +67,8 @@ fn log_to_stderr(filter: &str) {
 }
 
 fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
-    log_to_stderr("warn");
+    // What a request meets is told by whoever sent it.
+    log_to_stderr("warn,kube_client=off");
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.into()),
