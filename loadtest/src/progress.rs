@@ -1,4 +1,4 @@
-//! What a person sees while the demo runs: a bar on a terminal, a line now and then elsewhere.
+//! What a person sees while something runs: a bar on a terminal, a line now and then elsewhere.
 
 use std::{io::IsTerminal, time::Duration};
 
@@ -7,10 +7,11 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 const LINE_EVERY: Duration = Duration::from_secs(3);
+const REFRESH: Duration = Duration::from_millis(200);
 const TICK: Duration = Duration::from_millis(100);
 
-/// Shows one stage of the demo. On standard error, so that the result can be piped on.
-pub(super) struct Stage {
+/// Shows one stage of a run. On standard error, so that the result can be piped on.
+pub(crate) struct Stage {
     label: &'static str,
     start: Instant,
     show: Show,
@@ -25,7 +26,7 @@ enum Show {
 
 impl Stage {
     /// Begins a stage of so many steps; nought if nobody knows how many.
-    pub(super) fn begin(label: &'static str, total: u64) -> Self {
+    pub(crate) fn begin(label: &'static str, total: u64) -> Self {
         let start = Instant::now();
         let show = if std::io::stderr().is_terminal() {
             let template = if total == 0 {
@@ -48,7 +49,7 @@ impl Stage {
         Self { label, start, show }
     }
 
-    pub(super) fn set(&self, done: u64, message: impl FnOnce() -> String) {
+    pub(crate) fn set(&self, done: u64, message: impl FnOnce() -> String) {
         match &self.show {
             Show::Bar(bar) => {
                 bar.set_position(done);
@@ -69,14 +70,14 @@ impl Stage {
     }
 
     /// Ends the stage with a line that stays. Dropped without it, the stage leaves nothing behind.
-    pub(super) fn end(self, outcome: &str) {
+    pub(crate) fn end(self, outcome: &str) {
         if let Show::Bar(bar) = &self.show {
             bar.finish_and_clear();
         }
         eprintln!("{:11} {outcome}", self.label);
     }
 
-    pub(super) fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         Instant::now().saturating_duration_since(self.start)
     }
 }
@@ -85,6 +86,18 @@ impl Drop for Stage {
     fn drop(&mut self) {
         if let Show::Bar(bar) = &self.show {
             bar.finish_and_clear();
+        }
+    }
+}
+
+/// Shows something now and then until the work is done.
+pub(crate) async fn every_so_often<T>(show: impl Fn(), work: impl Future<Output = T>) -> T {
+    let mut ticks = tokio::time::interval(REFRESH);
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            outcome = &mut work => return outcome,
+            _ = ticks.tick() => show(),
         }
     }
 }

@@ -21,7 +21,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
 const LOG_LINES: usize = 20;
 
 /// A running controller. Killed when dropped, unless it was stopped.
-pub(super) struct Controller {
+pub(crate) struct Controller {
     child: Child,
     pid: Pid,
     log: Log,
@@ -33,23 +33,41 @@ struct Log {
     keep: bool,
 }
 
-/// What the process used so far.
+/// How the controller reaches the API server.
+#[derive(Clone, Debug)]
+pub(crate) enum Server {
+    /// On loopback, without credentials.
+    Url(String),
+    /// By a file of this path.
+    Kubeconfig(PathBuf),
+}
+
+/// What a process used so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Usage {
-    pub(super) cpu: Duration,
-    pub(super) memory: u64,
-    pub(super) peak_memory: u64,
+pub(crate) struct Usage {
+    pub(crate) cpu: Duration,
+    pub(crate) memory: u64,
+    pub(crate) peak_memory: u64,
 }
 
 // === impl Controller ===
 
 impl Controller {
-    /// Starts endpointd, from this same executable, on the API server at `url`.
-    pub(super) fn start(url: &str, max_endpoints_per_slice: u16, flags: &[OsString]) -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("endpointd-demo-{}.log", std::process::id()));
+    /// Starts endpointd, from this same executable.
+    pub(crate) fn start(
+        server: &Server,
+        max_endpoints_per_slice: u16,
+        flags: &[OsString],
+    ) -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("endpointd-{}.log", std::process::id()));
         let log = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
-        let child = Command::new(std::env::current_exe()?)
-            .args(["endpointd", "run", "--server", url])
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["endpointd", "run"]);
+        match server {
+            Server::Url(url) => command.arg("--server").arg(url),
+            Server::Kubeconfig(path) => command.arg("--kubeconfig").arg(path),
+        };
+        let child = command
             .arg(format!("--max-endpoints-per-slice={max_endpoints_per_slice}"))
             .args(flags)
             .stdin(Stdio::null())
@@ -66,41 +84,42 @@ impl Controller {
         })
     }
 
-    pub(super) fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         self.pid.as_raw_nonzero().get()
     }
 
     /// Runs `work`, which fails as soon as the controller is gone.
-    pub(super) async fn during<T>(
+    pub(crate) async fn during<T>(
         &mut self,
         work: impl Future<Output = anyhow::Result<T>>,
     ) -> anyhow::Result<T> {
         tokio::select! {
             biased;
-            status = self.child.wait() => Err(self.failure(&format!("the controller ended by itself: {}", status?))),
+            error = self.ended_by_itself() => Err(error),
             outcome = work => outcome,
         }
     }
 
     /// What the process used so far, where the system tells.
-    pub(super) fn usage(&self) -> Option<Usage> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
-        let (memory, peak_memory) = (kibibytes(&status, "VmRSS:")?, kibibytes(&status, "VmHWM:")?);
-        Some(Usage {
-            cpu: cpu_time(&stat, clock_ticks_per_second())?,
-            memory,
-            peak_memory,
-        })
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        Usage::of(self.pid())
     }
 
-    /// Asks the controller to end, and sees that it does so in order.
-    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
-        kill_process(self.pid, Signal::TERM).context("stopping the controller")?;
+    /// Waits until the process ends, and says that this is a failure.
+    pub(crate) async fn ended_by_itself(&mut self) -> anyhow::Error {
+        match self.child.wait().await {
+            Ok(status) => self.failure(&format!("the controller ended by itself: {status}")),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Ends the process by a signal, as a supervisor or the kernel would, and waits until it is gone.
+    pub(crate) async fn end(mut self, signal: Signal) -> anyhow::Result<()> {
+        kill_process(self.pid, signal).context("stopping the controller")?;
         match tokio::time::timeout(STOP_LIMIT, self.child.wait()).await {
             Ok(status) => {
                 let status: ExitStatus = status?;
-                if !status.success() {
+                if signal == Signal::TERM && !status.success() {
                     return Err(self.failure(&format!("the controller did not end well: {status}")));
                 }
                 Ok(())
@@ -109,8 +128,13 @@ impl Controller {
         }
     }
 
+    /// Asks the controller to end, and sees that it does so in order.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.end(Signal::TERM).await
+    }
+
     /// An error that shows the end of the controller's log, and says where the rest of it is.
-    pub(super) fn failure(&mut self, what: &str) -> anyhow::Error {
+    pub(crate) fn failure(&mut self, what: &str) -> anyhow::Error {
         self.log.keep = true;
         let path = self.log.path.display();
         match self.log.tail() {
@@ -118,6 +142,22 @@ impl Controller {
             Ok(tail) => anyhow::anyhow!("{what}\nits log, {path}, ends so:\n{tail}"),
             Err(error) => anyhow::anyhow!("{what}\nits log, {path}, cannot be read: {error}"),
         }
+    }
+}
+
+// === impl Usage ===
+
+impl Usage {
+    /// What the process of that number used so far, where the system tells.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let (memory, peak_memory) = (kibibytes(&status, "VmRSS:")?, kibibytes(&status, "VmHWM:")?);
+        Some(Self {
+            cpu: cpu_time(&stat, clock_ticks_per_second())?,
+            memory,
+            peak_memory,
+        })
     }
 }
 

@@ -1,8 +1,8 @@
-//! When does a change of a pod become visible to those who watch slices?
+//! When does a change of a pod become visible to those who watch slices, or Endpoints objects?
 //!
-//! Kept for each pod and *slice set*, that is, a Service and one of its families: what the slices last said
-//! of the pod, and what they should say next. A change counts as seen when an event of a slice arrives that
-//! shows it. The clock starts with the API server's answer to the change.
+//! Kept for each pod and *set*, that is, the slices of a Service and one of its families, or its Endpoints: what
+//! the objects last said of the pod, and what they should say next. A change counts as seen when an event arrives
+//! that shows it. The clock starts with the API server's answer to the change.
 //!
 //! A change is measured only when there can be no mistake about what was seen: when the state that it leads
 //! to was neither the last one seen, nor one that an earlier change may yet bring. Others are counted apart,
@@ -10,23 +10,20 @@
 
 use std::{collections::HashMap, mem, time::Duration};
 
-use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
-use crate::oracle::Family;
+use super::{PodNumber, latencies::Latencies};
+use crate::{oracle::Family, report::model::Latency};
 
 /// For so long, an event may yet arrive that shows an earlier change. Long against any latency worth having.
 const BLUR: Duration = Duration::from_secs(5);
 
-/// Latencies are kept to three digits, from microseconds to ten minutes.
-const MAX_MICROS: u64 = 600_000_000;
+/// A Service, by its position in the world, and one of its families. Its Endpoints are of its first.
+pub(crate) type SetId = (usize, Family);
 
-/// A Service, by its position in the world, and one of its families.
-pub(super) type SetId = (usize, Family);
-
-/// What the slices of a set say of a pod.
+/// What the objects of a set say of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(crate) enum Shown {
     /// It has no endpoint.
     #[default]
     Absent,
@@ -40,35 +37,22 @@ pub(super) enum Shown {
 
 /// A change that was announced, to be told when the API server answered.
 #[derive(Debug)]
-pub(super) struct Change(u64);
+pub(crate) struct Change(u64);
 
-/// Follows the changes. Owned by the slice watch, which holds it under its lock.
+/// Follows the changes. The watch of the objects in question holds it under its lock.
 #[derive(Debug)]
-pub(super) struct Visibility {
+pub(crate) struct Visibility {
     sets: HashMap<SetId, Set>,
     /// Changes without an answer, or not seen yet, by number: in which sets, and of which pod.
     next_change: u64,
-    unanswered: HashMap<u64, (String, Vec<SetId>)>,
-    latencies: Histogram<u64>,
+    unanswered: HashMap<u64, (PodNumber, Vec<SetId>)>,
+    latencies: Latencies,
     overtaken: u64,
-}
-
-/// The figures.
-#[derive(Clone, Debug)]
-pub(super) struct Latency {
-    pub(super) measured: u64,
-    pub(super) p50: Duration,
-    pub(super) p99: Duration,
-    pub(super) max: Duration,
-    /// Overtaken by a later change of the pod or of the Service.
-    pub(super) overtaken: u64,
-    /// Neither seen nor overtaken.
-    pub(super) unseen: u64,
 }
 
 #[derive(Debug, Default)]
 struct Set {
-    pods: HashMap<String, Seen>,
+    pods: HashMap<PodNumber, Seen>,
     /// The Service was edited: until then nothing is measured.
     blurred_until: Option<Instant>,
 }
@@ -92,23 +76,40 @@ struct Awaited {
     seen: Option<Instant>,
 }
 
+// === impl Shown ===
+
+impl Shown {
+    /// It takes traffic.
+    pub(crate) const READY: Self = Self::Present {
+        ready: true,
+        serving: true,
+        terminating: false,
+    };
+    /// It is there and takes none.
+    pub(crate) const NOT_READY: Self = Self::Present {
+        ready: false,
+        serving: false,
+        terminating: false,
+    };
+}
+
 // === impl Visibility ===
 
 impl Visibility {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             sets: HashMap::new(),
             next_change: 0,
             unanswered: HashMap::new(),
-            latencies: Histogram::new_with_max(MAX_MICROS, 3).expect("the bounds are valid"),
+            latencies: Latencies::new(),
             overtaken: 0,
         }
     }
 
     /// Announces a change of a pod that is about to be sent. An event may show it before the answer comes.
-    pub(super) fn announce(
+    pub(crate) fn announce(
         &mut self,
-        pod: &str,
+        pod: PodNumber,
         targets: impl Iterator<Item = (SetId, Shown)>,
         now: Instant,
     ) -> Change {
@@ -118,7 +119,7 @@ impl Visibility {
         for (id, shown) in targets {
             let set = self.sets.entry(id).or_default();
             let blurred = is_future(set.blurred_until, now);
-            let seen = set.pods.entry(pod.to_owned()).or_default();
+            let seen = set.pods.entry(pod).or_default();
             if !is_future(seen.blurred_until, now) {
                 seen.possible.clear();
             }
@@ -141,12 +142,12 @@ impl Visibility {
                 sets.push(id);
             }
         }
-        self.unanswered.insert(change, (pod.to_owned(), sets));
+        self.unanswered.insert(change, (pod, sets));
         Change(change)
     }
 
     /// The API server answered: the change is made.
-    pub(super) fn answered(&mut self, change: &Change, now: Instant) {
+    pub(crate) fn answered(&mut self, change: &Change, now: Instant) {
         let (pod, sets) = self.unanswered.remove(&change.0).unwrap_or_default();
         for id in sets {
             let Some(seen) = self.sets.get_mut(&id).and_then(|set| set.pods.get_mut(&pod)) else {
@@ -160,7 +161,7 @@ impl Visibility {
     }
 
     /// A Service is edited, after which its slices may show anything for a while.
-    pub(super) fn blur(&mut self, id: SetId, now: Instant) {
+    pub(crate) fn blur(&mut self, id: SetId, now: Instant) {
         let set = self.sets.entry(id).or_default();
         set.blurred_until = Some(now + BLUR);
         for seen in set.pods.values_mut() {
@@ -168,16 +169,16 @@ impl Visibility {
         }
     }
 
-    /// A slice of the set shows the pod, where `new` says whether this slice did not before.
-    pub(super) fn shows(&mut self, id: SetId, pod: &str, shown: Shown, new: bool, now: Instant) {
+    /// An object of the set shows the pod, where `new` says whether this object did not before.
+    fn shows(&mut self, id: SetId, pod: PodNumber, shown: Shown, new: bool, now: Instant) {
         let seen = self.seen(id, pod);
         seen.slices += usize::from(new);
         seen.shown = shown;
         self.see(id, pod, now);
     }
 
-    /// A slice of the set no longer shows the pod.
-    pub(super) fn shows_no_more(&mut self, id: SetId, pod: &str, now: Instant) {
+    /// An object of the set no longer shows the pod.
+    fn shows_no_more(&mut self, id: SetId, pod: PodNumber, now: Instant) {
         let seen = self.seen(id, pod);
         seen.slices = seen.slices.saturating_sub(1);
         if seen.slices == 0 {
@@ -186,39 +187,87 @@ impl Visibility {
         }
     }
 
-    pub(super) fn latency(&self) -> Latency {
-        let quantile = |quantile| Duration::from_micros(self.latencies.value_at_quantile(quantile));
+    /// The server refused a change, or nobody knows what came of it: it is not waited for.
+    pub(crate) fn failed(&mut self, change: &Change, now: Instant) {
+        let (pod, sets) = self.unanswered.remove(&change.0).unwrap_or_default();
+        for id in sets {
+            let Some(seen) = self.sets.get_mut(&id).and_then(|set| set.pods.get_mut(&pod)) else {
+                continue;
+            };
+            if let Some(failed) = seen.awaited.take_if(|awaited| awaited.change == change.0) {
+                seen.possible.push(failed.shown);
+                seen.blurred_until = Some(now + BLUR);
+            }
+        }
+    }
+
+    /// Forgets what was measured so far, but nothing of what was shown.
+    pub(crate) fn clear(&mut self) {
+        self.latencies.clear();
+        self.overtaken = 0;
+    }
+
+    /// An object of the set that showed the pods of one list now shows those of another; both in the order of
+    /// their numbers.
+    pub(crate) fn turns(
+        &mut self,
+        id: SetId,
+        before: &[(PodNumber, Shown)],
+        after: &[(PodNumber, Shown)],
+        now: Instant,
+    ) {
+        let (mut before, mut after) = (before.iter().peekable(), after.iter().peekable());
+        loop {
+            match (before.peek(), after.peek()) {
+                (None, None) => return,
+                (Some((pod, was)), Some((same, is))) if pod == same => {
+                    if was != is {
+                        self.shows(id, *pod, *is, false, now);
+                    }
+                    before.next();
+                    after.next();
+                }
+                (Some((pod, _)), next) if next.is_none_or(|(next, _)| pod < next) => {
+                    self.shows_no_more(id, *pod, now);
+                    before.next();
+                }
+                (_, Some((pod, is))) => {
+                    self.shows(id, *pod, *is, true, now);
+                    after.next();
+                }
+                (Some(_), None) => unreachable!("taken by the arm before the last"),
+            }
+        }
+    }
+
+    /// The figures so far.
+    pub(crate) fn latency(&self) -> Latency {
         let awaited = self
             .sets
             .values()
             .flat_map(|set| set.pods.values())
             .filter(|seen| seen.awaited.is_some());
         Latency {
-            measured: self.latencies.len(),
-            p50: quantile(0.5),
-            p99: quantile(0.99),
-            max: Duration::from_micros(self.latencies.max()),
+            never_seen: awaited.count() as u64,
             overtaken: self.overtaken,
-            unseen: awaited.count() as u64,
+            ..self.latencies.report()
         }
     }
 
-    /// The 99th percentile so far, once there is one.
-    pub(super) fn p99(&self) -> Option<Duration> {
-        (!self.latencies.is_empty()).then(|| Duration::from_micros(self.latencies.value_at_quantile(0.99)))
+    /// What was measured so far.
+    pub(crate) fn latencies(&mut self) -> &mut Latencies {
+        &mut self.latencies
     }
 
-    fn seen(&mut self, id: SetId, pod: &str) -> &mut Seen {
-        let pods = &mut self.sets.entry(id).or_default().pods;
-        if !pods.contains_key(pod) {
-            pods.insert(pod.to_owned(), Seen::default());
-        }
-        pods.get_mut(pod).expect("it was just put there")
+    fn seen(&mut self, id: SetId, pod: PodNumber) -> &mut Seen {
+        self.sets.entry(id).or_default().pods.entry(pod).or_default()
     }
 
-    fn see(&mut self, id: SetId, pod: &str, now: Instant) {
+    fn see(&mut self, id: SetId, pod: PodNumber, now: Instant) {
         let Some(set) = self.sets.get_mut(&id) else { return };
-        let Some(seen) = set.pods.get_mut(pod) else { return };
+        let Some(seen) = set.pods.get_mut(&pod) else {
+            return;
+        };
         if let Some(awaited) = seen
             .awaited
             .as_mut()
@@ -227,13 +276,13 @@ impl Visibility {
             awaited.seen.get_or_insert(now);
             Self::finish(&mut self.latencies, seen);
         }
-        // A pod's name never comes back.
+        // A pod's number never comes back.
         if seen.shown == Shown::Absent && seen.awaited.is_none() {
-            set.pods.remove(pod);
+            set.pods.remove(&pod);
         }
     }
 
-    fn finish(latencies: &mut Histogram<u64>, seen: &mut Seen) {
+    fn finish(latencies: &mut Latencies, seen: &mut Seen) {
         if let Some(Awaited {
             answered: Some(answered),
             seen: Some(at),
@@ -241,8 +290,7 @@ impl Visibility {
         }) = seen.awaited
         {
             // An event that overtakes the answer has no latency at all.
-            let micros = at.saturating_duration_since(answered).as_micros() as u64;
-            latencies.saturating_record(micros);
+            latencies.record(at.saturating_duration_since(answered));
             seen.awaited = None;
             mem::take(&mut seen.possible);
         }
@@ -258,16 +306,9 @@ mod tests {
     use super::*;
 
     const SET: SetId = (0, Family::V4);
-    const READY: Shown = Shown::Present {
-        ready: true,
-        serving: true,
-        terminating: false,
-    };
-    const UNREADY: Shown = Shown::Present {
-        ready: false,
-        serving: false,
-        terminating: false,
-    };
+    const POD: PodNumber = 5;
+    const READY: Shown = Shown::READY;
+    const UNREADY: Shown = Shown::NOT_READY;
     const LEAVING: Shown = Shown::Present {
         ready: false,
         serving: true,
@@ -281,12 +322,12 @@ mod tests {
     fn visible() -> (Visibility, Instant) {
         let mut visibility = Visibility::new();
         let start = Instant::now();
-        visibility.shows(SET, "p", READY, true, start);
+        visibility.shows(SET, POD, READY, true, start);
         (visibility, start)
     }
 
     fn announce(visibility: &mut Visibility, shown: Shown, now: Instant) -> Change {
-        visibility.announce("p", [(SET, shown)].into_iter(), now)
+        visibility.announce(POD, [(SET, shown)].into_iter(), now)
     }
 
     #[test]
@@ -294,33 +335,27 @@ mod tests {
         let (mut visibility, start) = visible();
         let change = announce(&mut visibility, UNREADY, start);
         visibility.answered(&change, start + at(1));
-        visibility.shows(SET, "p", READY, false, start + at(3));
+        visibility.shows(SET, POD, READY, false, start + at(3));
         assert_eq!(
-            visibility.latency().unseen,
+            visibility.latency().never_seen,
             1,
             "another pod's change wrote the slice"
         );
-        visibility.shows(SET, "p", UNREADY, false, start + at(11));
+        visibility.shows(SET, POD, UNREADY, false, start + at(11));
         let latency = visibility.latency();
-        assert_eq!((latency.measured, latency.overtaken, latency.unseen), (1, 0, 0));
-        assert!(
-            latency.max.abs_diff(at(10)) < Duration::from_micros(20),
-            "{latency:?}"
-        );
+        assert_eq!((latency.count, latency.overtaken, latency.never_seen), (1, 0, 0));
+        assert!(latency.max.abs_diff(10_000) < 20, "{latency:?}");
     }
 
     #[test]
     fn an_event_before_the_answer_counts_as_no_latency() {
         let (mut visibility, start) = visible();
         let change = announce(&mut visibility, UNREADY, start);
-        visibility.shows(SET, "p", UNREADY, false, start + at(1));
-        assert_eq!(visibility.latency().measured, 0);
+        visibility.shows(SET, POD, UNREADY, false, start + at(1));
+        assert_eq!(visibility.latency().count, 0);
         visibility.answered(&change, start + at(2));
         let latency = visibility.latency();
-        assert_eq!(
-            (latency.measured, latency.max, latency.unseen),
-            (1, Duration::ZERO, 0)
-        );
+        assert_eq!((latency.count, latency.max, latency.never_seen), (1, 0, 0));
     }
 
     #[test]
@@ -330,21 +365,21 @@ mod tests {
         visibility.answered(&there, start);
         let back = announce(&mut visibility, READY, start);
         visibility.answered(&back, start);
-        visibility.shows(SET, "p", READY, false, start + at(1));
+        visibility.shows(SET, POD, READY, false, start + at(1));
         let latency = visibility.latency();
-        assert_eq!((latency.measured, latency.overtaken, latency.unseen), (0, 2, 0));
+        assert_eq!((latency.count, latency.overtaken, latency.never_seen), (0, 2, 0));
 
         // The first change may still show: the third leads to the same and must not be taken for it.
         let third = announce(&mut visibility, UNREADY, start + at(2));
         visibility.answered(&third, start + at(2));
-        visibility.shows(SET, "p", UNREADY, false, start + at(3));
-        assert_eq!(visibility.latency().measured, 0);
+        visibility.shows(SET, POD, UNREADY, false, start + at(3));
+        assert_eq!(visibility.latency().count, 0);
 
         let later = start + BLUR + at(10);
         let fourth = announce(&mut visibility, READY, later);
         visibility.answered(&fourth, later);
-        visibility.shows(SET, "p", READY, false, later + at(1));
-        assert_eq!(visibility.latency().measured, 1);
+        visibility.shows(SET, POD, READY, false, later + at(1));
+        assert_eq!(visibility.latency().count, 1);
     }
 
     #[test]
@@ -354,9 +389,9 @@ mod tests {
         visibility.answered(&first, start);
         let second = announce(&mut visibility, LEAVING, start);
         visibility.answered(&second, start);
-        visibility.shows(SET, "p", LEAVING, false, start + at(4));
+        visibility.shows(SET, POD, LEAVING, false, start + at(4));
         let latency = visibility.latency();
-        assert_eq!((latency.measured, latency.overtaken, latency.unseen), (1, 1, 0));
+        assert_eq!((latency.count, latency.overtaken, latency.never_seen), (1, 1, 0));
     }
 
     #[test]
@@ -364,11 +399,11 @@ mod tests {
         let (mut visibility, start) = visible();
         let change = announce(&mut visibility, Shown::Absent, start);
         visibility.answered(&change, start);
-        visibility.shows(SET, "p", READY, true, start + at(1));
-        visibility.shows_no_more(SET, "p", start + at(2));
-        assert_eq!(visibility.latency().measured, 0);
-        visibility.shows_no_more(SET, "p", start + at(3));
-        assert_eq!(visibility.latency().measured, 1);
+        visibility.shows(SET, POD, READY, true, start + at(1));
+        visibility.shows_no_more(SET, POD, start + at(2));
+        assert_eq!(visibility.latency().count, 0);
+        visibility.shows_no_more(SET, POD, start + at(3));
+        assert_eq!(visibility.latency().count, 1);
     }
 
     #[test]
@@ -377,10 +412,10 @@ mod tests {
         let change = announce(&mut visibility, UNREADY, start);
         visibility.answered(&change, start);
         visibility.blur(SET, start);
-        visibility.shows(SET, "p", UNREADY, false, start + at(1));
+        visibility.shows(SET, POD, UNREADY, false, start + at(1));
         let change = announce(&mut visibility, READY, start + at(2));
         visibility.answered(&change, start + at(2));
         let latency = visibility.latency();
-        assert_eq!((latency.measured, latency.overtaken, latency.unseen), (0, 2, 0));
+        assert_eq!((latency.count, latency.overtaken, latency.never_seen), (0, 2, 0));
     }
 }

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use kube::Client;
 use tokio::time::Instant;
 
-use super::watch::Seen;
-use crate::oracle::{self, Options, Report};
+use crate::{observe::watch::Seen, oracle::Report};
 
 /// Outputs that did not change for so long are worth a look.
 const QUIET: Duration = Duration::from_millis(300);
@@ -14,19 +12,18 @@ const QUIET: Duration = Duration::from_millis(300);
 const MAX_PAUSE: Duration = Duration::from_secs(3);
 
 /// How it ended.
-pub(super) struct Settled {
+pub(crate) struct Settled {
     /// What the last look found: nothing wrong, unless time ran out.
-    pub(super) report: Report,
+    pub(crate) report: Report,
     /// When an output changed last.
-    pub(super) last_change: Instant,
+    pub(crate) last_change: Instant,
 }
 
-/// Waits until nothing is wrong with outputs that keep still, or until the time is up.
-pub(super) async fn settle(
-    client: &Client,
+/// Waits until a check finds nothing wrong with outputs that keep still, or until the time is up.
+pub(crate) async fn settle(
     seen: &Seen,
-    options: &Options,
     limit: Duration,
+    check: impl AsyncFn() -> anyhow::Result<Report>,
 ) -> anyhow::Result<Settled> {
     let deadline = Instant::now() + limit;
     let mut pause = QUIET;
@@ -37,7 +34,7 @@ pub(super) async fn settle(
             tokio::time::sleep_until(quiet_at.min(deadline)).await;
             continue;
         }
-        let report = oracle::check(client, options).await?;
+        let report = check().await?;
         if report.is_correct() || Instant::now() >= deadline {
             return Ok(Settled { report, last_change });
         }
