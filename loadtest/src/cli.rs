@@ -5,7 +5,7 @@ use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::{chaos, demo, serve};
+use crate::{chaos, demo, report::compare, serve};
 
 /// What a shell reports for a command that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
@@ -26,6 +26,8 @@ enum Command {
     Chaos(chaos::Args),
     /// Run the API server alone, until Ctrl-C.
     Serve(serve::Args),
+    /// Show two or more reports side by side, as a table and as a page.
+    Compare(compare::Args),
     /// Run endpointd itself: the demo starts its controller so, and no second binary is needed.
     #[command(hide = true, disable_help_flag = true)]
     Endpointd {
@@ -44,6 +46,7 @@ pub fn main() -> ExitCode {
             log_to_stderr("off");
             chaos::run(args)
         }
+        Command::Compare(args) => compare::run(&args).unwrap_or_else(|error| fail(&error)),
         Command::Endpointd { args } => {
             die_with_parent();
             endpointd::main_from(std::iter::once(OsString::from("endpointd")).chain(args))
