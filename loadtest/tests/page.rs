@@ -380,7 +380,7 @@ fn wanted(name: &str) -> BTreeSet<&'static str> {
         "memory",
     ];
     match name {
-        "empty" => BTreeSet::from(["slices", "distribution", "work", "cpu", "memory"]),
+        "empty" => BTreeSet::from(["slices", "distribution", "work"]),
         "three" => all.into_iter().filter(|id| *id != "queue").collect(),
         name if name.starts_with("compare") => compared.into(),
         _ => all.into(),
@@ -417,10 +417,12 @@ fn assert_laid_out(name: &str, view: View, layout: &Value) {
             "{what}: {}",
             plot["id"]
         );
+        // Runs of a minute beside one of a day are hardly wider than a line.
+        let least = if name == "compare-all" { 0.0 } else { 20.0 };
         let curves = plot["curves"].as_array().unwrap();
         assert!(!curves.is_empty(), "{what}: {plot}");
         for curve in curves {
-            assert!(curve["width"].as_f64().unwrap() > 20.0, "{what}: {plot}");
+            assert!(curve["width"].as_f64().unwrap() > least, "{what}: {plot}");
             assert!(curve["contrast"].as_f64().unwrap() >= 3.0, "{what}: {plot}");
         }
     }

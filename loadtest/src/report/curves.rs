@@ -135,22 +135,25 @@ pub(super) fn queue(samples: &[QueueSample]) -> Pieces {
     pieces(&points, None, Merge::Highest)
 }
 
-/// Several curves added up: between its points each keeps its value, and before its first it is nought.
+/// Several curves added up, from the moment at which all of them have begun: between its points each keeps its value.
 pub(super) fn sum(curves: &[Pieces]) -> Pieces {
-    let curves: Vec<Vec<Point>> = curves.iter().map(|curve| curve.concat()).collect();
+    // A process without samples takes no part, or there would be no sum at all.
+    let curves = curves.iter().filter(|curve| !curve.is_empty());
+    let curves: Vec<Vec<Point>> = curves.map(|curve| curve.concat()).collect();
     let mut moments: Vec<f64> = curves.iter().flatten().map(|point| point.0).collect();
     moments.sort_by(f64::total_cmp);
     moments.dedup();
     let mut next = vec![0; curves.len()];
-    let points = moments.into_iter().map(|moment| {
-        let mut sum = 0.0;
+    let points = moments.into_iter().filter_map(|moment| {
+        let mut sum = Some(0.0);
         for (curve, next) in curves.iter().zip(&mut next) {
             while curve.get(*next).is_some_and(|point| point.0 <= moment) {
                 *next += 1;
             }
-            sum += next.checked_sub(1).map_or(0.0, |last| curve[last].1);
+            let value = next.checked_sub(1).map(|last| curve[last].1);
+            sum = sum.zip(value).map(|(sum, value)| sum + value);
         }
-        (moment, sum)
+        Some((moment, sum?))
     });
     let points: Vec<Point> = points.collect();
     if points.is_empty() {
@@ -335,7 +338,7 @@ mod tests {
     fn sums_hold_the_last_value() {
         let one = vec![vec![(0.0, 1.0), (2.0, 3.0)]];
         let other = vec![vec![(1.0, 10.0)]];
-        assert_eq!(sum(&[one, other]), [[(0.0, 1.0), (1.0, 11.0), (2.0, 13.0)]]);
+        assert_eq!(sum(&[one, other]), [[(1.0, 11.0), (2.0, 13.0)]]);
         assert!(sum(&[]).is_empty());
     }
 

@@ -5,6 +5,9 @@ use jiff::Timestamp;
 /// What stands for a figure that is missing or no number.
 pub(super) const NONE: &str = "–";
 
+/// From here on nobody counts digits.
+const LONG: f64 = 1e10;
+
 /// A number with its thousands apart.
 pub(super) fn number(number: u64) -> String {
     group(&number.to_string())
@@ -14,6 +17,9 @@ pub(super) fn number(number: u64) -> String {
 pub(super) fn figure(value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
+    }
+    if value.abs() >= LONG {
+        return format!("{value:.2e}");
     }
     let value = rounded(value);
     let size = value.abs();
@@ -33,6 +39,9 @@ pub(super) fn whole(value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
     }
+    if value.abs() >= LONG {
+        return format!("{value:.2e}");
+    }
     signed(value.round(), |size| group(&format!("{size:.0}")))
 }
 
@@ -51,12 +60,12 @@ pub(super) fn micros(value: f64) -> String {
     } else if rounded < 1e9 {
         format!("{} s", figure(value / 1e6))
     } else {
-        let seconds = value / 1e6;
-        let (hours, minutes) = ((seconds / 3_600.0).floor(), (seconds / 60.0).floor());
-        if hours < 1.0 {
-            format!("{minutes:.0} min {:.0} s", (seconds - minutes * 60.0).floor())
-        } else {
-            format!("{} h {:.0} min", whole(hours), minutes - hours * 60.0)
+        let hours = value / 3.6e9;
+        match hours {
+            ..1.0 => format!("{} min", figure(hours * 60.0)),
+            1.0..48.0 => format!("{} h", figure(hours)),
+            48.0..20_000.0 => format!("{} d", figure(hours / 24.0)),
+            _ => format!("{} y", figure(hours / 24.0 / 365.25)),
         }
     }
 }
@@ -229,6 +238,7 @@ mod tests {
         assert_eq!(number(12_345), "12,345");
         assert_eq!(number(u64::MAX), "18,446,744,073,709,551,615");
         assert_eq!(whole(-1_234.4), "-1,234");
+        assert_eq!(whole(1.844e19), "1.84e19");
     }
 
     #[test]
@@ -255,8 +265,10 @@ mod tests {
         assert_eq!(micros(1_234.0), "1.23 ms");
         assert_eq!(micros(999_999.0), "1,000 ms");
         assert_eq!(micros(2_500_000.0), "2.50 s");
-        assert_eq!(micros(1.5e9), "25 min 0 s");
-        assert_eq!(micros(7.5e9), "2 h 5 min");
+        assert_eq!(micros(1.5e9), "25.0 min");
+        assert_eq!(micros(7.5e9), "2.08 h");
+        assert_eq!(micros(3.6e11), "4.17 d");
+        assert_eq!(micros(u64::MAX as f64), "584,542 y");
         assert_eq!(micros(f64::NAN), NONE);
         assert_eq!(seconds(0.04), "40.0 ms");
     }
@@ -265,7 +277,7 @@ mod tests {
     fn sizes_have_the_unit_that_suits() {
         assert_eq!(bytes(0.0), "0 B");
         assert_eq!(bytes(999.0), "999 B");
-        assert_eq!(bytes(1_023.0), "1.00 KiB");
+        assert_eq!(bytes(1_023.0), "0.999 KiB");
         assert_eq!(bytes(1_536.0), "1.50 KiB");
         assert_eq!(bytes(5.0 * 1024.0 * 1024.0), "5.00 MiB");
         assert_eq!(bytes(1_020.0 * 1024.0 * 1024.0), "0.996 GiB");

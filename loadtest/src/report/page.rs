@@ -73,7 +73,13 @@ pub(super) fn tiles(tiles: &[Tile]) -> Markup {
                 li.bad[tile.bad] {
                     span.label { (tile.label) }
                     strong { (tile.figure) }
-                    span.more { (tile.more) }
+                    span.more {
+                        // Lines break between these, not between a figure and its unit.
+                        @for (number, part) in tile.more.split(", ").enumerate() {
+                            @if number > 0 { ", " }
+                            span.part { (part) }
+                        }
+                    }
                 }
             }
         }
@@ -116,6 +122,8 @@ pub(super) fn verified(report: &Report) -> Markup {
 pub(super) fn kept_up(report: &Report) -> Markup {
     if report.verdict.generator_kept_up {
         badge(Mood::Good, "Generator kept up")
+    } else if report.changes.made == 0 {
+        badge(Mood::Doubtful, "No changes")
     } else {
         badge(Mood::Doubtful, "Generator lagged")
     }
@@ -123,7 +131,7 @@ pub(super) fn kept_up(report: &Report) -> Markup {
 
 /// Lines, of which a few are shown at once.
 pub(super) fn lines(lines: &[String]) -> Markup {
-    const SHOWN: usize = 12;
+    const SHOWN: usize = 8;
     let (shown, more) = lines.split_at(lines.len().min(SHOWN));
     html! {
         ul.lines { @for line in shown { li { (line) } } }
@@ -136,10 +144,15 @@ pub(super) fn lines(lines: &[String]) -> Markup {
     }
 }
 
-/// Names and values.
+/// Names and values, or that there are none.
 pub(super) fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Markup {
+    let mut pairs = pairs.into_iter().peekable();
     html! {
-        dl { @for (name, value) in pairs { div { dt { (name) } dd { (value) } } } }
+        @if pairs.peek().is_none() {
+            p.none { "None are known." }
+        } @else {
+            dl { @for (name, value) in pairs { div { dt { (name) } dd { (value) } } } }
+        }
     }
 }
 
@@ -194,6 +207,7 @@ pub(super) fn marks(report: &Report) -> Marks {
     Marks {
         phases: phases.collect(),
         restarts: restarts.collect(),
+        restart: "restart".to_owned(),
     }
 }
 
@@ -292,9 +306,7 @@ pub(super) fn distributions(id: &'static str, title: &'static str, latencies: &[
     Plot {
         id,
         title,
-        note:
-            "How many of 100 changes (across, each nine as wide) were visible within which time (log scale)."
-                .to_owned(),
+        note: "How many of 100 changes were visible within which time. Log scale.".to_owned(),
         across: "Share of changes",
         y: Axis::durations(plot::least(&curves), plot::most(&curves)),
         height: 200.0,
@@ -356,7 +368,7 @@ mod tests {
         let all: Vec<String> = (0..30).map(|n| format!("<{n}>")).collect();
         let text = lines(&all).into_string();
         assert_eq!(text.matches("<li>").count(), 30);
-        assert!(text.contains("18 more") && text.contains("&lt;29&gt;"));
+        assert!(text.contains("22 more") && text.contains("&lt;29&gt;"));
         assert!(!lines(&all[..5]).into_string().contains("more"));
     }
 }

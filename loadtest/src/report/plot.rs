@@ -17,8 +17,8 @@ const TOP: f64 = 22.0;
 const BOTTOM: f64 = 26.0;
 /// The width of the drawing that is stretched to the width of the plot.
 const ACROSS: f64 = 1_000.0;
-/// Widths of plots for which names of phases are cut: on a phone, and on a screen.
-const WIDTHS: [f64; 2] = [270.0, 430.0];
+/// Widths of plots for which names of phases are cut: on a phone, beside another plot, and alone.
+const WIDTHS: [(&str, f64); 3] = [("narrow", 270.0), ("wide", 430.0), ("full", 860.0)];
 /// The width of a letter of such a name, in pixels.
 const LETTER: f64 = 6.6;
 
@@ -62,6 +62,8 @@ pub(super) enum Look {
 pub(super) struct Marks {
     pub(super) phases: Vec<Band>,
     pub(super) restarts: Vec<Band>,
+    /// What the legend calls them.
+    pub(super) restart: String,
 }
 
 /// A stretch of time with its name.
@@ -213,7 +215,7 @@ impl Plot {
                     }
                 }
                 @if !self.marks.restarts.is_empty() {
-                    li { svg.key width="10" height="12" aria-hidden="true" { path.restart d="M5 0V12" {} } span { "restart" } }
+                    li { svg.key width="10" height="12" aria-hidden="true" { path.restart d="M5 0V12" {} } span { (self.marks.restart) } }
                 }
                 li.moment { b.value {} }
             }
@@ -251,7 +253,7 @@ impl Plot {
                     title { (band.name) ": " (format::moment(band.from)) " to " (format::moment(band.to)) }
                     rect class=(shade) y=(place(TOP)) width="100%" height=(place(self.height)) {}
                     rect.edge width="100%" y=(place(TOP - 3.0)) height="3" {}
-                    @for (class, pixels) in ["narrow", "wide"].into_iter().zip(WIDTHS) {
+                    @for (class, pixels) in WIDTHS {
                         @let room = (pixels * width / LETTER) as usize;
                         @if room >= 2 {
                             text class=(class) x="2" y=(place(TOP - 8.0)) { (format::cut(&band.name, room)) }

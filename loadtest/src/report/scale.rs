@@ -263,8 +263,10 @@ fn duration(micros: f64) -> String {
         format!("{} µs", plain(micros))
     } else if micros < 999_000.0 {
         format!("{} ms", plain(micros / 1e3))
-    } else {
+    } else if micros < 9e10 {
         format!("{} s", number((micros / 1e6).round() as u64))
+    } else {
+        format!("{:.0e} s", micros / 1e6)
     }
 }
 
@@ -339,6 +341,10 @@ mod tests {
         );
         assert!(axis.place(0.0).abs() < 1e-9);
         assert!((axis.place(1e12) - 1.0).abs() < 1e-9);
+        assert_eq!(
+            labels(&Axis::durations(1e10, 4e12)),
+            ["10,000 s", "1e5 s", "1e6 s"]
+        );
         for (least, most) in [
             (1.0, 1.0),
             (0.0, 0.0),

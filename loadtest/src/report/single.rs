@@ -32,8 +32,12 @@ pub(super) fn page(report: &Report) -> String {
                 }
                 section {
                     h2 { "Processes" }
-                    div.plots { @for plot in process_plots(report) { (plot.render()) } }
-                    (processes_table(report))
+                    @if report.processes.is_empty() {
+                        p.explain { "No process was charged." }
+                    } @else {
+                        div.plots { @for plot in process_plots(report) { (plot.render()) } }
+                        (processes_table(report))
+                    }
                 }
                 @if !report.phases.is_empty() || !report.restarts.is_empty() { (phases(report)) }
                 section {
@@ -74,7 +78,7 @@ fn header(report: &Report) -> Markup {
                 @if !report.started.is_empty() {
                     span { "Began " time datetime=(report.started) { (format::date(&report.started)) } }
                 }
-                span { "Took " b { (format::seconds(report.seconds)) } }
+                @if report.seconds > 0.0 { span { "Took " b { (format::seconds(report.seconds)) } } }
             }
         }
     }
@@ -87,7 +91,7 @@ fn verdict(report: &Report) -> Markup {
     html! {
         section.verdict {
             h2.unseen { "Verdict" }
-            div class=(if verdict.verified { "card good" } else { "card bad" }) {
+            div.card.good[verdict.verified].bad[!verdict.verified].long[problems > 2] {
                 (page::verified(report))
                 @if verdict.verified {
                     p { "In the end every object was as it should be." }
@@ -98,11 +102,13 @@ fn verdict(report: &Report) -> Markup {
                 }
                 @if problems > 0 { (page::lines(&verdict.problems)) }
             }
-            div class=(if verdict.generator_kept_up { "card good" } else { "card doubtful" }) {
+            div.card.good[verdict.generator_kept_up].doubtful[!verdict.generator_kept_up] {
                 (page::kept_up(report))
                 p {
                     @if verdict.generator_kept_up {
                         "Changes were made when they were due, so the latencies are the controller's."
+                    } @else if report.changes.made == 0 {
+                        "None were made, so nothing could be measured."
                     } @else {
                         "Changes were made late, so the load was lower than it claims to be."
                     }
@@ -160,6 +166,8 @@ fn tiles(report: &Report) -> Vec<Tile> {
     let rate = changes.made as f64 / report.seconds;
     let more = if changes.failed > 0 {
         format!("{} failed", format::number(changes.failed))
+    } else if changes.made == 0 {
+        "none were made".to_owned()
     } else {
         format!("{}, none failed", format::rate(rate))
     };
@@ -168,22 +176,20 @@ fn tiles(report: &Report) -> Vec<Tile> {
         bad,
         ..tile("Changes", format::number(changes.made), more)
     });
-    let per_change = format!("{} for each change", format::bytes(writes.bytes_per_change));
-    tiles.push(tile(
-        "Writes for each change",
-        format::figure(writes.per_change),
-        per_change,
-    ));
+    let per_change = format!("{} per change", format::bytes(writes.bytes_per_change));
+    if changes.made > 0 {
+        tiles.push(tile(
+            "Writes per change",
+            format::figure(writes.per_change),
+            per_change,
+        ));
+    }
     if !report.processes.is_empty() {
         let processes = &report.processes;
         let sum = |figure: fn(&Process) -> f64| processes.iter().map(figure).sum::<f64>();
         let in_all = format!("{} in all", format::seconds(sum(|process| process.cpu_seconds)));
         let per_change = sum(|process| process.cpu_micros_per_change);
-        tiles.push(tile(
-            "CPU time for each change",
-            format::micros(per_change),
-            in_all,
-        ));
+        tiles.push(tile("CPU per change", format::micros(per_change), in_all));
         let end = format!(
             "{} at the end",
             format::bytes(sum(|process| process.rss_bytes as f64))
@@ -240,7 +246,7 @@ fn latency_table(report: &Report) -> Markup {
             "From the API server’s answer to a change until a watching client received the object that shows it. "
             "Generator lag: from when a change was due until it was sent."
         }
-        div.scroll tabindex="0" { table.figures {
+        @if latencies(report).into_iter().any(|(_, latency)| measured(latency)) { div.scroll tabindex="0" { table.figures {
             caption.unseen { "Latencies" }
             thead { tr {
                 th scope="col" { "" }
@@ -259,7 +265,7 @@ fn latency_table(report: &Report) -> Markup {
                     td.bad[latency.never_seen > 0] { (format::number(latency.never_seen)) }
                 }
             } }
-        } }
+        } } }
     }
 }
 
@@ -405,14 +411,11 @@ fn writes_table(report: &Report) -> Markup {
 }
 
 fn processes_table(report: &Report) -> Markup {
-    if report.processes.is_empty() {
-        return html! { p.explain { "No process was charged." } };
-    }
     html! {
         div.scroll tabindex="0" { table.figures {
             caption.unseen { "Processes" }
             thead { tr {
-                @for head in ["", "CPU for each change", "CPU time", "CPU from cold", "memory", "peak", "process"] {
+                @for head in ["", "CPU per change", "CPU time", "CPU from cold", "memory", "peak", "process"] {
                     th scope="col" { (head) }
                 }
             } }

@@ -173,7 +173,7 @@ impl Table {
             format::figure(writes.per_change),
             bytes(writes.bytes_per_change)
         );
-        self.line(&format!("{:<16}{each}", "For each change"));
+        self.line(&format!("{:<16}{each}", "Per change"));
     }
 
     fn processes(&mut self, report: &Report) {

@@ -167,8 +167,8 @@ fn make(shape: &Shape) -> Report {
     let third = shape.seconds / 3.0;
     let phase = |n: usize, name: &str| Phase {
         name: name.to_owned(),
-        from: n as f64 * third,
-        to: (n + 1) as f64 * third,
+        from: short(n as f64 * third),
+        to: short((n + 1) as f64 * third),
         changes: each * intervals / 3,
     };
     let counts = |rng: &mut Rng, factor: f64| -> Vec<Count> {
@@ -194,16 +194,16 @@ fn make(shape: &Shape) -> Report {
     let process = |rng: &mut Rng, number: usize, &(name, cpu, rss_bytes): &(&str, f64, u64)| Process {
         name: name.to_owned(),
         pid: 4_000 + number as u32,
-        cpu_seconds: cpu * shape.seconds,
-        cpu_micros_per_change: cpu * shape.seconds * 1e6 / made as f64,
-        cold_cpu_seconds: cpu * 7.0,
+        cpu_seconds: short(cpu * shape.seconds),
+        cpu_micros_per_change: short(cpu * shape.seconds * 1e6 / made as f64),
+        cold_cpu_seconds: short(cpu * 7.0),
         rss_bytes,
         peak_rss_bytes: rss_bytes + rss_bytes / 9,
         over_time: (0..intervals)
             .map(|n| ProcessSample {
                 // A sampler's clock is never quite on time.
-                at: n as f64 * step + rng.f64() * 0.02,
-                cpu: cpu * burst(n, intervals) * (0.8 + rng.f64() * 0.4),
+                at: short(n as f64 * step + rng.f64() * 0.02),
+                cpu: short(cpu * burst(n, intervals) * (0.8 + rng.f64() * 0.4)),
                 rss_bytes: rss_bytes - rss_bytes / (n + 3) + rng.u64(..rss_bytes / 40),
             })
             .collect(),
@@ -270,7 +270,7 @@ fn make(shape: &Shape) -> Report {
                 depth: (burst(n, intervals) * 9.0 * rng.f64()).floor(),
             })
             .collect(),
-        converge_seconds: Some(shape.median / 1e3 * 0.9),
+        converge_seconds: Some(short(shape.median / 1e3 * 0.9)),
         restarts: Vec::new(),
     }
 }
@@ -286,6 +286,11 @@ fn burst(n: u64, intervals: u64) -> f64 {
     }
 }
 
+/// With so few digits a number is the same after it was written and read.
+fn short(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
+}
+
 fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs
         .iter()
@@ -299,9 +304,9 @@ fn latency(rng: &mut Rng, median: f64, spread: f64, changes: &[Count]) -> Latenc
     let mut over_time = Vec::new();
     for (n, interval) in changes.iter().enumerate() {
         let mut part = Histogram::<u64>::new(3).unwrap();
-        for _ in 0..interval.count.min(400) {
+        for _ in 0..interval.count.min(200) {
             // The sum of uniform numbers is nearly normal.
-            let normal = (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0;
+            let normal = ((0..4).map(|_| rng.f64()).sum::<f64>() - 2.0) * 1.73;
             let tail = if rng.f64() < 0.01 {
                 1.0 + rng.f64() * 9.0
             } else {

@@ -166,16 +166,16 @@ fn work(reports: &[&Report]) -> Group {
             figure("changes made", Better::Neither, format::whole, |report| {
                 Some(report.changes.made as f64)
             }),
-            figure("changes a second", Better::Neither, format::figure, |report| {
+            figure("changes per second", Better::Neither, format::figure, |report| {
                 Some(report.changes.made as f64 / report.seconds)
             }),
             figure("changes failed", Better::Lower, format::whole, |report| {
                 Some(report.changes.failed as f64)
             }),
-            figure("writes a change", Better::Lower, format::figure, |report| {
+            figure("writes per change", Better::Lower, format::figure, |report| {
                 (report.changes.made > 0).then_some(report.writes.per_change)
             }),
-            figure("bytes a change", Better::Lower, format::bytes, |report| {
+            figure("bytes per change", Better::Lower, format::bytes, |report| {
                 (report.changes.made > 0).then_some(report.writes.bytes_per_change)
             }),
             figure("generator lag p99", Better::Neither, format::micros, |report| {
@@ -188,7 +188,7 @@ fn work(reports: &[&Report]) -> Group {
 type OfProcess = (&'static str, fn(f64) -> String, fn(&Process) -> f64);
 
 const PROCESS: [OfProcess; 5] = [
-    ("CPU a change", format::micros, |process| {
+    ("CPU per change", format::micros, |process| {
         process.cpu_micros_per_change
     }),
     ("CPU in all", format::seconds, |process| process.cpu_seconds),

@@ -47,10 +47,11 @@ pub(super) fn page(runs: &[Run], groups: &[Group], warnings: &[String]) -> Strin
                     div.plots { @for plot in plots(runs) { (plot.render()) } }
                 }
                 section.settings {
-                    h2 { "Parameters" } (settings(runs, &differences::parameters(runs)))
+                    h2 { "Parameters" }
+                    (settings("Parameters", runs, &differences::parameters(runs)))
                 }
-                section.settings { h2 { "Machines" } (settings(runs, &differences::machines(runs))) }
-                section.settings { h2 { "Versions" } (settings(runs, &differences::versions(runs))) }
+                section.settings { h2 { "Machines" } (settings("Machines", runs, &differences::machines(runs))) }
+                section.settings { h2 { "Versions" } (settings("Versions", runs, &differences::versions(runs))) }
             }
         },
     )
@@ -116,20 +117,21 @@ fn table(runs: &[Run], groups: &[Group]) -> Markup {
 fn ratio(figure: &Figure, run: usize) -> Markup {
     let standing = figure.standing(run);
     let (class, word) = match standing.judgement {
-        Judgement::Better => ("ratio better", " better"),
-        Judgement::Worse => ("ratio worse", " worse"),
-        Judgement::Same => ("ratio", " same"),
+        Judgement::Better => ("ratio better", "better"),
+        Judgement::Worse => ("ratio worse", "worse"),
+        Judgement::Same => ("ratio", "same"),
         Judgement::None => ("ratio", ""),
     };
-    html! { td class=(class) { (standing.text()) (word) } }
+    html! { td class=(class) { (standing.text()) " " span { (word) } } }
 }
 
-fn settings(runs: &[Run], settings: &[Setting]) -> Markup {
+fn settings(name: &str, runs: &[Run], settings: &[Setting]) -> Markup {
     if settings.is_empty() {
         return html! { p.explain { "None are known." } };
     }
     html! {
         div.scroll tabindex="0" { table.figures {
+            caption.unseen { (name) }
             thead { tr { th scope="col" { "" } @for run in runs { th scope="col" { (run.letter) } } } }
             tbody { @for setting in settings { tr.differs[setting.differs()] {
                 th scope="row" { (setting.name) @if setting.differs() { span.unseen { " (differs)" } } }
@@ -240,6 +242,9 @@ fn marks(runs: &[Run]) -> Marks {
     /// Phases end a little earlier or later in each run.
     const NEAR: f64 = 1.0;
     let mut marks = page::marks(&runs[0].report);
+    let whose = runs.iter().filter(|run| !run.report.restarts.is_empty());
+    let whose: Vec<String> = whose.map(|run| run.letter.to_string()).collect();
+    marks.restart = format!("restart of {}", whose.join(", "));
     for restart in &mut marks.restarts {
         restart.name = format!("{}: {}", runs[0].letter, restart.name);
     }

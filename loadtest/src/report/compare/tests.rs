@@ -165,8 +165,10 @@ fn a_comparison_names_ratio_and_judgement() {
         "{p50}"
     );
     let page = page::page(&runs, &groups, &[]);
-    assert!(page.contains("better</td>") && page.contains("worse</td>"));
+    assert!(page.contains("<span>better</span>") && !page.contains("<span>worse</span>"));
     assert!(!page.contains("Compare with care"));
+    let runs = self::runs([sample::endpointd(), sample::three_processes()]);
+    assert!(page::page(&runs, &figures::groups(&runs), &[]).contains("<span>worse</span>"));
 }
 
 #[test]
