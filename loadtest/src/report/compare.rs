@@ -53,8 +53,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let warnings = differences::warnings(&runs);
     let groups = figures::groups(&runs);
     write(&args.out, page::page(&runs, &groups, &warnings).as_bytes())?;
-    let mut text = text::text(&runs, &groups, &warnings, io::stdout().is_terminal());
-    text.push_str(&format!("\n{}\n", args.out.display()));
+    let text = text::text(&runs, &groups, &warnings, io::stdout().is_terminal());
+    let text = format!("{text}\n{}\n", args.out.display());
     match io::stdout().lock().write_all(text.as_bytes()) {
         // Whoever reads only the first lines has what they want.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),

@@ -88,7 +88,7 @@ pub(super) fn rate(counts: &[Count], seconds: f64) -> Pieces {
         return Vec::new();
     };
     let step = interval(counts.iter().map(|count| count.at));
-    let step = step.unwrap_or_else(|| if seconds > last.at { seconds - last.at } else { 1.0 });
+    let step = step.unwrap_or(if seconds > last.at { seconds - last.at } else { 1.0 });
     let mut points: Vec<Point> = Vec::with_capacity(counts.len());
     for count in &counts {
         if let Some(&(before, _)) = points.last()

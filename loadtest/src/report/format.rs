@@ -123,7 +123,7 @@ pub(super) fn ratio(value: f64) -> String {
         return "×0".to_owned();
     }
     let magnitude = magnitude(value.abs());
-    if magnitude >= 6 || magnitude < -4 {
+    if !(-4..6).contains(&magnitude) {
         return format!("×{value:.0e}");
     }
     let scale = 10_f64.powi(1 - magnitude);

@@ -136,17 +136,14 @@ impl Axis {
         let every = (decades / 6.0).ceil().max(1.0) as i32;
         let mut ticks = Vec::new();
         for power in magnitude(low * 1.000_1)..=magnitude(high * 1.000_1) {
-            for digit in [1.0, 2.0, 5.0] {
+            for (number, digit) in [1.0, 2.0, 5.0].into_iter().enumerate() {
                 let value = digit * 10_f64.powi(power);
                 if value < low * 0.999 || value > high * 1.001 {
                     continue;
                 }
-                let labelled = if decades > 2.2 {
-                    digit == 1.0 && power.rem_euclid(every) == 0
-                } else {
-                    true
-                };
-                if labelled || (digit == 1.0) || decades <= 4.0 {
+                let decade = number == 0;
+                let labelled = decades <= 2.2 || (decade && power.rem_euclid(every) == 0);
+                if labelled || decade || decades <= 4.0 {
                     ticks.push(Tick {
                         place: scale.place(value),
                         label: if labelled { duration(value) } else { String::new() },
@@ -228,8 +225,9 @@ impl Unit {
             Self::Cores => format!("{} %", plain(value * 100.0)),
             Self::Bytes if value == 0.0 => "0".to_owned(),
             Self::Bytes => {
-                let unit = ((value.log2() / 10.0).floor() as usize).min(SIZES.len() - 1);
-                format!("{} {}", plain(value / 1024_f64.powi(unit as i32)), SIZES[unit])
+                let unit = (value.log2() / 10.0).floor().min((SIZES.len() - 1) as f64);
+                let size = value / (unit * 10.0).exp2();
+                format!("{} {}", plain(size), SIZES[unit as usize])
             }
         }
     }

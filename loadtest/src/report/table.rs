@@ -237,13 +237,13 @@ impl Table {
         self.line(&format!("{verified}, {kept_up}"));
         let problems = verdict.problems.len();
         for problem in verdict.problems.iter().take(SHOWN) {
-            self.wrapped(problem, |paint, text| paint.bad(text));
+            self.wrapped(problem, Paint::bad);
         }
         if problems > SHOWN {
             self.line(&format!("  and {} more", number((problems - SHOWN) as u64)));
         }
         for warning in &verdict.warnings {
-            self.wrapped(&format!("warning: {warning}"), |paint, text| paint.doubtful(text));
+            self.wrapped(&format!("warning: {warning}"), Paint::doubtful);
         }
     }
 

@@ -1,4 +1,4 @@
-//! A real Chromium without a window, driven over a pair of pipes by the DevTools protocol.
+//! A real Chromium without a window, driven over a pair of pipes by its protocol for developers' tools.
 
 use std::{
     env,

@@ -191,23 +191,6 @@ fn make(shape: &Shape) -> Report {
     };
     let (slice_writes, endpoints_writes) = (write_counts(&mut rng), write_counts(&mut rng));
     let latency = |rng: &mut Rng, factor| latency(rng, shape.median * factor, shape.spread, &changes);
-    let process = |rng: &mut Rng, number: usize, &(name, cpu, rss_bytes): &(&str, f64, u64)| Process {
-        name: name.to_owned(),
-        pid: 4_000 + number as u32,
-        cpu_seconds: short(cpu * shape.seconds),
-        cpu_micros_per_change: short(cpu * shape.seconds * 1e6 / made as f64),
-        cold_cpu_seconds: short(cpu * 7.0),
-        rss_bytes,
-        peak_rss_bytes: rss_bytes + rss_bytes / 9,
-        over_time: (0..intervals)
-            .map(|n| ProcessSample {
-                // A sampler's clock is never quite on time.
-                at: short(n as f64 * step + rng.f64() * 0.02),
-                cpu: short(cpu * burst(n, intervals) * (0.8 + rng.f64() * 0.4)),
-                rss_bytes: rss_bytes - rss_bytes / (n + 3) + rng.u64(..rss_bytes / 40),
-            })
-            .collect(),
-    };
     Report {
         schema: SCHEMA,
         title: shape.title.to_owned(),
@@ -258,11 +241,8 @@ fn make(shape: &Shape) -> Report {
             bytes_per_change: 5_800.0,
             over_time: writes,
         },
-        processes: shape
-            .processes
-            .iter()
-            .enumerate()
-            .map(|(number, of)| process(&mut rng, number, of))
+        processes: (0..shape.processes.len())
+            .map(|number| process(&mut rng, shape, number, &changes, made))
             .collect(),
         queue: (0..intervals)
             .map(|n| QueueSample {
@@ -272,6 +252,30 @@ fn make(shape: &Shape) -> Report {
             .collect(),
         converge_seconds: Some(short(shape.median / 1e3 * 0.9)),
         restarts: Vec::new(),
+    }
+}
+
+/// A process that is busier when more happens, and grows until it knows all objects.
+fn process(rng: &mut Rng, shape: &Shape, number: usize, changes: &[Count], made: u64) -> Process {
+    let (name, cpu, rss_bytes) = shape.processes[number];
+    let intervals = changes.len() as u64;
+    Process {
+        name: name.to_owned(),
+        pid: 4_000 + number as u32,
+        cpu_seconds: short(cpu * shape.seconds),
+        cpu_micros_per_change: short(cpu * shape.seconds * 1e6 / made as f64),
+        cold_cpu_seconds: short(cpu * 7.0),
+        rss_bytes,
+        peak_rss_bytes: rss_bytes + rss_bytes / 9,
+        over_time: (0..intervals)
+            .zip(changes)
+            .map(|(n, change)| ProcessSample {
+                // A sampler's clock is never quite on time.
+                at: short(change.at + rng.f64() * 0.02),
+                cpu: short(cpu * burst(n, intervals) * (0.8 + rng.f64() * 0.4)),
+                rss_bytes: rss_bytes - rss_bytes / (n + 3) + rng.u64(..rss_bytes / 40),
+            })
+            .collect(),
     }
 }
 

@@ -96,7 +96,12 @@ pub(super) fn warnings(runs: &[Run]) -> Vec<String> {
                 run.letter
             ));
         }
-        if !verdict.generator_kept_up {
+        if run.report.changes.made == 0 {
+            warnings.push(format!(
+                "{} made no changes: it has nothing to compare",
+                run.letter
+            ));
+        } else if !verdict.generator_kept_up {
             warnings.push(format!(
                 "{} had a generator that lagged: the load was lower than it claims to be",
                 run.letter

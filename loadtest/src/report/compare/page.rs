@@ -38,7 +38,7 @@ pub(super) fn page(runs: &[Run], groups: &[Group], warnings: &[String]) -> Strin
                     h2 { "Figures" }
                     p.explain {
                         "× is how many times the figure of " (runs[0].letter) ". ↓ means that lower is better. "
-                        "What differs by less than 5 % is called the same. One run of each says little: repeat them."
+                        "What differs by less than 5\u{a0}% is called the same. One run of each says little: repeat them."
                     }
                     (table(runs, groups))
                 }
@@ -67,7 +67,7 @@ fn card(number: usize, run: &Run) -> Markup {
             }
             p {
                 @if !report.profile.is_empty() { (report.profile) ", " }
-                (format::seconds(report.seconds))
+                @if report.seconds > 0.0 { (format::seconds(report.seconds)) }
                 @if !report.started.is_empty() { ", " (format::date(&report.started)) }
                 @if number == 0 { " (reference)" }
             }
