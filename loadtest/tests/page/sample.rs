@@ -106,9 +106,8 @@ pub(crate) fn huge() -> Report {
         spread: 2.0,
         processes: &[("a-process-with-a-very-long-name-indeed", 96.0, 3 << 40)],
     });
-    report.profile =
-        "a profile with a very long name, as if someone had put a whole sentence where a word belongs"
-            .to_owned();
+    "a profile with a very long name, as if someone had put a whole sentence where a word belongs"
+        .clone_into(&mut report.profile);
     report.changes.made = u64::MAX;
     report.writes.slices.bytes = u64::MAX;
     report.writes.per_change = 1e12;
