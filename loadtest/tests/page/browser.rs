@@ -28,7 +28,7 @@ const VARIABLE: &str = "CHROMIUM";
 /// Chromium's path, if there is one.
 pub(crate) fn find() -> Option<PathBuf> {
     if let Some(path) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-        return Some(path.into());
+        return Some(PathBuf::from(path)).filter(|path| path.is_file());
     }
     let paths = env::var_os("PATH")?;
     let dirs: Vec<PathBuf> = env::split_paths(&paths).collect();

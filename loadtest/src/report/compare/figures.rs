@@ -272,7 +272,7 @@ fn starts(reports: &[&Report]) -> Group {
             ),
             figure(
                 reports,
-                "longest without writer",
+                "longest writer gap",
                 Better::Lower,
                 format::seconds,
                 longest,

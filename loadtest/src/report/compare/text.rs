@@ -13,7 +13,7 @@ use super::{
 
 const NAME: usize = 22;
 const REFERENCE: usize = 11;
-const VALUE: usize = 12;
+const VALUE: usize = 11;
 const RATIO: usize = 8;
 /// How many runs stand beside the reference.
 const BESIDE: usize = 2;
@@ -32,7 +32,7 @@ pub(super) fn text(runs: &[Run], groups: &[Group], warnings: &[String], colour: 
         for &run in shown {
             let _ = write!(
                 head,
-                "{:>VALUE$}{:>RATIO$}  ",
+                "{:>VALUE$}{:>RATIO$}   ",
                 runs[run].letter,
                 format!("to {}", runs[0].letter)
             );
@@ -73,7 +73,7 @@ fn row(figure: &Figure, shown: &[usize], paint: Paint) -> String {
         let standing = figure.standing(run);
         let _ = write!(row, "{:>VALUE$}", figure.text(run));
         let (ratio, padded) = (standing.text(), |mark: char, ratio: &str| {
-            format!("{ratio:>RATIO$}{mark} ")
+            format!("{ratio:>RATIO$} {mark} ")
         });
         row.push_str(&match standing.judgement {
             Judgement::Better => paint.good(&padded('+', &ratio)),
