@@ -5,7 +5,7 @@ use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::{chaos, clean, demo, run, serve};
+use crate::{chaos, clean, demo, report::compare, run, serve};
 
 /// What a shell reports for a command that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
@@ -30,6 +30,8 @@ enum Command {
     Clean(clean::Args),
     /// Run the API server alone, until Ctrl-C.
     Serve(serve::Args),
+    /// Show two or more reports side by side, as a table and as a page.
+    Compare(compare::Args),
     /// Run endpointd itself: the demo starts its controller so, and no second binary is needed.
     #[command(hide = true, disable_help_flag = true)]
     Endpointd {
@@ -50,6 +52,7 @@ pub fn main() -> ExitCode {
             log_to_stderr("off");
             chaos::run(args)
         }
+        Command::Compare(args) => compare::run(&args).unwrap_or_else(|error| fail(&error)),
         Command::Endpointd { args } => {
             die_with_parent();
             endpointd::main_from(std::iter::once(OsString::from("endpointd")).chain(args))

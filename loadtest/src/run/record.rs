@@ -1,8 +1,7 @@
 //! Puts a report together.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{io::IsTerminal as _, path::Path, sync::Arc, time::Duration};
 
-use anyhow::Context;
 use http::{Request, Uri};
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -15,12 +14,15 @@ use super::{
 };
 use crate::{
     api,
-    figures::{bytes, number, time},
+    figures::time,
     observe::watch::{Seen, Writes},
     oracle,
-    report::model::{
-        Changes, Count, Latency, Machine, Phase, Process, QueueSample, Report, Restart, SCHEMA, Verdict,
-        WriteCounts,
+    report::{
+        self,
+        model::{
+            Changes, Count, Latency, Machine, Phase, Process, QueueSample, Report, Restart, SCHEMA,
+            WriteCounts,
+        },
     },
 };
 
@@ -286,114 +288,12 @@ fn machine() -> Machine {
 
 /// Shows a report to whoever ran it, and saves it where it is wanted.
 pub(super) fn show(report: &Report, dir: Option<&Path>) -> anyhow::Result<()> {
-    println!("{}", table(report));
+    println!("{}", report::table(report, std::io::stdout().is_terminal()));
     if let Some(dir) = dir {
-        let path = dir.join("report.json");
-        let text = serde_json::to_vec_pretty(report)?;
-        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-        println!("report: {}", path.display());
+        let saved = report::save(report, dir)?;
+        println!("report: {} and {}", saved.json.display(), saved.html.display());
     }
     Ok(())
-}
-
-fn table(report: &Report) -> String {
-    let micros = |micros: u64| time(Duration::from_micros(micros));
-    let mut lines = Vec::new();
-    let mut row = |label: &str, value: String| lines.push(format!("  {label:<22}{value}"));
-    row(
-        "changes",
-        format!(
-            "{} in {:.1} s, {} refused",
-            number(report.changes.made),
-            report.seconds,
-            report.changes.failed
-        ),
-    );
-    for (label, latency) in [("slices", &report.slices), ("Endpoints", &report.endpoints)] {
-        let Latency {
-            count,
-            p50,
-            p90,
-            p99,
-            p999,
-            max,
-            never_seen,
-            overtaken,
-            ..
-        } = latency;
-        row(
-            label,
-            format!(
-                "p50 {}, p90 {}, p99 {}, p99.9 {}, max {} of {}; never seen {never_seen}, overtaken {overtaken}",
-                micros(*p50),
-                micros(*p90),
-                micros(*p99),
-                micros(*p999),
-                micros(*max),
-                number(*count)
-            ),
-        );
-    }
-    row(
-        "writes per change",
-        format!(
-            "{:.2}, {}",
-            report.writes.per_change,
-            bytes(report.writes.bytes_per_change as u64)
-        ),
-    );
-    for process in &report.processes {
-        row(
-            &process.name,
-            format!(
-                "{:.0} µs CPU per change ({:.2} s, and {:.2} s before), RSS {}, peak {}",
-                process.cpu_micros_per_change,
-                process.cpu_seconds,
-                process.cold_cpu_seconds,
-                bytes(process.rss_bytes),
-                bytes(process.peak_rss_bytes)
-            ),
-        );
-    }
-    if let Some(seconds) = report.converge_seconds {
-        row("converged from cold", time(Duration::from_secs_f64(seconds)));
-    }
-    for restart in &report.restarts {
-        row(
-            "without a writer",
-            format!(
-                "{} after {}",
-                time(Duration::from_secs_f64(restart.without_writer_seconds.max(0.0))),
-                restart.signal
-            ),
-        );
-    }
-    let lag = &report.generator_lag;
-    row(
-        "generator lag",
-        format!(
-            "p50 {}, p99 {}, max {}",
-            micros(lag.p50),
-            micros(lag.p99),
-            micros(lag.max)
-        ),
-    );
-    let Verdict {
-        verified,
-        problems,
-        warnings,
-        ..
-    } = &report.verdict;
-    for warning in warnings {
-        row("warning", warning.clone());
-    }
-    lines.push(if *verified {
-        "verified".to_owned()
-    } else {
-        format!("wrong: {} differences", problems.len())
-    });
-    lines.extend(problems.iter().map(|problem| format!("  {problem}")));
-    lines.join("\n")
 }
 
 #[cfg(test)]
