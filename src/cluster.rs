@@ -9,3 +9,8 @@ pub mod watch;
 mod wire;
 
 pub use wire::Status;
+
+/// What is asked for in a request's `Accept`: whole objects.
+const ACCEPT_JSON: &str = "application/json";
+/// Their metadata only.
+const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";

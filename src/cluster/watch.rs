@@ -32,10 +32,6 @@ const BRIEF: Duration = Duration::from_secs(5);
 /// After so many failures in a row, none of which showed anything new, everything is listed again.
 const HOPELESS: u32 = 10;
 
-/// Metadata only.
-const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-const ACCEPT_JSON: &str = "application/json";
-
 /// Why a list or a watch ended.
 #[derive(Debug, thiserror::Error)]
 enum WatchError {

@@ -96,7 +96,7 @@ impl Source {
 // === impl Layout ===
 
 impl Layout {
-    /// What is not given. A Service of 500 pods is large, as Services go, but not rare.
+    /// What is not given. Most Services have some dozens of pods; few and large ones are for those who ask.
     fn sizes(self, given: &SizeFlags) -> anyhow::Result<Sizes> {
         let (pods, services, namespaces) = match self {
             Self::Even => (2_000, None, 10),
@@ -130,7 +130,7 @@ impl Layout {
             _ => given
                 .services
                 .or(services)
-                .unwrap_or_else(|| (pods / 500).max(namespaces)),
+                .unwrap_or_else(|| (pods / 50).max(namespaces)),
         };
         if self != Self::Mix {
             ensure!(

@@ -2,7 +2,8 @@
 
 use super::lines::{Bookmark, Lines, take_lines};
 use super::sources::{Gone, Source};
-use super::{ACCEPT_JSON, ANSWER, Watch, WatchError};
+use super::{ANSWER, Watch, WatchError};
+use crate::cluster::ACCEPT_JSON;
 use crate::cluster::decode::{self, ListEnd, ListReader};
 use http_body_util::BodyExt as _;
 use percent_encoding::NON_ALPHANUMERIC;

@@ -1,8 +1,8 @@
 //! The kinds that are listed and watched, and what becomes of their objects.
 
-use super::{ACCEPT_JSON, ACCEPT_METADATA};
 use crate::actors::router::{Delivery, Router};
 use crate::cluster::decode::{Decode, NamedNode, Namespaced};
+use crate::cluster::{ACCEPT_JSON, ACCEPT_METADATA};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::inbox::Event;
 use crate::core::namespace::Kind;
