@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use ractor::{ActorRef, ActorRuntime};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// An event for a namespace.
 #[derive(Clone, Debug)]
@@ -31,8 +31,8 @@ pub struct Router {
     shards: DashMap<Arc<str>, ShardHandle, FxBuildHasher>,
     nodes: SharedNodes,
     lists: Mutex<Lists>,
-    /// Whether what endpoints are made of has been listed once.
-    inputs_listed: watch::Sender<bool>,
+    /// Wakes who waits for what endpoints are made of, in the order in which they came.
+    inputs_listed: Notify,
     settings: Settings,
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
@@ -69,7 +69,7 @@ impl Router {
                 holds: Holds::all(settings.outputs),
                 never: Holds::all(settings.outputs),
             }),
-            inputs_listed: watch::Sender::new(false),
+            inputs_listed: Notify::new(),
             settings,
             writer,
             root,
@@ -90,13 +90,11 @@ impl Router {
     /// Waits until nodes, pods and Services have been listed once. What is listed after that can be compared with
     /// them as it arrives, and need not be kept.
     pub async fn inputs_listed(&self) {
-        let listed = self
-            .inputs_listed
-            .subscribe()
-            .wait_for(|listed| *listed)
-            .await
-            .is_ok();
-        debug_assert!(listed, "the sender is this router's");
+        // From here on it is told, so that nothing is missed between the look and the wait.
+        let listed = self.inputs_listed.notified();
+        if self.lists.lock().never.hides_inputs() {
+            listed.await;
+        }
     }
 
     /// Hands each shard its events in one go. Shards are made for namespaces that begin to matter.
@@ -201,7 +199,7 @@ impl Router {
             let first = lists.never.has(kind);
             lists.never.clear(kind);
             if !lists.never.hides_inputs() {
-                self.inputs_listed.send_replace(true);
+                self.inputs_listed.notify_waiters();
             }
             first && !lists.never.any()
         };

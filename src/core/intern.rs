@@ -3,6 +3,7 @@
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 use slab::Slab;
+use smallvec::{Array, SmallVec};
 use std::hash::{BuildHasher, Hash};
 
 /// A table of equal values with reference counts: what nobody uses any more is freed at once.
@@ -100,6 +101,14 @@ impl<T: Hash + Eq> Interner<T> {
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
+}
+
+/// As [`make_room`], for a list.
+pub(crate) fn push_tight<A: Array>(list: &mut SmallVec<A>, item: A::Item) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(list.len() / 8 + 1);
+    }
+    list.push(item);
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! once per label set and kept with it, so a match cannot outlive the set that it was made for.
 
 use super::ids::{FullSetId, LabelSetId, PodId, ServiceId};
-use super::intern::{hash_of, make_room};
+use super::intern::{hash_of, make_room, push_tight};
 use super::label_pairs::LabelPairs;
 use super::labels::Labels;
 use super::selector::Selector;
@@ -107,7 +107,7 @@ impl SelectorCache {
             id.0
         });
         let pods = &mut self.full[id as usize].pods;
-        pods.push(pod);
+        push_tight(pods, pod);
         (FullSetId(id), pods.len() as u32 - 1)
     }
 

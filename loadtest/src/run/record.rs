@@ -159,6 +159,9 @@ impl Record {
         }
         report.versions.insert("loadtest".to_owned(), own);
         report.versions.insert("API server".to_owned(), api_server);
+        if let Some(commit) = option_env!("LOADTEST_COMMIT") {
+            report.versions.insert("commit".to_owned(), commit.to_owned());
+        }
         Self { report }
     }
 

@@ -399,7 +399,9 @@ impl NamespaceState {
         // has come back, it takes its endpoints from the one that stands in for it.
         let gives_way = self.slices.get(member.slice.index()).is_some_and(|holder| {
             let younger = || (slice.created, &slice.name) < (holder.created, &holder.name);
-            holder.yielded || (holder.created.is_some() && slice.created.is_some() && younger())
+            // Once something has been planned, an endpoint stays where it is.
+            let both = self.starting && holder.created.is_some() && slice.created.is_some();
+            holder.yielded || (both && younger())
         });
         if (!member.slice.is_none() && !gives_way)
             || !self.is_fit(pod, service, family)

@@ -4,7 +4,7 @@ use super::{Host, LocalNode, NamespaceState, Pod};
 use crate::core::address::Family;
 use crate::core::facts::{HostName, NodeFacts, PodFacts};
 use crate::core::ids::{HostId, NodeId, PodId, ServiceId};
-use crate::core::intern::{hash_of, make_room};
+use crate::core::intern::{hash_of, make_room, push_tight};
 use crate::core::nodes::{NodeDirectory, NodeView};
 use crate::core::time::Time;
 use smallvec::SmallVec;
@@ -272,7 +272,7 @@ impl NamespaceState {
             id
         };
         let pods = &mut self.nodes[id.index()].pods;
-        pods.push(pod);
+        push_tight(pods, pod);
         (id, pods.len() as u32 - 1)
     }
 
