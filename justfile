@@ -33,6 +33,10 @@ golden NAME:
 demo *ARGS:
     cargo run --release -p loadtest -- demo {{ ARGS }}
 
+# A profile under load, such as `just load steady --pods 20000`.
+load *ARGS:
+    cargo run --release -p loadtest -- run {{ ARGS }}
+
 # All that CI runs, in its order.
 ci:
     .ci/run

@@ -8,7 +8,7 @@ mod fixtures;
 mod goals;
 
 use criterion::Criterion;
-use endpointd::cluster::decode::{self, Namespaced};
+use endpointd::cluster::decode::{self, ListReader, Namespaced};
 use endpointd::core::body::{EndpointBody, PodReference, SliceBody};
 use endpointd::core::facts::PodFacts;
 use endpointd::core::hints::Hint;
@@ -100,7 +100,9 @@ fn decode_pods(criterion: &mut Criterion, goals: &mut Goals) {
     let list = capture("pods.list.json");
     let facts = measure(&mut group, "a list to facts", |runs| {
         repeated(runs, || {
-            decode::page::<Namespaced<PodFacts>>(&list).expect("it is a list")
+            let mut reader = ListReader::<Namespaced<PodFacts>>::default();
+            reader.feed(&list);
+            reader.take()
         })
     });
     let whole = measure(&mut group, "a list to k8s_openapi", |runs| {

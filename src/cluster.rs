@@ -4,9 +4,15 @@ pub mod connect;
 pub mod decode;
 pub mod events;
 pub mod fence;
+mod items;
 pub mod lease;
 pub mod objects;
 pub mod watch;
 mod wire;
 
 pub use wire::Status;
+
+/// What is asked for in a request's `Accept`: whole objects.
+const ACCEPT_JSON: &str = "application/json";
+/// Their metadata only.
+const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";

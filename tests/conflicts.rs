@@ -58,7 +58,7 @@ async fn a_slice_made_again_while_its_delete_is_on_its_way_is_deleted_too() {
 }
 
 /// Endpoints that have lost their Service while no controller ran are deleted by the next, also when somebody writes
-/// to them after they were listed and before the Services are.
+/// to them after they were listed and before everything is.
 #[tokio::test(start_paused = true)]
 async fn leftover_endpoints_edited_during_the_start_are_deleted_all_the_same() {
     let server = cluster::server();
@@ -78,7 +78,7 @@ async fn leftover_endpoints_edited_during_the_start_are_deleted_all_the_same() {
     api.create(&service, NAMESPACE).await.unwrap();
 
     let late = Fault::Delay(Stage::Before, Latency::Constant(SECOND));
-    server.set_faults(FaultPlan::new(1).rule(Rule::on(Verb::List, "services").fault(late)));
+    server.set_faults(FaultPlan::new(1).rule(Rule::on(Verb::Watch, "endpointslices").fault(late)));
     let controller = cluster::controller(&server, cluster::options(100));
     sleep(SECOND / 2).await;
     let note = json!({"metadata": {"annotations": {"note": "edited"}}});

@@ -8,7 +8,7 @@
 mod cluster;
 
 use cluster::Api;
-use memory_apiserver::{ApiServer, Config};
+use memory_apiserver::{ApiServer, Config, Fault, FaultPlan, Latency, Rule, Stage, Verb};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -67,11 +67,20 @@ fn lists_and_watches(server: &ApiServer, collection: &str) -> (usize, usize) {
     let of = requests
         .iter()
         .filter(|r| r.method == "GET" && r.path.starts_with(collection));
-    let (watches, lists): (Vec<_>, Vec<_>) = of.partition(|r| r.path.contains("watch=1"));
-    let lists = lists
-        .iter()
-        .filter(|r| r.path.contains("limit=") && !r.path.contains("continue="));
+    let (watches, lists): (Vec<_>, Vec<_>) = of.partition(|r| r.path.contains("resourceVersion="));
+    let lists = lists.iter().filter(|r| !r.path.contains("continue="));
     (lists.count(), watches.len())
+}
+
+/// Whether lists of a collection were streamed, and whether they were asked for in pages.
+fn ways(server: &ApiServer, collection: &str) -> (bool, bool) {
+    let requests = server.requests();
+    let asked = |what: &str| {
+        requests
+            .iter()
+            .any(|r| r.path.starts_with(collection) && r.path.contains(what))
+    };
+    (asked("sendInitialEvents=true"), asked("limit="))
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,11 +143,70 @@ async fn terminal_pods_are_not_listed_and_are_forgotten_when_they_end() {
     let listed = server
         .requests()
         .into_iter()
-        .find(|r| r.path.starts_with("/api/v1/pods?limit"));
+        .find(|r| r.path.starts_with("/api/v1/pods?"));
     assert!(
         listed.unwrap().path.contains("status.phase"),
         "the list leaves them out"
     );
+}
+
+const COLLECTIONS: [&str; 5] = [
+    "/api/v1/nodes",
+    "/api/v1/pods",
+    "/api/v1/services",
+    "/api/v1/endpoints",
+    "/apis/discovery.k8s.io/v1/endpointslices",
+];
+
+#[tokio::test(start_paused = true)]
+async fn lists_are_streamed() {
+    let (server, api) = cluster().await;
+    for i in 0..700 {
+        api.create(&pod(&format!("p{i}"), i), "default").await.unwrap();
+    }
+    let _controller = cluster::controller(&server, cluster::options(1000));
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(published(&api).await, existing(&api).await);
+    for collection in COLLECTIONS {
+        assert_eq!(ways(&server, collection), (true, false), "{collection}");
+        assert_eq!(lists_and_watches(&server, collection), (1, 1), "{collection}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_stream_lists_is_asked_for_pages() {
+    let (server, api) = cluster().await;
+    for i in 0..700 {
+        api.create(&pod(&format!("p{i}"), i), "default").await.unwrap();
+    }
+    server.set_faults(FaultPlan::new(1).rule(Rule::on(Verb::Watch, "*").fault(Fault::NoStreamingLists)));
+    let _controller = cluster::controller(&server, cluster::options(1000));
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(published(&api).await, existing(&api).await);
+    for collection in COLLECTIONS {
+        assert_eq!(ways(&server, collection), (true, true), "{collection}");
+    }
+    let pages = server.requests();
+    let pages = pages
+        .iter()
+        .filter(|r| r.path.contains("/pods") && r.path.contains("limit="));
+    assert_eq!(pages.count(), 2, "of 700 pods");
+}
+
+/// What we write is listed when what it is made of has been: it can be compared at once, and need not be kept.
+#[tokio::test(start_paused = true)]
+async fn our_own_objects_are_listed_last() {
+    let (server, api) = cluster().await;
+    api.create(&pod("p1", 1), "default").await.unwrap();
+    let slow = Fault::Delay(Stage::Before, Latency::Constant(Duration::from_secs(5)));
+    server.set_faults(FaultPlan::new(1).rule(Rule::on(Verb::Watch, "services").fault(slow)));
+    let _controller = cluster::controller(&server, cluster::options(100));
+    sleep(Duration::from_secs(4)).await;
+    let asked = |collection: &str| server.requests().iter().any(|r| r.path.starts_with(collection));
+    assert!(asked(COLLECTIONS[1]) && !asked(COLLECTIONS[3]) && !asked(COLLECTIONS[4]));
+    sleep(Duration::from_secs(4)).await;
+    assert!(asked(COLLECTIONS[3]) && asked(COLLECTIONS[4]));
+    assert_eq!(published(&api).await, existing(&api).await);
 }
 
 #[tokio::test(start_paused = true)]

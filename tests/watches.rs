@@ -226,7 +226,9 @@ async fn what_cannot_be_decoded_is_left_out_and_the_rest_goes_on() {
     );
     let lists = |requests: Vec<memory_apiserver::RequestRecord>| {
         let lists = requests.into_iter();
-        lists.filter(|r| r.path.contains("/pods?limit")).count()
+        lists
+            .filter(|r| r.path.contains("/pods?") && r.path.contains("sendInitialEvents"))
+            .count()
     };
     assert_eq!(
         lists(scene.server.requests()),

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
-use endpointd::cluster::decode::{self, EventKind, NamedNode, Namespaced};
+use endpointd::cluster::decode::{self, DecodeError, EventKind, ListEnd, ListReader, NamedNode, Namespaced};
 use endpointd::core::facts::{PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -16,17 +16,28 @@ fn capture(name: &str) -> Vec<u8> {
     std::fs::read(format!("{dir}{name}")).unwrap()
 }
 
+/// A list, decoded as it arrives in frames.
+fn list<T: decode::Decode>(json: &[u8]) -> (Vec<T>, Vec<String>, Result<ListEnd, DecodeError>) {
+    let mut reader = ListReader::default();
+    for frame in json.chunks(1000) {
+        reader.feed(frame);
+    }
+    let (items, errors) = reader.take();
+    (items, errors, reader.finish())
+}
+
 /// A list decoded both ways.
 fn both<T: decode::Decode, K: DeserializeOwned + ListableResource>(name: &str) -> Vec<(T, K)> {
     let json = capture(name);
-    let page = decode::page::<T>(&json).unwrap();
-    assert!(page.errors.is_empty(), "{:?}", page.errors);
+    let (items, errors, end) = list::<T>(&json);
+    let end = end.unwrap();
+    assert!(errors.is_empty(), "{errors:?}");
     let whole: List<K> = serde_json::from_slice(&json).unwrap();
-    assert_eq!(Some(page.version), whole.metadata.resource_version);
-    assert_eq!(page.next, whole.metadata.continue_.unwrap_or_default());
-    assert_eq!(page.items.len(), whole.items.len());
-    assert!(!page.items.is_empty(), "{name} shows something");
-    page.items.into_iter().zip(whole.items).collect()
+    assert_eq!(Some(end.version), whole.metadata.resource_version);
+    assert_eq!(end.next, whole.metadata.continue_.unwrap_or_default());
+    assert_eq!(items.len(), whole.items.len());
+    assert!(!items.is_empty(), "{name} shows something");
+    items.into_iter().zip(whole.items).collect()
 }
 
 fn check_pod(facts: &PodFacts, pod: &Pod) {
@@ -240,16 +251,36 @@ fn a_bad_object_does_not_spoil_the_page() {
         {"metadata": {"name": "bad", "namespace": "a"}, "spec": {"containers": "none"}},
         {"metadata": {"namespace": "a"}}
     ]}"#;
-    let page = decode::page::<Namespaced<PodFacts>>(json).unwrap();
+    let (items, errors, end) = list::<Namespaced<PodFacts>>(json);
     assert_eq!(
-        page.items.iter().map(|pod| &*pod.facts.name).collect::<Vec<_>>(),
+        items.iter().map(|pod| &*pod.facts.name).collect::<Vec<_>>(),
         ["good"]
     );
-    assert_eq!(page.errors.len(), 2);
-    assert!(page.errors[0].contains("a/bad"), "{:?}", page.errors);
-    let empty =
-        decode::page::<Namespaced<PodFacts>>(br#"{"metadata": {"resourceVersion": "9"}, "items": null}"#);
-    assert!(empty.unwrap().items.is_empty());
+    assert_eq!(errors.len(), 2);
+    assert!(errors[0].contains("a/bad"), "{errors:?}");
+    assert_eq!(end.unwrap().version, "9");
+    let empty = br#"{"metadata": {"resourceVersion": "9"}, "items": null}"#;
+    let (items, errors, end) = list::<Namespaced<PodFacts>>(empty);
+    assert!(items.is_empty() && errors.is_empty());
+    assert_eq!(end.unwrap().version, "9");
+}
+
+#[test]
+fn a_list_that_is_cut_off_is_none() {
+    let json = capture("pods.list.json");
+    for end in [0, 1, json.len() / 2, json.len() - 2] {
+        let (.., end) = list::<Namespaced<PodFacts>>(&json[..end]);
+        assert!(end.is_err());
+    }
+}
+
+#[test]
+fn a_bookmark_says_whether_the_list_is_whole() {
+    let end = br#"{"kind": "Pod", "metadata": {"resourceVersion": "12", "creationTimestamp": null,
+        "annotations": {"k8s.io/initial-events-end": "true"}}, "spec": {"containers": null}}"#;
+    assert_eq!(decode::bookmark(end).unwrap(), ("12".to_owned(), true));
+    let plain = br#"{"metadata": {"resourceVersion": "13", "annotations": null}}"#;
+    assert_eq!(decode::bookmark(plain).unwrap(), ("13".to_owned(), false));
 }
 
 #[test]

@@ -139,7 +139,8 @@ pub async fn churn(server: &ApiServer, seed: u64, pace: f64, stop: &AtomicBool) 
     while !stop.load(Ordering::Relaxed) {
         history.run(Duration::from_millis(100), pace).await;
     }
-    // However much the history has taken away, there is something to verify.
+    // However much the history has taken away, namespaces among it, there is something to verify.
+    history.finish(pace).await;
     history.populate().await;
     history.finish(pace).await;
     if history.has_amends() {

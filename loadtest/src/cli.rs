@@ -5,7 +5,7 @@ use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::{chaos, demo, serve};
+use crate::{chaos, clean, demo, report::compare, run, serve};
 
 /// What a shell reports for a command that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
@@ -24,8 +24,14 @@ enum Command {
     Demo(demo::Args),
     /// Run random histories of small clusters under random faults, and verify how each ends.
     Chaos(chaos::Args),
+    /// Put a cluster under load, and measure what its controller makes of it.
+    Run(Box<run::Args>),
+    /// Take away what runs left behind in a cluster.
+    Clean(clean::Args),
     /// Run the API server alone, until Ctrl-C.
     Serve(serve::Args),
+    /// Show two or more reports side by side, as a table and as a page.
+    Compare(compare::Args),
     /// Run endpointd itself: the demo starts its controller so, and no second binary is needed.
     #[command(hide = true, disable_help_flag = true)]
     Endpointd {
@@ -38,12 +44,15 @@ enum Command {
 /// Parses the command line of the process and does what it says.
 pub fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Demo(args) => run(interruptible(demo::run(args))),
-        Command::Serve(args) => run(serve::run(args)),
+        Command::Demo(args) => block_on(interruptible(demo::run(args))),
+        Command::Run(args) => block_on(run::run(*args)),
+        Command::Clean(args) => block_on(interruptible(clean::run(args))),
+        Command::Serve(args) => block_on(serve::run(args)),
         Command::Chaos(args) => {
             log_to_stderr("off");
             chaos::run(args)
         }
+        Command::Compare(args) => compare::run(&args).unwrap_or_else(|error| fail(&error)),
         Command::Endpointd { args } => {
             die_with_parent();
             endpointd::main_from(std::iter::once(OsString::from("endpointd")).chain(args))
@@ -60,8 +69,9 @@ fn log_to_stderr(filter: &str) {
         .init();
 }
 
-fn run(command: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
-    log_to_stderr("warn");
+fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
+    // What a request meets is told by whoever sent it.
+    log_to_stderr("warn,kube_client=off");
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.into()),

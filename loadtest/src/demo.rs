@@ -1,16 +1,10 @@
 //! `loadtest demo`: a cluster in memory, a controller on it, churn, and a verification of the outcome.
 
-mod api;
 mod churn;
-mod controller;
 mod objects;
-mod progress;
-mod settle;
 mod sizes;
 mod summary;
 mod tamper;
-mod visible;
-mod watch;
 mod world;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
@@ -19,22 +13,20 @@ use kube::Client;
 use tokio::time::Instant;
 
 pub use self::sizes::Args;
-use self::{
-    api::Http,
-    churn::Churn,
-    controller::Controller,
-    progress::Stage,
-    settle::Settled,
-    summary::{Summary, number, time},
-    watch::{OutputWatch, Seen},
-    world::World,
+use self::{churn::Churn, summary::Summary, world::World};
+use crate::{
+    api::{self, Http},
+    controller::{Controller, Server},
+    figures::{number, time},
+    observe::watch::{OutputWatch, Scope, Seen},
+    oracle::{self, Options, Outputs, Report},
+    progress::{Stage, every_so_often},
+    settle::{self, Settled},
 };
-use crate::oracle::{self, Options, Outputs, Report};
 
 /// What the controller publishes and the demo checks.
 const OUTPUTS: Outputs = Outputs::ALL;
 
-const REFRESH: Duration = Duration::from_millis(200);
 /// How many differences a failure to converge shows; the verification at the end shows them all.
 const SHOWN_DIFFERENCES: usize = 20;
 
@@ -70,8 +62,13 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let world = World::generate(&sizes, seed);
     fill(&http, &world, &url).await?;
 
-    let watch = OutputWatch::start(client.clone(), &world, OUTPUTS).await?;
-    let controller = Controller::start(&url, max_endpoints_per_slice, &flags)?;
+    let scope = Scope {
+        outputs: OUTPUTS,
+        label: None,
+        services: world.outputs(),
+    };
+    let watch = OutputWatch::start(client.clone(), scope).await?;
+    let controller = Controller::start(&Server::Url(url), max_endpoints_per_slice, &flags)?;
     let mut demo = Demo {
         client,
         seen: watch.seen(),
@@ -101,7 +98,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         churned_for,
         counts: churn.counts(),
         writes: demo.seen.writes() - writes,
-        latency: demo.seen.visibility.lock().latency(),
+        latency: demo.seen.slices.lock().latency(),
         churn_cpu: usage
             .zip(cpu)
             .map(|(after, before)| after.cpu.saturating_sub(before)),
@@ -180,11 +177,8 @@ impl Demo<'_> {
         let (seen, before) = (self.seen, self.seen.writes());
         let show = || {
             stage.set(stage.elapsed().as_millis() as u64, || {
-                let p99 = seen
-                    .visibility
-                    .lock()
-                    .p99()
-                    .map(|p99| format!(", p99 {}", time(p99)));
+                let p99 = seen.slices.lock().latencies().quantile(0.99);
+                let p99 = p99.map(|p99| format!(", p99 {}", time(p99)));
                 let operations = number(churn.counts().operations());
                 let writes = number((seen.writes() - before).events());
                 format!(
@@ -223,19 +217,9 @@ impl Demo<'_> {
     async fn settle(&mut self, stage: &Stage) -> anyhow::Result<Settled> {
         let seen = self.seen;
         let show = || stage.set(0, || format!("{} writes", number(seen.writes().events())));
-        let settling = settle::settle(&self.client, seen, &self.options, self.time_limit);
+        let settling = settle::settle(seen, self.time_limit, || {
+            oracle::check(&self.client, &self.options)
+        });
         self.controller.during(every_so_often(show, settling)).await
-    }
-}
-
-/// Shows something now and then until the work is done.
-async fn every_so_often<T>(show: impl Fn(), work: impl Future<Output = T>) -> T {
-    let mut ticks = tokio::time::interval(REFRESH);
-    let mut work = std::pin::pin!(work);
-    loop {
-        tokio::select! {
-            outcome = &mut work => return outcome,
-            _ = ticks.tick() => show(),
-        }
     }
 }

@@ -96,6 +96,13 @@ pub async fn check(client: &Client, options: &Options) -> anyhow::Result<Report>
     Ok(cluster.check(options))
 }
 
+/// Like [`check`], of those objects alone that have the label, written `KEY=VALUE`.
+pub async fn check_labelled(client: &Client, options: &Options, label: &str) -> anyhow::Result<Report> {
+    let selected = ListParams::default().labels(label);
+    let cluster = Box::pin(Cluster::read_selected(client, options.outputs, &selected)).await?;
+    Ok(cluster.check(options))
+}
+
 // === impl Options ===
 
 impl Default for Options {
@@ -139,12 +146,16 @@ impl Default for Outputs {
 impl Cluster {
     /// Lists everything that decides what is published, and the outputs that are asked for.
     pub async fn read(client: &Client, outputs: Outputs) -> anyhow::Result<Self> {
+        Self::read_selected(client, outputs, &ListParams::default()).await
+    }
+
+    async fn read_selected(client: &Client, outputs: Outputs, selected: &ListParams) -> anyhow::Result<Self> {
         let (nodes, services, pods, slices, endpoints) = tokio::try_join!(
-            list(client),
-            list(client),
-            list(client),
-            list_if(outputs.slices, client),
-            list_if(outputs.endpoints, client)
+            list(client, selected),
+            list(client, selected),
+            list(client, selected),
+            list_if(outputs.slices, client, selected),
+            list_if(outputs.endpoints, client, selected)
         )?;
         Ok(Self {
             nodes,
@@ -267,24 +278,24 @@ fn group_by<'a, K, Q: std::hash::Hash + Eq>(
     groups
 }
 
-async fn list_if<K>(wanted: bool, client: &Client) -> anyhow::Result<Vec<K>>
+async fn list_if<K>(wanted: bool, client: &Client, selected: &ListParams) -> anyhow::Result<Vec<K>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
     if wanted {
-        list(client).await
+        list(client, selected).await
     } else {
         Ok(Vec::new())
     }
 }
 
-async fn list<K>(client: &Client) -> anyhow::Result<Vec<K>>
+async fn list<K>(client: &Client, selected: &ListParams) -> anyhow::Result<Vec<K>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let api: Api<K> = Api::all(client.clone());
     let list = api
-        .list(&ListParams::default())
+        .list(selected)
         .await
         .with_context(|| format!("listing {}", K::plural(&())))?;
     Ok(list.items)

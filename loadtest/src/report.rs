@@ -1,3 +1,106 @@
 //! What a run measured: as JSON, as a page, and two or more of them side by side.
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, anyhow, bail};
+use serde_json::Value;
+
+use model::{Report, SCHEMA};
+
+pub mod compare;
+mod curves;
+pub(crate) mod format;
 pub mod model;
+mod page;
+mod plot;
+mod scale;
+mod single;
+mod table;
+
+#[cfg(test)]
+#[path = "../tests/page/sample.rs"]
+mod sample;
+
+/// The name of a report in its directory.
+const JSON: &str = "report.json";
+const HTML: &str = "report.html";
+
+/// Where a report was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Saved {
+    /// The report as data.
+    pub json: PathBuf,
+    /// The report as a page.
+    pub html: PathBuf,
+}
+
+/// Writes a report as data and as a page. The directory is made if it is not there.
+pub fn save(report: &Report, dir: &Path) -> anyhow::Result<Saved> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let saved = Saved {
+        json: dir.join(JSON),
+        html: dir.join(HTML),
+    };
+    let mut json = serde_json::to_vec_pretty(report).context("cannot encode the report")?;
+    json.push(b'\n');
+    write(&saved.json, &json)?;
+    write(&saved.html, single::page(report).as_bytes())?;
+    Ok(saved)
+}
+
+/// The figures for a terminal, at most 80 columns wide; colour is for terminals only.
+pub fn table(report: &Report, colour: bool) -> String {
+    table::table(report, colour)
+}
+
+/// Reads a report, or the one in a directory.
+pub fn read(path: &Path) -> anyhow::Result<Report> {
+    let file = if path.is_dir() {
+        path.join(JSON)
+    } else {
+        path.to_owned()
+    };
+    let name = file.display();
+    let bytes = fs::read(&file).with_context(|| format!("cannot read {name}"))?;
+    let mut value: Value = serde_json::from_slice(&bytes).with_context(|| format!("{name} is no report"))?;
+    let schema = value
+        .get("schema")
+        .and_then(Value::as_u64)
+        .filter(|&schema| schema > 0);
+    let schema = schema.ok_or_else(|| anyhow!("{name} is no report: it has no \"schema\""))?;
+    if schema > SCHEMA.into() {
+        bail!(
+            "{name} has schema {schema}, and this loadtest knows those up to {SCHEMA}: a newer loadtest wrote it"
+        );
+    }
+    drop_nulls(&mut value);
+    serde_json::from_value(value).with_context(|| format!("{name} is no report"))
+}
+
+/// Takes out what is null: JSON knows no infinity and writes null instead, and what is missing has a default.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+/// Writes a file whole or not at all, so that nobody reads the half of one.
+fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".part");
+    let beside = PathBuf::from(beside);
+    fs::write(&beside, contents)
+        .and_then(|()| fs::rename(&beside, path))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

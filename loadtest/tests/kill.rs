@@ -75,7 +75,8 @@ fn is_write(request: &RequestRecord) -> bool {
 
 /// Whether all five kinds have been listed and are watched.
 fn is_watching(requests: &[RequestRecord]) -> bool {
-    let watches = requests.iter().filter(|r| r.path.contains("watch=1"));
+    // A list that is streamed is a watch, too, but one without a version to go on from.
+    let watches = requests.iter().filter(|r| r.path.contains("resourceVersion="));
     let mut kinds: Vec<&str> = watches.filter_map(|r| r.path.split('?').next()).collect();
     kinds.sort_unstable();
     kinds.dedup();

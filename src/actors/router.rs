@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use ractor::{ActorRef, ActorRuntime};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// An event for a namespace.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct Router {
     shards: DashMap<Arc<str>, ShardHandle, FxBuildHasher>,
     nodes: SharedNodes,
     lists: Mutex<Lists>,
+    /// Wakes who waits for what endpoints are made of, in the order in which they came.
+    inputs_listed: Notify,
     settings: Settings,
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
@@ -66,6 +69,7 @@ impl Router {
                 holds: Holds::all(settings.outputs),
                 never: Holds::all(settings.outputs),
             }),
+            inputs_listed: Notify::new(),
             settings,
             writer,
             root,
@@ -81,6 +85,16 @@ impl Router {
     /// Whether a whole list of every kind has been delivered.
     pub fn is_synced(&self) -> bool {
         !self.lists.lock().never.any()
+    }
+
+    /// Waits until nodes, pods and Services have been listed once. What is listed after that can be compared with
+    /// them as it arrives, and need not be kept.
+    pub async fn inputs_listed(&self) {
+        // From here on it is told, so that nothing is missed between the look and the wait.
+        let listed = self.inputs_listed.notified();
+        if self.lists.lock().never.hides_inputs() {
+            listed.await;
+        }
     }
 
     /// Hands each shard its events in one go. Shards are made for namespaces that begin to matter.
@@ -184,6 +198,9 @@ impl Router {
             lists.holds.clear(kind);
             let first = lists.never.has(kind);
             lists.never.clear(kind);
+            if !lists.never.hides_inputs() {
+                self.inputs_listed.notify_waiters();
+            }
             first && !lists.never.any()
         };
         // Not under the lock: a shard that is made takes it while it holds a part of the map.

@@ -3,7 +3,8 @@
 mod endpoints;
 mod slices;
 
-use super::wire::{self, Str, StrMap};
+use super::items::ItemSplitter;
+use super::wire::{self, BookmarkMeta, Str, StrMap};
 use crate::core::address::{Family, parse_sloppy};
 use crate::core::facts::{
     ANNOTATION_TOLERATE_UNREADY, Extras, HostName, LABEL_MANAGED_BY, LABEL_ZONE, MANAGED_BY, NodeFacts,
@@ -22,6 +23,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::net::IpAddr;
 use std::sync::Arc;
+
+/// On the bookmark after the last object of a list that a watch began with.
+const ANNOTATION_LISTED: &str = "k8s.io/initial-events-end";
 
 /// Why an object cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -66,60 +70,68 @@ pub struct NamedNode {
     pub capacity: NodeCapacity,
 }
 
-/// A page of a list.
+/// Decodes one object.
+pub fn object<T: Decode>(json: &[u8]) -> Result<T, DecodeError> {
+    T::decode(serde_json::from_slice(json)?)
+}
+
+/// A list, decoded as it arrives, item by item. An item that cannot be decoded does not spoil the others.
 #[derive(Debug)]
-pub struct Page<T> {
-    /// What could be decoded.
+pub struct ListReader<T> {
+    splitter: ItemSplitter,
+    /// What could be decoded, and was not taken yet.
     pub items: Vec<T>,
-    /// What could not, and why.
+    /// What could not be, and why; not taken yet.
     pub errors: Vec<String>,
+}
+
+/// What a list, or a page of one, says of itself.
+#[derive(Debug)]
+pub struct ListEnd {
     /// The version that the list shows.
     pub version: String,
     /// Where the next page begins; empty on the last one.
     pub next: String,
 }
 
-/// Decodes one object.
-pub fn object<T: Decode>(json: &[u8]) -> Result<T, DecodeError> {
-    T::decode(serde_json::from_slice(json)?)
+impl<T: Decode> Default for ListReader<T> {
+    fn default() -> Self {
+        Self {
+            splitter: ItemSplitter::default(),
+            items: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
 }
 
-/// Decodes a page of a list. An item that cannot be decoded does not spoil the others.
-pub fn page<T: Decode>(json: &[u8]) -> Result<Page<T>, DecodeError> {
-    let mut errors = Vec::new();
-    // All at once first; item by item only if there is a bad one, since that reads everything twice.
-    let (metadata, items) = if let Ok(page) = serde_json::from_slice::<wire::Page<T::Wire<'_>>>(json) {
-        let items = page.items.unwrap_or_default().into_iter();
-        (
-            page.metadata,
-            items
-                .filter_map(|wire| keep(T::decode(wire), &mut errors))
-                .collect(),
-        )
-    } else {
-        let page: wire::Page<&RawValue> = serde_json::from_slice(json)?;
-        let items = page.items.unwrap_or_default().into_iter();
-        let decoded = items.filter_map(|raw| {
-            let name =
-                || serde_json::from_str::<wire::IdentityOnly<'_>>(raw.get()).map(|o| full_name(&o.metadata));
-            let item = object(raw.get().as_bytes());
-            keep(
-                item.map_err(|error| format!("{}: {error}", name().unwrap_or_default())),
-                &mut errors,
-            )
-        });
-        (page.metadata, decoded.collect())
-    };
-    Ok(Page {
-        items,
-        errors,
-        version: metadata.resource_version,
-        next: metadata.next,
-    })
-}
+impl<T: Decode> ListReader<T> {
+    /// Decodes what has become whole with what has arrived.
+    pub fn feed(&mut self, data: &[u8]) {
+        self.splitter.feed(data);
+        while let Some(json) = self.splitter.next_item() {
+            match object(&json) {
+                Ok(item) => self.items.push(item),
+                Err(error) => {
+                    let name = object_name(&json).unwrap_or_default();
+                    self.errors.push(format!("{name}: {error}"));
+                }
+            }
+        }
+    }
 
-fn keep<T, E: ToString>(item: Result<T, E>, errors: &mut Vec<String>) -> Option<T> {
-    item.map_err(|error| errors.push(error.to_string())).ok()
+    /// What has been decoded and could not be, since it was last taken.
+    pub fn take(&mut self) -> (Vec<T>, Vec<String>) {
+        (std::mem::take(&mut self.items), std::mem::take(&mut self.errors))
+    }
+
+    /// What the list says of itself, once all of it has been fed. An error means that it was no list, or cut off.
+    pub fn finish(self) -> Result<ListEnd, DecodeError> {
+        let list: wire::List = serde_json::from_slice(&self.splitter.into_envelope())?;
+        Ok(ListEnd {
+            version: list.metadata.resource_version,
+            next: list.metadata.next,
+        })
+    }
 }
 
 fn full_name(meta: &wire::Identity<'_>) -> String {
@@ -477,6 +489,19 @@ pub fn event(line: &[u8]) -> Result<Event<'_>, DecodeError> {
 pub fn object_name(json: &[u8]) -> Result<String, DecodeError> {
     let object: wire::IdentityOnly<'_> = serde_json::from_slice(json)?;
     Ok(full_name(&object.metadata))
+}
+
+/// The version that a bookmark shows, and whether it ends the list that a watch began with.
+pub fn bookmark(json: &[u8]) -> Result<(String, bool), DecodeError> {
+    let bookmark: wire::Bookmark<'_> = serde_json::from_slice(json)?;
+    let BookmarkMeta {
+        resource_version,
+        annotations,
+    } = bookmark.metadata;
+    let listed = annotations
+        .get(ANNOTATION_LISTED)
+        .is_some_and(|value| **value == *"true");
+    Ok((resource_version.to_string(), listed))
 }
 
 /// The resourceVersion of an object of any kind.

@@ -1,5 +1,6 @@
 //! Requests for Events, and what their answers mean.
 
+use super::ACCEPT_JSON;
 use super::decode;
 use super::fence::Fence;
 use crate::core::events::{EventOutcome, EventRequest, EventWrite};
@@ -89,7 +90,7 @@ impl EventClient {
         let request = http::Request::builder()
             .method(method)
             .uri(uri)
-            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT, ACCEPT_JSON)
             .header(header::CONTENT_TYPE, content)
             .body(Body::from(body.clone()))
             .map_err(kube::Error::HttpError)?;

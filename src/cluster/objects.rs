@@ -3,6 +3,7 @@
 use super::decode::{self, Namespaced};
 use super::fence::{Closed, Fence};
 use super::wire::Status;
+use super::{ACCEPT_JSON, ACCEPT_METADATA};
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::namespace::{Content, Outcome};
@@ -172,6 +173,11 @@ impl ObjectClient {
         } else {
             format!("{collection}/{name}")
         };
+        // Of what was written, only its UID and version are news: the server need not send all of it back.
+        let accept = match request {
+            Request::Fetch => ACCEPT_JSON,
+            _ => ACCEPT_METADATA,
+        };
         let body = match request {
             Request::Create(body) | Request::Update(body) => body,
             Request::Delete(preconditions) if !preconditions.is_empty() => {
@@ -184,7 +190,7 @@ impl ObjectClient {
         let mut builder = http::Request::builder()
             .method(verb)
             .uri(uri)
-            .header(header::ACCEPT, "application/json");
+            .header(header::ACCEPT, accept);
         if !body.is_empty() {
             builder = builder.header(header::CONTENT_TYPE, "application/json");
         }

@@ -138,6 +138,22 @@ pub(super) struct Identity<'a> {
     pub(super) resource_version: Str<'a>,
 }
 
+/// What a watch says between objects.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Bookmark<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: BookmarkMeta<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct BookmarkMeta<'a> {
+    #[serde(borrow)]
+    pub(super) resource_version: Str<'a>,
+    pub(super) annotations: StrMap<'a>,
+}
+
 /// A pod. Its metadata is cut down by hand: annotations and owners can be large and are not needed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -383,13 +399,11 @@ pub(super) struct Address<'a> {
     pub(super) target_ref: Option<TargetRef<'a>>,
 }
 
-/// A page of a list.
+/// A list, or a page of one, without its items.
 #[derive(Debug, Deserialize)]
-pub(super) struct Page<T> {
+pub(super) struct List {
     #[serde(default)]
     pub(super) metadata: ListMeta,
-    #[serde(default = "Option::default")]
-    pub(super) items: Option<Vec<T>>,
 }
 
 /// The metadata of a list.

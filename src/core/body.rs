@@ -4,21 +4,22 @@ use super::facts::{
     ANNOTATION_TRIGGER_TIME, Extras, LABEL_HEADLESS, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY,
 };
 use super::facts::{OwnerReference, ServiceFacts, is_reserved_label};
-use super::hints::Hint;
 use super::ids::Uid;
 use super::object::Remote;
 use super::ports::SlicePort;
-use super::slices::Conditions;
 use super::subsets::{ANNOTATION_OVER_CAPACITY, TRUNCATED};
 use super::time::Time;
 use serde::Serialize;
-use serde::ser::{SerializeMap as _, SerializeSeq as _, SerializeStruct as _, Serializer};
+use serde::ser::{SerializeMap as _, SerializeSeq as _, Serializer};
 use std::fmt;
-use std::net::IpAddr;
 
+mod endpoint;
 mod endpoints;
 
-pub use endpoints::{AddressBody, EndpointsBody, labels as endpoints_labels};
+pub use endpoint::{AddressBody, EndpointBody};
+pub use endpoints::{EndpointsBody, labels as endpoints_labels};
+
+use endpoint::push_all;
 
 /// What to send for one object.
 #[derive(Clone, PartialEq, Eq)]
@@ -96,25 +97,6 @@ pub struct SliceBody<'a, E> {
     pub endpoints: E,
 }
 
-/// An endpoint, ready to be written.
-#[derive(Clone, Copy)]
-pub struct EndpointBody<'a> {
-    /// Its one address.
-    pub ip: IpAddr,
-    /// Its conditions.
-    pub conditions: Conditions,
-    /// `hostname`.
-    pub hostname: Option<&'a str>,
-    /// `targetRef`.
-    pub target: PodReference<'a>,
-    /// `nodeName`.
-    pub node: Option<&'a str>,
-    /// `zone`.
-    pub zone: Option<&'a str>,
-    /// `hints`.
-    pub hints: Hint<'a>,
-}
-
 impl<'a, E, I> SliceBody<'a, E>
 where
     E: Fn() -> I,
@@ -122,40 +104,35 @@ where
 {
     /// As JSON.
     pub fn to_json(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(1024 + 320 * (self.endpoints)().size_hint().0);
-        serde_json::to_writer(&mut out, self).expect("strings and numbers can always be written to memory");
+        let endpoints = (self.endpoints)();
+        let mut out = Vec::with_capacity(1024 + 320 * endpoints.size_hint().0);
+        let metadata = Metadata {
+            namespace: self.namespace,
+            name: self.name,
+            generate_name_of: Some(&self.service.name),
+            remote: self.remote,
+            extras: self.extras,
+            owner: Some(self.service),
+            labels: SliceLabels(self.service),
+            trigger: self.trigger,
+            truncated: false,
+        };
+        out.extend_from_slice(br#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":"#);
+        push(&mut out, &metadata);
+        out.extend_from_slice(br#","addressType":"#);
+        push(&mut out, self.address_type);
+        out.extend_from_slice(br#","endpoints":["#);
+        push_all(&mut out, endpoints, |endpoint, out| endpoint.push_to(out));
+        out.extend_from_slice(br#"],"ports":"#);
+        push(&mut out, self.ports);
+        out.push(b'}');
         out
     }
 }
 
-impl<'a, E, I> Serialize for SliceBody<'a, E>
-where
-    E: Fn() -> I,
-    I: Iterator<Item = EndpointBody<'a>>,
-{
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("EndpointSlice", 6)?;
-        out.serialize_field("apiVersion", "discovery.k8s.io/v1")?;
-        out.serialize_field("kind", "EndpointSlice")?;
-        out.serialize_field(
-            "metadata",
-            &Metadata {
-                namespace: self.namespace,
-                name: self.name,
-                generate_name_of: Some(&self.service.name),
-                remote: self.remote,
-                extras: self.extras,
-                owner: Some(self.service),
-                labels: SliceLabels(self.service),
-                trigger: self.trigger,
-                truncated: false,
-            },
-        )?;
-        out.serialize_field("addressType", self.address_type)?;
-        out.serialize_field("endpoints", &Endpoints(&self.endpoints))?;
-        out.serialize_field("ports", self.ports)?;
-        out.end()
-    }
+/// Appends something as JSON.
+fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    serde_json::to_writer(out, value).expect("strings and numbers can always be written to memory");
 }
 
 struct Metadata<'a, L> {
@@ -295,71 +272,6 @@ impl Serialize for Owners<'_> {
     }
 }
 
-struct Endpoints<'e, E>(&'e E);
-
-impl<'a, E, I> Serialize for Endpoints<'_, E>
-where
-    E: Fn() -> I,
-    I: Iterator<Item = EndpointBody<'a>>,
-{
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq((self.0)())
-    }
-}
-
-impl Serialize for EndpointBody<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(None)?;
-        out.serialize_entry("addresses", &[self.ip])?;
-        out.serialize_entry("conditions", &ConditionsBody(self.conditions))?;
-        if let Some(hostname) = self.hostname {
-            out.serialize_entry("hostname", hostname)?;
-        }
-        if let Some(node) = self.node {
-            out.serialize_entry("nodeName", node)?;
-        }
-        out.serialize_entry("targetRef", &self.target)?;
-        if let Some(zone) = self.zone {
-            out.serialize_entry("zone", zone)?;
-        }
-        if !self.hints.is_none() {
-            out.serialize_entry("hints", &HintsBody(self.hints))?;
-        }
-        out.end()
-    }
-}
-
-struct HintsBody<'a>(Hint<'a>);
-
-impl Serialize for HintsBody<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(serde::Serialize)]
-        struct Name<'a> {
-            name: &'a str,
-        }
-        let mut out = serializer.serialize_map(None)?;
-        if let Some(name) = self.0.zone {
-            out.serialize_entry("forZones", &[Name { name }])?;
-        }
-        if let Some(name) = self.0.node {
-            out.serialize_entry("forNodes", &[Name { name }])?;
-        }
-        out.end()
-    }
-}
-
-struct ConditionsBody(Conditions);
-
-impl Serialize for ConditionsBody {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("EndpointConditions", 3)?;
-        out.serialize_field("ready", &self.0.ready())?;
-        out.serialize_field("serving", &self.0.serving())?;
-        out.serialize_field("terminating", &self.0.terminating())?;
-        out.end()
-    }
-}
-
 /// A `targetRef` to a pod.
 #[derive(Clone, Copy)]
 pub struct PodReference<'a> {
@@ -369,15 +281,4 @@ pub struct PodReference<'a> {
     pub name: &'a str,
     /// The pod's UID.
     pub uid: &'a Uid,
-}
-
-impl Serialize for PodReference<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("ObjectReference", 4)?;
-        out.serialize_field("kind", "Pod")?;
-        out.serialize_field("namespace", self.namespace)?;
-        out.serialize_field("name", self.name)?;
-        out.serialize_field("uid", self.uid)?;
-        out.end()
-    }
 }

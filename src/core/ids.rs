@@ -39,23 +39,31 @@ impl From<&str> for Uid {
     }
 }
 
+impl Uid {
+    /// A UUID in the usual form.
+    pub(super) fn spelled(bytes: &[u8; 16]) -> [u8; 36] {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let mut out = [b'-'; 36];
+        let mut at = 0;
+        for (i, byte) in bytes.iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                at += 1;
+            }
+            out[at] = HEX[usize::from(byte >> 4)];
+            out[at + 1] = HEX[usize::from(byte & 15)];
+            at += 2;
+        }
+        out
+    }
+}
+
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
             Self::Uuid(bytes) => {
-                const HEX: &[u8; 16] = b"0123456789abcdef";
-                let mut out = [b'-'; 36];
-                let mut at = 0;
-                for (i, byte) in bytes.iter().enumerate() {
-                    if matches!(i, 4 | 6 | 8 | 10) {
-                        at += 1;
-                    }
-                    out[at] = HEX[usize::from(byte >> 4)];
-                    out[at + 1] = HEX[usize::from(byte & 15)];
-                    at += 2;
-                }
-                f.write_str(std::str::from_utf8(&out).expect("hex digits and dashes are UTF-8"))
+                let text = Self::spelled(bytes);
+                f.write_str(std::str::from_utf8(&text).expect("hex digits and dashes are UTF-8"))
             }
         }
     }

@@ -3,6 +3,7 @@
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 use slab::Slab;
+use smallvec::{Array, SmallVec};
 use std::hash::{BuildHasher, Hash};
 
 /// A table of equal values with reference counts: what nobody uses any more is freed at once.
@@ -34,33 +35,32 @@ pub(crate) fn make_room<T>(table: &mut Slab<T>) {
     }
 }
 
-impl Interner<Box<str>> {
-    /// As [`Self::acquire`], and copies the text only if it is new.
-    pub fn acquire_text(&mut self, text: &str) -> u32 {
-        let hash = hash_of(text);
-        if let Some(&id) = self
-            .by_value
-            .find(hash, |&id| *self.values[id as usize].0 == *text)
-        {
-            self.values[id as usize].1 += 1;
-            return id;
-        }
-        self.insert(hash, text.into())
-    }
-}
-
 impl<T: Hash + Eq> Interner<T> {
     /// The index of an equal value, one more time in use; the value is kept if it is new.
     pub fn acquire(&mut self, value: T) -> u32 {
         let hash = hash_of(&value);
-        if let Some(&id) = self
-            .by_value
-            .find(hash, |&id| self.values[id as usize].0 == value)
-        {
-            self.values[id as usize].1 += 1;
+        if let Some(id) = self.reuse(hash, |known| *known == value) {
             return id;
         }
         self.insert(hash, value)
+    }
+
+    /// As [`Self::acquire`] of the value that is equal in this sense, hashes so, and is made only if it is new.
+    pub fn acquire_as(&mut self, hash: u64, equal: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> u32 {
+        if let Some(id) = self.reuse(hash, equal) {
+            return id;
+        }
+        let value = make();
+        debug_assert_eq!(hash_of(&value), hash, "a value hashes as it is looked for");
+        self.insert(hash, value)
+    }
+
+    fn reuse(&mut self, hash: u64, equal: impl Fn(&T) -> bool) -> Option<u32> {
+        let id = *self
+            .by_value
+            .find(hash, |&id| equal(&self.values[id as usize].0))?;
+        self.values[id as usize].1 += 1;
+        Some(id)
     }
 
     fn insert(&mut self, hash: u64, value: T) -> u32 {
@@ -71,12 +71,12 @@ impl<T: Hash + Eq> Interner<T> {
         id
     }
 
-    /// One use less; the last one frees the value and its index.
-    pub fn release(&mut self, id: u32) {
+    /// One use less; the last one frees the value and its index. Says whether it was that.
+    pub fn release(&mut self, id: u32) -> bool {
         let entry = &mut self.values[id as usize];
         entry.1 -= 1;
         if entry.1 > 0 {
-            return;
+            return false;
         }
         let hash = hash_of(&entry.0);
         self.by_value
@@ -84,6 +84,7 @@ impl<T: Hash + Eq> Interner<T> {
             .expect("a value in use is in the table")
             .remove();
         self.values.remove(id as usize);
+        true
     }
 
     /// The value at an index that is in use.
@@ -100,6 +101,14 @@ impl<T: Hash + Eq> Interner<T> {
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
+}
+
+/// As [`make_room`], for a list.
+pub(crate) fn push_tight<A: Array>(list: &mut SmallVec<A>, item: A::Item) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(list.len() / 8 + 1);
+    }
+    list.push(item);
 }
 
 #[cfg(test)]

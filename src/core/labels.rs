@@ -44,18 +44,6 @@ impl Labels {
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
     }
 
-    /// The pairs, each as one text: `key NUL value`.
-    pub fn pairs(&self) -> impl Iterator<Item = &str> {
-        let mut rest = &*self.0;
-        std::iter::from_fn(move || {
-            let value = rest.find('\0')? + 1;
-            let end = value + rest[value..].find('\0')?;
-            let pair = &rest[..end];
-            rest = &rest[end + 1..];
-            Some(pair)
-        })
-    }
-
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter().find(|(k, _)| *k == key).map(|(_, v)| v)

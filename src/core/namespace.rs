@@ -22,7 +22,8 @@ pub use writes::{Content, Granted, Outcome};
 
 use super::address::Family;
 use super::backoff::Retry;
-use super::facts::{EndpointsFacts, NodeFacts, ServiceFacts, SliceFacts};
+use super::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
+use super::few::FewSet;
 use super::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, SliceId, Uid};
 use super::intern::{Interner, hash_of};
 use super::nodes::{NodeDirectory, ZoneView};
@@ -31,7 +32,7 @@ use super::outputs::Outputs;
 use super::ports::ContainerPort;
 use super::queue::Lane;
 use super::selector_cache::SelectorCache;
-use super::slices::{FamilyState, Slice};
+use super::slices::{Conditions, FamilyState, Slice};
 use super::time::{Time, earliest};
 use super::work::Work;
 use hashbrown::HashTable;
@@ -118,6 +119,13 @@ impl Holds {
     /// Whether something is awaited.
     pub fn any(self) -> bool {
         self.0 != 0
+    }
+
+    /// Whether a list of what endpoints are made of is awaited.
+    pub fn hides_inputs(self) -> bool {
+        [Kind::Node, Kind::Pod, Kind::Service]
+            .into_iter()
+            .any(|kind| self.has(kind))
     }
 
     /// Whether a list of the kind is awaited.
@@ -216,8 +224,8 @@ struct Pod {
     node_at: u32,
     ports: u32,
     host: HostId,
-    ready: bool,
-    terminating: bool,
+    /// As in an endpoint's conditions, whatever its Services publish: serving says that it is ready.
+    conditions: Conditions,
     epoch: u8,
     ready_time: Option<Time>,
     /// The Services that select it, with its place in each family of theirs.
@@ -225,6 +233,10 @@ struct Pod {
 }
 
 impl Pod {
+    fn conditions_of(facts: &PodFacts) -> Conditions {
+        Conditions::new(facts.ready, facts.ready, facts.terminating)
+    }
+
     fn ip(&self, family: Family) -> Option<IpAddr> {
         match family {
             Family::V4 => self.v4.map(IpAddr::V4),
@@ -278,7 +290,7 @@ struct Service {
     /// How many slices must be fetched before it can be evaluated.
     awaiting: u32,
     /// Its slices, whatever their role.
-    slices: BTreeSet<SliceId>,
+    slices: FewSet<SliceId>,
     /// What its Endpoints object shows, while that is ours to write.
     endpoints: Option<Box<endpoints::ServiceEndpoints>>,
     dirty: bool,
@@ -317,9 +329,8 @@ pub struct NamespaceState {
     slices_by_name: FxHashMap<Arc<str>, SliceId>,
     /// Slices of Services that we do not manage, by the Service that they name.
     parked: FxHashMap<Arc<str>, Vec<SliceId>>,
-    /// Listed slices that the next plan takes over: what they mean depends on pods and Services that may not
-    /// have been listed yet.
-    /// With the last list that showed each.
+    /// Listed slices that are taken over once their pods and Services have been listed, with the last list that
+    /// showed each.
     arrivals: FxHashMap<Box<str>, (u8, SliceFacts)>,
     dirty: Vec<ServiceId>,
     /// Services whose hints depend on the zones.
@@ -471,9 +482,8 @@ impl NamespaceState {
             return Vec::new();
         }
         self.take_arrivals();
-        let starting = std::mem::take(&mut self.starting);
-        self.take_endpoints_arrivals(starting);
-        if starting {
+        self.take_endpoints_arrivals();
+        if std::mem::take(&mut self.starting) {
             self.forget_triggers();
         }
         for id in std::mem::take(&mut self.dirty) {

@@ -7,7 +7,8 @@
 //! once per label set and kept with it, so a match cannot outlive the set that it was made for.
 
 use super::ids::{FullSetId, LabelSetId, PodId, ServiceId};
-use super::intern::{Interner, hash_of, make_room};
+use super::intern::{hash_of, make_room, push_tight};
+use super::label_pairs::LabelPairs;
 use super::labels::Labels;
 use super::selector::Selector;
 use super::work::Work;
@@ -20,9 +21,9 @@ use smallvec::SmallVec;
 #[derive(Debug, Default)]
 pub struct SelectorCache {
     full: Slab<FullSet>,
-    /// The pairs that full sets consist of, `key NUL value`: those that are unique to a pod stand among many that
-    /// it shares with others.
-    texts: Interner<Box<str>>,
+    /// The pairs that full sets consist of: those that are unique to a pod stand among many that it shares with
+    /// others.
+    pairs_of_full: LabelPairs,
     full_by_labels: HashTable<u32>,
     sets: Slab<LabelSet>,
     set_by_labels: HashTable<u32>,
@@ -90,7 +91,10 @@ impl SelectorCache {
             let id = FullSetId::from(self.full.vacant_key());
             let at = self.sets[set.index()].full.len() as u32;
             self.sets[set.index()].full.push(id);
-            let pairs = labels.pairs().map(|pair| self.texts.acquire_text(pair)).collect();
+            let pairs = labels
+                .iter()
+                .map(|(key, value)| self.pairs_of_full.acquire(key, value))
+                .collect();
             self.full.insert(FullSet {
                 pairs,
                 hash,
@@ -103,7 +107,7 @@ impl SelectorCache {
             id.0
         });
         let pods = &mut self.full[id as usize].pods;
-        pods.push(pod);
+        push_tight(pods, pod);
         (FullSetId(id), pods.len() as u32 - 1)
     }
 
@@ -119,7 +123,7 @@ impl SelectorCache {
                 .expect("a full set in use is in the table")
                 .remove();
             for pair in self.full.remove(id.index()).pairs {
-                self.texts.release(pair);
+                self.pairs_of_full.release(pair);
             }
             self.leave_set(set, at);
         }
@@ -127,11 +131,13 @@ impl SelectorCache {
     }
 
     /// Whether the labels of a full set are these.
-    pub fn is(&self, id: FullSetId, labels: &Labels) -> bool {
+    pub fn is<'l>(&self, id: FullSetId, labels: &'l Labels) -> bool {
         let mut rest = labels.as_str();
         for pair in &self.full[id.index()].pairs {
-            let after = rest.strip_prefix(&**self.texts.get(*pair));
-            let Some(after) = after.and_then(|rest| rest.strip_prefix('\0')) else {
+            let (key, value) = self.pairs_of_full.get(*pair);
+            let value_of = |rest: &'l str| rest.strip_prefix(key)?.strip_prefix('\0');
+            let after = |rest: &'l str| rest.strip_prefix(value)?.strip_prefix('\0');
+            let Some(after) = value_of(rest).and_then(after) else {
                 return false;
             };
             rest = after;
@@ -310,12 +316,6 @@ impl SelectorCache {
         }
     }
 
-    /// The key and the value of a full set's pair.
-    fn split(&self, pair: u32) -> (&str, &str) {
-        let text = self.texts.get(pair);
-        text.split_once('\0').expect("a pair is a key and a value")
-    }
-
     fn drop_pair_if_idle(&mut self, pair: &str) {
         if self
             .pairs
@@ -332,12 +332,19 @@ impl SelectorCache {
         let concerned: Vec<_> = self
             .full
             .iter()
-            .filter(|(_, full)| full.pairs.iter().any(|pair| self.split(*pair).0 == key))
+            .filter(|(_, full)| {
+                full.pairs
+                    .iter()
+                    .any(|pair| self.pairs_of_full.get(*pair).0 == key)
+            })
             .map(|(id, _)| id)
             .collect();
         for id in concerned {
             let (old, at) = (self.full[id].set, self.full[id].at);
-            let pairs = self.full[id].pairs.iter().map(|pair| self.split(*pair));
+            let pairs = self.full[id]
+                .pairs
+                .iter()
+                .map(|pair| self.pairs_of_full.get(*pair));
             let used = pairs.filter(|(key, _)| self.keys.contains_key(*key)).collect();
             let new = self.label_set(used, work);
             if new == old {

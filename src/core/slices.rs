@@ -1,15 +1,16 @@
 //! One `EndpointSlice` as the controller sees it: what it should hold, and what the server is known to hold.
 
 use super::address::Family;
+use super::few::FewSet;
 use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
 use super::intern::{hash_of, make_room};
 use super::object::{Flight, ObjectState};
 use super::ports::SlicePorts;
 use super::queue::Lane;
+use super::time::Time;
 use hashbrown::HashTable;
 use slab::Slab;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The conditions of an endpoint in a few bits.
@@ -120,6 +121,8 @@ pub struct Slice {
     pub hints: Vec<Option<Zone>>,
     /// The UID of the Service that owns it.
     pub owner: Uid,
+    /// When the object was created, of those that were listed whole.
+    pub created: Option<Time>,
     /// Its object was given to another manager. Until what it holds changes, it is left to them.
     pub yielded: bool,
     /// How often its object was gone, in a row, before it could be updated once. Who collects what has lost its
@@ -147,6 +150,7 @@ impl Slice {
             slots: Vec::new(),
             hints: Vec::new(),
             owner: Uid::none(),
+            created: None,
             yielded: false,
             losses: 0,
             dirty: 0,
@@ -220,6 +224,7 @@ impl Slice {
     pub fn forget_remote(&mut self, name: Arc<str>) {
         self.name = name;
         self.object.forget_remote();
+        self.created = None;
         self.removed = 0;
         self.change(Lane::Add);
         self.dirty = self.slots.len() as u32;
@@ -268,7 +273,7 @@ pub struct Group {
     /// How many endpoints are placed.
     pub endpoints: u32,
     /// Its live slices by how full they are.
-    pub by_fill: BTreeSet<(u32, SliceId)>,
+    pub by_fill: FewSet<(u32, SliceId)>,
 }
 
 impl Groups {
@@ -280,7 +285,7 @@ impl Groups {
         let group = Group {
             ports: ports.clone(),
             endpoints: 0,
-            by_fill: BTreeSet::new(),
+            by_fill: FewSet::default(),
         };
         make_room(&mut self.groups);
         let id = GroupId::from(self.groups.insert(group));

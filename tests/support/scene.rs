@@ -96,11 +96,11 @@ impl Scene {
             .count()
     }
 
-    /// All requests of the controller for a kind.
+    /// How often the controller listed a kind.
     pub(crate) fn reads(&self, of: &str) -> usize {
         let requests = self.server.requests().into_iter();
         requests
-            .filter(|r| r.path.contains(of) && &*r.method == "GET" && r.path.contains("limit=500"))
+            .filter(|r| r.path.contains(of) && &*r.method == "GET" && r.path.contains("sendInitialEvents"))
             .count()
     }
 

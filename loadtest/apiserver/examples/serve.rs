@@ -9,6 +9,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let config = memory_apiserver::Config {
         port,
         gc,
+        managed_fields: true,
         ..memory_apiserver::Config::default()
     };
     let server = memory_apiserver::start(config).await?;

@@ -1,6 +1,7 @@
 //! What form of answer a client accepts.
 
 use crate::status::{Answer, Refusal};
+use crate::table::Style;
 use http::HeaderMap;
 
 /// The form of an answer; always JSON.
@@ -11,6 +12,8 @@ pub(crate) enum Form {
     Metadata,
     /// Metadata of a list's items.
     MetadataList,
+    /// Rows for people.
+    Table(Style),
 }
 
 /// The first of the accepted forms that is offered; 406 when there is none.
@@ -53,6 +56,7 @@ fn offered(clause: &str) -> Option<(u16, Form)> {
             "q" => weight = thousandths(value),
             "as" if value == "PartialObjectMetadata" => form = Form::Metadata,
             "as" if value == "PartialObjectMetadataList" => form = Form::MetadataList,
+            "as" if value == "Table" => form = Form::Table(Style::default()),
             "as" => return None,
             "g" => group = value,
             "v" => version = value,
@@ -94,9 +98,13 @@ mod tests {
         );
         assert_eq!(
             form("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"),
-            Some(Form::Whole)
+            Some(Form::Table(Style::default()))
         );
-        assert_eq!(form("application/json;as=Table;v=v1;g=meta.k8s.io"), None);
+        assert_eq!(
+            form("application/json;as=Table;v=v1;g=meta.k8s.io"),
+            Some(Form::Table(Style::default()))
+        );
+        assert_eq!(form("application/json;as=Table;v=v1beta1;g=meta.k8s.io"), None);
         let partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         assert_eq!(form(partial), Some(Form::Metadata));
         assert_eq!(

@@ -24,7 +24,7 @@ impl Clock {
         Instant::now().saturating_duration_since(self.start)
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         let passed = SignedDuration::try_from(self.offset()).unwrap_or(SignedDuration::MAX);
         self.wall.checked_add(passed).unwrap_or(Timestamp::MAX)
     }

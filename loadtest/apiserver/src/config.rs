@@ -1,5 +1,7 @@
 //! What can be set on a server.
 
+use crate::access::Access;
+
 /// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -20,6 +22,11 @@ pub struct Config {
     pub request_log: usize,
     /// The largest request body in bytes; more is refused with 413.
     pub max_body: usize,
+    /// Whether `managedFields` are kept for every object, as a cluster keeps them; else only for those that were
+    /// applied on the server's side.
+    pub managed_fields: bool,
+    /// Who may do what; none lets everyone do everything.
+    pub access: Option<Access>,
 }
 
 impl Default for Config {
@@ -33,6 +40,8 @@ impl Default for Config {
             start_time: None,
             request_log: 0,
             max_body: 3 * 1024 * 1024,
+            managed_fields: false,
+            access: None,
         }
     }
 }

@@ -1,13 +1,17 @@
 //! The documents that tell clients what is served.
 
+use crate::access::Review;
 use crate::kinds::{Facts, Kind};
 use crate::route::Plain;
 use serde_json::{Value, json};
 
 const GROUPS: [&str; 3] = ["events.k8s.io", "coordination.k8s.io", "discovery.k8s.io"];
 
-/// The document at a path; none when nothing is served there.
-pub(crate) fn document(plain: &Plain, host: &str) -> Option<Value> {
+const REVIEWS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
+
+/// The document at a path; none when nothing is served there. Reviews are served where access is controlled.
+pub(crate) fn document(plain: &Plain, host: &str, reviews: bool) -> Option<Value> {
+    let reviewed = if reviews { &REVIEWS[..] } else { &[] };
     match plain {
         Plain::Api => Some(json!({
             "kind": "APIVersions",
@@ -17,14 +21,15 @@ pub(crate) fn document(plain: &Plain, host: &str) -> Option<Value> {
         Plain::Apis => Some(json!({
             "kind": "APIGroupList",
             "apiVersion": "v1",
-            "groups": GROUPS.iter().map(|g| group(g)).collect::<Vec<_>>(),
+            "groups": GROUPS.iter().chain(reviewed).map(|g| group(g)).collect::<Vec<_>>(),
         })),
-        Plain::Group(name) => GROUPS.contains(&name.as_str()).then(|| {
+        Plain::Group(name) => GROUPS.iter().chain(reviewed).any(|g| g == name).then(|| {
             let mut group = group(name);
             group["kind"] = "APIGroup".into();
             group["apiVersion"] = "v1".into();
             group
         }),
+        Plain::Resources(group) if reviewed.contains(&group.as_str()) => Some(review_resources(group)),
         Plain::Resources(group) => resources(group),
         Plain::Version => Some(json!({
             "major": "1",
@@ -41,13 +46,30 @@ pub(crate) fn document(plain: &Plain, host: &str) -> Option<Value> {
             "compiler": "rustc",
             "platform": "linux/amd64",
         })),
-        Plain::Health => None,
+        Plain::Health | Plain::OpenApi(_) => None,
     }
 }
 
 fn group(name: &str) -> Value {
     let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
     json!({"name": name, "versions": [version.clone()], "preferredVersion": version})
+}
+
+fn review_resources(group: &str) -> Value {
+    let entry = |review: Review| {
+        json!({
+            "name": review.resource(), "singularName": review.kind().to_ascii_lowercase(), "namespaced": false,
+            "kind": review.kind(), "verbs": ["create"],
+        })
+    };
+    let resources: Vec<Value> = Review::ALL
+        .into_iter()
+        .filter(|review| review.group() == group)
+        .map(entry)
+        .collect();
+    json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{group}/v1"), "resources": resources,
+    })
 }
 
 fn resources(group: &str) -> Option<Value> {

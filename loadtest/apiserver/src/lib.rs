@@ -2,8 +2,8 @@
 //!
 //! It keeps the objects of a few kinds (those a service controller lives on) and answers for them as a real
 //! kube-apiserver does: one global resource version, optimistic concurrency, list pages from one snapshot, watches
-//! replayed from a bounded history, graceful deletion, finalizers, defaulting and validation. There is no etcd, no
-//! admission chain and no authorisation.
+//! replayed from a bounded history, graceful deletion, finalizers, defaulting and validation. There is no etcd
+//! and no admission chain; RBAC is there for those who want it ([`Access`]).
 //!
 //! ```text
 //!  TCP (server.rs) ─┐
@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod access;
 mod base64;
 mod body;
 mod clock;
@@ -28,18 +29,25 @@ mod faults;
 mod gc;
 mod kinds;
 mod list;
+mod managed;
 mod object;
+mod openapi;
 mod pass;
+mod patches;
 mod registry;
+mod reply;
 mod route;
 mod selector;
 mod server;
 mod status;
 mod store;
+mod strategic;
+mod table;
 mod validate;
 mod watch;
 mod write;
 
+pub use self::access::{Access, AccessError};
 pub use self::body::ResponseBody;
 pub use self::config::Config;
 pub use self::faults::{

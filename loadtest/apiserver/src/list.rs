@@ -9,6 +9,7 @@ use crate::route::{ObjectTarget, Query};
 use crate::selector::Selection;
 use crate::status::{Answer, Cause, Refusal};
 use crate::store::{State, Store};
+use crate::table::Style;
 use bytes::{Bytes, BytesMut};
 use futures::stream;
 use serde_json::{Value, json};
@@ -275,20 +276,17 @@ impl List {
     pub(crate) fn body(self, form: Form) -> Answer<ResponseBody> {
         let facts = self.kind.facts();
         let mut out = BytesMut::new();
-        match form {
-            Form::Whole => out.extend_from_slice(
-                format!(
-                    "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\"",
-                    facts.kind,
-                    self.kind.api_version()
-                )
-                .as_bytes(),
-            ),
-            Form::MetadataList => {
-                out.extend_from_slice(
-                    br#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1""#,
-                );
-            }
+        let mut metadata = format!("\"resourceVersion\":\"{}\"", self.rv);
+        if let Some(next) = &self.next {
+            metadata.extend([",\"continue\":\"", next, "\""]);
+        }
+        if let Some(remaining) = self.remaining {
+            metadata.extend([",\"remainingItemCount\":", &remaining.to_string()]);
+        }
+        let (kind, version) = match form {
+            Form::Whole => (facts.kind, self.kind.api_version()),
+            Form::MetadataList => ("PartialObjectMetadata", "meta.k8s.io/v1"),
+            Form::Table(_) => ("", ""),
             Form::Metadata => {
                 let mut refusal = Refusal::not_acceptable();
                 refusal.message = format!(
@@ -297,19 +295,19 @@ impl List {
                 );
                 return Err(refusal);
             }
+        };
+        if matches!(form, Form::Table(_)) {
+            Style::open(&mut out, self.kind, &metadata, true);
+        } else {
+            out.extend_from_slice(
+                format!(
+                    "{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{{{metadata}}},\"items\":["
+                )
+                .as_bytes(),
+            );
         }
-        let mut metadata = format!(",\"metadata\":{{\"resourceVersion\":\"{}\"", self.rv);
-        if let Some(next) = &self.next {
-            metadata.extend([",\"continue\":\"", next, "\""]);
-        }
-        if let Some(remaining) = self.remaining {
-            metadata.extend([",\"remainingItemCount\":", &remaining.to_string()]);
-        }
-        out.extend_from_slice(metadata.as_bytes());
-        out.extend_from_slice(b"},\"items\":[");
-        let metadata_only = form == Form::MetadataList;
         let mut items = self.items.into_iter().enumerate().peekable();
-        if write_chunk(&mut out, &mut items, metadata_only) {
+        if write_chunk(&mut out, &mut items, form) {
             return Ok(ResponseBody::whole(out.freeze()));
         }
         Ok(ResponseBody::stream(stream::unfold(
@@ -317,7 +315,7 @@ impl List {
             move |(ready, items)| async move {
                 let mut items = items?;
                 let mut out = BytesMut::new();
-                let done = write_chunk(&mut out, &mut items, metadata_only);
+                let done = write_chunk(&mut out, &mut items, form);
                 // The piece made before goes out first; the last one goes out with it.
                 if done {
                     let mut both = BytesMut::with_capacity(ready.len() + out.len());
@@ -336,7 +334,7 @@ impl List {
 fn write_chunk(
     out: &mut BytesMut,
     items: &mut std::iter::Peekable<std::iter::Enumerate<std::vec::IntoIter<Arc<Object>>>>,
-    metadata_only: bool,
+    form: Form,
 ) -> bool {
     while out.len() < CHUNK {
         let Some((i, object)) = items.next() else {
@@ -346,7 +344,10 @@ fn write_chunk(
         if i > 0 {
             out.extend_from_slice(b",");
         }
-        object.write_item(out, metadata_only);
+        match form {
+            Form::Table(style) => style.row(out, &object),
+            form => object.write_item(out, form == Form::MetadataList),
+        }
     }
     if items.peek().is_none() {
         out.extend_from_slice(b"]}\n");

@@ -1,6 +1,7 @@
 //! The server without a socket, and the one gate every request passes.
 
 use crate::accept::{Form, negotiate};
+use crate::access::{self, Access, Admitted, Attributes, Review};
 use crate::body::ResponseBody;
 use crate::config::Config;
 use crate::delete::{self, Deleted, Options};
@@ -9,18 +10,20 @@ use crate::faults::{
     no_streaming_lists,
 };
 use crate::kinds::Kind;
-use crate::list::{self, List, not_future, parse_version};
-use crate::object::{Object, key_of};
-use crate::route::{ObjectTarget, Plain, Query, Sub, Target, target};
+use crate::list::{self, not_future, parse_version};
+use crate::object::key_of;
+use crate::reply::{Reply, document, json_body, refused, respond, written};
+use crate::route::{ObjectTarget, Query, Sub, Target, target};
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
-use crate::write::{self, Change};
-use crate::{discovery, gc, registry, watch};
-use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use crate::table::Style;
+use crate::write::{self, Change, Replacement, Write};
+use crate::{gc, patches, watch};
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -57,6 +60,7 @@ pub struct ApiServer {
     store: Arc<Store>,
     log: Arc<Mutex<VecDeque<RequestRecord>>>,
     faults: Arc<Faults>,
+    access: Arc<RwLock<Option<Arc<Access>>>>,
 }
 
 /// The server as a tower service, for [`kube::Client::new`](https://docs.rs/kube) or a listener.
@@ -64,6 +68,7 @@ pub struct ApiServer {
 pub struct ApiService {
     server: ApiServer,
     caller: Caller,
+    token: Option<Arc<str>>,
 }
 
 /// A request under a fault plan, recorded when it is over.
@@ -75,15 +80,6 @@ struct Passage<'a> {
     faults: Vec<String>,
 }
 
-/// An answer before it has its form.
-enum Reply {
-    Object(StatusCode, Arc<Object>),
-    Json(StatusCode, serde_json::Value),
-    Text(&'static str),
-    List(List),
-    Stream(ResponseBody),
-}
-
 // === impl ApiServer ===
 
 impl ApiServer {
@@ -93,8 +89,9 @@ impl ApiServer {
     /// # Panics
     ///
     /// With `config.gc`, outside of a tokio runtime.
-    pub fn new(config: Config) -> Self {
+    pub fn new(mut config: Config) -> Self {
         let collects = config.gc;
+        let access = config.access.take().map(Arc::new);
         let store = Arc::new(Store::new(config));
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let target = ObjectTarget {
@@ -104,8 +101,13 @@ impl ApiServer {
                 sub: Sub::Main,
             };
             let body = json!({"metadata": {"name": name}}).to_string();
-            write::create(&store, &target, &Query::default(), body.as_bytes())
-                .expect("an empty store takes the first namespaces");
+            let write = Write {
+                store: &store,
+                target: &target,
+                query: &Query::default(),
+                manager: "kube-apiserver",
+            };
+            write::create(write, body.as_bytes()).expect("an empty store takes the first namespaces");
         }
         if collects {
             tokio::spawn(gc::run(Arc::downgrade(&store), Arc::clone(&store.collector)));
@@ -114,6 +116,7 @@ impl ApiServer {
             store,
             log: Arc::default(),
             faults: Arc::default(),
+            access: Arc::new(RwLock::new(access)),
         }
     }
 
@@ -127,7 +130,7 @@ impl ApiServer {
         self.service_of(Caller::Named(client.into()))
     }
 
-    /// The server as a tower service that no fault plan reaches: a test's own client.
+    /// The server as a tower service that no fault plan and no access rule reaches: a test's own client.
     pub fn service_without_faults(&self) -> ApiService {
         self.service_of(Caller::Spared)
     }
@@ -136,7 +139,14 @@ impl ApiServer {
         ApiService {
             server: self.clone(),
             caller,
+            token: None,
         }
+    }
+
+    /// From now on requests meet these rules; none lets everyone do everything. Watches that are open go on, as they
+    /// do in a cluster.
+    pub fn set_access(&self, access: Option<Access>) {
+        *self.access.write() = access.map(Arc::new);
     }
 
     /// From now on requests and watches, those that are open included, meet the faults of this plan. It replaces one
@@ -194,6 +204,7 @@ impl ApiServer {
     pub(crate) async fn pass<B>(
         &self,
         caller: &Caller,
+        token: Option<&str>,
         request: Request<B>,
     ) -> io::Result<Response<ResponseBody>>
     where
@@ -218,10 +229,11 @@ impl ApiServer {
             && let Some(ask) = Ask::new(&parts, body, caller)
         {
             // Boxed, so that requests without a plan do not carry its size.
-            return Box::pin(self.pass_under(generation, plan, ask, &parts, body)).await;
+            let admitted = self.admit(caller, token, &parts);
+            return Box::pin(self.pass_under(generation, plan, ask, &parts, body, admitted)).await;
         }
         let mut response = body
-            .and_then(|body| self.apply(&parts, &body))
+            .and_then(|body| self.apply(&parts, &body, self.admit(caller, token, &parts)?))
             .unwrap_or_else(|refusal| refused(&refusal));
         if let Some(watch) = response.body_mut().open_watch()
             && let Some(ask) = Ask::new(&parts, &[], caller)
@@ -242,6 +254,7 @@ impl ApiServer {
         ask: Ask,
         parts: &Parts,
         body: &Bytes,
+        admitted: Answer<Admitted>,
     ) -> io::Result<Response<ResponseBody>> {
         let hit = plan.draw(&ask);
         let mut passage = Passage {
@@ -273,8 +286,8 @@ impl ApiServer {
             Some((_, Fate::NoStreamingLists)) => return passage.end(Ok(no_streaming_lists())),
             _ => {}
         }
-        let mut response = self
-            .apply(parts, body)
+        let mut response = admitted
+            .and_then(|admitted| self.apply(parts, body, admitted))
             .unwrap_or_else(|refusal| refused(&refusal));
         passage.applied = response.status().is_success();
         for (rule, time) in hit.after {
@@ -346,17 +359,63 @@ impl ApiServer {
         log.push_back(record);
     }
 
-    fn apply(&self, parts: &Parts, body: &Bytes) -> Answer<Response<ResponseBody>> {
+    /// Who sends this request; refused when that is nobody or they may not send it.
+    fn admit(&self, caller: &Caller, token: Option<&str>, parts: &Parts) -> Answer<Admitted> {
+        if matches!(caller, Caller::Spared) {
+            return Ok(None);
+        }
+        let Some(access) = self.access.read().clone() else {
+            return Ok(None);
+        };
+        let user = access.authenticate(&parts.headers, token)?;
+        access.authorise(&user, &Attributes::of(parts))?;
+        Ok(Some((access, user)))
+    }
+
+    fn apply(&self, parts: &Parts, body: &Bytes, admitted: Admitted) -> Answer<Response<ResponseBody>> {
         let query = Query::parse(parts.uri.query());
         let target = match target(parts.uri.path()) {
             Target::Object(target) => target,
             Target::Plain(plain) => {
-                return respond(document(parts, &plain)?, Form::Whole);
+                let reviews = self.access.read().is_some();
+                return respond(document(parts, &plain, reviews)?, Form::Whole);
+            }
+            Target::Review(kind) => {
+                return respond(self.review(parts, kind, body, admitted)?, Form::Whole);
             }
             Target::Nothing => return Err(Refusal::no_such_path()),
         };
-        let form = negotiate(&parts.headers)?;
+        let mut form = negotiate(&parts.headers)?;
+        if let Form::Table(style) = &mut form {
+            *style = Style::new(query.text("includeObject"), self.store.clock.now())?;
+        }
+        if let Some((access, user)) = &admitted
+            && matches!(parts.method, Method::PUT | Method::PATCH)
+            && self
+                .store
+                .get(target.kind, &key_of(&target.namespace, &target.name))
+                .is_none()
+        {
+            // What is not there would be created.
+            access.authorise(user, &Attributes::of(parts).with_verb("create"))?;
+        }
         respond(self.object(parts, &target, &query, form, body)?, form)
+    }
+
+    fn review(&self, parts: &Parts, review: Review, body: &[u8], admitted: Admitted) -> Answer<Reply> {
+        // A test's own client asks for reviews as one who may do everything.
+        let (access, user) = if let Some(admitted) = admitted {
+            admitted
+        } else {
+            let access = self.access.read().clone().ok_or_else(Refusal::no_such_path)?;
+            (access, access::User::default())
+        };
+        if parts.method != Method::POST {
+            return Err(Refusal::method_not_allowed());
+        }
+        json_body(parts, &["application/json"])?;
+        let answer = access::answer(&access, &user, review, body)?;
+        Ok(Reply::Json(StatusCode::CREATED, answer))
     }
 
     fn object(
@@ -369,6 +428,12 @@ impl ApiServer {
     ) -> Answer<Reply> {
         let store = &self.store;
         let facts = target.kind.facts();
+        let write = Write {
+            store,
+            target,
+            query,
+            manager: manager(parts, query),
+        };
         let collection = target.name.is_empty();
         // A collection of all namespaces can only be read.
         let everywhere = collection && facts.namespaced && target.namespace.is_empty();
@@ -386,33 +451,16 @@ impl ApiServer {
             }
             (&Method::POST, true) if !everywhere => {
                 json_body(parts, &["application/json"])?;
-                Ok(written(write::create(store, target, query, body)?))
+                Ok(written(write::create(write, body)?))
             }
             (&Method::PUT, false) => {
                 json_body(parts, &["application/json"])?;
-                let value = registry::decode(target.kind, body)?;
-                Ok(written(write::update(
-                    store,
-                    target,
-                    query,
-                    &Change::Replace(value),
-                )?))
+                let replacement = Replacement::read(write, body)?;
+                Ok(written(write::update(write, Change::Replace(replacement))?))
             }
             (&Method::PATCH, false) if target.sub != Sub::Finalize => {
-                json_body(parts, &["application/merge-patch+json"])?;
-                let patch: serde_json::Value = serde_json::from_slice(body)
-                    .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))?;
-                if !patch.is_object() {
-                    return Err(Refusal::bad_request(
-                        "error decoding patch: a merge patch must be an object",
-                    ));
-                }
-                Ok(written(write::update(
-                    store,
-                    target,
-                    query,
-                    &Change::Merge(patch),
-                )?))
+                let change = patches::read(parts, target.kind, query, body)?;
+                Ok(written(write::update(write, change)?))
             }
             (&Method::DELETE, false) if target.sub == Sub::Main => {
                 match delete::delete(store, target, &Options::parse(query, body)?)? {
@@ -433,6 +481,21 @@ impl ApiServer {
     }
 }
 
+/// Who a write is by: as it says, or else the client's name.
+fn manager<'a>(parts: &'a Parts, query: &'a Query) -> &'a str {
+    match query.text("fieldManager") {
+        "" => {
+            let agent = parts.headers.get(header::USER_AGENT);
+            let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or("");
+            match agent.split('/').next() {
+                Some("") | None => "unknown",
+                Some(name) => name,
+            }
+        }
+        manager => manager,
+    }
+}
+
 // === impl Passage ===
 
 impl Passage<'_> {
@@ -450,115 +513,16 @@ impl Drop for Passage<'_> {
     }
 }
 
-fn document(parts: &Parts, plain: &Plain) -> Answer<Reply> {
-    if parts.method != Method::GET && parts.method != Method::HEAD {
-        return Err(Refusal::method_not_allowed());
-    }
-    if *plain == Plain::Health {
-        return Ok(Reply::Text("ok"));
-    }
-    negotiate(&parts.headers)?;
-    let host = parts
-        .headers
-        .get(header::HOST)
-        .and_then(|h| h.to_str().ok())
-        .unwrap_or("127.0.0.1");
-    let document = discovery::document(plain, host).ok_or_else(Refusal::no_such_path)?;
-    Ok(Reply::Json(StatusCode::OK, document))
-}
-
-fn written((object, created): write::Written) -> Reply {
-    Reply::Object(
-        if created {
-            StatusCode::CREATED
-        } else {
-            StatusCode::OK
-        },
-        object,
-    )
-}
-
-fn json_body(parts: &Parts, accepted: &[&str]) -> Answer<()> {
-    let given = parts
-        .headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|h| h.to_str().ok())
-        .unwrap_or("");
-    let media = given.split(';').next().unwrap_or("").trim();
-    let plain = media.is_empty() && accepted[0] == "application/json";
-    if plain || accepted.iter().any(|a| a.eq_ignore_ascii_case(media)) {
-        Ok(())
-    } else {
-        Err(Refusal::unsupported_media(&accepted.join(", ")))
-    }
-}
-
-fn respond(reply: Reply, form: Form) -> Answer<Response<ResponseBody>> {
-    let (status, media, body) = match reply {
-        Reply::Object(status, object) => {
-            if form == Form::MetadataList {
-                let mut refusal = Refusal::not_acceptable();
-                refusal.message = format!(
-                    "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
-                    object.kind.facts().kind
-                );
-                return Err(refusal);
-            }
-            let body = if form == Form::Metadata {
-                let mut out = BytesMut::new();
-                object.write(&mut out, true);
-                out.extend_from_slice(b"\n");
-                out.freeze()
-            } else {
-                object.bytes.clone()
-            };
-            (status, "application/json", ResponseBody::whole(body))
-        }
-        Reply::Json(status, value) => (status, "application/json", json_line(&value)),
-        Reply::Text(text) => (
-            StatusCode::OK,
-            "text/plain; charset=utf-8",
-            ResponseBody::whole(text),
-        ),
-        Reply::List(list) => (StatusCode::OK, "application/json", list.body(form)?),
-        Reply::Stream(body) => (StatusCode::OK, "application/json", body),
-    };
-    Ok(response(status, media, body))
-}
-
-fn json_line(value: &serde_json::Value) -> ResponseBody {
-    ResponseBody::whole(format!("{value}\n"))
-}
-
-pub(crate) fn response(
-    status: StatusCode,
-    media: &'static str,
-    body: ResponseBody,
-) -> Response<ResponseBody> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
-    headers.insert(
-        header::CACHE_CONTROL,
-        HeaderValue::from_static("no-cache, private"),
-    );
-    response
-}
-
-pub(crate) fn refused(refusal: &Refusal) -> Response<ResponseBody> {
-    let status =
-        StatusCode::from_u16(refusal.code).expect("refusals carry the statuses written in this crate");
-    let mut response = response(status, "application/json", json_line(&refusal.status()));
-    if let Some(seconds) = refusal.retry_after {
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
-}
-
 // === impl ApiService ===
+
+impl ApiService {
+    /// The same service, whose requests carry this bearer token unless they carry one of their own.
+    #[must_use]
+    pub fn with_token(mut self, token: &str) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+}
 
 impl<B> tower::Service<Request<B>> for ApiService
 where
@@ -575,7 +539,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Self { server, caller } = self.clone();
-        Box::pin(async move { server.pass(&caller, request).await })
+        let Self {
+            server,
+            caller,
+            token,
+        } = self.clone();
+        Box::pin(async move { server.pass(&caller, token.as_deref(), request).await })
     }
 }

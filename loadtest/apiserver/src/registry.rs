@@ -7,8 +7,11 @@ mod namespace;
 mod node;
 mod normal;
 mod pod;
+pub(crate) mod schema;
 pub(crate) mod service;
 mod slice;
+
+pub(crate) use self::normal::unknown_fields;
 
 use crate::kinds::Kind;
 use crate::object::text;
@@ -18,7 +21,7 @@ use crate::validate::{Faults, NameRule, metadata, metadata_update};
 use serde_json::{Map, Value};
 
 /// Reads a body that should be an object of `kind`. What is not known is dropped as Go's decoder does.
-pub(crate) fn decode(kind: Kind, body: &[u8]) -> Answer<Value> {
+pub(crate) fn decode(kind: Kind, body: &[u8], strict: bool) -> Answer<Value> {
     let facts = kind.facts();
     let value: Value = serde_json::from_slice(body).map_err(|error| {
         let shown = String::from_utf8_lossy(&body[..body.len().min(512)])
@@ -34,7 +37,23 @@ pub(crate) fn decode(kind: Kind, body: &[u8]) -> Answer<Value> {
             facts.kind
         ))
     })?;
+    if strict && let Some(why) = strict_fault(kind, &value) {
+        return Err(Refusal::bad_request(format!(
+            "{0} in version \"v1\" cannot be handled as a {0}: {why}",
+            facts.kind
+        )));
+    }
     decode_value(kind, value)
+}
+
+/// What a client that asked for strictness is told of fields the kind does not have.
+pub(crate) fn strict_fault(kind: Kind, value: &Value) -> Option<String> {
+    let unknown = unknown_fields(kind, value);
+    let said: Vec<String> = unknown
+        .iter()
+        .map(|path| format!("unknown field \"{path}\""))
+        .collect();
+    (!said.is_empty()).then(|| format!("strict decoding error: {}", said.join(", ")))
 }
 
 /// The same, of a body already parsed.

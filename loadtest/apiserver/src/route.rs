@@ -1,5 +1,6 @@
 //! From a path and a query to what is asked.
 
+use crate::access::Review;
 use crate::kinds::Kind;
 use percent_encoding::percent_decode_str;
 
@@ -9,6 +10,8 @@ pub(crate) enum Target {
     /// `/api`, `/version` and the like.
     Plain(Plain),
     Object(ObjectTarget),
+    /// Where reviews are posted, when access is controlled.
+    Review(Review),
     Nothing,
 }
 
@@ -21,6 +24,8 @@ pub(crate) enum Plain {
     Resources(String),
     Version,
     Health,
+    /// `v2`, `v3`, `v3/api/v1` and so on.
+    OpenApi(String),
 }
 
 /// A collection, an object in it, or a part of that.
@@ -55,10 +60,17 @@ pub(crate) fn target(path: &str) -> Target {
         ["apis", group] => Target::Plain(Plain::Group((*group).to_owned())),
         ["api", "v1"] => Target::Plain(Plain::Resources(String::new())),
         ["apis", group, "v1"] => Target::Plain(Plain::Resources((*group).to_owned())),
+        ["openapi", rest @ ..] => Target::Plain(Plain::OpenApi(rest.join("/"))),
         ["version"] => Target::Plain(Plain::Version),
         ["healthz" | "livez" | "readyz", ..] => Target::Plain(Plain::Health),
         ["api", "v1", rest @ ..] => object("", rest),
-        ["apis", group, "v1", rest @ ..] if !group.is_empty() => object(group, rest),
+        ["apis", group, "v1", rest @ ..] if !group.is_empty() => {
+            let review = match rest {
+                [resource] => Review::find(group, resource),
+                _ => None,
+            };
+            review.map_or_else(|| object(group, rest), Target::Review)
+        }
         _ => Target::Nothing,
     }
 }
@@ -173,7 +185,10 @@ mod tests {
         assert_eq!(target("/api/v1/pods/x"), Target::Nothing);
         assert_eq!(target("/api/v1/namespaces/a/nodes"), Target::Nothing);
         assert_eq!(target("/api/v1/namespaces/a/pods/b/log"), Target::Nothing);
-        assert_eq!(target("/openapi/v2"), Target::Nothing);
+        assert_eq!(
+            target("/openapi/v3/api/v1"),
+            Target::Plain(Plain::OpenApi("v3/api/v1".to_owned()))
+        );
         assert_eq!(target("/api/v1/"), Target::Plain(Plain::Resources(String::new())));
     }
 

@@ -68,7 +68,7 @@ async fn serve(stream: TcpStream, server: ApiServer) {
     }
     let service = service_fn(move |request| {
         let server = server.clone();
-        async move { server.pass(&Caller::Header, request).await }
+        async move { server.pass(&Caller::Header, None, request).await }
     });
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     if let Err(error) = (&mut connection).await {

@@ -2,6 +2,7 @@
 
 use crate::kinds::Kind;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 /// One cause in a Status' details.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub(crate) struct Refusal {
 #[derive(Clone, Debug, Default)]
 struct About {
     name: String,
-    group: &'static str,
+    group: Cow<'static, str>,
     kind: String,
 }
 
@@ -52,7 +53,7 @@ impl Refusal {
         let facts = kind.facts();
         self.about = Some(About {
             name: name.to_owned(),
-            group: facts.group,
+            group: facts.group.into(),
             kind: facts.resource.to_owned(),
         });
         self
@@ -91,6 +92,46 @@ impl Refusal {
         Box::new(Self::new(409, "Conflict", message).about(kind, name))
     }
 
+    /// What is applied belongs to others.
+    pub(crate) fn apply_conflict(message: String, causes: Vec<Cause>) -> Box<Self> {
+        let mut refusal = Self::new(409, "Conflict", message);
+        refusal.about = Some(About::default());
+        refusal.causes = causes;
+        Box::new(refusal)
+    }
+
+    /// A patch a client wanted to be read strictly.
+    pub(crate) fn invalid_patch(why: &str) -> Box<Self> {
+        let cause = Cause {
+            reason: "FieldValueInvalid",
+            message: format!("Invalid value: {why}"),
+            field: "patch".to_owned(),
+        };
+        Self::invalid_of("", "", "", "", vec![cause])
+    }
+
+    /// A patch that does not fit the object.
+    pub(crate) fn unprocessable(kind: Kind, name: &str) -> Box<Self> {
+        let message = "the server rejected our request due to an error in our request";
+        Box::new(Self::new(422, "Invalid", message).about(kind, name))
+    }
+
+    /// Options of a write that make no sense together.
+    pub(crate) fn invalid_patch_options(reason: &'static str, field: &str, message: &str) -> Box<Self> {
+        let cause = Cause {
+            reason,
+            message: message.to_owned(),
+            field: field.to_owned(),
+        };
+        Self::invalid_of(
+            "PatchOptions.meta.k8s.io",
+            "meta.k8s.io",
+            "PatchOptions",
+            "",
+            vec![cause],
+        )
+    }
+
     /// The version in the request is not the stored one.
     pub(crate) fn stale(kind: Kind, name: &str) -> Box<Self> {
         let why =
@@ -102,6 +143,22 @@ impl Refusal {
         let message = format!("{} \"{name}\" is forbidden: {why}", kind.qualified_resource());
         let mut refusal = Self::new(403, "Forbidden", message).about(kind, name);
         refusal.causes = causes;
+        Box::new(refusal)
+    }
+
+    /// Nobody is behind the request's token.
+    pub(crate) fn unauthorized() -> Box<Self> {
+        Box::new(Self::new(401, "Unauthorized", "Unauthorized"))
+    }
+
+    /// Rules do not allow this.
+    pub(crate) fn denied(message: String, name: &str, group: &str, resource: &str) -> Box<Self> {
+        let mut refusal = Self::new(403, "Forbidden", message);
+        refusal.about = Some(About {
+            name: name.to_owned(),
+            group: group.to_owned().into(),
+            kind: resource.to_owned(),
+        });
         Box::new(refusal)
     }
 
@@ -133,6 +190,16 @@ impl Refusal {
         )
     }
 
+    /// A review that does not say what it asks.
+    pub(crate) fn invalid_review(group: &'static str, kind: &str, field: &str, message: &str) -> Box<Self> {
+        let cause = Cause {
+            reason: "FieldValueInvalid",
+            message: message.to_owned(),
+            field: field.to_owned(),
+        };
+        Self::invalid_of(&format!("{kind}.{group}"), group, kind, "", vec![cause])
+    }
+
     fn invalid_of(
         qualified: &str,
         group: &'static str,
@@ -159,7 +226,7 @@ impl Refusal {
         );
         refusal.about = Some(About {
             name: name.to_owned(),
-            group,
+            group: group.into(),
             kind: kind.to_owned(),
         });
         refusal.causes = causes;
@@ -257,7 +324,7 @@ impl Refusal {
             let mut details = Map::new();
             for (key, text) in [
                 ("name", about.name.as_str()),
-                ("group", about.group),
+                ("group", &about.group),
                 ("kind", &about.kind),
             ] {
                 if !text.is_empty() {

@@ -9,6 +9,7 @@ use crate::route::{ObjectTarget, Query};
 use crate::selector::Selection;
 use crate::status::{Answer, Cause, Refusal};
 use crate::store::{Change, Event, Store};
+use crate::table::Style;
 use bytes::{Bytes, BytesMut};
 use futures::stream;
 use std::sync::Arc;
@@ -28,7 +29,9 @@ struct Watcher {
     store: Arc<Store>,
     kind: Kind,
     selection: Selection,
-    metadata_only: bool,
+    form: Form,
+    /// A table's columns are told once.
+    columns_told: bool,
     /// The present at the start, for a watch that begins with it.
     initial: std::vec::IntoIter<Arc<Object>>,
     /// The version of the bookmark that ends the initial events.
@@ -91,7 +94,8 @@ pub(crate) fn start(
     let watcher = Watcher {
         kind,
         selection,
-        metadata_only: form == Form::Metadata,
+        form,
+        columns_told: false,
         initial_end: (initial_events && bookmarks).then_some(state.rv),
         initial: initial.into_iter(),
         position,
@@ -177,7 +181,11 @@ impl Watcher {
                 return None;
             }
             self.woken.mark_unchanged();
-            let (events, rv) = self.read()?;
+            let (events, rv, size) = self.read()?;
+            if self.form == Form::Whole && self.selection.is_open() {
+                // Once and enough, with what a line has beside its object.
+                out.reserve(size + events.len() * 64);
+            }
             for event in &events {
                 self.tell(&mut out, event);
             }
@@ -195,14 +203,18 @@ impl Watcher {
             let wake_at = bookmark_at.map_or(self.deadline, |at| at.min(self.deadline));
             tokio::select! {
                 biased;
-                changed = self.woken.changed() => changed.ok()?,
+                changed = self.woken.changed() => {
+                    changed.ok()?;
+                    // Those who write go first where there are many, and what they wrote is told at once.
+                    tokio::task::yield_now().await;
+                }
                 () = tokio::time::sleep_until(wake_at) => {}
             }
         }
     }
 
-    /// The next events of the history, and the version they reach to; none when too many were missed.
-    fn read(&mut self) -> Option<(Vec<Event>, u64)> {
+    /// The next events of the history, the version they reach to and their size; none when too many were missed.
+    fn read(&mut self) -> Option<(Vec<Event>, u64, usize)> {
         let state = self.store.read();
         let ring = &state.table(self.kind).ring;
         let lag = ring.next() - self.position.max(self.began).min(ring.next());
@@ -219,11 +231,11 @@ impl Watcher {
             }
         }
         self.position += events.len() as u64;
-        Some((events, state.rv))
+        Some((events, state.rv, size))
     }
 
     /// Writes an event as this watch's selection sees it.
-    fn tell(&self, out: &mut BytesMut, event: &Event) {
+    fn tell(&mut self, out: &mut BytesMut, event: &Event) {
         if event.object.rv <= self.beyond {
             return;
         }
@@ -239,17 +251,23 @@ impl Watcher {
         }
     }
 
-    fn write(&self, out: &mut BytesMut, event: &str, object: &Object) {
+    fn write(&mut self, out: &mut BytesMut, event: &str, object: &Object) {
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event.as_bytes());
         out.extend_from_slice(b"\",\"object\":");
-        object.write(out, self.metadata_only);
+        if let Form::Table(style) = self.form {
+            let style = style.at(self.store.clock.now());
+            style.single(out, object, !self.columns_told);
+            self.columns_told = true;
+        } else {
+            object.write(out, self.form == Form::Metadata);
+        }
         out.extend_from_slice(b"}\n");
     }
 
     fn bookmark(&self, rv: u64, initial_end: bool) -> Bytes {
         let facts = self.kind.facts();
-        let (kind, version, rest) = if self.metadata_only {
+        let (kind, version, rest) = if self.form == Form::Metadata {
             ("PartialObjectMetadata", "meta.k8s.io/v1", "")
         } else {
             (facts.kind, self.kind.api_version(), facts.bookmark_rest)
@@ -259,10 +277,15 @@ impl Watcher {
         } else {
             ""
         };
-        Bytes::from(format!(
-            "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\
-             \"metadata\":{{\"resourceVersion\":\"{rv}\"{annotations}}}{rest}}}}}\n"
-        ))
+        let object = format!(
+            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\
+             \"metadata\":{{\"resourceVersion\":\"{rv}\"{annotations}}}{rest}}}"
+        );
+        let object = match self.form {
+            Form::Table(_) => Style::bookmark(rv, &object),
+            _ => object,
+        };
+        Bytes::from(format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n"))
     }
 
     fn plan_bookmark(&mut self) {

@@ -1,12 +1,15 @@
 //! Create, replace and patch.
 
 use crate::kinds::Kind;
+use crate::managed::{self, Applied, Writer};
 use crate::object::{Draft, Object, key_of, text};
 use crate::registry;
 use crate::route::{ObjectTarget, Query, Sub};
 use crate::status::{Answer, Cause, Refusal};
 use crate::store::Store;
+use crate::strategic;
 use crate::validate::finalizers;
+use bytes::Bytes;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -15,10 +18,32 @@ const NAME_TRIES: usize = 8;
 /// The part of a prefix that is kept: five characters follow, and a name has 63.
 const PREFIX: usize = 58;
 
+/// Where an object says who owns what of it.
+const OWNERS: &str = "/metadata/managedFields";
+
 /// How an object is to be changed.
 pub(crate) enum Change {
-    Replace(Value),
+    Replace(Replacement),
     Merge(Value),
+    Strategic(Value),
+    Json(json_patch::Patch),
+    Apply(Applied),
+}
+
+/// An object that takes another's place. It is used up by a try; another try reads it again, which is rare.
+pub(crate) struct Replacement {
+    kind: Kind,
+    value: Option<Value>,
+    body: Bytes,
+}
+
+/// A write on its way: where to, how, and by whom.
+#[derive(Clone, Copy)]
+pub(crate) struct Write<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) target: &'a ObjectTarget,
+    pub(crate) query: &'a Query,
+    pub(crate) manager: &'a str,
 }
 
 /// What became of a write: the object, and whether it is new.
@@ -40,12 +65,47 @@ fn is_dry(query: &Query) -> Answer<bool> {
     }
 }
 
-pub(crate) fn create(store: &Store, target: &ObjectTarget, query: &Query, body: &[u8]) -> Answer<Written> {
-    let kind = target.kind;
-    let mut value = registry::decode(kind, body)?;
-    adopt_namespace(kind, &mut value, &target.namespace)?;
-    let dry = is_dry(query)?;
-    let object = create_value(store, kind, &value, dry)?;
+impl Replacement {
+    pub(crate) fn read(write: Write<'_>, body: &Bytes) -> Answer<Self> {
+        let kind = write.target.kind;
+        let value = registry::decode(kind, body, write.is_strict())?;
+        check_identity(write.target, &value)?;
+        Ok(Self {
+            kind,
+            value: Some(value),
+            body: body.clone(),
+        })
+    }
+
+    fn take(&mut self) -> Answer<Value> {
+        match self.value.take() {
+            Some(value) => Ok(value),
+            None => registry::decode(self.kind, &self.body, false),
+        }
+    }
+}
+
+impl Write<'_> {
+    fn is_strict(&self) -> bool {
+        self.query.text("fieldValidation") == "Strict"
+    }
+
+    fn writer<'a>(&'a self, now: &'a str) -> Writer<'a> {
+        Writer {
+            manager: self.manager,
+            kind: self.target.kind,
+            sub: self.target.sub,
+            now,
+        }
+    }
+}
+
+pub(crate) fn create(write: Write<'_>, body: &[u8]) -> Answer<Written> {
+    let target = write.target;
+    let mut value = registry::decode(target.kind, body, write.is_strict())?;
+    adopt_namespace(target.kind, &mut value, &target.namespace)?;
+    let dry = is_dry(write.query)?;
+    let object = create_value(write, &value, dry)?;
     Ok((object, true))
 }
 
@@ -82,7 +142,8 @@ fn check_namespace(store: &Store, kind: Kind, value: &Value) -> Answer<()> {
     Err(Refusal::terminating(kind, own, name))
 }
 
-fn create_value(store: &Store, kind: Kind, value: &Value, dry: bool) -> Answer<Arc<Object>> {
+fn create_value(write: Write<'_>, value: &Value, dry: bool) -> Answer<Arc<Object>> {
+    let (store, kind) = (write.store, write.target.kind);
     check_namespace(store, kind, value)?;
     if !text(value, "/metadata/resourceVersion").is_empty() {
         let message = "resourceVersion should not be set on objects to be created";
@@ -97,7 +158,7 @@ fn create_value(store: &Store, kind: Kind, value: &Value, dry: bool) -> Answer<A
             let kept: String = prefix.chars().take(PREFIX).collect();
             value["metadata"]["name"] = format!("{kept}{}", store.suffix()).into();
         }
-        let made = create_once(store, kind, value, dry);
+        let made = create_once(write, value, dry);
         tries += 1;
         match made {
             Err(refusal) if generates && refusal.reason == "AlreadyExists" && tries < NAME_TRIES => {}
@@ -106,7 +167,8 @@ fn create_value(store: &Store, kind: Kind, value: &Value, dry: bool) -> Answer<A
     }
 }
 
-fn create_once(store: &Store, kind: Kind, mut value: Value, dry: bool) -> Answer<Arc<Object>> {
+fn create_once(write: Write<'_>, mut value: Value, dry: bool) -> Answer<Arc<Object>> {
+    let (store, kind) = (write.store, write.target.kind);
     if let Some(metadata) = value["metadata"].as_object_mut() {
         for field in [
             "deletionTimestamp",
@@ -125,6 +187,9 @@ fn create_once(store: &Store, kind: Kind, mut value: Value, dry: bool) -> Answer
         Kind::Service => Some(registry::service::allocate(store, &mut value, None)?),
         _ => None,
     };
+    if store.config.managed_fields && !managed::is_applied(&value) {
+        managed::note_creation(write.writer(&store.clock.time()), &mut value);
+    }
     let draft = Draft::new(kind, &value);
     if dry {
         let taken = store.get(kind, draft.key()).is_some();
@@ -185,34 +250,39 @@ fn check_identity(target: &ObjectTarget, value: &Value) -> Answer<()> {
     Ok(())
 }
 
-pub(crate) fn update(
-    store: &Store,
-    target: &ObjectTarget,
-    query: &Query,
-    change: &Change,
-) -> Answer<Written> {
-    let kind = target.kind;
+pub(crate) fn update(write: Write<'_>, mut change: Change) -> Answer<Written> {
+    let (store, target) = (write.store, write.target);
     let key = key_of(&target.namespace, &target.name);
-    let dry = is_dry(query)?;
-    if let Change::Replace(value) = change {
-        check_identity(target, value)?;
-    }
+    let dry = is_dry(write.query)?;
     loop {
-        let Some(old) = store.get(kind, &key) else {
-            return create_by_update(store, target, change, dry);
+        let Some(old) = store.get(target.kind, &key) else {
+            match create_by_update(write, &mut change, dry) {
+                // Someone else was faster: it is applied to what they made.
+                Err(refusal) if refusal.reason == "AlreadyExists" && matches!(change, Change::Apply(_)) => {
+                    continue;
+                }
+                made => return made,
+            }
         };
-        if let Some(object) = update_once(store, target, &old, change, dry)? {
+        if let Some(object) = update_once(write, &old, &mut change, dry)? {
             return Ok((object, false));
         }
         // Someone else was faster: read it again.
     }
 }
 
-fn create_by_update(store: &Store, target: &ObjectTarget, change: &Change, dry: bool) -> Answer<Written> {
+fn create_by_update(write: Write<'_>, change: &mut Change, dry: bool) -> Answer<Written> {
+    let target = write.target;
     let kind = target.kind;
     match change {
-        Change::Replace(value) if kind.facts().create_on_update && target.sub == Sub::Main => {
-            let mut value = value.clone();
+        Change::Apply(applied) if target.sub == Sub::Main => {
+            let mut value = managed::create(write.writer(&write.store.clock.time()), applied)?;
+            check_identity(target, &value)?;
+            adopt_namespace(kind, &mut value, &target.namespace)?;
+            Ok((create_value(write, &value, dry)?, true))
+        }
+        Change::Replace(replacement) if kind.facts().create_on_update && target.sub == Sub::Main => {
+            let mut value = replacement.take()?;
             if kind.facts().namespaced {
                 value["metadata"]["namespace"] = target.namespace.as_str().into();
             }
@@ -221,32 +291,66 @@ fn create_by_update(store: &Store, target: &ObjectTarget, change: &Change, dry: 
             {
                 return Err(Refusal::not_found(kind, &target.name));
             }
-            Ok((create_value(store, kind, &value, dry)?, true))
+            Ok((create_value(write, &value, dry)?, true))
         }
         _ => Err(Refusal::not_found(kind, &target.name)),
     }
 }
 
-/// None when the stored object changed meanwhile.
-fn update_once(
-    store: &Store,
-    target: &ObjectTarget,
-    old: &Arc<Object>,
-    change: &Change,
-    dry: bool,
-) -> Answer<Option<Arc<Object>>> {
-    let kind = target.kind;
-    let old_value = old.content();
-    let mut new = match change {
-        Change::Replace(value) => value.clone(),
+/// The object as a change wants it, and whether the change has given its fields other owners.
+fn changed(write: Write<'_>, old: &Object, old_value: &Value, change: &mut Change) -> Answer<(Value, bool)> {
+    let kind = write.target.kind;
+    let mut handed_over = false;
+    let value = match change {
+        Change::Replace(replacement) => return Ok((replacement.take()?, false)),
+        Change::Apply(applied) => {
+            let applied = managed::apply(write.writer(&write.store.clock.time()), applied, old_value)?;
+            check_identity(write.target, &applied.0)?;
+            return Ok(applied);
+        }
         Change::Merge(patch) => {
-            let mut value = old.value();
+            let mut value = old_value.clone();
             merge(&mut value, patch.clone());
-            let value = registry::decode_value(kind, value)?;
-            check_identity(target, &value)?;
+            value
+        }
+        Change::Strategic(patch) => {
+            let mut value = old_value.clone();
+            strategic::patch(kind, &mut value, patch.clone()).map_err(|fault| match fault {
+                strategic::Fault::NoKey { .. } => Refusal::internal(&fault.to_string()),
+                _ => Refusal::bad_request(fault.to_string()),
+            })?;
+            value
+        }
+        Change::Json(patch) => {
+            // It may look at kind and version too.
+            let mut value = old.value();
+            json_patch::patch(&mut value, patch).map_err(|_| Refusal::unprocessable(kind, old.name()))?;
+            // So kubectl takes over what it owned before it applied on the server's side.
+            handed_over = value.pointer(OWNERS) != old_value.pointer(OWNERS);
             value
         }
     };
+    if write.is_strict()
+        && let Some(why) = registry::strict_fault(kind, &value)
+    {
+        return Err(Refusal::invalid_patch(&why));
+    }
+    let value = registry::decode_value(kind, value)?;
+    check_identity(write.target, &value)?;
+    Ok((value, handed_over))
+}
+
+/// None when the stored object changed meanwhile.
+fn update_once(
+    write: Write<'_>,
+    old: &Arc<Object>,
+    change: &mut Change,
+    dry: bool,
+) -> Answer<Option<Arc<Object>>> {
+    let Write { store, target, .. } = write;
+    let kind = target.kind;
+    let old_value = old.content();
+    let (mut new, handed_over) = changed(write, old, &old_value, change)?;
     let asked = text(&new, "/metadata/resourceVersion").to_owned();
     check_version(kind, old, &asked)?;
     check_uid(kind, old, text(&new, "/metadata/uid"))?;
@@ -258,8 +362,11 @@ fn update_once(
         _ => None,
     };
     new["metadata"]["resourceVersion"] = old.rv.to_string().into();
-    if is_unchanged(&mut new, &old_value) {
+    if is_unchanged(&mut new, &old_value) && !handed_over {
         return Ok(Some(Arc::clone(old)));
+    }
+    if !matches!(change, Change::Apply(_)) && (store.config.managed_fields || managed::is_applied(&new)) {
+        managed::note(write.writer(&store.clock.time()), &old_value, &mut new);
     }
     let draft = Draft::new(kind, &new);
     if dry {

@@ -19,11 +19,12 @@ use tokio::{
 };
 
 use super::{
-    api::Http,
     objects,
-    visible::Shown,
-    watch::Seen,
     world::{Kind, Pod, TRACK, World},
+};
+use crate::{
+    api::Http,
+    observe::{visible::Shown, watch::Seen},
 };
 
 /// Requests under way at once. Each is a connection.
@@ -326,12 +327,12 @@ impl Churn {
         };
         let change = self
             .seen
-            .visibility
+            .slices
             .lock()
-            .announce(&pod.name, targets.into_iter(), Instant::now());
+            .announce(pod.number, targets.into_iter(), Instant::now());
         send.await?;
         let answered = Instant::now();
-        self.seen.visibility.lock().answered(&change, answered);
+        self.seen.slices.lock().answered(&change, answered);
         self.counts.lock().events += 1;
         Ok(())
     }
@@ -366,7 +367,7 @@ impl Churn {
                 }
             };
             let service = service.clone();
-            let mut visibility = self.seen.visibility.lock();
+            let mut visibility = self.seen.slices.lock();
             for family in service.families() {
                 visibility.blur((index, *family), Instant::now());
             }

@@ -2,13 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-use super::{
-    churn::Counts,
+use super::churn::Counts;
+use crate::{
     controller::Usage,
-    visible::Latency,
-    watch::{Volume, Writes},
+    figures::{bytes, number, time},
+    observe::watch::{Volume, Writes},
+    oracle::{Outputs, Report},
+    report::model::Latency,
 };
-use crate::oracle::{Outputs, Report};
 
 /// Everything that the table shows.
 pub(super) struct Summary {
@@ -79,7 +80,7 @@ impl Summary {
         let Self { counts, writes, .. } = self;
         let churned_for = format!("in {}", time(self.churned_for));
         let size = |volume: Volume| format!("{} to each watching client", bytes(volume.bytes));
-        let per_write = |volume: Volume| format!("{:.2}", ratio(counts.events as f64, volume.events));
+        let per_write = |volume: Volume| format!("{:.2}", ratio(counts.events as f64, volume.events()));
         table.row("churn operations", &number(counts.operations()), &churned_for)?;
         table.row("  readiness flips", &number(counts.flips), "")?;
         table.row(
@@ -100,11 +101,11 @@ impl Summary {
         )?;
         let Writes { slices, endpoints } = *writes;
         if self.published.outputs.slices {
-            table.row("slice writes", &number(slices.events), &size(slices))?;
+            table.row("slice writes", &number(slices.events()), &size(slices))?;
             table.row("  events per write", &per_write(slices), "")?;
         }
         if self.published.outputs.endpoints {
-            table.row("Endpoints writes", &number(endpoints.events), &size(endpoints))?;
+            table.row("Endpoints writes", &number(endpoints.events()), &size(endpoints))?;
             table.row("  events per write", &per_write(endpoints), "")?;
         }
         Ok(())
@@ -112,19 +113,21 @@ impl Summary {
 
     fn latency(&self, table: &mut Table<'_, '_>) -> fmt::Result {
         let Latency {
-            measured,
+            count,
             p50,
             p99,
             max,
             overtaken,
-            unseen,
+            never_seen,
+            ..
         } = &self.latency;
-        table.row("latency p50", &time(*p50), "from the answer to a pod's change")?;
-        table.row("        p99", &time(*p99), "to the slice event that shows it")?;
-        table.row("        max", &time(*max), "")?;
-        table.row("measured", &number(*measured), "once for each Service of the pod")?;
+        let time = |micros: &u64| time(Duration::from_micros(*micros));
+        table.row("latency p50", &time(p50), "from the answer to a pod's change")?;
+        table.row("        p99", &time(p99), "to the slice event that shows it")?;
+        table.row("        max", &time(max), "")?;
+        table.row("measured", &number(*count), "once for each Service of the pod")?;
         table.row("not measured", &number(*overtaken), "overtaken by a later change")?;
-        table.row("never seen", &number(*unseen), "")
+        table.row("never seen", &number(*never_seen), "")
     }
 
     fn controller(&self, table: &mut Table<'_, '_>) -> fmt::Result {
@@ -180,63 +183,4 @@ impl Table<'_, '_> {
 
 fn ratio(part: f64, whole: u64) -> f64 {
     part / whole.max(1) as f64
-}
-
-/// A number with its thousands apart.
-pub(super) fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A time with three digits or so.
-pub(super) fn time(time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    if seconds >= 10.0 {
-        format!("{seconds:.1} s")
-    } else if seconds >= 1.0 {
-        format!("{seconds:.2} s")
-    } else if seconds >= 0.01 {
-        format!("{:.0} ms", seconds * 1e3)
-    } else if seconds >= 0.001 {
-        format!("{:.1} ms", seconds * 1e3)
-    } else {
-        format!("{:.0} µs", seconds * 1e6)
-    }
-}
-
-/// A size with one digit after the point.
-pub(super) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    let mut size = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while size >= 1024.0 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    format!("{size:.1} {}", UNITS[unit])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_are_easy_to_read() {
-        assert_eq!(number(0), "0");
-        assert_eq!(number(999), "999");
-        assert_eq!(number(1_234_567), "1,234,567");
-        assert_eq!(time(Duration::from_micros(250)), "250 µs");
-        assert_eq!(time(Duration::from_micros(2_340)), "2.3 ms");
-        assert_eq!(time(Duration::from_millis(420)), "420 ms");
-        assert_eq!(time(Duration::from_millis(2_500)), "2.50 s");
-        assert_eq!(bytes(512), "0.5 KiB");
-        assert_eq!(bytes(5 * 1024 * 1024), "5.0 MiB");
-    }
 }

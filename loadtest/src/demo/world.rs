@@ -1,9 +1,12 @@
 //! What the demo's cluster consists of. The churn changes it here and in the API server alike.
 
-use std::{iter, net::IpAddr};
+use std::{collections::HashMap, iter, net::IpAddr};
 
 use super::sizes::Sizes;
-use crate::oracle::Family;
+use crate::{
+    observe::{PodNumber, pod_ip},
+    oracle::Family,
+};
 
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 /// Of nodes, in turn; not as many as zones, so that every zone has nodes of every size. Quantities may be
@@ -14,9 +17,6 @@ const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNo
 const TIERS: [&str; 3] = ["frontend", "backend", "data"];
 /// The label that Services are narrowed by: `stable` or `canary`.
 pub(super) const TRACK: &str = "track";
-/// Outside the ranges that the API server gives to Services.
-const FIRST_POD_IP: u32 = 0x0a80_0001;
-const FIRST_POD_IP_V6: u128 = 0xfd00_0001_0000_0000_0000_0000_0000_0001;
 
 /// The sorts of Services, in the order in which they are dealt out, again and again; the first Service
 /// of all is the large one.
@@ -60,7 +60,7 @@ pub(super) struct World {
     pub(super) idle: Vec<Pod>,
     /// Services by namespace.
     services_in: Vec<Vec<usize>>,
-    next_pod: u32,
+    next_pod: PodNumber,
 }
 
 /// A node of the cluster. Its zone never changes.
@@ -138,6 +138,7 @@ pub(super) struct Edits {
 
 /// A pod of the cluster.
 pub(super) struct Pod {
+    pub(super) number: PodNumber,
     pub(super) name: String,
     pub(super) workload: usize,
     pub(super) node: usize,
@@ -264,11 +265,9 @@ impl World {
         let number = self.next_pod;
         self.next_pod += 1;
         let template = &self.workloads[workload];
-        let ip = |family: &Family| match family {
-            Family::V4 => IpAddr::V4((FIRST_POD_IP + number).into()),
-            Family::V6 => IpAddr::V6((FIRST_POD_IP_V6 + u128::from(number)).into()),
-        };
+        let ip = |family: &Family| pod_ip(number, *family);
         Pod {
+            number,
             name: format!("{}-{number:05}", template.app),
             workload,
             node: self.rng.usize(..self.nodes.len()),
@@ -277,6 +276,16 @@ impl World {
             old: template.mixed && self.rng.u8(..8) == 0,
             ready: true,
         }
+    }
+
+    /// The Services by namespace and name, and the family of their Endpoints.
+    pub(super) fn outputs(&self) -> HashMap<(String, String), (usize, Family)> {
+        let services = self.services.iter().enumerate();
+        let output = |(index, service): (usize, &Service)| {
+            let key = (self.namespaces[service.namespace].clone(), service.name.clone());
+            (key, (index, service.families()[0]))
+        };
+        services.map(output).collect()
     }
 
     /// Takes some pod, for an operation to work on.

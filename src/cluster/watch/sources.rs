@@ -1,14 +1,36 @@
-//! The kinds that are listed and watched, and what is asked of each.
+//! The kinds that are listed and watched, and what becomes of their objects.
 
-use super::Source;
 use crate::actors::router::{Delivery, Router};
-use crate::cluster::decode::{NamedNode, Namespaced};
+use crate::cluster::decode::{Decode, NamedNode, Namespaced};
+use crate::cluster::{ACCEPT_JSON, ACCEPT_METADATA};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::inbox::Event;
 use crate::core::namespace::Kind;
 
-/// Metadata only.
-const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// A kind that is listed and watched.
+pub trait Source: Send + Sync + 'static {
+    /// Which.
+    const KIND: Kind;
+    /// The collection's path.
+    const PATH: &'static str;
+    /// What a watch asks for.
+    const ACCEPT: &'static str = ACCEPT_JSON;
+    /// Whether it is what we write: listed when what that is made of has been.
+    const OUTPUT: bool = false;
+    /// Restricts lists.
+    const LIST: &'static str = "";
+    /// Restricts watches.
+    const WATCH: &'static str = "";
+    /// What lists consist of.
+    type Listed: Decode;
+    /// What watches consist of.
+    type Watched: Decode;
+
+    /// Hands on what a list showed: each with whether it has gone while it was listed, in order.
+    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8);
+    /// Hands on what a watch showed: each with whether it is gone, in order.
+    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8);
+}
 
 /// That an object is gone, as of a version.
 #[derive(Clone, Copy, Debug)]
@@ -24,10 +46,8 @@ impl Source for Nodes {
     type Listed = NamedNode;
     type Watched = NamedNode;
 
-    fn listed(router: &Router, items: Vec<NamedNode>, epoch: u8) {
-        for node in items {
-            router.node_applied(&node.name, node.facts, &node.capacity, epoch);
-        }
+    fn listed(router: &Router, items: Vec<(NamedNode, Option<Gone>)>, epoch: u8) {
+        Self::watched(router, items, epoch);
     }
 
     fn watched(router: &Router, items: Vec<(NamedNode, Option<Gone>)>, epoch: u8) {
@@ -52,12 +72,12 @@ impl Source for Pods {
     type Listed = Namespaced<PodFacts>;
     type Watched = Namespaced<PodFacts>;
 
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
-        deliver(router, items, |pod| Event::Pod(pod, epoch));
+    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Self::watched(router, items, epoch);
     }
 
     fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver_watched(router, items, |pod, gone| match gone {
+        deliver(router, items, |pod, gone| match gone {
             None => Event::Pod(pod, epoch),
             Some(_) => Event::PodGone(pod.name),
         });
@@ -74,12 +94,12 @@ impl Source for Services {
     type Listed = Namespaced<ServiceFacts>;
     type Watched = Namespaced<ServiceFacts>;
 
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
-        deliver(router, items, |service| Event::Service(service, epoch));
+    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Self::watched(router, items, epoch);
     }
 
     fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver_watched(router, items, |service, gone| match gone {
+        deliver(router, items, |service, gone| match gone {
             None => Event::Service(service, epoch),
             Some(_) => Event::ServiceGone(service.name),
         });
@@ -93,6 +113,7 @@ pub struct Slices;
 
 impl Source for Slices {
     const KIND: Kind = Kind::Slice;
+    const OUTPUT: bool = true;
     const PATH: &'static str = "/apis/discovery.k8s.io/v1/endpointslices";
     const ACCEPT: &'static str = ACCEPT_METADATA;
     const LIST: &'static str =
@@ -101,12 +122,15 @@ impl Source for Slices {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceMeta>;
 
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
-        deliver(router, items, |slice| Event::Slice(Box::new(slice), epoch));
+    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        deliver(router, items, |slice, gone| match gone {
+            None => Event::Slice(Box::new(slice), epoch),
+            Some(Gone(version)) => Event::SliceGone(slice.meta.name, version),
+        });
     }
 
     fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver_watched(router, items, |slice, gone| match gone {
+        deliver(router, items, |slice, gone| match gone {
             None => Event::SliceMeta(slice, epoch),
             Some(Gone(version)) => Event::SliceGone(slice.name, version),
         });
@@ -120,35 +144,28 @@ pub struct Endpoints;
 
 impl Source for Endpoints {
     const KIND: Kind = Kind::Endpoints;
+    const OUTPUT: bool = true;
     const PATH: &'static str = "/api/v1/endpoints";
     const ACCEPT: &'static str = ACCEPT_METADATA;
     type Listed = Namespaced<EndpointsFacts>;
     type Watched = Namespaced<EndpointsMeta>;
 
-    fn listed(router: &Router, items: Vec<Self::Listed>, epoch: u8) {
-        deliver(router, items, |endpoints| {
-            Event::Endpoints(Box::new(endpoints), epoch)
+    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        deliver(router, items, |endpoints, gone| match gone {
+            None => Event::Endpoints(Box::new(endpoints), epoch),
+            Some(Gone(version)) => Event::EndpointsGone(endpoints.meta.name, version),
         });
     }
 
     fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver_watched(router, items, |endpoints, gone| match gone {
+        deliver(router, items, |endpoints, gone| match gone {
             None => Event::EndpointsMeta(endpoints, epoch),
             Some(Gone(version)) => Event::EndpointsGone(endpoints.name, version),
         });
     }
 }
 
-fn deliver<T>(router: &Router, items: Vec<Namespaced<T>>, event: impl Fn(T) -> Event) {
-    let deliveries = items.into_iter();
-    let deliveries = deliveries.map(|item| Delivery {
-        namespace: item.namespace,
-        event: event(item.facts),
-    });
-    router.deliver(deliveries.collect());
-}
-
-fn deliver_watched<T>(
+fn deliver<T>(
     router: &Router,
     items: Vec<(Namespaced<T>, Option<Gone>)>,
     event: impl Fn(T, Option<Gone>) -> Event,

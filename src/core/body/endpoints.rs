@@ -1,6 +1,7 @@
 //! The body of an Endpoints object.
 
-use super::{Metadata, PodReference};
+use super::endpoint::{AddressBody, push_all};
+use super::{Metadata, push};
 use crate::core::facts::{
     ENDPOINTS_MANAGED_BY, Extras, LABEL_ENDPOINTS_MANAGED_BY, LABEL_HEADLESS, ServiceFacts,
 };
@@ -12,7 +13,6 @@ use foldhash::quality::FixedState;
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use std::hash::{BuildHasher as _, Hasher as _};
-use std::net::IpAddr;
 
 /// What is to be written of an Endpoints object, without what only the server decides.
 pub struct EndpointsBody<'a> {
@@ -20,19 +20,6 @@ pub struct EndpointsBody<'a> {
     truncated: bool,
     addresses: usize,
     subsets: Vec<u8>,
-}
-
-/// An address, ready to be written.
-#[derive(Clone, Copy)]
-pub struct AddressBody<'a> {
-    /// `ip`.
-    pub ip: IpAddr,
-    /// `hostname`.
-    pub hostname: Option<&'a str>,
-    /// `nodeName`.
-    pub node: Option<&'a str>,
-    /// `targetRef`.
-    pub target: PodReference<'a>,
 }
 
 impl<'a> EndpointsBody<'a> {
@@ -48,8 +35,11 @@ impl<'a> EndpointsBody<'a> {
             .map(|subset| subset.ready.len() + subset.not_ready.len())
             .sum();
         let mut subsets = Vec::with_capacity(256 + 200 * count);
-        serde_json::to_writer(&mut subsets, &Subsets(&published.subsets, &address))
-            .expect("strings and numbers can always be written to memory");
+        subsets.push(b'[');
+        push_all(&mut subsets, published.subsets.iter(), |subset, out| {
+            push_subset(out, subset, &address);
+        });
+        subsets.push(b']');
         Self {
             service,
             truncated: published.truncated,
@@ -100,8 +90,7 @@ impl<'a> EndpointsBody<'a> {
         };
         let mut out = Vec::with_capacity(self.subsets.len() + 1024);
         out.extend_from_slice(br#"{"apiVersion":"v1","kind":"Endpoints","metadata":"#);
-        serde_json::to_writer(&mut out, &metadata)
-            .expect("strings and numbers can always be written to memory");
+        push(&mut out, &metadata);
         out.extend_from_slice(br#","subsets":"#);
         out.extend_from_slice(&self.subsets);
         out.push(b'}');
@@ -134,58 +123,32 @@ impl Serialize for EndpointsLabels<'_> {
     }
 }
 
-struct Subsets<'s, A, F>(&'s [Subset<SlicePort, A>], &'s F);
-
-impl<'a, A: Address, F: Fn(A) -> AddressBody<'a>> Serialize for Subsets<'_, A, F> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|subset| SubsetBody(subset, self.1)))
-    }
-}
-
-struct SubsetBody<'s, A, F>(&'s Subset<SlicePort, A>, &'s F);
-
-impl<'a, A: Address, F: Fn(A) -> AddressBody<'a>> Serialize for SubsetBody<'_, A, F> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(None)?;
-        let Self(
-            Subset {
-                ports,
-                ready,
-                not_ready,
-            },
-            address,
-        ) = self;
-        for (field, list) in [("addresses", ready), ("notReadyAddresses", not_ready)] {
-            if !list.is_empty() {
-                out.serialize_entry(field, &Addresses(list, *address))?;
-            }
+/// Appends a subset as JSON. What it has none of is left out.
+fn push_subset<'a, A: Address>(
+    out: &mut Vec<u8>,
+    subset: &Subset<SlicePort, A>,
+    address: &impl Fn(A) -> AddressBody<'a>,
+) {
+    let mut open = b'{';
+    for (field, list) in [
+        ("addresses", &subset.ready),
+        ("notReadyAddresses", &subset.not_ready),
+    ] {
+        if !list.is_empty() {
+            out.push(std::mem::replace(&mut open, b','));
+            push(out, field);
+            out.extend_from_slice(b":[");
+            push_all(out, list.iter(), |&handle, out| address(handle).push_to(out));
+            out.push(b']');
         }
-        if !ports.is_empty() {
-            out.serialize_entry("ports", ports)?;
-        }
-        out.end()
     }
-}
-
-struct Addresses<'s, A, F>(&'s [A], &'s F);
-
-impl<'a, A: Address, F: Fn(A) -> AddressBody<'a>> Serialize for Addresses<'_, A, F> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|&handle| self.1(handle)))
+    if !subset.ports.is_empty() {
+        out.push(std::mem::replace(&mut open, b','));
+        out.extend_from_slice(br#""ports":"#);
+        push(out, &subset.ports);
     }
-}
-
-impl Serialize for AddressBody<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(None)?;
-        out.serialize_entry("ip", &self.ip)?;
-        if let Some(hostname) = self.hostname {
-            out.serialize_entry("hostname", hostname)?;
-        }
-        if let Some(node) = self.node {
-            out.serialize_entry("nodeName", node)?;
-        }
-        out.serialize_entry("targetRef", &self.target)?;
-        out.end()
+    if open == b'{' {
+        out.push(open);
     }
+    out.push(b'}');
 }

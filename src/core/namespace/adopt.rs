@@ -12,8 +12,8 @@ use crate::core::slices::{Conditions, Role, Slice};
 use std::sync::Arc;
 
 impl NamespaceState {
-    /// A whole slice, from a list of the given epoch. It is taken over when the next plan is made, since what
-    /// it means depends on pods and Services.
+    /// A whole slice, from a list of the given epoch. What it means depends on pods and Services: it is taken
+    /// over as soon as all of those are known.
     pub fn apply_slice(&mut self, facts: SliceFacts, epoch: u8) {
         if facts.meta.deleting {
             self.slice_missing(&facts.meta.name);
@@ -26,8 +26,12 @@ impl NamespaceState {
             {
                 self.content_known(id, facts);
             }
-        } else {
+        } else if self.holds.hides_inputs() {
             self.arrivals.insert(facts.meta.name.clone(), (epoch, facts));
+        } else {
+            // An older arrival would be of another list.
+            self.arrivals.remove(&facts.meta.name);
+            self.take_arrival(facts, epoch);
         }
     }
 
@@ -220,8 +224,7 @@ impl NamespaceState {
         self.want(id);
     }
 
-    /// Takes over the slices that were listed before their pods and Services were known. Of two that hold one
-    /// endpoint, the older keeps it.
+    /// Takes over the slices that were listed before their pods and Services were known.
     pub(super) fn take_arrivals(&mut self) {
         if self.arrivals.is_empty() {
             return;
@@ -229,12 +232,18 @@ impl NamespaceState {
         let mut arrivals: Vec<_> = std::mem::take(&mut self.arrivals).into_values().collect();
         arrivals.sort_unstable_by(|(_, a), (_, b)| (a.created, &a.meta.name).cmp(&(b.created, &b.meta.name)));
         for (epoch, facts) in arrivals {
-            let id = self.keep(&facts.meta, epoch);
-            self.attribute(id, false);
-            if matches!(self.slices[id.index()].role, Role::Adopting { .. }) {
-                // No fetch is needed: here is its content.
-                self.content_known(id, facts);
-            }
+            self.take_arrival(facts, epoch);
+        }
+    }
+
+    /// Takes over a slice that was not known.
+    fn take_arrival(&mut self, facts: SliceFacts, epoch: u8) {
+        let id = self.keep(&facts.meta, epoch);
+        self.slices[id.index()].created = facts.created;
+        self.attribute(id, false);
+        if matches!(self.slices[id.index()].role, Role::Adopting { .. }) {
+            // No fetch is needed: here is its content.
+            self.content_known(id, facts);
         }
     }
 
@@ -386,18 +395,21 @@ impl NamespaceState {
             }
             return true;
         }
-        let yielded = self
-            .slices
-            .get(member.slice.index())
-            .is_some_and(|slice| slice.yielded);
-        if (!member.slice.is_none() && !yielded)
+        // An endpoint stays in the older of two slices that hold it. And where the object that was given away
+        // has come back, it takes its endpoints from the one that stands in for it.
+        let gives_way = self.slices.get(member.slice.index()).is_some_and(|holder| {
+            let younger = || (slice.created, &slice.name) < (holder.created, &holder.name);
+            // Once something has been planned, an endpoint stays where it is.
+            let both = self.starting && holder.created.is_some() && slice.created.is_some();
+            holder.yielded || (both && younger())
+        });
+        if (!member.slice.is_none() && !gives_way)
             || !self.is_fit(pod, service, family)
             || self.ports_of(pod_id, service_id) != self.group_ports(id)
         {
             return false;
         }
-        if yielded {
-            // The object that was given away has come back, and with it the endpoints that stood in for it.
+        if gives_way {
             let at = pod
                 .members
                 .iter()

@@ -93,7 +93,7 @@ impl Endpoints {
 fn shown(pod: &Pod, service: &Service, tolerant: bool) -> Option<(IpAddr, bool)> {
     let family = service.facts.endpoints_family.or(pod.primary)?;
     let ip = pod.ip(family)?;
-    (tolerant || !pod.terminating).then_some((ip, tolerant || pod.ready))
+    (tolerant || !pod.conditions.terminating()).then_some((ip, tolerant || pod.conditions.serving()))
 }
 
 /// The order of two pods with the same address.

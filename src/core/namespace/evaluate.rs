@@ -218,10 +218,7 @@ impl NamespaceState {
             .filter(|&room| room > 0)?;
         let groups = &self.services[round.service.index()].family(round.family).groups;
         let fills = &groups.get(groups.find(ports)?).by_fill;
-        let mut fitting = fills
-            .range(..=(room as u32, SliceId::NONE))
-            .rev()
-            .map(|&(_, id)| id);
+        let mut fitting = fills.down_from(..=(room as u32, SliceId::NONE)).map(|(_, id)| id);
         fitting.find(|id| !round.pool.contains(id))
     }
 

@@ -10,6 +10,7 @@
 
 use super::pods::PodChange;
 use super::{Kind, NamespaceState};
+use crate::core::few::FewSet;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::slices::FamilyState;
 use rustc_hash::FxHashMap;
@@ -37,7 +38,7 @@ impl NamespaceState {
         self.held.clear();
         self.wants.clear();
         for (_, service) in &mut self.services {
-            service.slices.clear();
+            service.slices = FewSet::default();
             service.awaiting = 0;
             for family in service.families.iter_mut().flatten() {
                 **family = FamilyState::default();

@@ -13,8 +13,9 @@ use smallvec::SmallVec;
 
 /// What a pod's endpoint of a Service should say of it.
 pub(super) fn desired(pod: &Pod, service: &Service) -> Conditions {
-    let ready = service.facts.publish_not_ready || (pod.ready && !pod.terminating);
-    Conditions::new(ready, pod.ready, pod.terminating)
+    let (serving, terminating) = (pod.conditions.serving(), pod.conditions.terminating());
+    let ready = service.facts.publish_not_ready || (serving && !terminating);
+    Conditions::new(ready, serving, terminating)
 }
 
 impl NamespaceState {

@@ -4,7 +4,7 @@ use super::{Host, LocalNode, NamespaceState, Pod};
 use crate::core::address::Family;
 use crate::core::facts::{HostName, NodeFacts, PodFacts};
 use crate::core::ids::{HostId, NodeId, PodId, ServiceId};
-use crate::core::intern::{hash_of, make_room};
+use crate::core::intern::{hash_of, make_room, push_tight};
 use crate::core::nodes::{NodeDirectory, NodeView};
 use crate::core::time::Time;
 use smallvec::SmallVec;
@@ -74,6 +74,7 @@ impl NamespaceState {
     }
 
     fn insert_pod(&mut self, facts: PodFacts, earlier: &[Time], epoch: u8, nodes: &mut dyn NodeDirectory) {
+        let conditions = Pod::conditions_of(&facts);
         make_room(&mut self.pods);
         let id = PodId::from(self.pods.vacant_key());
         let hash = hash_of(&*facts.name);
@@ -92,8 +93,7 @@ impl NamespaceState {
             node_at,
             ports,
             host,
-            ready: facts.ready,
-            terminating: facts.terminating,
+            conditions,
             epoch,
             ready_time: facts.ready_time,
             members: SmallVec::new(),
@@ -116,6 +116,7 @@ impl NamespaceState {
         epoch: u8,
         nodes: &mut dyn NodeDirectory,
     ) {
+        let conditions = Pod::conditions_of(&facts);
         let rehosted = !self.is_hosted(&self.pods[id.index()], facts.host.as_deref());
         let pod = &mut self.pods[id.index()];
         pod.epoch = epoch;
@@ -132,8 +133,8 @@ impl NamespaceState {
             change.content = [true; 2];
             change.endpoints = true;
         }
-        if pod.ready != facts.ready || pod.terminating != facts.terminating {
-            (pod.ready, pod.terminating) = (facts.ready, facts.terminating);
+        if pod.conditions != conditions {
+            pod.conditions = conditions;
             changed = true;
         }
         if **self.port_sets.get(pod.ports) != *facts.ports {
@@ -271,7 +272,7 @@ impl NamespaceState {
             id
         };
         let pods = &mut self.nodes[id.index()].pods;
-        pods.push(pod);
+        push_tight(pods, pod);
         (id, pods.len() as u32 - 1)
     }
 

@@ -4,12 +4,12 @@ use super::pods::PodChange;
 use super::{NamespaceState, Service};
 use crate::core::address::Family;
 use crate::core::facts::{ServiceFacts, is_reserved_label};
+use crate::core::few::FewSet;
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::intern::make_room;
 use crate::core::object::Flight;
 use crate::core::queue::Lane;
 use crate::core::slices::{Role, Slice};
-use std::collections::BTreeSet;
 
 impl NamespaceState {
     /// A Service as a list (of the given epoch) or a watch shows it. One with another UID than the known one
@@ -45,7 +45,7 @@ impl NamespaceState {
             trigger: None,
             paused_times: None,
             awaiting: 0,
-            slices: BTreeSet::new(),
+            slices: FewSet::default(),
             endpoints: None,
             dirty: false,
             epoch,
@@ -209,7 +209,7 @@ impl NamespaceState {
             self.pods[pod.index()].members.retain(|m| m.service != id);
         }
         self.cache.remove(id, &mut self.work);
-        for slice in std::mem::take(&mut self.services[id.index()].slices) {
+        for slice in std::mem::take(&mut self.services[id.index()].slices).iter() {
             self.park(slice);
         }
         let service = &mut self.services[id.index()];
@@ -259,7 +259,7 @@ impl NamespaceState {
 
     /// Those slices of a Service that pass.
     pub(super) fn slices_of(&self, id: ServiceId, pass: impl Fn(&Slice) -> bool) -> Vec<SliceId> {
-        let slices = self.services[id.index()].slices.iter().copied();
+        let slices = self.services[id.index()].slices.iter();
         slices.filter(|slice| pass(&self.slices[slice.index()])).collect()
     }
 }

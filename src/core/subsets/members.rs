@@ -5,9 +5,9 @@ use super::order::{PrintedIp, compare_printed, v4_key};
 use super::same::{is_same, meaning};
 use super::truncate::{Cut, Truncation};
 use super::{Address, Port, Published, Subset};
+use crate::core::few::FewMap;
 use crate::core::intern::hash_of;
 use hashbrown::HashTable;
-use rustc_hash::FxHashMap;
 use slab::Slab;
 use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// share an IP.
 #[derive(Clone, Debug)]
 pub struct Members<P, A> {
-    places: FxHashMap<A, Place>,
+    places: FewMap<A, Place>,
     /// The IPv6 addresses that places name.
     v6: Slab<Ipv6Addr>,
     /// An emptied group stays until its place is needed, so that places do not shift.
@@ -60,7 +60,7 @@ impl<P: Port, A: Address> Members<P, A> {
     /// without any; of other Services a pod without ports is not published.
     pub fn new(portless: bool) -> Self {
         Self {
-            places: FxHashMap::default(),
+            places: FewMap::default(),
             v6: Slab::new(),
             groups: Vec::new(),
             by_ports: HashTable::new(),
@@ -78,7 +78,7 @@ impl<P: Port, A: Address> Members<P, A> {
     ) -> Self {
         let mut members = Self::new(portless);
         let pods = pods.into_iter();
-        members.places.reserve(pods.size_hint().0);
+        members.places = FewMap::with_capacity(pods.size_hint().0);
         let mut last: Option<(Arc<[P]>, u32)> = None;
         for (address, ip, ready, ports) in pods {
             let group = match &last {
@@ -137,7 +137,7 @@ impl<P: Port, A: Address> Members<P, A> {
 
     /// What [`Members::set`] was last told of a pod: its address, whether it is ready, and its ports.
     pub fn get(&self, address: A) -> Option<(IpAddr, bool, &Arc<[P]>)> {
-        let place = *self.places.get(&address)?;
+        let place = self.places.get(&address)?;
         Some((
             self.ip(place),
             place.is_ready(),
@@ -148,7 +148,7 @@ impl<P: Port, A: Address> Members<P, A> {
     /// A pod is gone, or is not to be published. Says whether it was there. Works from what
     /// [`Members::set`] was told; what else is known of the pod may have changed or gone.
     pub fn remove(&mut self, address: A) -> bool {
-        let Some(place) = self.places.get(&address).copied() else {
+        let Some(place) = self.places.get(&address) else {
             return false;
         };
         let (before, ip) = (place.list(&self.groups), self.ip(place));
@@ -351,7 +351,7 @@ impl<P: Port, A: Address> Members<P, A> {
     }
 
     fn ip_of(&self, address: A) -> IpAddr {
-        self.ip(self.places[&address])
+        self.ip(self.places.get(&address).expect("what is listed has a place"))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Ask;
 use crate::body::ResponseBody;
 use crate::list;
-use crate::pass::{refused, response};
+use crate::reply::{refused, response};
 use crate::status::{Cause, Refusal};
 use http::{HeaderValue, Response, StatusCode, header};
 use std::fmt;

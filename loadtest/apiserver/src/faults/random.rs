@@ -24,6 +24,10 @@ enum Dose {
 pub(super) fn plan(seed: u64) -> FaultPlan {
     let mut rng = Rng::with_seed(seed);
     let mut plan = FaultPlan::new(seed);
+    // Half of the servers do not stream lists, so that pages see their share of what can go wrong.
+    if seed % 2 == 1 {
+        plan = plan.rule(Rule::on(Verb::Watch, "*").fault(Fault::NoStreamingLists));
+    }
     // Something for writes, something for watches, and then anything.
     plan = plan.rule(write_rule(&mut rng)).rule(watch_rule(&mut rng));
     for _ in 0..rng.usize(6..=12) {

@@ -2,50 +2,11 @@
 //!
 //! Unknown fields go, empty ones are left out where Go leaves them out, what is of the wrong type is refused.
 
+use super::schema::{Field, Rule, SCHEMA, Schema, Shape, go_name};
 use crate::kinds::Kind;
 use crate::status::{Answer, Refusal};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
-
-/// When a field is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
-    UnlessEmpty,
-    WhenGiven,
-    Always,
-}
-
-#[derive(Clone, Debug)]
-enum Shape {
-    Text,
-    Integer,
-    Boolean,
-    Number,
-    IntegerOrText,
-    Quantity,
-    Time,
-    MicroTime,
-    Any,
-    List(Box<Shape>),
-    Map(Box<Shape>),
-    Struct(usize),
-}
-
-#[derive(Debug)]
-struct Field {
-    name: &'static str,
-    shape: Shape,
-    rule: Rule,
-}
-
-#[derive(Debug)]
-struct Struct {
-    name: &'static str,
-    /// Sorted by name.
-    fields: Vec<Field>,
-}
 
 /// A value of the wrong type, and where it is.
 struct Fault {
@@ -57,13 +18,6 @@ struct Fault {
     /// A whole message of its own instead.
     message: Option<String>,
 }
-
-struct Schema {
-    structs: Vec<Struct>,
-    roots: Vec<usize>,
-}
-
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(include_str!("schema.txt")));
 
 /// How Go's JSON errors call a value's type.
 pub(crate) fn json_type(value: &Value) -> String {
@@ -100,61 +54,46 @@ pub(crate) fn object(kind: Kind, value: &mut Value) -> Answer<()> {
     })
 }
 
-/// Two types are called otherwise in the table, because names there are unique.
-fn go_name(name: &str) -> &str {
-    match name {
-        "SlicePort" => "EndpointPort",
-        "NewEvent" => "Event",
-        "NewEventSeries" => "EventSeries",
-        name => name,
-    }
+/// The paths of what an object has and its kind does not know.
+pub(crate) fn unknown_fields(kind: Kind, value: &Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    SCHEMA.find_unknown(
+        value,
+        &Shape::Struct(SCHEMA.roots[kind as usize]),
+        "",
+        &mut unknown,
+    );
+    unknown.retain(|path| path != "apiVersion" && path != "kind");
+    unknown
 }
 
 impl Schema {
-    fn parse(text: &'static str) -> Self {
-        let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
-        for line in text.lines().filter(|l| !l.starts_with('#')) {
-            let mut words = line.split_whitespace();
-            if !line.starts_with(' ')
-                && let Some(name) = words.next()
-            {
-                rows.push((name, Vec::new()));
+    fn find_unknown(&self, value: &Value, shape: &Shape, path: &str, unknown: &mut Vec<String>) {
+        match (shape, value) {
+            (Shape::Struct(index), Value::Object(entries)) => {
+                for (name, value) in entries {
+                    let path = if path.is_empty() {
+                        name.clone()
+                    } else {
+                        format!("{path}.{name}")
+                    };
+                    match self.structs[*index].field(name) {
+                        Some(field) => self.find_unknown(value, &field.shape, &path, unknown),
+                        None => unknown.push(path),
+                    }
+                }
             }
-            if let Some(row) = rows.last_mut() {
-                row.1.extend(words);
+            (Shape::List(item), Value::Array(items)) => {
+                for (i, value) in items.iter().enumerate() {
+                    self.find_unknown(value, item, &format!("{path}[{i}]"), unknown);
+                }
             }
-        }
-        let index: BTreeMap<&str, usize> = rows.iter().enumerate().map(|(i, r)| (r.0, i)).collect();
-        let field = |word: &&'static str| {
-            let (name, shape) = word.split_once(':').expect("each field of the table has a shape");
-            let (shape, rule) = match shape.as_bytes().last() {
-                Some(b'!') => (&shape[..shape.len() - 1], Rule::Always),
-                Some(b'*') => (&shape[..shape.len() - 1], Rule::WhenGiven),
-                _ => (shape, Rule::UnlessEmpty),
-            };
-            Field {
-                name,
-                shape: parse_shape(shape, &index),
-                rule,
+            (Shape::Map(item), Value::Object(entries)) => {
+                for (name, value) in entries {
+                    self.find_unknown(value, item, &format!("{path}.{name}"), unknown);
+                }
             }
-        };
-        let structs = rows.iter().map(|(name, words)| {
-            let mut fields: Vec<Field> = words.iter().map(field).collect();
-            fields.sort_by_key(|f| f.name);
-            Struct { name, fields }
-        });
-        let structs = structs.collect();
-        let root = |kind: Kind| {
-            let name = if kind == Kind::NewEvent {
-                "NewEvent"
-            } else {
-                kind.facts().kind
-            };
-            *index.get(name).expect("the table has every kind")
-        };
-        Self {
-            structs,
-            roots: Kind::ALL.into_iter().map(root).collect(),
+            _ => {}
         }
     }
 
@@ -250,24 +189,6 @@ impl Schema {
             Shape::Map(item) => format!("map[string]{}", self.go_type(item)),
             Shape::Struct(index) => format!("v1.{}", go_name(self.structs[*index].name)),
         }
-    }
-}
-
-fn parse_shape(shape: &str, index: &BTreeMap<&str, usize>) -> Shape {
-    let inner = |shape: &str| Box::new(parse_shape(&shape[1..shape.len() - 1], index));
-    match shape {
-        "s" => Shape::Text,
-        "i" => Shape::Integer,
-        "b" => Shape::Boolean,
-        "f" => Shape::Number,
-        "x" => Shape::IntegerOrText,
-        "q" => Shape::Quantity,
-        "t" => Shape::Time,
-        "m" => Shape::MicroTime,
-        "any" => Shape::Any,
-        list if list.starts_with('[') => Shape::List(inner(list)),
-        map if map.starts_with('{') => Shape::Map(inner(map)),
-        name => Shape::Struct(*index.get(name).expect("each type the table names is in it")),
     }
 }
 

@@ -174,8 +174,11 @@ fn check_endpoint(
     if let Some(hostname) = endpoint.get("hostname").and_then(Value::as_str) {
         faults.each(&format!("{field}.hostname"), hostname, label_faults(hostname));
     }
-    check_hints(faults, &format!("{field}.hints"), endpoint, "forZones");
-    check_hints(faults, &format!("{field}.hints"), endpoint, "forNodes");
+    if endpoint.get("hints").is_some() {
+        let field = format!("{field}.hints");
+        check_hints(faults, &field, endpoint, "forZones");
+        check_hints(faults, &field, endpoint, "forNodes");
+    }
 }
 
 fn check_hints(faults: &mut Faults, field: &str, endpoint: &Value, which: &str) {

@@ -1,6 +1,8 @@
 //! What the server answers, request by request.
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
+mod access;
+mod applies;
 mod client;
 mod collector;
 mod conformance;
@@ -9,10 +11,14 @@ mod fault_plans;
 mod fault_requests;
 mod fault_sockets;
 mod fault_watches;
+mod kubectl;
 mod library;
 mod lists;
+mod openapi;
+mod patches;
 mod refusals;
 mod replay;
 mod services;
+mod tables;
 mod watches;
 mod writes;

@@ -41,14 +41,19 @@ impl Endpoints {
 }
 
 impl NamespaceState {
-    /// A whole object, from a list of the given epoch. It is taken over when the next plan is made, since what
-    /// it means depends on pods and Services.
+    /// A whole object, from a list of the given epoch. What it means depends on pods and Services: it is taken
+    /// over as soon as all of those are known.
     pub fn apply_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
         if let Some(entry) = self.endpoints.get_mut(&facts.meta.name) {
             entry.object.epoch = epoch;
         }
-        self.endpoints_arrivals
-            .insert(facts.meta.name.clone(), (epoch, facts));
+        if self.holds.hides_inputs() {
+            self.endpoints_arrivals
+                .insert(facts.meta.name.clone(), (epoch, facts));
+        } else {
+            self.endpoints_arrivals.remove(&facts.meta.name);
+            self.take_endpoints(facts, epoch);
+        }
     }
 
     /// The metadata of an object, from a watch. A version that is our own write's is nothing new; any other
@@ -148,48 +153,43 @@ impl NamespaceState {
         self.endpoints_arrivals.retain(|_, (at, _)| *at == epoch);
     }
 
-    /// Takes over the objects that were listed before their pods and Services were known. `starting` says that
-    /// this is the first plan of all.
-    pub(in crate::core::namespace) fn take_endpoints_arrivals(&mut self, starting: bool) {
-        if self.endpoints_arrivals.is_empty() {
-            return;
+    /// Takes over the objects that were listed before their pods and Services were known.
+    pub(in crate::core::namespace) fn take_endpoints_arrivals(&mut self) {
+        for (_, (epoch, facts)) in std::mem::take(&mut self.endpoints_arrivals) {
+            self.take_endpoints(facts, epoch);
         }
-        for (name, (epoch, facts)) in std::mem::take(&mut self.endpoints_arrivals) {
-            if !self.endpoints.contains_key(&name) {
-                // Whose it is, is looked at below, as whenever it changes.
-                let leftover = starting && !self.services_by_name.contains_key(&name);
-                let role = if leftover {
-                    Role::Leftover { confirmed: false }
-                } else {
-                    Role::Parked
-                };
-                let mut entry = Box::new(Endpoints::new(role));
-                entry.object.epoch = epoch;
-                self.endpoints.insert(name.clone(), entry);
-                if leftover {
-                    self.endpoints_wants.insert(name.clone());
-                }
+    }
+
+    /// Takes over an object whose pods and Service are known, or compares it with what is known of it.
+    fn take_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
+        let name = facts.meta.name.clone();
+        let service = self.services_by_name.get(&name).copied();
+        let entry = self.endpoints.entry(name.clone()).or_insert_with(|| {
+            // Whose it is, is looked at below, as whenever it changes.
+            let role = if self.starting && service.is_none() {
+                self.endpoints_wants.insert(name.clone());
+                Role::Leftover { confirmed: false }
+            } else {
+                Role::Parked
+            };
+            Box::new(Endpoints::new(role))
+        });
+        entry.object.epoch = epoch;
+        if self.starting
+            && facts.meta.ours
+            && let Some(id) = service
+        {
+            // An object from before this process began: the Service's creation is long past.
+            let service = &mut self.services[id.index()];
+            if service.facts.selector.is_some() && !std::mem::replace(&mut service.known, true) {
+                service.trigger = None;
             }
-            if starting
-                && facts.meta.ours
-                && let Some(id) = self.services_by_name.get(&name)
-            {
-                // An object from before this process began: the Service's creation is long past.
-                let service = &mut self.services[id.index()];
-                if service.facts.selector.is_some() && !std::mem::replace(&mut service.known, true) {
-                    service.trigger = None;
-                }
-            }
-            let entry = &mut self
-                .endpoints
-                .get_mut(&name)
-                .expect("it was just put there")
-                .object;
-            if entry.flight.is_some() {
-                entry.seen = entry.seen.max(facts.meta.version);
-            } else if entry.unsure || entry.is_news(facts.meta.version) {
-                self.settle_endpoints(&name, facts);
-            }
+        }
+        let object = &mut entry.object;
+        if object.flight.is_some() {
+            object.seen = object.seen.max(facts.meta.version);
+        } else if object.unsure || object.is_news(facts.meta.version) {
+            self.settle_endpoints(&name, facts);
         }
     }
 

@@ -1,0 +1,40 @@
+{{/* The name of everything. Not the release's: two releases in one cluster must not look like two things. */}}
+{{- define "endpointd.name" -}}
+{{- default "endpointd" .Values.fullnameOverride -}}
+{{- end -}}
+
+{{- define "endpointd.serviceAccount" -}}
+{{- default (include "endpointd.name" .) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "endpointd.selectorLabels" -}}
+app.kubernetes.io/name: endpointd
+{{- end -}}
+
+{{- define "endpointd.labels" -}}
+{{ include "endpointd.selectorLabels" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "endpointd.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether a lease is taken: not by a shadow, which writes nothing. */}}
+{{- define "endpointd.elects" -}}
+{{- if and .Values.leaderElection.enabled (not .Values.shadow) -}}true{{- end -}}
+{{- end -}}
+
+{{- define "endpointd.scheme" -}}
+{{- if .Values.admin.tls.secretName -}}HTTPS{{- else -}}HTTP{{- end -}}
+{{- end -}}

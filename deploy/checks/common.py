@@ -1,0 +1,94 @@
+"""What the checks share."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "chart/endpointd"
+
+
+def kustomize(directory):
+    """The objects that a kustomization makes."""
+    run = subprocess.run(
+        ["kubectl", "kustomize", str(directory)], capture_output=True, text=True, timeout=60, check=False
+    )
+    if run.returncode != 0:
+        raise SystemExit(f"kubectl kustomize {directory}: {run.stderr.strip().splitlines()[0]}")
+    return [item for item in yaml.safe_load_all(run.stdout) if item]
+
+
+def helm(*overrides, namespace="kube-system", environment=None):
+    """The chart's text, as (exit code, standard output, standard error). HELM_RENDER is what renders it."""
+    return_code = subprocess.run(
+        [os.environ["HELM_RENDER"], str(CHART), "test", namespace, *map(str, overrides)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+    return return_code.returncode, return_code.stdout, return_code.stderr
+
+
+def chart(*overrides, namespace="kube-system"):
+    """The objects that the chart makes of values files and KEY=VALUE."""
+    code, out, err = helm(*overrides, namespace=namespace)
+    if code != 0:
+        raise SystemExit(f"the chart does not render with {list(overrides)}: {err.strip()}")
+    return [item for item in yaml.safe_load_all(out) if item]
+
+
+def chart_values(*overrides):
+    """The values that the chart's templates see."""
+    code, out, err = helm(*overrides, environment={"RENDER_VALUES": "1"})
+    if code != 0:
+        raise SystemExit(err.strip())
+    return json.loads(out)
+
+
+def value_sets():
+    """Every set of values that has to work: its name, its overrides, its namespace."""
+    yield "default", [], "kube-system"
+    for path in sorted((DEPLOY / "checks/values/good").glob("*.yaml")):
+        namespace = "endpointd" if "own-namespace" in path.name else "kube-system"
+        yield path.stem, [path], namespace
+
+
+def overlays():
+    """Every kustomization that people apply: its name and its directory."""
+    yield "base", DEPLOY / "kustomize/base"
+    for path in sorted((DEPLOY / "kustomize/overlays").iterdir()):
+        yield path.name, path
+
+
+def everything():
+    """All objects that kustomizations and the chart make: (where from, objects)."""
+    for name, path in overlays():
+        yield f"kustomize {name}", kustomize(path)
+    for name, overrides, namespace in value_sets():
+        yield f"chart {name}", chart(*overrides, namespace=namespace)
+
+
+def key(item):
+    """What tells an object from others."""
+    return item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+def find(objects, kind):
+    """The objects of a kind."""
+    return [item for item in objects if item["kind"] == kind]
+
+
+def report(problems, done):
+    """Ends the check: with what is wrong, or with a word on what was looked at."""
+    for problem in problems:
+        print(problem)
+    if problems:
+        sys.exit(1)
+    print(done)

@@ -1,0 +1,79 @@
+"""Kustomize and the chart make the same objects, apart from labels that Helm's habits add."""
+
+import copy
+import json
+import tempfile
+
+import common
+
+PAIRS = [
+    ("base", []),
+    ("ha", ["replicas=3"]),
+    ("shadow", ["shadow=true"]),
+    ("monitoring", ["serviceMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true"]),
+]
+
+
+def plain(objects):
+    """Objects without the labels on them; labels that select are kept."""
+    out = {}
+    for item in copy.deepcopy(objects):
+        item["metadata"].pop("labels", None)
+        if item["kind"] == "Deployment":
+            item["spec"]["template"]["metadata"].pop("labels")
+        # The order of rules means nothing.
+        if "rules" in item and item["kind"].endswith("Role"):
+            item["rules"].sort(key=json.dumps)
+        out[common.key(item)] = item
+    return out
+
+
+def differences(left, right, path=""):
+    """Where two values differ."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        for name in sorted(set(left) | set(right)):
+            if name not in left or name not in right:
+                yield f"{path}.{name} is only in {'kustomize' if name in left else 'the chart'}"
+            else:
+                yield from differences(left[name], right[name], f"{path}.{name}")
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for index, pair in enumerate(zip(left, right)):
+            yield from differences(*pair, f"{path}[{index}]")
+    elif left != right:
+        yield f"{path}: {left!r} and {right!r}"
+
+
+def compare(kustomized, rendered):
+    """What differs between two sets of objects."""
+    left, right = plain(kustomized), plain(rendered)
+    for key in sorted(set(left) ^ set(right)):
+        yield f"{'/'.join(key)} is only in {'kustomize' if key in left else 'the chart'}"
+    for key in sorted(set(left) & set(right)):
+        yield from differences(left[key], right[key], "/".join(key))
+
+
+def with_monitoring():
+    """The base with the component for monitoring."""
+    (common.ROOT / "target").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=common.ROOT / "target") as directory:
+        with open(f"{directory}/kustomization.yaml", "w", encoding="utf-8") as file:
+            file.write("resources: [../../deploy/kustomize/base]\ncomponents: [../../deploy/monitoring]\n")
+        return common.kustomize(directory)
+
+
+def main():
+    """Compares all pairs, and sees to it that a difference would be found."""
+    problems, count = [], 0
+    directories = dict(common.overlays())
+    for name, overrides in PAIRS:
+        kustomized = with_monitoring() if name == "monitoring" else common.kustomize(directories.pop(name))
+        count += len(kustomized)
+        problems += [f"{name}: {problem}" for problem in compare(kustomized, common.chart(*overrides))]
+    problems += [f"overlay {name} is compared with nothing" for name in directories]
+    for override in ["replicas=2", "logFormat=text", "networkPolicy.enabled=false", "resources.limits.memory=2Gi"]:
+        if not list(compare(common.kustomize(common.DEPLOY / "kustomize/base"), common.chart(override))):
+            problems.append(f"{override} would not be found")
+    common.report(problems, f"{len(PAIRS)} pairs, {count} objects")
+
+
+main()

@@ -1,0 +1,149 @@
+"""Pods conform to the restricted profile of the Pod Security Standards, and to our own rules besides."""
+
+import copy
+
+import common
+
+VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+
+
+def restricted(spec):
+    """What the restricted profile does not allow; the controls in the order of the standard."""
+    pod = spec.get("securityContext", {})
+    containers = [item for kind in ("containers", "initContainers", "ephemeralContainers") for item in spec.get(kind, [])]
+    for field in ("hostNetwork", "hostPID", "hostIPC"):
+        if spec.get(field):
+            yield field
+    if pod.get("sysctls"):
+        yield "sysctls"
+    for context in [pod] + [item.get("securityContext", {}) for item in containers]:
+        if context.get("seLinuxOptions") or context.get("windowsOptions") or context.get("appArmorProfile"):
+            yield "seLinuxOptions, windowsOptions, appArmorProfile: leave them to the node"
+        if context.get("runAsUser") == 0:
+            yield "runAsUser: 0"
+        if context.get("runAsNonRoot") is False:
+            yield "runAsNonRoot: false"
+        if context.get("seccompProfile", {}).get("type", "RuntimeDefault") not in ("RuntimeDefault", "Localhost"):
+            yield "seccompProfile"
+    for volume in spec.get("volumes", []):
+        if not set(volume) - {"name"} <= VOLUMES:
+            yield f"volume {volume['name']}"
+    for item in containers:
+        context = item.get("securityContext", {})
+        if context.get("privileged"):
+            yield "privileged"
+        if context.get("allowPrivilegeEscalation") is not False:
+            yield "allowPrivilegeEscalation"
+        if context.get("procMount", "Default") != "Default":
+            yield "procMount"
+        if any(port.get("hostPort") for port in item.get("ports", [])):
+            yield "hostPort"
+        capabilities = context.get("capabilities", {})
+        if "ALL" not in capabilities.get("drop", []):
+            yield "capabilities: drop"
+        if not set(capabilities.get("add", [])) <= {"NET_BIND_SERVICE"}:
+            yield "capabilities: add"
+        if not (context.get("runAsNonRoot") or pod.get("runAsNonRoot")):
+            yield "runAsNonRoot"
+        if not (context.get("seccompProfile") or pod.get("seccompProfile")):
+            yield "seccompProfile is not set"
+
+
+def ours(spec):
+    """What a pod of this program must have besides."""
+    if spec.get("dnsPolicy") != "Default":
+        yield "dnsPolicy: cluster DNS needs our endpoints"
+    if spec.get("enableServiceLinks") is not False:
+        yield "enableServiceLinks"
+    if spec.get("terminationGracePeriodSeconds", 30) < 20:
+        yield "terminationGracePeriodSeconds: writes in flight have 10 s"
+    if spec.get("securityContext", {}).get("runAsUser") != 65532:
+        yield "runAsUser: the image's user is 65532"
+    for item in spec["containers"]:
+        if item.get("securityContext", {}).get("readOnlyRootFilesystem") is not True:
+            yield "readOnlyRootFilesystem"
+        resources = item.get("resources", {})
+        if not {"cpu", "memory"} <= set(resources.get("requests", {})) or "memory" not in resources.get("limits", {}):
+            yield "resources"
+        if "cpu" in resources.get("limits", {}):
+            yield "a limit of CPU delays every endpoint"
+        if not {"livenessProbe", "readinessProbe"} <= set(item):
+            yield "probes"
+        if item["image"].endswith(":latest") or not any(mark in item["image"].split("/")[-1] for mark in ":@"):
+            yield f"image {item['image']}"
+        names = {port["name"] for port in item.get("ports", [])}
+        for probe in ("livenessProbe", "readinessProbe"):
+            if item.get(probe, {}).get("httpGet", {}).get("port") not in names:
+                yield f"{probe}: port"
+
+
+def selectors(objects):
+    """Whether everything that selects pods by labels selects these."""
+    (deployment,) = common.find(objects, "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    found = [("Deployment", deployment["spec"]["selector"]["matchLabels"])]
+    found += [("Service", item["spec"]["selector"]) for item in common.find(objects, "Service")]
+    found += [("NetworkPolicy", item["spec"]["podSelector"]["matchLabels"]) for item in common.find(objects, "NetworkPolicy")]
+    found += [
+        ("PodDisruptionBudget", item["spec"]["selector"]["matchLabels"])
+        for item in common.find(objects, "PodDisruptionBudget")
+    ]
+    found += [
+        ("topologySpreadConstraints", item["labelSelector"]["matchLabels"])
+        for item in deployment["spec"]["template"]["spec"].get("topologySpreadConstraints", [])
+    ]
+    for what, selector in found:
+        if not selector or not selector.items() <= labels.items():
+            yield f"{what} does not select the pods: {selector}"
+    ports = {port["name"]: port["containerPort"] for port in deployment["spec"]["template"]["spec"]["containers"][0]["ports"]}
+    args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    if f"--admin-port={ports['admin']}" not in args:
+        yield "--admin-port is not the container's port"
+    if deployment["spec"]["replicas"] > 1 and not common.find(objects, "PodDisruptionBudget"):
+        yield "several replicas without a PodDisruptionBudget"
+    if deployment["spec"]["replicas"] > 1 and not {"--leader-elect=true", "--dry-run"} & set(args):
+        yield "several writers"
+    for monitor in common.find(objects, "ServiceMonitor"):
+        for service in common.find(objects, "Service"):
+            if not monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items():
+                yield "ServiceMonitor does not select the Service"
+
+
+MUTATIONS = {
+    "host network": lambda spec: spec.update(hostNetwork=True),
+    "root": lambda spec: spec["securityContext"].update(runAsUser=0),
+    "perhaps root": lambda spec: spec["securityContext"].pop("runAsNonRoot"),
+    "no seccomp": lambda spec: spec["securityContext"].pop("seccompProfile"),
+    "unconfined": lambda spec: spec["securityContext"].update(seccompProfile={"type": "Unconfined"}),
+    "host path": lambda spec: spec.update(volumes=[{"name": "x", "hostPath": {"path": "/"}}]),
+    "escalation": lambda spec: spec["containers"][0]["securityContext"].pop("allowPrivilegeEscalation"),
+    "capabilities kept": lambda spec: spec["containers"][0]["securityContext"].pop("capabilities"),
+    "capability added": lambda spec: spec["containers"][0]["securityContext"]["capabilities"].update(add=["SYS_ADMIN"]),
+    "privileged": lambda spec: spec["containers"][0]["securityContext"].update(privileged=True),
+    "init container": lambda spec: spec.update(initContainers=[{"name": "x", "image": "x:1"}]),
+    "host port": lambda spec: spec["containers"][0]["ports"][0].update(hostPort=1),
+}
+
+
+def main():
+    """Checks all pods, and that mistakes would be found."""
+    problems, count = [], 0
+    for source, objects in common.everything():
+        for item in common.find(objects, "Deployment"):
+            count += 1
+            spec = item["spec"]["template"]["spec"]
+            problems += [f"{source}: {problem}" for problem in [*restricted(spec), *ours(spec)]]
+        problems += [f"{source}: {problem}" for problem in selectors(objects)]
+    (good,) = common.find(common.kustomize(common.DEPLOY / "kustomize/base"), "Deployment")
+    for name, mutate in MUTATIONS.items():
+        spec = copy.deepcopy(good["spec"]["template"]["spec"])
+        mutate(spec)
+        if not list(restricted(spec)):
+            problems.append(f"{name}: would not be found")
+    user = [line.split()[1] for line in (common.DEPLOY / "Containerfile").read_text().splitlines() if line.startswith("USER ")]
+    if user != ["65532:65532"]:
+        problems.append(f"the image's user is {user}")
+    common.report(problems, f"{count} pods, {len(MUTATIONS)} mistakes that are found")
+
+
+main()

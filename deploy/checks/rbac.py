@@ -1,0 +1,130 @@
+"""Rights are no wider than those of the two controllers that are replaced, and wide enough for what is requested."""
+
+import copy
+import itertools
+
+import common
+
+READ = ("get", "list", "watch")
+
+
+def rights(groups, resources, verbs):
+    """All triples."""
+    return set(itertools.product(groups, resources, verbs))
+
+
+EVENTS = rights(["", "events.k8s.io"], ["events"], ["create", "update", "patch"])
+# kubectl get clusterrole system:controller:endpoint-controller, of Kubernetes 1.36.
+ENDPOINT_CONTROLLER = (
+    rights([""], ["services", "pods"], READ)
+    | rights([""], ["endpoints"], [*READ, "create", "update", "delete"])
+    | rights([""], ["endpoints/restricted"], ["create"])
+    | EVENTS
+)
+# And system:controller:endpointslice-controller.
+ENDPOINTSLICE_CONTROLLER = (
+    rights([""], ["services", "pods", "nodes"], READ)
+    | rights([""], ["services/finalizers"], ["update"])
+    | rights(["discovery.k8s.io"], ["endpointslices"], [*READ, "create", "update", "delete"])
+    | rights(["discovery.k8s.io"], ["endpointslices/restricted"], ["create"])
+    | EVENTS
+)
+UPSTREAM = ENDPOINT_CONTROLLER | ENDPOINTSLICE_CONTROLLER
+# Events are written by the core API, and never replaced.
+NOT_NEEDED = rights(["events.k8s.io"], ["events"], ["create", "update", "patch"]) | {("", "events", "update")}
+NEEDED = UPSTREAM - NOT_NEEDED
+READS = {right for right in NEEDED if right[2] in READ}
+REVIEWS = {
+    ("authentication.k8s.io", "tokenreviews", "create"),
+    ("authorization.k8s.io", "subjectaccessreviews", "create"),
+}
+LEASES = [
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["endpointd"], "verbs": ["get", "update"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+]
+
+
+def granted(objects):
+    """What the service account may do in the whole cluster, and in its own namespace; and what is odd."""
+    account = {
+        (item["spec"]["template"]["spec"]["serviceAccountName"], item["metadata"]["namespace"])
+        for item in common.find(objects, "Deployment")
+    }
+    roles = {(item["kind"], item["metadata"]["name"]): item for item in objects if item["kind"] in ("Role", "ClusterRole")}
+    cluster, own, problems, bound = set(), [], [], set()
+    for binding in objects:
+        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
+            continue
+        subjects = {(subject["name"], subject["namespace"]) for subject in binding["subjects"]}
+        if subjects != account or any(subject["kind"] != "ServiceAccount" for subject in binding["subjects"]):
+            problems.append(f"{binding['metadata']['name']} binds {subjects}, not {account}")
+        name = (binding["roleRef"]["kind"], binding["roleRef"]["name"])
+        bound.add(name)
+        if name not in roles:
+            problems.append(f"{binding['metadata']['name']} binds {name[1]}, which is not there")
+            continue
+        rules = roles[name]["rules"]
+        if binding["kind"] == "RoleBinding":
+            own += rules
+            continue
+        for rule in rules:
+            if rule.get("resourceNames") or rule.get("nonResourceURLs"):
+                problems.append(f"{name[1]}: an unexpected rule: {rule}")
+            cluster |= rights(rule.get("apiGroups", []), rule.get("resources", []), rule["verbs"])
+    problems += [f"{name} is bound to nobody" for kind, name in set(roles) - bound if not name.endswith("-metrics-reader")]
+    return cluster, own, problems
+
+
+def problems_of(objects):
+    """What is wrong with the rights that objects give."""
+    (deployment,) = common.find(objects, "Deployment")
+    args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    shadow, elects = "--dry-run" in args, "--leader-elect=true" in args
+    expected = READS if shadow else NEEDED
+    if any(arg.startswith("--tls-cert-file") for arg in args):
+        expected = expected | REVIEWS
+    cluster, own, problems = granted(objects)
+    problems += [f"more than is needed: {right}" for right in sorted(cluster - expected)]
+    problems += [f"is needed and not given: {right}" for right in sorted(expected - cluster)]
+    problems += [f"more than upstream has: {right}" for right in sorted(cluster - UPSTREAM - REVIEWS)]
+    if own != (LEASES if elects and not shadow else []):
+        problems.append(f"in its own namespace: {own}")
+    return problems
+
+
+def role(objects, name):
+    """A role's rules, to be changed."""
+    return next(item["rules"] for item in objects if item["kind"] in ("Role", "ClusterRole") and item["metadata"]["name"] == name)
+
+
+MUTATIONS = {
+    "reads secrets": lambda objects: role(objects, "endpointd-reader")[0]["resources"].append("secrets"),
+    "deletes pods": lambda objects: role(objects, "endpointd-writer").append(
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}
+    ),
+    "all verbs": lambda objects: role(objects, "endpointd-writer")[0].update(verbs=["*"]),
+    "patches slices": lambda objects: role(objects, "endpointd-writer")[1]["verbs"].append("patch"),
+    "no watch": lambda objects: role(objects, "endpointd-reader")[0]["verbs"].remove("watch"),
+    "any lease": lambda objects: role(objects, "endpointd-leases")[0].pop("resourceNames"),
+    "another account": lambda objects: common.find(objects, "ClusterRoleBinding")[0]["subjects"][0].update(name="default"),
+}
+
+
+def main():
+    """Checks all roles, and that mistakes would be found."""
+    problems, count = [], 0
+    for source, objects in common.everything():
+        if not common.find(objects, "ClusterRole"):
+            continue
+        count += 1
+        problems += [f"{source}: {problem}" for problem in problems_of(objects)]
+    base = common.kustomize(common.DEPLOY / "kustomize/base")
+    for name, mutate in MUTATIONS.items():
+        objects = copy.deepcopy(base)
+        mutate(objects)
+        if not problems_of(objects):
+            problems.append(f"{name}: would not be found")
+    common.report(problems, f"{count} sets of roles, {len(MUTATIONS)} mistakes that are found")
+
+
+main()

@@ -1,0 +1,81 @@
+"""The chart takes the values that it should and refuses the others; its metadata and its values fit together."""
+
+import json
+import re
+
+import common
+import jsonschema
+import yaml
+
+
+def refusals(schema, overrides):
+    """Why values are refused: by the schema, or by the templates."""
+    values = common.chart_values(*overrides)
+    found = [error.message for error in jsonschema.Draft7Validator(schema).iter_errors(values)]
+    code, _, err = common.helm(*overrides)
+    return found, [err.strip()] if code else []
+
+
+def same_names(values, schema, path=""):
+    """Names that are in the values or in their schema only."""
+    properties = schema.get("properties")
+    if not isinstance(values, dict) or properties is None:
+        return
+    for name in sorted(set(values) ^ (set(properties) - {"global"})):
+        yield f"{path}{name} is only in {'values.yaml' if name in values else 'values.schema.json'}"
+    for name in set(values) & set(properties):
+        yield from same_names(values[name], properties[name], f"{path}{name}.")
+
+
+def closed(schema, path=""):
+    """Objects with named properties that would take any other name, too."""
+    if "properties" in schema and path != "if" and schema.get("additionalProperties") is not False:
+        yield f"{path or 'the schema'} takes names that are not there"
+    for name, inner in schema.get("properties", {}).items():
+        yield from closed(inner, f"{path}.{name}")
+
+
+def main():
+    """Tries all sets of values."""
+    schema = json.loads((common.CHART / "values.schema.json").read_text())
+    jsonschema.Draft7Validator.check_schema(schema)
+    defaults = yaml.safe_load((common.CHART / "values.yaml").read_text())
+    problems = [*same_names(defaults, schema), *closed(schema)]
+
+    good = 0
+    for name, overrides, namespace in common.value_sets():
+        good += 1
+        found, failed = refusals(schema, overrides)
+        problems += [f"{name} is refused: {why}" for why in [*found, *failed] if namespace == "kube-system" or why in found]
+
+    bad = 0
+    for path in sorted((common.DEPLOY / "checks/values/bad").glob("*.yaml")):
+        for number, document in enumerate(path.read_text().split("---\n")):
+            by, words = re.match(r"# refused by (schema|templates|both): (.*)\n", document).groups()
+            bad += 1
+            scratch = common.ROOT / "target" / f"bad-{path.stem}-{number}.yaml"
+            scratch.parent.mkdir(exist_ok=True)
+            scratch.write_text(document)
+            found, failed = refusals(schema, [scratch])
+            scratch.unlink()
+            for who, whys in [("schema", found), ("templates", failed)]:
+                expected = by in (who, "both")
+                if expected and not any(words in why for why in whys) and not (by == "both" and whys):
+                    problems.append(f"{path.name}, {number}: not refused by the {who} with {words!r}: {whys}")
+
+    meta = yaml.safe_load((common.CHART / "Chart.yaml").read_text())
+    version = re.search(r'^version = "(.*)"$', (common.ROOT / "Cargo.toml").read_text(), re.M).group(1)
+    if meta["apiVersion"] != "v2" or not re.fullmatch(r"\d+\.\d+\.\d+", meta["version"]):
+        problems.append("Chart.yaml: apiVersion or version")
+    kustomization = yaml.safe_load((common.DEPLOY / "kustomize/base/kustomization.yaml").read_text())
+    for where, found in [("Chart.yaml", meta["appVersion"]), ("kustomize", kustomization["images"][0]["newTag"])]:
+        if found != version:
+            problems.append(f"{where} has version {found}, the program {version}")
+    for shadow in ["true", "false"]:
+        code, notes, err = common.helm(f"shadow={shadow}", environment={"RENDER_NOTES": "1"})
+        if code or "{{" in notes or not notes.strip():
+            problems.append(f"NOTES.txt with shadow={shadow}: {err}")
+    common.report(problems, f"{good} sets are taken, {bad} are refused")
+
+
+main()

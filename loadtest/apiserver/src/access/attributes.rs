@@ -1,0 +1,274 @@
+//! What a request wants to do, as rules see it: read from the path, whether or not anything is served there.
+
+use super::objects::RBAC;
+use crate::route::Query;
+use crate::status::Refusal;
+use http::{Method, request::Parts};
+use percent_encoding::percent_decode_str;
+
+/// A verb and what it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    pub(crate) verb: String,
+    pub(crate) about: About,
+}
+
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// Discovery, health and the like.
+    Path(String),
+    Resource(Resource),
+}
+
+/// A resource; empty is what is not given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_field_names, reason = "so the API calls it")]
+pub(crate) struct Resource {
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Attributes {
+    pub(crate) fn of(parts: &Parts) -> Self {
+        let path = parts.uri.path();
+        let decoded: Vec<String> = path
+            .split('/')
+            .filter(|segment| !segment.is_empty())
+            .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
+            .collect();
+        let segments: Vec<&str> = decoded.iter().map(String::as_str).collect();
+        let (group, rest) = match segments.as_slice() {
+            ["api", _version, rest @ ..] if !rest.is_empty() => ("", rest),
+            ["apis", group, _version, rest @ ..] if !rest.is_empty() => (*group, rest),
+            _ => {
+                return Self {
+                    verb: parts.method.as_str().to_ascii_lowercase(),
+                    about: About::Path(path.to_owned()),
+                };
+            }
+        };
+        let mut resource = Resource {
+            group: group.to_owned(),
+            ..Resource::default()
+        };
+        let rest = match rest {
+            ["namespaces", namespace, tail @ ..] => {
+                (*namespace).clone_into(&mut resource.namespace);
+                // A namespace and its parts lie in themselves.
+                if matches!(tail, [] | ["status" | "finalize"]) {
+                    rest
+                } else {
+                    tail
+                }
+            }
+            rest => rest,
+        };
+        let at = |i: usize| rest.get(i).copied().unwrap_or("").to_owned();
+        (resource.resource, resource.name, resource.subresource) = (at(0), at(1), at(2));
+        let query = Query::parse(parts.uri.query());
+        let collection = resource.name.is_empty();
+        let verb = match parts.method {
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE if collection => "deletecollection",
+            Method::DELETE => "delete",
+            _ if collection && query.flag("watch") => "watch",
+            _ if collection => "list",
+            _ => "get",
+        };
+        if matches!(verb, "list" | "watch" | "deletecollection") {
+            resource.name = name_selected(query.text("fieldSelector"));
+        }
+        Self {
+            verb: verb.to_owned(),
+            about: About::Resource(resource),
+        }
+    }
+
+    /// The same with another verb.
+    pub(crate) fn with_verb(&self, verb: &str) -> Self {
+        Self {
+            verb: verb.to_owned(),
+            about: self.about.clone(),
+        }
+    }
+
+    /// To act as a user.
+    pub(crate) fn impersonation_of(user: &str) -> Self {
+        let account = user
+            .strip_prefix("system:serviceaccount:")
+            .and_then(|rest| rest.split_once(':'));
+        let resource = match account {
+            Some((namespace, name)) => Resource {
+                resource: "serviceaccounts".to_owned(),
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                ..Resource::default()
+            },
+            None => Resource {
+                resource: "users".to_owned(),
+                name: user.to_owned(),
+                ..Resource::default()
+            },
+        };
+        Self {
+            verb: "impersonate".to_owned(),
+            about: About::Resource(resource),
+        }
+    }
+
+    /// To act as a member of a group.
+    pub(crate) fn impersonation_in(group: &str) -> Self {
+        Self {
+            verb: "impersonate".to_owned(),
+            about: About::Resource(Resource {
+                resource: "groups".to_owned(),
+                name: group.to_owned(),
+                ..Resource::default()
+            }),
+        }
+    }
+
+    /// How it is refused to a user; `why` is empty when there is nothing more to say.
+    pub(crate) fn refusal(&self, user: &str, why: &str) -> Box<Refusal> {
+        let verb = &self.verb;
+        let mut message = match &self.about {
+            About::Path(path) => format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\""),
+            About::Resource(about) => {
+                let Resource {
+                    group,
+                    resource,
+                    namespace,
+                    name,
+                    ..
+                } = about;
+                let qualified = match group.as_str() {
+                    "" => resource.clone(),
+                    group => format!("{resource}.{group}"),
+                };
+                let object = if name.is_empty() {
+                    qualified
+                } else {
+                    format!("{qualified} \"{name}\"")
+                };
+                let scope = if namespace.is_empty() {
+                    "at the cluster scope".to_owned()
+                } else {
+                    format!("in the namespace \"{namespace}\"")
+                };
+                format!(
+                    "{object} is forbidden: User \"{user}\" cannot {verb} resource \"{}\" in API group \"{group}\" {scope}",
+                    about.with_part()
+                )
+            }
+        };
+        if !why.is_empty() {
+            message.extend([": ", why]);
+        }
+        match &self.about {
+            About::Path(_) => Refusal::denied(message, "", "", ""),
+            About::Resource(about) => Refusal::denied(message, &about.name, &about.group, &about.resource),
+        }
+    }
+}
+
+impl Resource {
+    /// `pods` or `pods/status`.
+    pub(crate) fn with_part(&self) -> String {
+        if self.subresource.is_empty() {
+            self.resource.clone()
+        } else {
+            format!("{}/{}", self.resource, self.subresource)
+        }
+    }
+}
+
+/// The one name a field selector lets through: a rule for that name allows such a list or watch.
+fn name_selected(selector: &str) -> String {
+    selector
+        .split(',')
+        .filter_map(|term| term.trim().strip_prefix("metadata.name="))
+        .map(|name| name.strip_prefix('=').unwrap_or(name))
+        .next()
+        .unwrap_or("")
+        .to_owned()
+}
+
+/// How a message names a role that is not there.
+pub(crate) fn role_not_found(kind: &str, name: &str) -> String {
+    format!("{}.{RBAC} \"{name}\" not found", kind.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn of(method: &str, uri: &str) -> Attributes {
+        let request = Request::builder().method(method).uri(uri).body(()).unwrap();
+        Attributes::of(&request.into_parts().0)
+    }
+
+    fn said(method: &str, uri: &str) -> String {
+        of(method, uri).refusal("u", "").message.clone()
+    }
+
+    #[test]
+    fn requests_are_read_as_the_real_server_reads_them() {
+        for (method, uri, want) in [
+            (
+                "GET",
+                "/api/v1/pods",
+                r#"pods is forbidden: User "u" cannot list resource "pods" in API group "" at the cluster scope"#,
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/x/pods?watch=1",
+                r#"pods is forbidden: User "u" cannot watch resource "pods" in API group "" in the namespace "x""#,
+            ),
+            (
+                "PATCH",
+                "/api/v1/namespaces/x/pods/p/status",
+                r#"pods "p" is forbidden: User "u" cannot patch resource "pods/status" in API group "" in the namespace "x""#,
+            ),
+            (
+                "PUT",
+                "/apis/discovery.k8s.io/v1/namespaces/x/endpointslices/s",
+                r#"endpointslices.discovery.k8s.io "s" is forbidden: User "u" cannot update resource "endpointslices" in API group "discovery.k8s.io" in the namespace "x""#,
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/x",
+                r#"namespaces "x" is forbidden: User "u" cannot get resource "namespaces" in API group "" in the namespace "x""#,
+            ),
+            (
+                "PUT",
+                "/api/v1/namespaces/x/finalize",
+                r#"namespaces "x" is forbidden: User "u" cannot update resource "namespaces/finalize" in API group "" in the namespace "x""#,
+            ),
+            (
+                "DELETE",
+                "/api/v1/namespaces/x/services",
+                r#"services is forbidden: User "u" cannot deletecollection resource "services" in API group "" in the namespace "x""#,
+            ),
+            (
+                "GET",
+                "/api/v1/nodes?fieldSelector=metadata.name%3Dn",
+                r#"nodes "n" is forbidden: User "u" cannot list resource "nodes" in API group "" at the cluster scope"#,
+            ),
+            (
+                "GET",
+                "/metrics",
+                r#"forbidden: User "u" cannot get path "/metrics""#,
+            ),
+            ("POST", "/apis", r#"forbidden: User "u" cannot post path "/apis""#),
+        ] {
+            assert_eq!(said(method, uri), want);
+        }
+    }
+}

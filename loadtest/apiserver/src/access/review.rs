@@ -1,0 +1,169 @@
+//! Reviews: who is behind a token, and who may do what, asked by others.
+
+use super::attributes::{About, Attributes, Resource};
+use super::{Access, User};
+use crate::object::text;
+use crate::status::{Answer, Refusal};
+use serde_json::{Map, Value, json};
+
+/// Whom the server's tokens are meant for.
+const AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Review {
+    Token,
+    Subject,
+    SelfSubject,
+}
+
+impl Review {
+    pub(crate) const ALL: [Self; 3] = [Self::Token, Self::Subject, Self::SelfSubject];
+
+    pub(crate) fn find(group: &str, resource: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|review| review.group() == group && review.resource() == resource)
+    }
+
+    pub(crate) fn group(self) -> &'static str {
+        match self {
+            Self::Token => "authentication.k8s.io",
+            Self::Subject | Self::SelfSubject => "authorization.k8s.io",
+        }
+    }
+
+    pub(crate) fn resource(self) -> &'static str {
+        match self {
+            Self::Token => "tokenreviews",
+            Self::Subject => "subjectaccessreviews",
+            Self::SelfSubject => "selfsubjectaccessreviews",
+        }
+    }
+
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Token => "TokenReview",
+            Self::Subject => "SubjectAccessReview",
+            Self::SelfSubject => "SelfSubjectAccessReview",
+        }
+    }
+}
+
+/// The review with its status filled in.
+pub(crate) fn answer(access: &Access, asker: &User, review: Review, body: &[u8]) -> Answer<Value> {
+    let mut given: Value = serde_json::from_slice(body).map_err(|error| {
+        Refusal::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: \
+             {error}",
+            review.kind()
+        ))
+    })?;
+    let version = format!("{}/v1", review.group());
+    let (named, api) = (text(&given, "/kind"), text(&given, "/apiVersion"));
+    if !given.is_object() || !["", review.kind()].contains(&named) || !["", version.as_str()].contains(&api) {
+        return Err(Refusal::bad_request(format!(
+            "the object provided is unrecognized (must be of type {})",
+            review.kind()
+        )));
+    }
+    let spec = given.get_mut("spec").map(Value::take).unwrap_or_default();
+    let status = match review {
+        Review::Token => token(access, &spec)?,
+        Review::Subject => subject(access, &subject_of(&spec)?, review, &spec)?,
+        Review::SelfSubject => subject(access, asker, review, &spec)?,
+    };
+    Ok(json!({
+        "kind": review.kind(), "apiVersion": version,
+        "metadata": given.get("metadata").filter(|m| m.is_object()).cloned().unwrap_or_else(|| json!({})),
+        "spec": spec, "status": status,
+    }))
+}
+
+fn invalid(review: Review, field: &str, message: &str) -> Box<Refusal> {
+    Refusal::invalid_review(review.group(), review.kind(), field, message)
+}
+
+fn token(access: &Access, spec: &Value) -> Answer<Value> {
+    let token = text(spec, "/token");
+    if token.is_empty() {
+        return Err(Refusal::bad_request(
+            "token is required for TokenReview in authentication",
+        ));
+    }
+    let wanted = texts(spec, "/audiences");
+    let unknown = |why: &str| Ok(json!({"user": {}, "error": why}));
+    if !wanted.is_empty() && !wanted.iter().any(|audience| audience == AUDIENCE) {
+        return unknown("[invalid bearer token, token audiences are not those of the server]");
+    }
+    match access.holder(token) {
+        Some(user) => Ok(json!({
+            "authenticated": true,
+            "user": {"username": user.name, "groups": user.groups},
+            "audiences": [AUDIENCE],
+        })),
+        None => unknown("[invalid bearer token, the token is nobody's]"),
+    }
+}
+
+fn texts(value: &Value, pointer: &str) -> Vec<String> {
+    let list = value.pointer(pointer).and_then(Value::as_array);
+    let text = |one: &Value| one.as_str().map(str::to_owned);
+    list.into_iter().flatten().filter_map(text).collect()
+}
+
+fn subject_of(spec: &Value) -> Answer<User> {
+    let user = User {
+        name: text(spec, "/user").to_owned(),
+        groups: texts(spec, "/groups"),
+    };
+    if user.name.is_empty() && user.groups.is_empty() {
+        let message = "Invalid value: \"\": at least one of user or group must be specified";
+        return Err(invalid(Review::Subject, "spec.user", message));
+    }
+    Ok(user)
+}
+
+fn subject(access: &Access, user: &User, review: Review, spec: &Value) -> Answer<Value> {
+    let attributes = attributes(review, spec)?;
+    let mut status = Map::new();
+    let (allowed, reason) = match access.decide(user, &attributes) {
+        Ok(grant) => (true, grant.map_or_else(String::new, |grant| grant.to_string())),
+        Err(why) => (false, why),
+    };
+    status.insert("allowed".to_owned(), allowed.into());
+    if !reason.is_empty() {
+        status.insert("reason".to_owned(), reason.into());
+    }
+    Ok(status.into())
+}
+
+fn attributes(review: Review, spec: &Value) -> Answer<Attributes> {
+    let path = spec.get("nonResourceAttributes").filter(|a| a.is_object());
+    let resource = spec.get("resourceAttributes").filter(|a| a.is_object());
+    let at = |value: &Value, field: &str| text(value, &format!("/{field}")).to_owned();
+    match (path, resource) {
+        (Some(path), None) => Ok(Attributes {
+            verb: at(path, "verb"),
+            about: About::Path(at(path, "path")),
+        }),
+        (None, Some(resource)) => Ok(Attributes {
+            verb: at(resource, "verb"),
+            about: About::Resource(Resource {
+                group: at(resource, "group"),
+                resource: at(resource, "resource"),
+                subresource: at(resource, "subresource"),
+                namespace: at(resource, "namespace"),
+                name: at(resource, "name"),
+            }),
+        }),
+        (Some(_), Some(_)) => {
+            let message = "Invalid value: cannot be specified in combination with resourceAttributes";
+            Err(invalid(review, "spec.nonResourceAttributes", message))
+        }
+        (None, None) => {
+            let message = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            Err(invalid(review, "spec.resourceAttributes", message))
+        }
+    }
+}

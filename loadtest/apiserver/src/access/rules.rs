@@ -1,0 +1,192 @@
+//! Roles, bindings, and whether they allow something.
+
+use super::User;
+use super::attributes::{About, Attributes, Resource, role_not_found};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// All roles and bindings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tables {
+    /// By namespace (empty for a `ClusterRole`) and name.
+    pub(crate) roles: BTreeMap<(String, String), Vec<Rule>>,
+    /// By namespace (empty for a `ClusterRoleBinding`) and name.
+    pub(crate) bindings: BTreeMap<(String, String), Binding>,
+}
+
+/// A rule of a role.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Rule {
+    pub(crate) api_groups: Vec<String>,
+    pub(crate) resources: Vec<String>,
+    pub(crate) resource_names: Vec<String>,
+    pub(crate) verbs: Vec<String>,
+    #[serde(rename = "nonResourceURLs")]
+    pub(crate) non_resource_urls: Vec<String>,
+}
+
+/// What gives a role to subjects.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Binding {
+    pub(crate) role_ref: RoleRef,
+    #[serde(default)]
+    pub(crate) subjects: Vec<Subject>,
+}
+
+/// The role of a binding.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RoleRef {
+    #[serde(default)]
+    pub(crate) api_group: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+}
+
+/// Who is given a role.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Subject {
+    #[serde(default)]
+    pub(crate) api_group: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) namespace: String,
+}
+
+/// What allows a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant<'a> {
+    /// The binding's namespace and name.
+    id: &'a (String, String),
+    binding: &'a Binding,
+    subject: &'a Subject,
+}
+
+impl Tables {
+    /// What allows this; else what is to be said about bindings that lead nowhere.
+    pub(crate) fn find(&self, user: &User, attributes: &Attributes) -> Result<Grant<'_>, String> {
+        let namespace = match &attributes.about {
+            About::Resource(about) => about.namespace.as_str(),
+            About::Path(_) => "",
+        };
+        let mut missing: Vec<String> = Vec::new();
+        for (id, binding) in &self.bindings {
+            if !id.0.is_empty() && id.0 != namespace {
+                continue;
+            }
+            let Some(subject) = binding.subjects.iter().find(|s| s.is(user, &id.0)) else {
+                continue;
+            };
+            let home = if binding.role_ref.kind == "ClusterRole" {
+                ""
+            } else {
+                &id.0
+            };
+            let Some(rules) = self.roles.get(&(home.to_owned(), binding.role_ref.name.clone())) else {
+                let said = role_not_found(&binding.role_ref.kind, &binding.role_ref.name);
+                if !missing.contains(&said) {
+                    missing.push(said);
+                }
+                continue;
+            };
+            // Only a ClusterRoleBinding speaks about paths.
+            let heard = id.0.is_empty() || matches!(attributes.about, About::Resource(_));
+            if heard && rules.iter().any(|rule| rule.allows(attributes)) {
+                return Ok(Grant { id, binding, subject });
+            }
+        }
+        Err(match missing.as_slice() {
+            [] => String::new(),
+            [one] => format!("RBAC: {one}"),
+            more => format!("RBAC: [{}]", more.join(", ")),
+        })
+    }
+}
+
+impl Rule {
+    fn allows(&self, attributes: &Attributes) -> bool {
+        let among = |list: &[String], wanted: &str| list.iter().any(|one| one == "*" || one == wanted);
+        if !among(&self.verbs, &attributes.verb) {
+            return false;
+        }
+        match &attributes.about {
+            About::Path(path) => self
+                .non_resource_urls
+                .iter()
+                .any(|url| match url.strip_suffix('*') {
+                    Some(beginning) => path.starts_with(beginning),
+                    None => url == path,
+                }),
+            About::Resource(about) => {
+                among(&self.api_groups, &about.group)
+                    && self.names_resource(about)
+                    && (self.resource_names.is_empty() || self.resource_names.contains(&about.name))
+            }
+        }
+    }
+
+    fn names_resource(&self, about: &Resource) -> bool {
+        self.resources.iter().any(|resource| {
+            if resource == "*" {
+                return true;
+            }
+            match resource.split_once('/') {
+                Some(("*", part)) => !about.subresource.is_empty() && part == about.subresource,
+                Some((whole, part)) => whole == about.resource && part == about.subresource,
+                None => about.subresource.is_empty() && *resource == about.resource,
+            }
+        })
+    }
+}
+
+impl Subject {
+    fn is(&self, user: &User, binding_namespace: &str) -> bool {
+        match self.kind.as_str() {
+            "User" => self.name == user.name,
+            "Group" => user.groups.contains(&self.name),
+            "ServiceAccount" => {
+                let namespace = if self.namespace.is_empty() {
+                    binding_namespace
+                } else {
+                    &self.namespace
+                };
+                let account = user.name.strip_prefix("system:serviceaccount:");
+                !namespace.is_empty()
+                    && account.and_then(|rest| rest.split_once(':')) == Some((namespace, self.name.as_str()))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Grant<'_> {
+    /// As reviews give the reason.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (namespace, name) = self.id;
+        if namespace.is_empty() {
+            write!(f, "RBAC: allowed by ClusterRoleBinding \"{name}\"")?;
+        } else {
+            write!(f, "RBAC: allowed by RoleBinding \"{name}/{namespace}\"")?;
+        }
+        let role = &self.binding.role_ref;
+        write!(
+            f,
+            " of {} \"{}\" to {} \"",
+            role.kind, role.name, self.subject.kind
+        )?;
+        f.write_str(&self.subject.name)?;
+        if self.subject.kind == "ServiceAccount" {
+            let home = if self.subject.namespace.is_empty() {
+                namespace
+            } else {
+                &self.subject.namespace
+            };
+            write!(f, "/{home}")?;
+        }
+        f.write_str("\"")
+    }
+}

@@ -1,0 +1,65 @@
+//! Patches as they come: which kind it is, and what it is allowed to ask.
+
+use crate::kinds::Kind;
+use crate::managed::Applied;
+use crate::reply::json_body;
+use crate::route::Query;
+use crate::status::{Answer, Refusal};
+use crate::write::Change;
+use http::{header, request::Parts};
+use serde_json::Value;
+
+const JSON: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// Reads the patch of a request.
+pub(crate) fn read(parts: &Parts, kind: Kind, query: &Query, body: &[u8]) -> Answer<Change> {
+    json_body(parts, &[JSON, MERGE, STRATEGIC, APPLY])?;
+    let media = parts
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|h| h.to_str().ok());
+    let media = media
+        .unwrap_or("")
+        .split(';')
+        .next()
+        .unwrap_or("")
+        .trim()
+        .to_ascii_lowercase();
+    if media == APPLY {
+        if query.text("fieldManager").is_empty() {
+            let why = "Required value: is required for apply patch";
+            return Err(Refusal::invalid_patch_options(
+                "FieldValueRequired",
+                "fieldManager",
+                why,
+            ));
+        }
+        return Ok(Change::Apply(Applied::parse(kind, body, query.flag("force"))?));
+    }
+    if query.get("force").is_some() {
+        let why = "Forbidden: may not be specified for non-apply patch";
+        return Err(Refusal::invalid_patch_options(
+            "FieldValueForbidden",
+            "force",
+            why,
+        ));
+    }
+    let bad = |error: serde_json::Error| Refusal::bad_request(format!("error decoding patch: {error}"));
+    if media == JSON {
+        return Ok(Change::Json(serde_json::from_slice(body).map_err(bad)?));
+    }
+    let patch: Value = serde_json::from_slice(body).map_err(bad)?;
+    if !patch.is_object() {
+        return Err(Refusal::bad_request(
+            "error decoding patch: a merge patch must be an object",
+        ));
+    }
+    Ok(if media == MERGE {
+        Change::Merge(patch)
+    } else {
+        Change::Strategic(patch)
+    })
+}

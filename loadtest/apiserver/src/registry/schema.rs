@@ -1,0 +1,305 @@
+//! The types of the API: their fields, when these are written, and how lists and maps are merged.
+
+use crate::kinds::Kind;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// When a field is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    UnlessEmpty,
+    WhenGiven,
+    Always,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    Text,
+    Integer,
+    Boolean,
+    Number,
+    IntegerOrText,
+    Quantity,
+    Time,
+    MicroTime,
+    Any,
+    List(Box<Shape>),
+    Map(Box<Shape>),
+    Struct(usize),
+}
+
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) shape: Shape,
+    pub(crate) rule: Rule,
+    pub(crate) merge: Merge,
+}
+
+#[derive(Debug)]
+pub(crate) struct Struct {
+    pub(crate) name: &'static str,
+    /// Sorted by name.
+    pub(crate) fields: Vec<Field>,
+    /// Taken as one where its parts could have owners of their own.
+    pub(crate) atomic: bool,
+}
+
+/// How a field is merged: with patches, and with what others own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Merge {
+    /// By its shape: structs and maps field by field, all else as one.
+    Whole,
+    /// A map taken as one.
+    Atomic,
+    /// A list of texts that each have owners of their own.
+    Set,
+    /// A list of objects known by keys, each with what it is when absent.
+    Keyed {
+        keys: Vec<(&'static str, Option<&'static str>)>,
+        /// Whether a strategic merge patch goes by the first key too, and may say which fields are to be retained.
+        patch: bool,
+        retain: bool,
+    },
+}
+
+/// All types, and which of them the kinds are.
+pub(crate) struct Schema {
+    pub(crate) structs: Vec<Struct>,
+    pub(crate) roots: Vec<usize>,
+    root_shapes: Vec<Shape>,
+}
+
+pub(crate) static SCHEMA: LazyLock<Schema> =
+    LazyLock::new(|| Schema::parse(include_str!("schema.txt"), include_str!("merge.txt")));
+
+/// A place in the objects of a kind: what is there, and how it is merged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    shape: &'a Shape,
+    field: Option<&'a Field>,
+}
+
+/// How a place is walked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form<'a> {
+    /// As one.
+    Leaf,
+    Struct,
+    Map,
+    Set,
+    Keyed(&'a Field),
+}
+
+/// What is not known is taken as one.
+static UNKNOWN: Shape = Shape::Any;
+
+impl Place<'static> {
+    /// The whole object.
+    pub(crate) fn root(kind: Kind) -> Self {
+        Self {
+            shape: &SCHEMA.root_shapes[kind as usize],
+            field: None,
+        }
+    }
+}
+
+impl<'a> Place<'a> {
+    pub(crate) fn form(self) -> Form<'a> {
+        match (self.field.map(|field| &field.merge), self.shape) {
+            (Some(Merge::Atomic), _) => Form::Leaf,
+            (Some(Merge::Set), _) => Form::Set,
+            (Some(Merge::Keyed { .. }), _) => self.field.map_or(Form::Leaf, Form::Keyed),
+            (_, Shape::Struct(index)) if !SCHEMA.structs[*index].atomic => Form::Struct,
+            (_, Shape::Map(_)) => Form::Map,
+            _ => Form::Leaf,
+        }
+    }
+
+    /// The place of a field, or of a map's value.
+    pub(crate) fn child(self, name: &str) -> Place<'a> {
+        let field = match self.shape {
+            Shape::Struct(index) => SCHEMA.structs[*index].field(name),
+            Shape::Map(item) => {
+                return Place {
+                    shape: item,
+                    field: None,
+                };
+            }
+            _ => None,
+        };
+        Place {
+            shape: field.map_or(&UNKNOWN, |field| &field.shape),
+            field,
+        }
+    }
+
+    /// The place of a list's item.
+    pub(crate) fn item(self) -> Place<'a> {
+        let shape = match self.shape {
+            Shape::List(item) => item,
+            _ => &UNKNOWN,
+        };
+        Place { shape, field: None }
+    }
+
+    /// The field that is here, unless it is the root or an item.
+    pub(crate) fn field(self) -> Option<&'a Field> {
+        self.field
+    }
+}
+
+impl Struct {
+    pub(crate) fn field(&self, name: &str) -> Option<&Field> {
+        let at = self.fields.binary_search_by(|field| field.name.cmp(name)).ok()?;
+        Some(&self.fields[at])
+    }
+}
+
+impl Field {
+    /// The identity of an item of a keyed list; none when a key without a default is missing.
+    pub(crate) fn key_of(&self, item: &Value) -> Option<BTreeMap<&'static str, Value>> {
+        let Merge::Keyed { keys, .. } = &self.merge else {
+            return None;
+        };
+        keys.iter()
+            .map(|(key, default)| {
+                let given = item.get(key).filter(|value| !value.is_null()).cloned();
+                Some((*key, given.or_else(|| default.map(Value::from))?))
+            })
+            .collect()
+    }
+}
+
+/// Reads a line of `merge.txt`.
+fn read_merge(line: &'static str, index: &BTreeMap<&str, usize>, structs: &mut [Struct]) {
+    let mut words = line.split_whitespace();
+    let Some(first) = words.next() else { return };
+    let at = |name: &str| {
+        *index
+            .get(name)
+            .expect("each type the table of merges names is in that of types")
+    };
+    if first == "atomic" {
+        for name in words {
+            structs[at(name)].atomic = true;
+        }
+        return;
+    }
+    let kind = &mut structs[at(first)];
+    for word in words {
+        let (name, how) = word
+            .split_once(':')
+            .expect("each field of the table of merges has a rule");
+        let field = kind.fields.iter_mut().find(|field| field.name == name);
+        let field = field.expect("each field of the table of merges is in that of types");
+        field.merge = match how {
+            "set" => Merge::Set,
+            "atomic" => Merge::Atomic,
+            keyed => {
+                let (keys, flags) = keyed.split_once('/').unwrap_or((keyed, ""));
+                Merge::Keyed {
+                    keys: keys
+                        .split(',')
+                        .map(|key| {
+                            key.split_once('=')
+                                .map_or((key, None), |(key, value)| (key, Some(value)))
+                        })
+                        .collect(),
+                    patch: flags != "apply",
+                    retain: flags == "retain",
+                }
+            }
+        };
+    }
+}
+
+/// Two types are called otherwise in the table, because names there are unique.
+pub(crate) fn go_name(name: &str) -> &str {
+    match name {
+        "SlicePort" => "EndpointPort",
+        "NewEvent" => "Event",
+        "NewEventSeries" => "EventSeries",
+        name => name,
+    }
+}
+
+impl Schema {
+    fn parse(text: &'static str, merges: &'static str) -> Self {
+        let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
+        for line in text.lines().filter(|l| !l.starts_with('#')) {
+            let mut words = line.split_whitespace();
+            if !line.starts_with(' ')
+                && let Some(name) = words.next()
+            {
+                rows.push((name, Vec::new()));
+            }
+            if let Some(row) = rows.last_mut() {
+                row.1.extend(words);
+            }
+        }
+        let index: BTreeMap<&str, usize> = rows.iter().enumerate().map(|(i, r)| (r.0, i)).collect();
+        let field = |word: &&'static str| {
+            let (name, shape) = word.split_once(':').expect("each field of the table has a shape");
+            let (shape, rule) = match shape.as_bytes().last() {
+                Some(b'!') => (&shape[..shape.len() - 1], Rule::Always),
+                Some(b'*') => (&shape[..shape.len() - 1], Rule::WhenGiven),
+                _ => (shape, Rule::UnlessEmpty),
+            };
+            Field {
+                name,
+                shape: parse_shape(shape, &index),
+                rule,
+                merge: Merge::Whole,
+            }
+        };
+        let structs = rows.iter().map(|(name, words)| {
+            let mut fields: Vec<Field> = words.iter().map(field).collect();
+            fields.sort_by_key(|f| f.name);
+            Struct {
+                name,
+                fields,
+                atomic: false,
+            }
+        });
+        let mut structs: Vec<Struct> = structs.collect();
+        for line in merges.lines().filter(|l| !l.starts_with('#')) {
+            read_merge(line, &index, &mut structs);
+        }
+        let root = |kind: Kind| {
+            let name = if kind == Kind::NewEvent {
+                "NewEvent"
+            } else {
+                kind.facts().kind
+            };
+            *index.get(name).expect("the table has every kind")
+        };
+        Self {
+            structs,
+            roots: Kind::ALL.into_iter().map(root).collect(),
+            root_shapes: Kind::ALL
+                .into_iter()
+                .map(|kind| Shape::Struct(root(kind)))
+                .collect(),
+        }
+    }
+}
+
+fn parse_shape(shape: &str, index: &BTreeMap<&str, usize>) -> Shape {
+    let inner = |shape: &str| Box::new(parse_shape(&shape[1..shape.len() - 1], index));
+    match shape {
+        "s" => Shape::Text,
+        "i" => Shape::Integer,
+        "b" => Shape::Boolean,
+        "f" => Shape::Number,
+        "x" => Shape::IntegerOrText,
+        "q" => Shape::Quantity,
+        "t" => Shape::Time,
+        "m" => Shape::MicroTime,
+        "any" => Shape::Any,
+        list if list.starts_with('[') => Shape::List(inner(list)),
+        map if map.starts_with('{') => Shape::Map(inner(map)),
+        name => Shape::Struct(*index.get(name).expect("each type the table names is in it")),
+    }
+}

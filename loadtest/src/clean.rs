@@ -1,0 +1,171 @@
+//! `loadtest clean`: takes away what runs left behind in a cluster, and nothing else.
+
+use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context, bail};
+use futures::{TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use kube::{Api, Client, ResourceExt, api::ListParams, core::Resource};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    api::{self, Http},
+    run::{LABEL, Target, is_ours},
+};
+
+/// Namespaces that are emptied at once, and requests under way.
+const CONCURRENCY: usize = 8;
+const LOOK: Duration = Duration::from_millis(200);
+/// How long namespaces may take to go once they are empty.
+const LIMIT: Duration = Duration::from_secs(120);
+/// How many names are written out.
+const SHOWN: usize = 5;
+
+/// Flags of `loadtest clean`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The cluster of this file's current context
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: PathBuf,
+    /// The run whose objects go; those of all runs otherwise, also of runs under way
+    #[arg(long, value_name = "RUN")]
+    run: Option<String>,
+    /// Do not ask before deleting on a server that is not on loopback
+    #[arg(long)]
+    yes: bool,
+}
+
+/// What was taken away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cleaned {
+    pub(crate) namespaces: usize,
+    pub(crate) nodes: usize,
+}
+
+/// What there is of one kind.
+struct Found {
+    ours: Vec<String>,
+    /// They have the label, but a name that no run gives.
+    foreign: Vec<String>,
+}
+
+/// Cleans a cluster.
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let Args { kubeconfig, run, yes } = args;
+    let target = Target::cluster(&kubeconfig).await?;
+    let what = match &run {
+        Some(run) => format!("Delete what the run {run} left"),
+        None => "Delete what all runs left".to_owned(),
+    };
+    let client = target.client()?;
+    target.confirm(&what, yes)?;
+    target.version(&client).await?;
+    let Cleaned { namespaces, nodes } = clean(&client, run.as_deref()).await?;
+    println!("deleted {namespaces} namespaces and {nodes} nodes");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Deletes the namespaces and nodes of a run, or of all runs, with all that is in them. What only looks like a
+/// run's is not touched, and then this fails.
+pub(crate) async fn clean(client: &Client, run: Option<&str>) -> anyhow::Result<Cleaned> {
+    let http = Http::new(client.clone());
+    let namespaces = Found::list::<Namespace>(client, run).await?;
+    let deadline = Instant::now() + LIMIT;
+    stream::iter(namespaces.ours.iter().map(Ok))
+        .try_for_each_concurrent(CONCURRENCY, async |name| empty(&http, name).await)
+        .await?;
+    // Nodes after their pods: a pod whose node is gone would be somebody else's business, too.
+    let nodes = Found::list::<Node>(client, run).await?;
+    stream::iter(nodes.ours.iter().map(Ok))
+        .try_for_each_concurrent(CONCURRENCY, async |name| {
+            delete(&http, &format!("/api/v1/nodes/{name}")).await
+        })
+        .await?;
+    loop {
+        let left_namespaces = Found::list::<Namespace>(client, run).await?;
+        let left_nodes = Found::list::<Node>(client, run).await?;
+        let left: Vec<&String> = left_namespaces.ours.iter().chain(&left_nodes.ours).collect();
+        if left.is_empty() {
+            let foreign: Vec<&String> = left_namespaces
+                .foreign
+                .iter()
+                .chain(&left_nodes.foreign)
+                .collect();
+            if !foreign.is_empty() {
+                bail!(
+                    "not touched, because no run makes objects of such names: {}",
+                    some(&foreign)
+                );
+            }
+            return Ok(Cleaned {
+                namespaces: namespaces.ours.len(),
+                nodes: nodes.ours.len(),
+            });
+        }
+        if Instant::now() >= deadline {
+            bail!("still there after {LIMIT:?}: {}", some(&left));
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Deletes what is in a namespace, and then the namespace. Not everywhere is there a controller that would do it.
+async fn empty(http: &Http, namespace: &str) -> anyhow::Result<()> {
+    let core = format!("/api/v1/namespaces/{namespace}");
+    // Services first: for Services without pods a controller would have much to write.
+    for collection in [
+        format!("{core}/services"),
+        format!("{core}/endpoints"),
+        format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
+        format!("{core}/pods"),
+    ] {
+        let emptied = api::retrying(async || http.delete_all(&collection).await).await;
+        if let Err(error) = emptied
+            && api::code(&error) != Some(404)
+        {
+            return Err(error);
+        }
+    }
+    delete(http, &core).await
+}
+
+/// Deletes an object that may be gone, or going, already.
+async fn delete(http: &Http, path: &str) -> anyhow::Result<()> {
+    match api::retrying(async || http.delete(path, 0).await).await {
+        Err(error) if !matches!(api::code(&error), Some(404 | 409)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn some(names: &[&String]) -> String {
+    let shown: BTreeSet<&str> = names.iter().map(|name| name.as_str()).take(SHOWN).collect();
+    let shown = shown.into_iter().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        rest => format!("{shown} and {rest} more"),
+    }
+}
+
+// === impl Found ===
+
+impl Found {
+    async fn list<K>(client: &Client, run: Option<&str>) -> anyhow::Result<Self>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let label = run.map_or_else(|| LABEL.to_owned(), |run| format!("{LABEL}={run}"));
+        let selected = ListParams::default().labels(&label);
+        let list = Api::<K>::all(client.clone()).list(&selected).await;
+        let list = list.with_context(|| format!("listing {}", K::plural(&())))?;
+        let (ours, foreign): (Vec<K>, Vec<K>) = list.items.into_iter().partition(|object| {
+            let run = object.labels().get(LABEL);
+            run.is_some_and(|run| is_ours(&object.name_any(), run))
+        });
+        let names = |objects: Vec<K>| objects.iter().map(ResourceExt::name_any).collect();
+        Ok(Self {
+            ours: names(ours),
+            foreign: names(foreign),
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! Durations that were measured: all of them, and those of each interval.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::report::model::{Bucket, Latency, LatencySample};
+
+/// Latencies are kept to three digits, from microseconds to ten minutes.
+const MAX_MICROS: u64 = 600_000_000;
+/// The upper bound of the first bucket of a report, in microseconds, and by how much each is above the one before.
+const FIRST_BUCKET: u64 = 10;
+const BUCKET_STEP: f64 = 1.2;
+
+/// Measured durations.
+#[derive(Debug)]
+pub(crate) struct Latencies {
+    all: Histogram<u64>,
+    interval: Histogram<u64>,
+    over_time: Vec<LatencySample>,
+}
+
+// === impl Latencies ===
+
+impl Latencies {
+    pub(crate) fn new() -> Self {
+        let histogram = Histogram::new_with_max(MAX_MICROS, 3).expect("the bounds are valid");
+        Self {
+            all: histogram.clone(),
+            interval: histogram,
+            over_time: Vec::new(),
+        }
+    }
+
+    pub(crate) fn record(&mut self, latency: Duration) {
+        let micros = latency.as_micros() as u64;
+        self.all.saturating_record(micros);
+        self.interval.saturating_record(micros);
+    }
+
+    /// Forgets what was measured so far.
+    pub(crate) fn clear(&mut self) {
+        self.all.reset();
+        self.interval.reset();
+        self.over_time.clear();
+    }
+
+    /// Ends an interval that began so many seconds after the start.
+    pub(crate) fn cut(&mut self, at: f64) {
+        if self.interval.is_empty() {
+            return;
+        }
+        self.over_time.push(LatencySample {
+            at,
+            count: self.interval.len(),
+            p50: self.interval.value_at_quantile(0.5),
+            p99: self.interval.value_at_quantile(0.99),
+            max: self.interval.max(),
+        });
+        self.interval.reset();
+    }
+
+    /// Some quantile so far, once there is one.
+    pub(crate) fn quantile(&self, quantile: f64) -> Option<Duration> {
+        (!self.all.is_empty()).then(|| Duration::from_micros(self.all.value_at_quantile(quantile)))
+    }
+
+    /// The figures of a report, those apart that only others know.
+    pub(crate) fn report(&self) -> Latency {
+        let quantile = |quantile| self.all.value_at_quantile(quantile);
+        Latency {
+            count: self.all.len(),
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            max: self.all.max(),
+            histogram: self.buckets(),
+            over_time: self.over_time.clone(),
+            ..Latency::default()
+        }
+    }
+
+    /// Buckets from the first that holds anything to the last.
+    fn buckets(&self) -> Vec<Bucket> {
+        if self.all.is_empty() {
+            return Vec::new();
+        }
+        let steps = self.all.iter_log(FIRST_BUCKET, BUCKET_STEP);
+        let all = steps.map(|step| Bucket {
+            up_to: step.value_iterated_to(),
+            count: step.count_since_last_iteration(),
+        });
+        let mut buckets: Vec<Bucket> = all.skip_while(|bucket| bucket.count == 0).collect();
+        let last = buckets.iter().rposition(|bucket| bucket.count > 0);
+        buckets.truncate(last.map_or(0, |last| last + 1));
+        buckets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_hold_everything_that_was_measured() {
+        let mut latencies = Latencies::new();
+        for millis in 1..=1000 {
+            latencies.record(Duration::from_millis(millis));
+        }
+        latencies.record(Duration::ZERO);
+        let report = latencies.report();
+        let total: u64 = report.histogram.iter().map(|bucket| bucket.count).sum();
+        assert_eq!((report.count, total), (1001, 1001));
+        assert!(report.histogram.is_sorted_by_key(|bucket| bucket.up_to));
+        assert!(report.p50.abs_diff(500_000) < 1_000 && report.p99.abs_diff(990_000) < 1_000);
+    }
+
+    #[test]
+    fn each_interval_stands_for_itself() {
+        let mut latencies = Latencies::new();
+        latencies.record(Duration::from_millis(10));
+        latencies.cut(0.0);
+        latencies.cut(1.0);
+        latencies.record(Duration::from_millis(30));
+        latencies.cut(2.0);
+        let samples = latencies.report().over_time;
+        let at: Vec<(f64, u64)> = samples.iter().map(|sample| (sample.at, sample.count)).collect();
+        assert_eq!(
+            at,
+            [(0.0, 1), (2.0, 1)],
+            "an interval without anything has no sample"
+        );
+        assert!(samples[1].p50 >= 30_000 && samples[0].max < 10_100);
+    }
+}

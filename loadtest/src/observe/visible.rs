@@ -1,0 +1,421 @@
+//! When does a change of a pod become visible to those who watch slices, or Endpoints objects?
+//!
+//! Kept for each pod and *set*, that is, the slices of a Service and one of its families, or its Endpoints: what
+//! the objects last said of the pod, and what they should say next. A change counts as seen when an event arrives
+//! that shows it. The clock starts with the API server's answer to the change.
+//!
+//! A change is measured only when there can be no mistake about what was seen: when the state that it leads
+//! to was neither the last one seen, nor one that an earlier change may yet bring. Others are counted apart,
+//! and so are those that a later change overtook before they were seen.
+
+use std::{collections::HashMap, mem, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{PodNumber, latencies::Latencies};
+use crate::{oracle::Family, report::model::Latency};
+
+/// For so long, an event may yet arrive that shows an earlier change. Long against any latency worth having.
+const BLUR: Duration = Duration::from_secs(5);
+
+/// A Service, by its position in the world, and one of its families. Its Endpoints are of its first.
+pub(crate) type SetId = (usize, Family);
+
+/// What the objects of a set say of a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// It has no endpoint.
+    #[default]
+    Absent,
+    /// It has one, with these conditions.
+    Present {
+        ready: bool,
+        serving: bool,
+        terminating: bool,
+    },
+}
+
+/// A change that was announced, to be told when the API server answered.
+#[derive(Debug)]
+pub(crate) struct Change(u64);
+
+/// Follows the changes. The watch of the objects in question holds it under its lock.
+#[derive(Debug)]
+pub(crate) struct Visibility {
+    sets: HashMap<SetId, Set>,
+    /// Changes without an answer, or not seen yet, by number: in which sets, and of which pod.
+    next_change: u64,
+    unanswered: HashMap<u64, (PodNumber, Vec<SetId>)>,
+    latencies: Latencies,
+    overtaken: u64,
+}
+
+#[derive(Debug, Default)]
+struct Set {
+    pods: HashMap<PodNumber, Seen>,
+    /// The Service was edited: until then nothing is measured.
+    blurred_until: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    shown: Shown,
+    /// In how many slices the pod stands: for a moment, two, when it moves from one to another.
+    slices: usize,
+    awaited: Option<Awaited>,
+    /// What overtaken changes led to, and until when an event may yet show it.
+    possible: Vec<Shown>,
+    blurred_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Awaited {
+    change: u64,
+    shown: Shown,
+    answered: Option<Instant>,
+    seen: Option<Instant>,
+}
+
+// === impl Shown ===
+
+impl Shown {
+    /// It takes traffic.
+    pub(crate) const READY: Self = Self::Present {
+        ready: true,
+        serving: true,
+        terminating: false,
+    };
+    /// It is there and takes none.
+    pub(crate) const NOT_READY: Self = Self::Present {
+        ready: false,
+        serving: false,
+        terminating: false,
+    };
+}
+
+// === impl Visibility ===
+
+impl Visibility {
+    pub(crate) fn new() -> Self {
+        Self {
+            sets: HashMap::new(),
+            next_change: 0,
+            unanswered: HashMap::new(),
+            latencies: Latencies::new(),
+            overtaken: 0,
+        }
+    }
+
+    /// Announces a change of a pod that is about to be sent. An event may show it before the answer comes.
+    pub(crate) fn announce(
+        &mut self,
+        pod: PodNumber,
+        targets: impl Iterator<Item = (SetId, Shown)>,
+        now: Instant,
+    ) -> Change {
+        let change = self.next_change;
+        self.next_change += 1;
+        let mut sets = Vec::new();
+        for (id, shown) in targets {
+            let set = self.sets.entry(id).or_default();
+            let blurred = is_future(set.blurred_until, now);
+            let seen = set.pods.entry(pod).or_default();
+            if !is_future(seen.blurred_until, now) {
+                seen.possible.clear();
+            }
+            if let Some(overtaken) = seen.awaited.take() {
+                self.overtaken += 1;
+                seen.possible.push(overtaken.shown);
+                seen.blurred_until = Some(now + BLUR);
+            }
+            if blurred || seen.shown == shown || seen.possible.contains(&shown) {
+                self.overtaken += 1;
+                seen.possible.push(shown);
+                seen.blurred_until = Some(now + BLUR);
+            } else {
+                seen.awaited = Some(Awaited {
+                    change,
+                    shown,
+                    answered: None,
+                    seen: None,
+                });
+                sets.push(id);
+            }
+        }
+        self.unanswered.insert(change, (pod, sets));
+        Change(change)
+    }
+
+    /// The API server answered: the change is made.
+    pub(crate) fn answered(&mut self, change: &Change, now: Instant) {
+        let (pod, sets) = self.unanswered.remove(&change.0).unwrap_or_default();
+        for id in sets {
+            let Some(seen) = self.sets.get_mut(&id).and_then(|set| set.pods.get_mut(&pod)) else {
+                continue;
+            };
+            if let Some(awaited) = seen.awaited.as_mut().filter(|awaited| awaited.change == change.0) {
+                awaited.answered = Some(now);
+                Self::finish(&mut self.latencies, seen);
+            }
+        }
+    }
+
+    /// A Service is edited, after which its slices may show anything for a while.
+    pub(crate) fn blur(&mut self, id: SetId, now: Instant) {
+        let set = self.sets.entry(id).or_default();
+        set.blurred_until = Some(now + BLUR);
+        for seen in set.pods.values_mut() {
+            self.overtaken += u64::from(seen.awaited.take().is_some());
+        }
+    }
+
+    /// An object of the set shows the pod, where `new` says whether this object did not before.
+    fn shows(&mut self, id: SetId, pod: PodNumber, shown: Shown, new: bool, now: Instant) {
+        let seen = self.seen(id, pod);
+        seen.slices += usize::from(new);
+        seen.shown = shown;
+        self.see(id, pod, now);
+    }
+
+    /// An object of the set no longer shows the pod.
+    fn shows_no_more(&mut self, id: SetId, pod: PodNumber, now: Instant) {
+        let seen = self.seen(id, pod);
+        seen.slices = seen.slices.saturating_sub(1);
+        if seen.slices == 0 {
+            seen.shown = Shown::Absent;
+            self.see(id, pod, now);
+        }
+    }
+
+    /// The server refused a change, or nobody knows what came of it: it is not waited for.
+    pub(crate) fn failed(&mut self, change: &Change, now: Instant) {
+        let (pod, sets) = self.unanswered.remove(&change.0).unwrap_or_default();
+        for id in sets {
+            let Some(seen) = self.sets.get_mut(&id).and_then(|set| set.pods.get_mut(&pod)) else {
+                continue;
+            };
+            if let Some(failed) = seen.awaited.take_if(|awaited| awaited.change == change.0) {
+                seen.possible.push(failed.shown);
+                seen.blurred_until = Some(now + BLUR);
+            }
+        }
+    }
+
+    /// Forgets what was measured so far, but nothing of what was shown.
+    pub(crate) fn clear(&mut self) {
+        self.latencies.clear();
+        self.overtaken = 0;
+    }
+
+    /// An object of the set that showed the pods of one list now shows those of another; both in the order of
+    /// their numbers.
+    pub(crate) fn turns(
+        &mut self,
+        id: SetId,
+        before: &[(PodNumber, Shown)],
+        after: &[(PodNumber, Shown)],
+        now: Instant,
+    ) {
+        let (mut before, mut after) = (before.iter().peekable(), after.iter().peekable());
+        loop {
+            match (before.peek(), after.peek()) {
+                (None, None) => return,
+                (Some((pod, was)), Some((same, is))) if pod == same => {
+                    if was != is {
+                        self.shows(id, *pod, *is, false, now);
+                    }
+                    before.next();
+                    after.next();
+                }
+                (Some((pod, _)), next) if next.is_none_or(|(next, _)| pod < next) => {
+                    self.shows_no_more(id, *pod, now);
+                    before.next();
+                }
+                (_, Some((pod, is))) => {
+                    self.shows(id, *pod, *is, true, now);
+                    after.next();
+                }
+                (Some(_), None) => unreachable!("taken by the arm before the last"),
+            }
+        }
+    }
+
+    /// The figures so far.
+    pub(crate) fn latency(&self) -> Latency {
+        let awaited = self
+            .sets
+            .values()
+            .flat_map(|set| set.pods.values())
+            .filter(|seen| seen.awaited.is_some());
+        Latency {
+            never_seen: awaited.count() as u64,
+            overtaken: self.overtaken,
+            ..self.latencies.report()
+        }
+    }
+
+    /// What was measured so far.
+    pub(crate) fn latencies(&mut self) -> &mut Latencies {
+        &mut self.latencies
+    }
+
+    fn seen(&mut self, id: SetId, pod: PodNumber) -> &mut Seen {
+        self.sets.entry(id).or_default().pods.entry(pod).or_default()
+    }
+
+    fn see(&mut self, id: SetId, pod: PodNumber, now: Instant) {
+        let Some(set) = self.sets.get_mut(&id) else { return };
+        let Some(seen) = set.pods.get_mut(&pod) else {
+            return;
+        };
+        if let Some(awaited) = seen
+            .awaited
+            .as_mut()
+            .filter(|awaited| awaited.shown == seen.shown)
+        {
+            awaited.seen.get_or_insert(now);
+            Self::finish(&mut self.latencies, seen);
+        }
+        // A pod's number never comes back.
+        if seen.shown == Shown::Absent && seen.awaited.is_none() {
+            set.pods.remove(&pod);
+        }
+    }
+
+    fn finish(latencies: &mut Latencies, seen: &mut Seen) {
+        if let Some(Awaited {
+            answered: Some(answered),
+            seen: Some(at),
+            ..
+        }) = seen.awaited
+        {
+            // An event that overtakes the answer has no latency at all.
+            latencies.record(at.saturating_duration_since(answered));
+            seen.awaited = None;
+            mem::take(&mut seen.possible);
+        }
+    }
+}
+
+fn is_future(time: Option<Instant>, now: Instant) -> bool {
+    time.is_some_and(|time| time > now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SET: SetId = (0, Family::V4);
+    const POD: PodNumber = 5;
+    const READY: Shown = Shown::READY;
+    const UNREADY: Shown = Shown::NOT_READY;
+    const LEAVING: Shown = Shown::Present {
+        ready: false,
+        serving: true,
+        terminating: true,
+    };
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn visible() -> (Visibility, Instant) {
+        let mut visibility = Visibility::new();
+        let start = Instant::now();
+        visibility.shows(SET, POD, READY, true, start);
+        (visibility, start)
+    }
+
+    fn announce(visibility: &mut Visibility, shown: Shown, now: Instant) -> Change {
+        visibility.announce(POD, [(SET, shown)].into_iter(), now)
+    }
+
+    #[test]
+    fn a_change_is_seen_in_the_event_that_shows_it() {
+        let (mut visibility, start) = visible();
+        let change = announce(&mut visibility, UNREADY, start);
+        visibility.answered(&change, start + at(1));
+        visibility.shows(SET, POD, READY, false, start + at(3));
+        assert_eq!(
+            visibility.latency().never_seen,
+            1,
+            "another pod's change wrote the slice"
+        );
+        visibility.shows(SET, POD, UNREADY, false, start + at(11));
+        let latency = visibility.latency();
+        assert_eq!((latency.count, latency.overtaken, latency.never_seen), (1, 0, 0));
+        assert!(latency.max.abs_diff(10_000) < 20, "{latency:?}");
+    }
+
+    #[test]
+    fn an_event_before_the_answer_counts_as_no_latency() {
+        let (mut visibility, start) = visible();
+        let change = announce(&mut visibility, UNREADY, start);
+        visibility.shows(SET, POD, UNREADY, false, start + at(1));
+        assert_eq!(visibility.latency().count, 0);
+        visibility.answered(&change, start + at(2));
+        let latency = visibility.latency();
+        assert_eq!((latency.count, latency.max, latency.never_seen), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_change_there_and_back_cannot_be_told_and_is_not_measured() {
+        let (mut visibility, start) = visible();
+        let there = announce(&mut visibility, UNREADY, start);
+        visibility.answered(&there, start);
+        let back = announce(&mut visibility, READY, start);
+        visibility.answered(&back, start);
+        visibility.shows(SET, POD, READY, false, start + at(1));
+        let latency = visibility.latency();
+        assert_eq!((latency.count, latency.overtaken, latency.never_seen), (0, 2, 0));
+
+        // The first change may still show: the third leads to the same and must not be taken for it.
+        let third = announce(&mut visibility, UNREADY, start + at(2));
+        visibility.answered(&third, start + at(2));
+        visibility.shows(SET, POD, UNREADY, false, start + at(3));
+        assert_eq!(visibility.latency().count, 0);
+
+        let later = start + BLUR + at(10);
+        let fourth = announce(&mut visibility, READY, later);
+        visibility.answered(&fourth, later);
+        visibility.shows(SET, POD, READY, false, later + at(1));
+        assert_eq!(visibility.latency().count, 1);
+    }
+
+    #[test]
+    fn the_last_of_several_changes_is_measured_if_it_is_unlike_the_others() {
+        let (mut visibility, start) = visible();
+        let first = announce(&mut visibility, UNREADY, start);
+        visibility.answered(&first, start);
+        let second = announce(&mut visibility, LEAVING, start);
+        visibility.answered(&second, start);
+        visibility.shows(SET, POD, LEAVING, false, start + at(4));
+        let latency = visibility.latency();
+        assert_eq!((latency.count, latency.overtaken, latency.never_seen), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_pod_that_moves_between_slices_is_not_gone() {
+        let (mut visibility, start) = visible();
+        let change = announce(&mut visibility, Shown::Absent, start);
+        visibility.answered(&change, start);
+        visibility.shows(SET, POD, READY, true, start + at(1));
+        visibility.shows_no_more(SET, POD, start + at(2));
+        assert_eq!(visibility.latency().count, 0);
+        visibility.shows_no_more(SET, POD, start + at(3));
+        assert_eq!(visibility.latency().count, 1);
+    }
+
+    #[test]
+    fn nothing_is_measured_while_a_service_is_edited() {
+        let (mut visibility, start) = visible();
+        let change = announce(&mut visibility, UNREADY, start);
+        visibility.answered(&change, start);
+        visibility.blur(SET, start);
+        visibility.shows(SET, POD, UNREADY, false, start + at(1));
+        let change = announce(&mut visibility, READY, start + at(2));
+        visibility.answered(&change, start + at(2));
+        let latency = visibility.latency();
+        assert_eq!((latency.count, latency.overtaken, latency.never_seen), (0, 2, 0));
+    }
+}

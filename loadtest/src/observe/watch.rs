@@ -1,0 +1,427 @@
+//! A watching client of slices and Endpoints objects.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use futures::{AsyncBufReadExt, pin_mut};
+use http::Request;
+use kube::Client;
+use parking_lot::Mutex;
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{
+    PodNumber,
+    visible::{SetId, Shown, Visibility},
+    wire::{Event, Kind, List, Object},
+};
+use crate::{
+    oracle::{Family, Outputs},
+    report::model::WriteCounts,
+};
+
+const SLICES_PATH: &str = "/apis/discovery.k8s.io/v1/endpointslices";
+const ENDPOINTS_PATH: &str = "/api/v1/endpoints";
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+const GONE: u16 = 410;
+
+/// Watches the outputs of the whole cluster, or those of a label, for as long as it lives.
+pub(crate) struct OutputWatch {
+    seen: Arc<Seen>,
+    /// Ended with this.
+    _tasks: JoinSet<()>,
+}
+
+/// What is watched.
+pub(crate) struct Scope {
+    pub(crate) outputs: Outputs,
+    /// `KEY=VALUE` that the objects have; all objects if there is none.
+    pub(crate) label: Option<String>,
+    /// The Services that matter, by namespace and name: their positions in the world, and the family of their
+    /// Endpoints.
+    pub(crate) services: HashMap<(String, String), (usize, Family)>,
+}
+
+/// What was seen. Written by the watching tasks, read by all.
+pub(crate) struct Seen {
+    pub(crate) slices: Mutex<Visibility>,
+    pub(crate) endpoints: Mutex<Visibility>,
+    last_change: Mutex<Instant>,
+    next_change: Mutex<NextChange>,
+    slice_writes: Counter,
+    endpoints_writes: Counter,
+}
+
+/// The first event since somebody asked for it.
+#[derive(Clone, Copy, Default)]
+enum NextChange {
+    #[default]
+    NotAsked,
+    Awaited,
+    At(Instant),
+}
+
+#[derive(Default)]
+struct Counter {
+    created: AtomicU64,
+    updated: AtomicU64,
+    deleted: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// How much was written, as a watching client sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Writes {
+    pub(crate) slices: Volume,
+    pub(crate) endpoints: Volume,
+}
+
+/// How much was written to one sort of objects.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Volume {
+    created: u64,
+    updated: u64,
+    deleted: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A sort of objects to watch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Output {
+    Slices,
+    Endpoints,
+}
+
+/// A watching task's own: what each object showed last.
+struct Watcher {
+    client: Client,
+    output: Output,
+    selection: String,
+    seen: Arc<Seen>,
+    services: Arc<HashMap<(String, String), (usize, Family)>>,
+    /// By namespace and name.
+    known: HashMap<(String, String), Known>,
+    version: String,
+}
+
+/// What an object showed last.
+struct Known {
+    set: SetId,
+    /// By number.
+    pods: Vec<(PodNumber, Shown)>,
+}
+
+// === impl OutputWatch ===
+
+impl OutputWatch {
+    /// Lists the objects that are to be watched, and watches them from then on.
+    pub(crate) async fn start(client: Client, scope: Scope) -> anyhow::Result<Self> {
+        let Scope {
+            outputs,
+            label,
+            services,
+        } = scope;
+        let seen = Arc::new(Seen {
+            slices: Mutex::new(Visibility::new()),
+            endpoints: Mutex::new(Visibility::new()),
+            last_change: Mutex::new(Instant::now()),
+            next_change: Mutex::default(),
+            slice_writes: Counter::default(),
+            endpoints_writes: Counter::default(),
+        });
+        let services = Arc::new(services);
+        let selection = label.map_or_else(String::new, |label| {
+            format!("labelSelector={}&", label.replace('/', "%2F").replace('=', "%3D"))
+        });
+        let mut tasks = JoinSet::new();
+        for (output, wanted) in [
+            (Output::Slices, outputs.slices),
+            (Output::Endpoints, outputs.endpoints),
+        ] {
+            if !wanted {
+                continue;
+            }
+            let mut watcher = Watcher {
+                client: client.clone(),
+                output,
+                selection: selection.clone(),
+                seen: Arc::clone(&seen),
+                services: Arc::clone(&services),
+                known: HashMap::new(),
+                version: String::new(),
+            };
+            watcher.list().await?;
+            tasks.spawn(watcher.run());
+        }
+        Ok(Self { seen, _tasks: tasks })
+    }
+
+    pub(crate) fn seen(&self) -> &Arc<Seen> {
+        &self.seen
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// When the last event arrived.
+    pub(crate) fn last_change(&self) -> Instant {
+        *self.last_change.lock()
+    }
+
+    pub(crate) fn writes(&self) -> Writes {
+        Writes {
+            slices: self.slice_writes.volume(),
+            endpoints: self.endpoints_writes.volume(),
+        }
+    }
+
+    /// Waits for the first event from now on, in the background: [`Seen::next_change`] has it then.
+    pub(crate) fn expect_change(&self) {
+        *self.next_change.lock() = NextChange::Awaited;
+    }
+
+    /// When the first event arrived since it was last asked for.
+    pub(crate) fn next_change(&self) -> Option<Instant> {
+        match *self.next_change.lock() {
+            NextChange::At(at) => Some(at),
+            NextChange::NotAsked | NextChange::Awaited => None,
+        }
+    }
+
+    fn of(&self, output: Output) -> &Mutex<Visibility> {
+        match output {
+            Output::Slices => &self.slices,
+            Output::Endpoints => &self.endpoints,
+        }
+    }
+
+    fn note(&self, output: Output, kind: Kind, line: &[u8], at: Instant) {
+        *self.last_change.lock() = at;
+        let mut next = self.next_change.lock();
+        if let NextChange::Awaited = *next {
+            *next = NextChange::At(at);
+        }
+        drop(next);
+        let counter = match output {
+            Output::Slices => &self.slice_writes,
+            Output::Endpoints => &self.endpoints_writes,
+        };
+        let events = match kind {
+            Kind::Added => &counter.created,
+            Kind::Deleted => &counter.deleted,
+            _ => &counter.updated,
+        };
+        events.fetch_add(1, Ordering::Relaxed);
+        counter.bytes.fetch_add(line.len() as u64, Ordering::Relaxed);
+    }
+}
+
+// === impl Counter ===
+
+impl Counter {
+    fn volume(&self) -> Volume {
+        Volume {
+            created: self.created.load(Ordering::Relaxed),
+            updated: self.updated.load(Ordering::Relaxed),
+            deleted: self.deleted.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+// === impl Writes ===
+
+impl Writes {
+    /// Writes to objects of all sorts.
+    pub(crate) fn events(&self) -> u64 {
+        self.slices.events() + self.endpoints.events()
+    }
+}
+
+impl std::ops::Sub for Writes {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            slices: self.slices - earlier.slices,
+            endpoints: self.endpoints - earlier.endpoints,
+        }
+    }
+}
+
+// === impl Volume ===
+
+impl Volume {
+    /// Writes of all sorts.
+    pub(crate) fn events(&self) -> u64 {
+        self.created + self.updated + self.deleted
+    }
+}
+
+impl From<Volume> for WriteCounts {
+    fn from(volume: Volume) -> Self {
+        let Volume {
+            created,
+            updated,
+            deleted,
+            bytes,
+        } = volume;
+        Self {
+            created,
+            updated,
+            deleted,
+            bytes,
+        }
+    }
+}
+
+impl std::ops::Sub for Volume {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            created: self.created - earlier.created,
+            updated: self.updated - earlier.updated,
+            deleted: self.deleted - earlier.deleted,
+            bytes: self.bytes - earlier.bytes,
+        }
+    }
+}
+
+// === impl Output ===
+
+impl Output {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Slices => SLICES_PATH,
+            Self::Endpoints => ENDPOINTS_PATH,
+        }
+    }
+}
+
+// === impl Watcher ===
+
+impl Watcher {
+    async fn run(mut self) {
+        loop {
+            if let Err(error) = self.watch().await {
+                let (error, path) = (format!("{error:#}"), self.output.path());
+                tracing::warn!(error, path, "watch: starting again");
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+        }
+    }
+
+    async fn list(&mut self) -> anyhow::Result<()> {
+        let text = self
+            .client
+            .request_text(
+                Request::get(format!("{}?{}", self.output.path(), self.selection)).body(Vec::new())?,
+            )
+            .await
+            .with_context(|| format!("listing {}", self.output.path()))?;
+        let list: List<'_> =
+            serde_json::from_str(&text).with_context(|| format!("reading {}", self.output.path()))?;
+        let now = Instant::now();
+        let mut gone: HashSet<_> = self.known.keys().cloned().collect();
+        for object in &list.items {
+            gone.remove(&object.key());
+            self.apply(object, now);
+        }
+        for key in gone {
+            self.remove(&key, now);
+        }
+        self.version = list.metadata.resource_version.into_owned();
+        Ok(())
+    }
+
+    /// Watches until the server ends it, which it may at any time.
+    async fn watch(&mut self) -> anyhow::Result<()> {
+        let path = format!(
+            "{}?{}watch=true&allowWatchBookmarks=true&resourceVersion={}",
+            self.output.path(),
+            self.selection,
+            self.version
+        );
+        let stream = self
+            .client
+            .request_stream(Request::get(path).body(Vec::new())?)
+            .await?;
+        pin_mut!(stream);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if stream.read_until(b'\n', &mut line).await? == 0 {
+                return Ok(());
+            }
+            let now = Instant::now();
+            let event: Event<'_> = serde_json::from_slice(&line).context("reading an event")?;
+            let object = &event.object;
+            match event.kind {
+                Kind::Added | Kind::Modified => {
+                    self.seen.note(self.output, event.kind, &line, now);
+                    self.apply(object, now);
+                }
+                Kind::Deleted => {
+                    self.seen.note(self.output, event.kind, &line, now);
+                    self.remove(&object.key(), now);
+                }
+                Kind::Bookmark => {}
+                Kind::Error if object.code == Some(GONE) => return self.list().await,
+                Kind::Error => bail!("the server ended it: {}", String::from_utf8_lossy(&line)),
+            }
+            object
+                .metadata
+                .resource_version
+                .as_ref()
+                .clone_into(&mut self.version);
+        }
+    }
+
+    fn apply(&mut self, object: &Object<'_>, now: Instant) {
+        let Some(set) = self.set_of(object) else { return };
+        let after = object.pods();
+        let known = self.known.entry(object.key()).or_insert(Known {
+            set,
+            pods: Vec::new(),
+        });
+        let before = std::mem::replace(&mut known.pods, after);
+        self.seen
+            .of(self.output)
+            .lock()
+            .turns(known.set, &before, &known.pods, now);
+    }
+
+    fn remove(&mut self, key: &(String, String), now: Instant) {
+        if let Some(known) = self.known.remove(key) {
+            self.seen
+                .of(self.output)
+                .lock()
+                .turns(known.set, &known.pods, &[], now);
+        }
+    }
+
+    fn set_of(&self, object: &Object<'_>) -> Option<SetId> {
+        let namespace = object.metadata.namespace.clone().into_owned();
+        match self.output {
+            Output::Slices => {
+                let key = (namespace, object.service()?.to_owned());
+                Some((
+                    self.services.get(&key)?.0,
+                    Family::from_name(&object.address_type)?,
+                ))
+            }
+            Output::Endpoints => {
+                let key = (namespace, object.metadata.name.clone().into_owned());
+                self.services.get(&key).copied()
+            }
+        }
+    }
+}

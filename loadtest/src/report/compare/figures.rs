@@ -1,0 +1,282 @@
+//! The figures of the runs, and how they stand to the reference's.
+
+use super::{
+    super::{
+        format,
+        model::{Latency, Process, Report},
+    },
+    Run,
+};
+
+/// Less of a difference than this says nothing about one run of each.
+const SAME: f64 = 0.05;
+
+/// Which way a figure is better.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Better {
+    Lower,
+    Neither,
+}
+
+/// Figures that belong together.
+pub(super) struct Group {
+    pub(super) title: String,
+    pub(super) figures: Vec<Figure>,
+}
+
+/// One figure of all runs.
+pub(super) struct Figure {
+    pub(super) name: String,
+    pub(super) better: Better,
+    pub(super) values: Vec<Option<f64>>,
+    format: fn(f64) -> String,
+}
+
+/// How a run's figure stands to the reference's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Standing {
+    /// How many times the reference; none if that was nought, or either is missing.
+    pub(super) ratio: Option<f64>,
+    pub(super) judgement: Judgement,
+}
+
+/// Whether a difference is good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Judgement {
+    /// Nobody can say, or neither way is better.
+    None,
+    Same,
+    Better,
+    Worse,
+}
+
+// === impl Figure ===
+
+impl Figure {
+    /// The figure of a run as text.
+    pub(super) fn text(&self, run: usize) -> String {
+        self.values[run].map_or_else(|| format::NONE.to_owned(), self.format)
+    }
+
+    /// How a run's figure stands to the first run's.
+    pub(super) fn standing(&self, run: usize) -> Standing {
+        let (Some(reference), Some(value)) = (self.values[0], self.values[run]) else {
+            return Standing {
+                ratio: None,
+                judgement: Judgement::None,
+            };
+        };
+        let ratio = (reference > 0.0)
+            .then(|| value / reference)
+            .filter(|ratio| ratio.is_finite());
+        let same = (value - reference).abs() <= SAME * reference.abs();
+        let judgement = match self.better {
+            _ if same => Judgement::Same,
+            Better::Neither => Judgement::None,
+            Better::Lower if value < reference => Judgement::Better,
+            Better::Lower => Judgement::Worse,
+        };
+        Standing { ratio, judgement }
+    }
+}
+
+// === impl Standing ===
+
+impl Standing {
+    /// The ratio as text; nothing if there is none.
+    pub(super) fn text(self) -> String {
+        self.ratio.map(format::ratio).unwrap_or_default()
+    }
+}
+
+/// All figures that at least one of the runs has.
+pub(super) fn groups(runs: &[Run]) -> Vec<Group> {
+    let reports: Vec<&Report> = runs.iter().map(|run| &run.report).collect();
+    let mut groups = vec![
+        latency("Slices: change to visible", &reports, |report| &report.slices),
+        latency("Endpoints: change to visible", &reports, |report| {
+            &report.endpoints
+        }),
+        work(&reports),
+        processes(&reports),
+    ];
+    groups.extend(each_process(&reports));
+    groups.push(starts(&reports));
+    for group in &mut groups {
+        group
+            .figures
+            .retain(|figure| figure.values.iter().any(Option::is_some));
+    }
+    groups.retain(|group| !group.figures.is_empty());
+    groups
+}
+
+fn figure(
+    reports: &[&Report],
+    name: &str,
+    better: Better,
+    format: fn(f64) -> String,
+    value: impl Fn(&Report) -> Option<f64>,
+) -> Figure {
+    let values = reports
+        .iter()
+        .map(|report| value(report).filter(|value| value.is_finite()));
+    Figure {
+        name: name.to_owned(),
+        better,
+        values: values.collect(),
+        format,
+    }
+}
+
+fn latency(title: &str, reports: &[&Report], of: fn(&Report) -> &Latency) -> Group {
+    let duration = |name: &str, value: fn(&Latency) -> u64| {
+        figure(reports, name, Better::Lower, format::micros, |report| {
+            let latency = of(report);
+            (latency.count > 0).then(|| value(latency) as f64)
+        })
+    };
+    let count = |name: &str, better, value: fn(&Latency) -> u64| {
+        figure(reports, name, better, format::whole, |report| {
+            let latency = of(report);
+            (latency.count > 0 || latency.never_seen > 0).then(|| value(latency) as f64)
+        })
+    };
+    Group {
+        title: title.to_owned(),
+        figures: vec![
+            duration("p50", |latency| latency.p50),
+            duration("p90", |latency| latency.p90),
+            duration("p99", |latency| latency.p99),
+            duration("p99.9", |latency| latency.p999),
+            duration("max", |latency| latency.max),
+            count("never seen", Better::Lower, |latency| latency.never_seen),
+            count("measured", Better::Neither, |latency| latency.count),
+        ],
+    }
+}
+
+fn work(reports: &[&Report]) -> Group {
+    let figure = |name: &str, better, format, value: fn(&Report) -> Option<f64>| {
+        figure(reports, name, better, format, value)
+    };
+    Group {
+        title: "Changes and writes".to_owned(),
+        figures: vec![
+            figure("changes made", Better::Neither, format::whole, |report| {
+                Some(report.changes.made as f64)
+            }),
+            figure("changes per second", Better::Neither, format::figure, |report| {
+                Some(report.changes.made as f64 / report.seconds)
+            }),
+            figure("changes failed", Better::Lower, format::whole, |report| {
+                Some(report.changes.failed as f64)
+            }),
+            figure("writes per change", Better::Lower, format::figure, |report| {
+                (report.changes.made > 0).then_some(report.writes.per_change)
+            }),
+            figure("bytes per change", Better::Lower, format::bytes, |report| {
+                (report.changes.made > 0).then_some(report.writes.bytes_per_change)
+            }),
+            figure("generator lag p99", Better::Neither, format::micros, |report| {
+                (report.generator_lag.count > 0).then_some(report.generator_lag.p99 as f64)
+            }),
+        ],
+    }
+}
+
+type OfProcess = (&'static str, fn(f64) -> String, fn(&Process) -> f64);
+
+const PROCESS: [OfProcess; 5] = [
+    ("CPU per change", format::micros, |process| {
+        process.cpu_micros_per_change
+    }),
+    ("CPU in all", format::seconds, |process| process.cpu_seconds),
+    ("CPU from cold", format::seconds, |process| {
+        process.cold_cpu_seconds
+    }),
+    ("memory at the end", format::bytes, |process| {
+        process.rss_bytes as f64
+    }),
+    ("memory at its peak", format::bytes, |process| {
+        process.peak_rss_bytes as f64
+    }),
+];
+
+/// The processes of each run added up: controllers differ in how many they are.
+fn processes(reports: &[&Report]) -> Group {
+    let figures = PROCESS.into_iter().map(|(name, format, value)| {
+        figure(reports, name, Better::Lower, format, |report| {
+            (!report.processes.is_empty()).then(|| report.processes.iter().map(value).sum())
+        })
+    });
+    Group {
+        title: "Processes, added up".to_owned(),
+        figures: figures.collect(),
+    }
+}
+
+/// Each process by its name, where every run has the same ones and there is more than one.
+fn each_process(reports: &[&Report]) -> Vec<Group> {
+    let names = |report: &Report| -> Vec<String> {
+        let mut names: Vec<String> = report
+            .processes
+            .iter()
+            .map(|process| process.name.clone())
+            .collect();
+        names.sort();
+        names
+    };
+    let first = names(reports[0]);
+    let distinct = first.windows(2).all(|pair| pair[0] != pair[1]);
+    if first.len() < 2 || !distinct || reports.iter().any(|report| names(report) != first) {
+        return Vec::new();
+    }
+    let group = |name: String| {
+        let figures = PROCESS.into_iter().map(|(title, format, value)| {
+            figure(reports, title, Better::Lower, format, |report| {
+                report
+                    .processes
+                    .iter()
+                    .find(|process| process.name == name)
+                    .map(value)
+            })
+        });
+        Group {
+            figures: figures.collect(),
+            title: name.clone(),
+        }
+    };
+    first.into_iter().map(group).collect()
+}
+
+fn starts(reports: &[&Report]) -> Group {
+    let longest = |report: &Report| {
+        let without = report
+            .restarts
+            .iter()
+            .map(|restart| restart.without_writer_seconds);
+        without.fold(None, |longest: Option<f64>, seconds| {
+            Some(longest.map_or(seconds, |other| other.max(seconds)))
+        })
+    };
+    Group {
+        title: "Starts".to_owned(),
+        figures: vec![
+            figure(
+                reports,
+                "converged from cold",
+                Better::Lower,
+                format::seconds,
+                |report| report.converge_seconds,
+            ),
+            figure(
+                reports,
+                "longest writer gap",
+                Better::Lower,
+                format::seconds,
+                longest,
+            ),
+        ],
+    }
+}

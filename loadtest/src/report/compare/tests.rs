@@ -1,0 +1,177 @@
+//! Ratios, what makes a comparison doubtful, and both forms of it.
+
+use super::{
+    super::{model::Report, sample, table::WIDTH},
+    figures::{Figure, Group, Judgement},
+    *,
+};
+
+fn runs(reports: impl IntoIterator<Item = Report>) -> Vec<Run> {
+    name(
+        reports
+            .into_iter()
+            .map(|report| (Path::new("some.json"), report))
+            .collect(),
+    )
+}
+
+fn figure<'a>(groups: &'a [Group], group: &str, name: &str) -> &'a Figure {
+    let group = groups
+        .iter()
+        .find(|other| other.title.starts_with(group))
+        .unwrap();
+    group.figures.iter().find(|figure| figure.name == name).unwrap()
+}
+
+fn standing(one: u64, other: u64) -> (Option<f64>, Judgement) {
+    let report = |max| {
+        let mut report = sample::endpointd();
+        report.slices.max = max;
+        report.slices.never_seen = max;
+        report
+    };
+    let groups = figures::groups(&runs([report(one), report(other)]));
+    let figure = figure(&groups, "Slices", "max");
+    assert_eq!(figure.standing(0).judgement, Judgement::Same);
+    let standing = figure.standing(1);
+    (standing.ratio, standing.judgement)
+}
+
+#[test]
+fn ratios_are_to_the_first() {
+    assert_eq!(standing(200, 100), (Some(0.5), Judgement::Better));
+    assert_eq!(standing(200, 500), (Some(2.5), Judgement::Worse));
+    assert_eq!(standing(200, 200), (Some(1.0), Judgement::Same));
+    assert_eq!(standing(100, 105), (Some(1.05), Judgement::Same));
+    assert_eq!(standing(100, 106), (Some(1.06), Judgement::Worse));
+    assert_eq!(standing(0, 3), (None, Judgement::Worse));
+    assert_eq!(standing(0, 0), (None, Judgement::Same));
+    assert_eq!(standing(3, 0), (Some(0.0), Judgement::Better));
+}
+
+#[test]
+fn what_one_run_lacks_has_no_ratio() {
+    let groups = figures::groups(&runs([sample::endpointd(), sample::empty()]));
+    let p50 = figure(&groups, "Slices", "p50");
+    assert_eq!(
+        (p50.standing(1).ratio, p50.standing(1).judgement),
+        (None, Judgement::None)
+    );
+    assert_eq!(p50.text(1), "–");
+    let made = figure(&groups, "Changes", "changes made");
+    assert_eq!(made.standing(1).judgement, Judgement::None);
+    // What neither has is not shown at all.
+    let groups = figures::groups(&runs([sample::empty(), sample::empty()]));
+    assert_eq!(groups.len(), 1);
+    assert_eq!(groups[0].title, "Changes and writes");
+}
+
+#[test]
+fn processes_are_added_up_and_shown_by_name_where_all_have_them() {
+    let groups = figures::groups(&runs([sample::three_processes(), sample::endpointd()]));
+    let memory = figure(&groups, "Processes", "memory at the end");
+    assert_eq!(
+        memory.values[0],
+        Some(f64::from(512 + 730 + 140) * 1024.0 * 1024.0)
+    );
+    assert!(!groups.iter().any(|group| group.title == "etcd"));
+    let groups = figures::groups(&runs([sample::three_processes(), sample::three_processes()]));
+    assert_eq!(
+        figure(&groups, "etcd", "CPU in all").standing(1).judgement,
+        Judgement::Same
+    );
+}
+
+#[test]
+fn runs_of_one_title_are_told_apart() {
+    let named = runs([sample::endpointd(), sample::endpointd(), sample::failed()]);
+    let labels: Vec<String> = named.iter().map(Run::label).collect();
+    assert_eq!(
+        labels,
+        ["A endpointd (some.json)", "B endpointd (some.json)", "C broken"]
+    );
+}
+
+#[test]
+fn differences_are_warned_of() {
+    assert_eq!(
+        differences::warnings(&runs([sample::endpointd(), sample::three_processes()])),
+        Vec::<String>::new()
+    );
+
+    let mut other = sample::failed();
+    other.profile = "steady".to_owned();
+    other.machine.cores = 64;
+    other.machine.load_average = 9.0;
+    other.parameters.remove("pods");
+    other.versions.insert("loadtest".to_owned(), "0.2.0".to_owned());
+    let warnings = differences::warnings(&runs([sample::endpointd(), sample::three_processes(), other]));
+    let wanted = [
+        "C was not verified",
+        "C had a generator that lagged",
+        "profile: burst (A, B); steady (C)",
+        "pods: 20000 (A, B); not known (C)",
+        "rate: 500 (A, B); 200 (C)",
+        "machine: Cores: 2 (A, B); 64 (C)",
+        "version of loadtest: 0.1.0 (3a81cc0) (A, B); 0.2.0 (C)",
+        "length: 60.0 s (A, B); 12.5 s (C)",
+        "C warned: the load average was 7.3",
+        "C warned: the controller's metrics",
+    ];
+    assert_eq!(warnings.len(), wanted.len(), "{warnings:#?}");
+    for (warning, wanted) in warnings.iter().zip(wanted) {
+        assert!(warning.starts_with(wanted), "{warning}: {wanted}");
+    }
+}
+
+#[test]
+fn a_comparison_fits_on_a_terminal() {
+    let all = sample::all();
+    let eight: Vec<Report> = all.iter().chain(&all[..2]).cloned().collect();
+    for reports in [all[..2].to_vec(), all[..3].to_vec(), eight] {
+        let runs = runs(reports);
+        let groups = figures::groups(&runs);
+        let text = text::text(&runs, &groups, &differences::warnings(&runs), false);
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+            assert!(!line.contains('\u{1b}'));
+        }
+        for run in &runs[1..] {
+            assert!(
+                text.lines()
+                    .any(|line| line.starts_with(' ') && line.contains(run.letter)),
+                "{}",
+                run.letter
+            );
+        }
+    }
+}
+
+#[test]
+fn a_comparison_names_ratio_and_judgement() {
+    let runs = runs([sample::three_processes(), sample::endpointd()]);
+    let groups = figures::groups(&runs);
+    let text = text::text(&runs, &groups, &[], false);
+    let p50 = text
+        .lines()
+        .find(|line| line.trim_start().starts_with("p50"))
+        .unwrap();
+    let words: Vec<&str> = p50.split_whitespace().collect();
+    assert_eq!(words[..2], ["p50", "↓"], "{p50}");
+    assert!(words[words.len() - 2].starts_with("×0.00"), "{p50}");
+    assert_eq!(words[words.len() - 1], "+", "{p50}");
+    let page = page::page(&runs, &groups, &[]);
+    assert!(page.contains("<span>better</span>") && !page.contains("<span>worse</span>"));
+    assert!(!page.contains("Compare with care"));
+    let runs = self::runs([sample::endpointd(), sample::three_processes()]);
+    assert!(page::page(&runs, &figures::groups(&runs), &[]).contains("<span>worse</span>"));
+}
+
+#[test]
+fn text_of_reports_stays_text() {
+    let runs = runs([sample::hostile(), sample::hostile(), sample::endpointd()]);
+    let page = page::page(&runs, &figures::groups(&runs), &differences::warnings(&runs));
+    assert_eq!(page.matches("<script").count(), 1);
+    assert!(!page.contains("<img") && !page.contains("\"'>"));
+    assert!(page.contains("Compare with care"));
+}

@@ -1,0 +1,368 @@
+//! The figures of one run for a terminal, at most 80 columns wide.
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+
+use super::{
+    format::{self, NONE, bytes, clean, cut, micros, number, rate, seconds},
+    model::Report,
+    single,
+};
+
+/// What fits on a terminal of the usual width.
+pub(super) const WIDTH: usize = 80;
+/// More problems than these are in the report only.
+const SHOWN: usize = 10;
+
+/// Colours, or none of them.
+#[derive(Clone, Copy)]
+pub(super) struct Paint(pub(super) bool);
+
+// === impl Paint ===
+
+impl Paint {
+    pub(super) fn good(self, text: &str) -> String {
+        self.paint(AnsiColor::Green.on_default(), text)
+    }
+
+    pub(super) fn doubtful(self, text: &str) -> String {
+        self.paint(AnsiColor::Yellow.on_default(), text)
+    }
+
+    pub(super) fn bad(self, text: &str) -> String {
+        self.paint(AnsiColor::Red.on_default().bold(), text)
+    }
+
+    pub(super) fn strong(self, text: &str) -> String {
+        self.paint(Style::new().bold(), text)
+    }
+
+    pub(super) fn quiet(self, text: &str) -> String {
+        self.paint(Style::new().dimmed(), text)
+    }
+
+    fn paint(self, style: Style, text: &str) -> String {
+        if self.0 {
+            format!("{style}{text}{style:#}")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// The table; colour is for terminals.
+pub(super) fn table(report: &Report, colour: bool) -> String {
+    let mut table = Table {
+        text: String::new(),
+        paint: Paint(colour),
+    };
+    table.head(report);
+    table.latencies(report);
+    table.work(report);
+    table.processes(report);
+    table.rest(report);
+    table.verdict(report);
+    table.text
+}
+
+struct Table {
+    text: String,
+    paint: Paint,
+}
+
+// === impl Table ===
+
+impl Table {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    fn head(&mut self, report: &Report) {
+        let title = cut(&clean(single::name(report)), WIDTH);
+        let title = self.paint.strong(&title);
+        self.line(&title);
+        let profile = if report.profile.is_empty() {
+            "no profile"
+        } else {
+            &report.profile
+        };
+        let began = format::date(&report.started);
+        let facts = [
+            cut(&clean(profile), 32),
+            cut(&clean(&began), 24),
+            seconds(report.seconds),
+        ];
+        let facts: Vec<String> = facts.into_iter().filter(|fact| !fact.is_empty()).collect();
+        let facts = self.paint.quiet(&facts.join(", "));
+        self.line(&facts);
+    }
+
+    /// A heading for columns below it, after an empty line.
+    fn columns(&mut self, first: &str, columns: &[&str], width: usize) {
+        let mut line = format!("{first:<16}");
+        for column in columns {
+            let _ = write!(line, "{column:>width$}");
+        }
+        let line = self.paint.quiet(&line);
+        self.line("");
+        self.line(&line);
+    }
+
+    fn latencies(&mut self, report: &Report) {
+        self.columns("latency", &["p50", "p90", "p99", "p99.9", "max", "count"], 10);
+        for (name, latency) in single::latencies(report) {
+            let mut line = format!("{name:<16}");
+            for figure in [latency.p50, latency.p90, latency.p99, latency.p999, latency.max] {
+                let text = if latency.count > 0 {
+                    micros(figure as f64)
+                } else {
+                    NONE.to_owned()
+                };
+                let _ = write!(line, "{text:>10}");
+            }
+            let _ = write!(line, "{:>10}", short(latency.count));
+            self.line(&line);
+            if latency.overtaken > 0 {
+                let overtaken = format!(
+                    "  not counted: {} overtaken by later changes",
+                    number(latency.overtaken)
+                );
+                let overtaken = self.paint.quiet(&overtaken);
+                self.line(&overtaken);
+            }
+            if latency.never_seen > 0 {
+                let unseen = format!("  never seen: {}", number(latency.never_seen));
+                let unseen = self.paint.bad(&unseen);
+                self.line(&unseen);
+            }
+        }
+    }
+
+    fn work(&mut self, report: &Report) {
+        let (changes, writes) = (&report.changes, &report.writes);
+        self.columns("writes", &["created", "updated", "deleted", "received"], 12);
+        for (name, counts) in [("Slices", &writes.slices), ("Endpoints", &writes.endpoints)] {
+            let counts = [
+                short(counts.created),
+                short(counts.updated),
+                short(counts.deleted),
+                bytes(counts.bytes as f64),
+            ];
+            let mut line = format!("{name:<16}");
+            for count in counts {
+                let _ = write!(line, "{count:>12}");
+            }
+            self.line(&line);
+        }
+        self.line("");
+        let mut line = format!(
+            "{:<16}{}, {}",
+            "Changes",
+            number(changes.made),
+            rate(changes.made as f64 / report.seconds)
+        );
+        if changes.failed > 0 {
+            let failed = self.paint.bad(&format!("{} failed", number(changes.failed)));
+            let _ = write!(line, ", {failed}");
+        }
+        self.line(&line);
+        let each = format!(
+            "{} writes, {}",
+            format::figure(writes.per_change),
+            bytes(writes.bytes_per_change)
+        );
+        self.line(&format!("{:<16}{each}", "Per change"));
+    }
+
+    fn processes(&mut self, report: &Report) {
+        if report.processes.is_empty() {
+            return;
+        }
+        self.columns(
+            "process",
+            &["CPU/change", "CPU", "CPU cold", "memory", "peak"],
+            12,
+        );
+        for process in &report.processes {
+            let figures = [
+                micros(process.cpu_micros_per_change),
+                seconds(process.cpu_seconds),
+                seconds(process.cold_cpu_seconds),
+                bytes(process.rss_bytes as f64),
+                bytes(process.peak_rss_bytes as f64),
+            ];
+            let name = clean(&process.name);
+            let mut line = format!("{:<16}", cut(&name, 16));
+            for figure in figures {
+                let _ = write!(line, "{figure:>12}");
+            }
+            self.line(&line);
+        }
+    }
+
+    fn rest(&mut self, report: &Report) {
+        if report.converge_seconds.is_some() || !report.restarts.is_empty() {
+            self.line("");
+        }
+        if let Some(converged) = report.converge_seconds {
+            self.line(&format!("{:<16}{} from cold", "Converged in", seconds(converged)));
+        }
+        for restart in &report.restarts {
+            let signal = clean(&restart.signal);
+            let without = seconds(restart.without_writer_seconds);
+            let at = format::moment(restart.at);
+            self.line(&format!(
+                "{:<16}at {at} by {}: no writer for {without}",
+                "Restarted",
+                cut(&signal, 16)
+            ));
+        }
+    }
+
+    fn verdict(&mut self, report: &Report) {
+        let verdict = &report.verdict;
+        self.line("");
+        let kept_up = if verdict.generator_kept_up {
+            self.paint.good("generator kept up")
+        } else {
+            self.paint.doubtful("GENERATOR LAGGED")
+        };
+        let verified = if verdict.verified {
+            self.paint.good("verified")
+        } else {
+            self.paint.bad("NOT VERIFIED")
+        };
+        self.line(&format!("{verified}, {kept_up}"));
+        let problems = verdict.problems.len();
+        for problem in verdict.problems.iter().take(SHOWN) {
+            self.wrapped(problem, Paint::bad);
+        }
+        if problems > SHOWN {
+            self.line(&format!("  and {} more", number((problems - SHOWN) as u64)));
+        }
+        for warning in &verdict.warnings {
+            self.wrapped(&format!("warning: {warning}"), Paint::doubtful);
+        }
+    }
+
+    fn wrapped(&mut self, text: &str, paint: impl Fn(Paint, &str) -> String) {
+        for (number, line) in wrap(&clean(text), WIDTH - 4).into_iter().enumerate() {
+            let indent = if number == 0 { "  " } else { "    " };
+            let line = paint(self.paint, &line);
+            self.line(&format!("{indent}{line}"));
+        }
+    }
+}
+
+/// A count in at most nine characters.
+fn short(count: u64) -> String {
+    if count < 10_000_000 {
+        number(count)
+    } else {
+        format!("{:.2e}", count as f64)
+    }
+}
+
+/// Lines of so many characters; a word that is longer is broken.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let letters: Vec<char> = word.chars().collect();
+        if used > 0 && used + 1 + letters.len() > width {
+            lines.push(String::new());
+            used = 0;
+        }
+        for (number, part) in letters.chunks(width).enumerate() {
+            if number > 0 {
+                lines.push(String::new());
+                used = 0;
+            }
+            let line = lines.last_mut().expect("there is always a line");
+            if used > 0 {
+                line.push(' ');
+                used += 1;
+            }
+            line.extend(part);
+            used += part.len();
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::sample, *};
+
+    fn assert_fits(text: &str) {
+        for line in text.lines() {
+            assert!(
+                line.chars().count() <= WIDTH,
+                "{} columns: {line}",
+                line.chars().count()
+            );
+            assert_eq!(line, line.trim_end());
+        }
+    }
+
+    #[test]
+    fn a_table_fits_on_a_terminal() {
+        for report in sample::all() {
+            let text = table(&report, false);
+            assert_fits(&text);
+            assert!(!text.contains('\u{1b}'), "{text}");
+        }
+    }
+
+    #[test]
+    fn colour_changes_no_letter() {
+        let report = sample::failed();
+        let coloured = table(&report, true);
+        let mut plain = String::new();
+        let mut rest = coloured.as_str();
+        while let Some((before, after)) = rest.split_once('\u{1b}') {
+            plain.push_str(before);
+            rest = after.split_once('m').unwrap().1;
+        }
+        plain.push_str(rest);
+        let squeeze = |text: &str| {
+            text.lines()
+                .map(|line| line.trim_end().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(squeeze(&plain), squeeze(&table(&report, false)));
+        assert_ne!(plain, coloured);
+    }
+
+    #[test]
+    fn what_went_wrong_is_told() {
+        let text = table(&sample::failed(), false);
+        for wanted in [
+            "NOT VERIFIED, GENERATOR LAGGED",
+            "never seen: 17",
+            "12 failed",
+            "warning: ",
+            "and 15 more",
+        ] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        let text = table(&sample::endpointd(), false);
+        assert!(text.contains("\nverified, generator kept up\n"), "{text}");
+    }
+
+    #[test]
+    fn a_report_cannot_move_the_cursor() {
+        let report = sample::hostile();
+        assert!(report.title.contains('\u{1b}'));
+        assert!(!table(&report, false).chars().any(|c| c.is_control() && c != '\n'));
+    }
+
+    #[test]
+    fn long_words_are_broken() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("abcdefghij kl", 4), ["abcd", "efgh", "ij", "kl"]);
+        assert_eq!(wrap("", 4), [""]);
+    }
+}

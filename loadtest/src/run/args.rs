@@ -1,0 +1,173 @@
+//! The flags of `loadtest run`.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use super::{phase::Tuning, plan::Source};
+use crate::{
+    oracle::Outputs,
+    parse::{count, duration},
+};
+
+/// Flags of `loadtest run`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to do to the cluster: steady, rolling-update, node-loss, scale, flap, restart, huge-service,
+    /// many-services, service-churn, mix, or a file of phases (YAML)
+    #[arg(value_name = "PROFILE", value_parser = Source::parse)]
+    pub(super) source: Source,
+    #[command(flatten)]
+    pub(super) sizes: SizeFlags,
+    #[command(flatten)]
+    pub(super) tuning: Tuning,
+    /// Seed of the cluster and of every choice; a random one otherwise
+    #[arg(long)]
+    pub(super) seed: Option<u64>,
+    #[command(flatten)]
+    pub(super) target: TargetFlags,
+    #[command(flatten)]
+    pub(super) controller: ControllerFlags,
+    /// Write the report here
+    #[arg(long, value_name = "DIR")]
+    pub(super) report: Option<PathBuf>,
+    /// What readers of the report call this run; the controller's name otherwise
+    #[arg(long)]
+    pub(super) title: Option<String>,
+    /// How long the controller may take to get everything right once nothing changes any more
+    #[arg(long, default_value = "60s", value_parser = duration)]
+    pub(super) time_limit: Duration,
+}
+
+/// How many of everything there are; each profile has defaults of its own.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct SizeFlags {
+    /// Pods
+    #[arg(long, value_parser = count(200_000))]
+    pub(super) pods: Option<usize>,
+    /// Namespaces
+    #[arg(long, value_parser = count(1_000))]
+    pub(super) namespaces: Option<usize>,
+    /// Services
+    #[arg(long, value_parser = count(20_000))]
+    pub(super) services: Option<usize>,
+    /// Nodes, in three zones
+    #[arg(long, value_parser = count(10_000))]
+    pub(super) nodes: Option<usize>,
+}
+
+/// Which cluster.
+#[derive(Debug, clap::Args)]
+pub(super) struct TargetFlags {
+    /// The cluster of this file's current context; an API server in memory otherwise
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// What this run is called in the cluster, in labels and names; a random name otherwise
+    #[arg(long, value_name = "RUN", value_parser = run_name)]
+    pub(super) run: Option<String>,
+    /// Do not ask before writing to a server that is not on loopback
+    #[arg(long)]
+    pub(super) yes: bool,
+}
+
+/// What runs on the cluster.
+#[derive(Debug, clap::Args)]
+pub(super) struct ControllerFlags {
+    /// Start endpointd; it always is on the API server in memory, where there is no other controller
+    #[arg(long, conflicts_with = "pid")]
+    pub(super) spawn: bool,
+    /// A process to charge: its CPU time and memory are read; may be given more than once
+    #[arg(long, value_name = "PID", requires = "kubeconfig", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(super) pid: Vec<i32>,
+    /// Where the controller's metrics are, as http://HOST:PORT/metrics; one that is started serves them there
+    #[arg(long, value_name = "URL", value_parser = metrics_url)]
+    pub(super) metrics_url: Option<http::Uri>,
+    /// What the controller publishes, which is what is measured and verified
+    #[arg(long, value_enum, default_value_t = OutputsFlag::All)]
+    pub(super) outputs: OutputsFlag,
+    /// How many endpoints a slice may hold, for a controller that is started and for the verification
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(super) max_endpoints_per_slice: u16,
+    /// More flags for `endpointd run`
+    #[arg(last = true, value_name = "CONTROLLER FLAGS")]
+    pub(super) flags: Vec<OsString>,
+}
+
+/// What a controller publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum OutputsFlag {
+    /// `EndpointSlices` and Endpoints.
+    All,
+    /// `EndpointSlices` alone.
+    Slices,
+    /// Endpoints alone.
+    Endpoints,
+}
+
+// === impl OutputsFlag ===
+
+impl OutputsFlag {
+    pub(super) fn outputs(self) -> Outputs {
+        match self {
+            Self::All => Outputs::ALL,
+            Self::Slices => Outputs::SLICES,
+            Self::Endpoints => Outputs::ENDPOINTS,
+        }
+    }
+
+    /// The flag that makes endpointd publish just that.
+    pub(super) fn controllers(self) -> Option<&'static str> {
+        match self {
+            Self::All => None,
+            Self::Slices => Some("--controllers=endpointslice-controller"),
+            Self::Endpoints => Some("--controllers=endpoints-controller"),
+        }
+    }
+}
+
+/// A name that can stand in labels and in the names of namespaces and nodes.
+fn run_name(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    if bytes.len() <= 20 && bytes.iter().all(|byte| plain(*byte)) && edge(bytes.first()) && edge(bytes.last())
+    {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "expected up to 20 lower-case letters, digits and hyphens, with no hyphen at either end"
+                .to_owned(),
+        )
+    }
+}
+
+fn metrics_url(text: &str) -> Result<http::Uri, String> {
+    let wrong = || "expected a URL such as http://127.0.0.1:10250/metrics".to_owned();
+    let url: http::Uri = text.parse().map_err(|_| wrong())?;
+    if url.scheme_str() == Some("http") && url.authority().is_some() {
+        Ok(url)
+    } else {
+        Err(wrong())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_has_a_name_that_fits_in_other_names() {
+        for name in ["a", "nightly-7", "0"] {
+            assert_eq!(run_name(name), Ok(name.to_owned()));
+        }
+        for name in ["", "-a", "a-", "A", "a.b", "a_b", "abcdefghijklmnopqrstu"] {
+            assert!(run_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn metrics_are_read_without_encryption_only() {
+        assert!(metrics_url("http://127.0.0.1:9/metrics").is_ok());
+        for wrong in ["", "/metrics", "127.0.0.1:9", "https://127.0.0.1:9/metrics"] {
+            assert!(metrics_url(wrong).is_err(), "{wrong}");
+        }
+    }
+}

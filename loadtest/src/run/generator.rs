@@ -1,0 +1,544 @@
+//! Changes the cluster when changes are due, and has the watch wait for what they lead to.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::{
+    sync::Semaphore,
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    fill::paths,
+    objects,
+    phase::Phase,
+    script::{Edit, Next, Operation, Script},
+    world::{State, World},
+};
+use crate::{
+    api::Http,
+    observe::{
+        PodNumber,
+        latencies::Latencies,
+        visible::{SetId, Shown},
+        watch::Seen,
+    },
+    oracle::{Family, Outputs},
+};
+
+/// Requests under way at once. Each is a connection.
+const REQUESTS: usize = 64;
+/// Operations under way at once; most of their time they wait, as pods do that are about to end.
+const OPERATIONS: usize = 5_000;
+/// How long to wait when everything is in hand.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
+/// The grace that a pod is given, far more than it takes here.
+const GRACE: u32 = 30;
+/// Refusals that are no reason to give up; above that, more than one in so many is.
+const FEW_FAILURES: u64 = 20;
+const FAILURES_SHARE: u64 = 4;
+/// How many refusals are kept for people to read.
+const SHOWN_FAILURES: usize = 3;
+
+/// Makes changes.
+#[derive(Clone)]
+pub(super) struct Generator {
+    http: Http,
+    world: Arc<Mutex<World>>,
+    seen: Arc<Seen>,
+    outputs: Outputs,
+    tally: Arc<Tally>,
+    requests: Arc<Semaphore>,
+}
+
+/// What was done.
+pub(super) struct Tally {
+    made: AtomicU64,
+    failed: AtomicU64,
+    failures: Mutex<Vec<String>>,
+    /// From when a change was due until it was sent.
+    pub(super) lag: Mutex<Latencies>,
+}
+
+/// What a change leads to, for one pod.
+struct Expected {
+    pod: PodNumber,
+    slices: Vec<(SetId, Shown)>,
+    endpoints: Vec<(SetId, Shown)>,
+}
+
+/// When operations are due. Counted from a beginning, so that no rounding adds up.
+struct Pace {
+    rate: u32,
+    beginning: Instant,
+    done: u32,
+}
+
+// === impl Pace ===
+
+impl Pace {
+    fn new(rate: u32) -> Self {
+        Self {
+            rate,
+            beginning: Instant::now(),
+            done: 0,
+        }
+    }
+
+    /// When the next one is.
+    fn due(&self) -> Instant {
+        self.beginning + Duration::from_secs(1) * self.done / self.rate
+    }
+
+    /// One was done.
+    fn go_on(&mut self) {
+        self.done += 1;
+    }
+
+    /// Those to come are not due before that time.
+    fn not_before(&mut self, time: Instant) {
+        if self.due() < time {
+            self.beginning = time;
+            self.done = 0;
+        }
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    fn new() -> Self {
+        Self {
+            made: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            failures: Mutex::default(),
+            lag: Mutex::new(Latencies::new()),
+        }
+    }
+
+    pub(super) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The first refusals.
+    pub(super) fn failures(&self) -> Vec<String> {
+        self.failures.lock().clone()
+    }
+
+    fn note_failure(&self, error: &anyhow::Error) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let mut failures = self.failures.lock();
+        if failures.len() < SHOWN_FAILURES {
+            failures.push(format!("{error:#}"));
+        }
+    }
+}
+
+// === impl Generator ===
+
+impl Generator {
+    pub(super) fn new(http: Http, world: Arc<Mutex<World>>, seen: Arc<Seen>, outputs: Outputs) -> Self {
+        Self {
+            http,
+            world,
+            seen,
+            outputs,
+            tally: Arc::new(Tally::new()),
+            requests: Arc::new(Semaphore::new(REQUESTS)),
+        }
+    }
+
+    pub(super) fn tally(&self) -> &Arc<Tally> {
+        &self.tally
+    }
+
+    /// Does what a phase says, and lets what is under way come to its end.
+    pub(super) async fn run(&self, phase: &Phase) -> anyhow::Result<()> {
+        let limit = Arc::new(Semaphore::new(OPERATIONS));
+        let mut pace = Pace::new(phase.rate);
+        let mut script = Script::new(phase, &mut self.world.lock());
+        let mut operations: JoinSet<()> = JoinSet::new();
+        let end = phase.duration.map(|duration| pace.due() + duration);
+        let is_over = |time: Instant| end.is_some_and(|end| time >= end);
+        while !is_over(pace.due()) {
+            let due = pace.due();
+            sleep_until(due).await;
+            while let Some(done) = operations.try_join_next() {
+                done?;
+            }
+            self.give_up_if_refused()?;
+            let next = script.next(&mut self.world.lock());
+            match next {
+                Next::Do(operation) => {
+                    let permit = Arc::clone(&limit).acquire_owned().await;
+                    let permit = permit.context("the semaphore is never closed")?;
+                    let generator = self.clone();
+                    operations.spawn(async move {
+                        generator.perform(operation, due).await;
+                        drop(permit);
+                    });
+                    pace.go_on();
+                }
+                // What is due now comes late, and that counts as lag, unless time is up.
+                Next::Busy if is_over(Instant::now()) => break,
+                Next::Busy => sleep(BUSY_PAUSE).await,
+                Next::Settle => {
+                    join(&mut operations).await?;
+                    pace.not_before(Instant::now());
+                }
+                Next::Pause(pause) => pace.not_before(Instant::now() + pause),
+                Next::Done if end.is_none() => break,
+                Next::Done => {
+                    join(&mut operations).await?;
+                    script.begin(&mut self.world.lock());
+                    // A round without anything to do takes its time, too.
+                    pace.not_before(Instant::now());
+                    pace.go_on();
+                }
+            }
+        }
+        join(&mut operations).await?;
+        if let Some(end) = end {
+            sleep_until(end).await;
+        }
+        self.give_up_if_refused()
+    }
+
+    fn give_up_if_refused(&self) -> anyhow::Result<()> {
+        let (made, failed) = (self.tally.made(), self.tally.failed());
+        if failed > FEW_FAILURES && failed * FAILURES_SHARE > made + failed {
+            let first = self.tally.failures.lock().first().cloned().unwrap_or_default();
+            bail!(
+                "the server refuses too many changes ({failed} of {}), such as {first}",
+                made + failed
+            );
+        }
+        Ok(())
+    }
+
+    async fn perform(&self, operation: Operation, due: Instant) {
+        match operation {
+            Operation::Flip(pod) => {
+                let ready = self.ready(pod);
+                if self.set_ready(pod, !ready, due).await {
+                    self.put_back(pod);
+                }
+            }
+            Operation::Lose(pod) => {
+                if !self.ready(pod) || self.set_ready(pod, false, due).await {
+                    self.put_back(pod);
+                }
+            }
+            Operation::Start(group) => self.start(group, due).await,
+            Operation::End(pod) => self.end(pod, due).await,
+            Operation::Replace(pod) => {
+                if let Some(group) = self.group(pod) {
+                    self.start(group, due).await;
+                    self.end(pod, Instant::now()).await;
+                }
+            }
+            Operation::Evict(pod) => {
+                if let Some(group) = self.group(pod)
+                    && self.delete(pod, 0, State::Gone, due).await
+                {
+                    self.start(group, Instant::now()).await;
+                }
+            }
+            Operation::Node { node, up } => {
+                let path = format!("/api/v1/nodes/{}/status", self.world.lock().nodes[node].name);
+                let patch = objects::node_status(up);
+                self.send(due, Vec::new(), self.http.patch(&path, &patch)).await;
+            }
+            Operation::Service(service, edit) => {
+                self.edit(service, edit, due).await;
+                self.world.lock().services[service].busy = false;
+            }
+        }
+    }
+
+    fn put_back(&self, pod: PodNumber) {
+        self.world.lock().put_back(pod);
+    }
+
+    fn ready(&self, pod: PodNumber) -> bool {
+        self.world.lock().pod(pod).is_some_and(super::world::Pod::ready)
+    }
+
+    fn group(&self, pod: PodNumber) -> Option<usize> {
+        Some(self.world.lock().pod(pod)?.group)
+    }
+
+    async fn set_ready(&self, pod: PodNumber, ready: bool, due: Instant) -> bool {
+        self.report(pod, State::Running { ready }, due).await
+    }
+
+    /// A new pod starts and becomes ready.
+    async fn start(&self, group: usize, due: Instant) {
+        let (number, collection, body) = {
+            let mut world = self.world.lock();
+            let number = world.new_pod(group);
+            let pod = world.pod(number).expect("it was just made");
+            (number, paths(&world, pod).0, objects::pod(&world, pod))
+        };
+        let created = self
+            .send(due, Vec::new(), self.http.create(&collection, &body))
+            .await;
+        if !created {
+            self.world.lock().set_state(number, State::Gone);
+        } else if self.set_ready(number, true, Instant::now()).await {
+            self.put_back(number);
+        }
+    }
+
+    /// A pod is deleted: it is given time to end, stops being ready, and is gone.
+    async fn end(&self, pod: PodNumber, due: Instant) {
+        let ready = self.ready(pod);
+        if !self.delete(pod, GRACE, State::Ending { ready }, due).await {
+            return;
+        }
+        let due = self.pause().await;
+        if ready && !self.report(pod, State::Ending { ready: false }, due).await {
+            return;
+        }
+        let due = if ready { self.pause().await } else { due };
+        self.delete(pod, 0, State::Gone, due).await;
+    }
+
+    /// Waits a moment, and says when it was over.
+    async fn pause(&self) -> Instant {
+        let millis = self.world.lock().rng.u64(50..200);
+        let due = Instant::now() + Duration::from_millis(millis);
+        sleep_until(due).await;
+        due
+    }
+
+    /// The kubelet reports a pod's state.
+    async fn report(&self, number: PodNumber, state: State, due: Instant) -> bool {
+        let (path, patch) = {
+            let world = self.world.lock();
+            let Some(pod) = world.pod(number) else {
+                return false;
+            };
+            (
+                paths(&world, pod).1 + "/status",
+                objects::pod_patch(&world, pod, state),
+            )
+        };
+        self.change(number, state, due, self.http.patch(&path, &patch))
+            .await
+    }
+
+    async fn delete(&self, number: PodNumber, grace: u32, state: State, due: Instant) -> bool {
+        let path = {
+            let world = self.world.lock();
+            let Some(pod) = world.pod(number) else {
+                return false;
+            };
+            paths(&world, pod).1
+        };
+        self.change(number, state, due, self.http.delete(&path, grace))
+            .await
+    }
+
+    /// Sends a change of a pod. Of a pod whose change is refused nobody knows any more what it is, so it is
+    /// left alone from then on.
+    async fn change(
+        &self,
+        number: PodNumber,
+        state: State,
+        due: Instant,
+        send: impl Future<Output = anyhow::Result<()>>,
+    ) -> bool {
+        let expected = {
+            let world = self.world.lock();
+            let Some(pod) = world.pod(number) else {
+                return false;
+            };
+            let places = world.places(pod.group);
+            let sets = |all: bool| {
+                let places = places.iter().filter(move |place| all || place.in_endpoints);
+                places.map(|place| (place.service, Family::V4))
+            };
+            let mut expected = Expected {
+                pod: number,
+                slices: Vec::new(),
+                endpoints: Vec::new(),
+            };
+            if self.outputs.slices && state.in_slices() != pod.state.in_slices() {
+                expected.slices = sets(true).map(|set| (set, state.in_slices())).collect();
+            }
+            if self.outputs.endpoints && state.in_endpoints() != pod.state.in_endpoints() {
+                expected.endpoints = sets(false).map(|set| (set, state.in_endpoints())).collect();
+            }
+            vec![expected]
+        };
+        let made = self.send(due, expected, send).await;
+        let state = if made { state } else { State::Gone };
+        self.world.lock().set_state(number, state);
+        made
+    }
+
+    /// Sends a request when there is a connection for it.
+    async fn send(
+        &self,
+        due: Instant,
+        expected: Vec<Expected>,
+        send: impl Future<Output = anyhow::Result<()>>,
+    ) -> bool {
+        let Ok(_permit) = self.requests.acquire().await else {
+            return false;
+        };
+        let now = Instant::now();
+        self.tally.lag.lock().record(now.saturating_duration_since(due));
+        let mut announced = Vec::with_capacity(expected.len());
+        for expected in expected {
+            let mut slices = self.seen.slices.lock();
+            let in_slices = slices.announce(expected.pod, expected.slices.into_iter(), now);
+            drop(slices);
+            let mut endpoints = self.seen.endpoints.lock();
+            let in_endpoints = endpoints.announce(expected.pod, expected.endpoints.into_iter(), now);
+            announced.push((in_slices, in_endpoints));
+        }
+        let outcome = send.await;
+        let answered = Instant::now();
+        for (in_slices, in_endpoints) in announced {
+            if outcome.is_ok() {
+                self.seen.slices.lock().answered(&in_slices, answered);
+                self.seen.endpoints.lock().answered(&in_endpoints, answered);
+            } else {
+                self.seen.slices.lock().failed(&in_slices, answered);
+                self.seen.endpoints.lock().failed(&in_endpoints, answered);
+            }
+        }
+        match outcome {
+            Ok(()) => {
+                self.tally.made.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Err(error) => {
+                self.tally.note_failure(&error);
+                false
+            }
+        }
+    }
+
+    async fn edit(&self, index: usize, edit: Edit, due: Instant) {
+        let (mut service, collection) = {
+            let world = self.world.lock();
+            let service = world.services[index].clone();
+            let namespace = &world.namespaces[service.namespace];
+            (service, format!("/api/v1/namespaces/{namespace}/services"))
+        };
+        let path = format!("{collection}/{}", service.name);
+        if !service.exists {
+            return self.create_service(index, &collection, due).await;
+        }
+        match edit {
+            Edit::Label | Edit::Port => {
+                service.edits += 1 + u32::from(edit == Edit::Label);
+                let patch = {
+                    let mut world = self.world.lock();
+                    world.services[index].edits = service.edits;
+                    json!({
+                        "metadata": { "labels": objects::service_labels(&world, &service) },
+                        "spec": { "ports": objects::service_ports(&service) },
+                    })
+                };
+                self.send(due, Vec::new(), self.http.patch(&path, &patch)).await;
+            }
+            Edit::Selector => {
+                let Some(group) = self.world.lock().another_group(index) else {
+                    return;
+                };
+                let gone = self.expected(index, service.group, Some(Shown::Absent));
+                let come = self.expected(index, group, None);
+                service.group = group;
+                let patch = {
+                    let mut world = self.world.lock();
+                    world.select(index, group);
+                    json!({ "spec": { "selector": objects::service_selector(&world, &service) } })
+                };
+                let expected = gone.into_iter().chain(come).collect();
+                self.send(due, expected, self.http.patch(&path, &patch)).await;
+            }
+            Edit::Delete | Edit::Recreate => {
+                // Its slices are the garbage collector's, and only its Endpoints are the controller's to delete.
+                let mut gone = self.expected(index, service.group, Some(Shown::Absent));
+                if let Some(gone) = &mut gone
+                    && edit == Edit::Delete
+                {
+                    gone.slices.clear();
+                }
+                let deleted = self
+                    .send(due, gone.into_iter().collect(), self.http.delete(&path, 0))
+                    .await;
+                if deleted {
+                    self.world.lock().services[index].exists = false;
+                    if edit == Edit::Recreate {
+                        self.create_service(index, &collection, Instant::now()).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn create_service(&self, index: usize, collection: &str, due: Instant) {
+        let (group, body) = {
+            let mut world = self.world.lock();
+            let service = &mut world.services[index];
+            service.exists = true;
+            service.edits = 0;
+            let service = service.clone();
+            (service.group, objects::service(&world, &service))
+        };
+        let expected = self.expected(index, group, None);
+        let created = self
+            .send(
+                due,
+                expected.into_iter().collect(),
+                self.http.create(collection, &body),
+            )
+            .await;
+        if !created {
+            self.world.lock().services[index].exists = false;
+        }
+    }
+
+    /// What a change of a Service leads to: one pod of the group stands for all, which come and go with it. It is
+    /// shown as it is, or as said.
+    fn expected(&self, service: usize, group: usize, shown: Option<Shown>) -> Option<Expected> {
+        let world = self.world.lock();
+        let members = &world.groups[group].members;
+        let pod = world.pod(*members.iter().min()?)?;
+        let set = (service, Family::V4);
+        let of = |wanted: bool, is: Shown| {
+            let shown = shown.unwrap_or(is);
+            wanted.then_some((set, shown)).into_iter().collect()
+        };
+        Some(Expected {
+            pod: pod.number,
+            slices: of(self.outputs.slices, pod.state.in_slices()),
+            endpoints: of(self.outputs.endpoints, pod.state.in_endpoints()),
+        })
+    }
+}
+
+async fn join(operations: &mut JoinSet<()>) -> anyhow::Result<()> {
+    while let Some(done) = operations.join_next().await {
+        done?;
+    }
+    Ok(())
+}

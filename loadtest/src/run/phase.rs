@@ -1,0 +1,242 @@
+//! One phase of a run: what happens, how fast, for how long.
+
+use std::{fmt, time::Duration};
+
+use anyhow::ensure;
+use clap::ValueEnum;
+use serde::{Deserialize, Deserializer};
+
+use super::plan::{Layout, Sizes};
+use crate::parse;
+
+const MAX_RATE: u32 = 20_000;
+
+/// Something that happens to a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Profile {
+    /// The readiness of pods changes, at a rate.
+    Steady,
+    /// A share of the Services has its pods replaced: new ones first, then old ones are drained, wave by wave.
+    RollingUpdate,
+    /// All pods of some nodes stop being ready at once, and later are deleted and replaced on other nodes.
+    NodeLoss,
+    /// From no pods to all, and back to none.
+    Scale,
+    /// A few pods change their readiness fast.
+    Flap,
+    /// The controller is ended and started again while the readiness of pods changes.
+    Restart,
+    /// One set of pods with a Service that has a cluster IP, and a headless one.
+    HugeService,
+    /// Many Services over the same pods, in one namespace.
+    ManyServices,
+    /// Services are created, edited, deleted, and deleted and created again at once.
+    ServiceChurn,
+    /// Groups of 250, 30 and 5 pods, whose readiness changes, and which are replaced and scaled now and then.
+    Mix,
+}
+
+/// A phase's parameters, as they are given; the others have defaults.
+#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Tuning {
+    #[arg(skip)]
+    pub(super) profile: Option<Profile>,
+    /// Operations per second
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RATE)))]
+    rate: Option<u32>,
+    /// How long to go on, e.g. 30s; profiles that have an end of their own begin again until then
+    #[arg(long, value_parser = parse::duration)]
+    #[serde(deserialize_with = "duration")]
+    duration: Option<Duration>,
+    /// rolling-update: the share of the Services whose pods are replaced, above 0 and up to 1
+    #[arg(long)]
+    share: Option<f64>,
+    /// rolling-update: the share of a Service's pods that one wave replaces, above 0 and up to 1
+    #[arg(long)]
+    surge: Option<f64>,
+    /// node-loss: how many nodes
+    #[arg(long)]
+    lost_nodes: Option<usize>,
+    /// node-loss: how long until the pods of lost nodes are replaced
+    #[arg(long, value_parser = parse::duration)]
+    #[serde(deserialize_with = "duration")]
+    outage: Option<Duration>,
+    /// flap: how many pods
+    #[arg(long)]
+    flapping: Option<usize>,
+    /// restart: time between two ends of the controller
+    #[arg(long, value_parser = parse::duration)]
+    #[serde(deserialize_with = "duration")]
+    every: Option<Duration>,
+}
+
+/// A phase, with everything decided.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Phase {
+    pub(super) profile: Profile,
+    pub(super) rate: u32,
+    /// One round if there is none.
+    pub(super) duration: Option<Duration>,
+    pub(super) share: f64,
+    pub(super) surge: f64,
+    pub(super) lost_nodes: usize,
+    pub(super) outage: Duration,
+    pub(super) flapping: usize,
+    pub(super) every: Duration,
+}
+
+// === impl Profile ===
+
+impl Profile {
+    /// How a cluster is dealt out for it.
+    pub(super) fn layout(self) -> Layout {
+        match self {
+            Self::HugeService => Layout::HugeService,
+            Self::ManyServices => Layout::ManyServices,
+            Self::Mix => Layout::Mix,
+            _ => Layout::Even,
+        }
+    }
+
+    fn default_rate(self) -> u32 {
+        match self {
+            Self::Steady | Self::Flap | Self::Restart | Self::Mix => 100,
+            Self::RollingUpdate | Self::HugeService | Self::ServiceChurn => 50,
+            Self::NodeLoss | Self::Scale => 500,
+            Self::ManyServices => 5,
+        }
+    }
+
+    /// Profiles without a duration of their own end when they are through.
+    fn default_duration(self) -> Option<Duration> {
+        match self {
+            Self::RollingUpdate | Self::NodeLoss | Self::Scale => None,
+            _ => Some(Duration::from_secs(30)),
+        }
+    }
+
+    /// Whether it changes Services, for which they must be many and small.
+    pub(super) fn edits_services(self) -> bool {
+        self == Self::ServiceChurn
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value().expect("no profile is skipped");
+        f.write_str(value.get_name())
+    }
+}
+
+// === impl Tuning ===
+
+impl Tuning {
+    /// Decides the rest.
+    pub(super) fn phase(&self, profile: Profile, sizes: &Sizes) -> anyhow::Result<Phase> {
+        let only = |given: bool, flag: &str, of: Profile| {
+            ensure!(!given || profile == of, "--{flag} means nothing to {profile}");
+            Ok(())
+        };
+        only(self.share.is_some(), "share", Profile::RollingUpdate)?;
+        only(self.surge.is_some(), "surge", Profile::RollingUpdate)?;
+        only(self.lost_nodes.is_some(), "lost-nodes", Profile::NodeLoss)?;
+        only(self.outage.is_some(), "outage", Profile::NodeLoss)?;
+        only(self.flapping.is_some(), "flapping", Profile::Flap)?;
+        only(self.every.is_some(), "every", Profile::Restart)?;
+
+        let rate = self.rate.unwrap_or_else(|| profile.default_rate());
+        ensure!(
+            (1..=MAX_RATE).contains(&rate),
+            "a rate of {rate} is not in 1..={MAX_RATE}"
+        );
+        let share = |given: Option<f64>, default, name| {
+            let share = given.unwrap_or(default);
+            ensure!(
+                share > 0.0 && share <= 1.0,
+                "a {name} of {share} is not above 0 and up to 1"
+            );
+            Ok(share)
+        };
+        let lost_nodes = self.lost_nodes.unwrap_or_else(|| (sizes.nodes / 10).max(1));
+        if profile == Profile::NodeLoss {
+            ensure!(
+                (1..sizes.nodes).contains(&lost_nodes),
+                "of {} nodes, {lost_nodes} cannot be lost: one must be left, and one lost",
+                sizes.nodes
+            );
+        }
+        let flapping = self.flapping.unwrap_or(10.min(sizes.pods));
+        ensure!(
+            (1..=sizes.pods).contains(&flapping),
+            "of {} pods, {flapping} cannot flap",
+            sizes.pods
+        );
+        Ok(Phase {
+            profile,
+            rate,
+            duration: self.duration.or_else(|| profile.default_duration()),
+            share: share(self.share, 0.2, "share")?,
+            surge: share(self.surge, 0.25, "surge")?,
+            lost_nodes,
+            outage: self.outage.unwrap_or(Duration::from_secs(2)),
+            flapping,
+            every: self.every.unwrap_or(Duration::from_secs(5)),
+        })
+    }
+
+    /// Whether anything is.
+    pub(super) fn is_given(&self) -> bool {
+        let Self {
+            profile,
+            rate,
+            duration,
+            share,
+            surge,
+            lost_nodes,
+            outage,
+            flapping,
+            every,
+        } = self;
+        profile.is_some()
+            || rate.is_some()
+            || share.or(*surge).is_some()
+            || lost_nodes.or(*flapping).is_some()
+            || duration.or(*outage).or(*every).is_some()
+    }
+}
+
+// === impl Phase ===
+
+impl Phase {
+    /// Those that matter to it.
+    pub(super) fn parameters(&self) -> Vec<(&'static str, String)> {
+        let span = |span: Duration| format!("{}s", span.as_secs_f64());
+        let mut all = vec![("rate", self.rate.to_string())];
+        if let Some(duration) = self.duration {
+            all.push(("duration", span(duration)));
+        }
+        match self.profile {
+            Profile::RollingUpdate => {
+                all.push(("share", self.share.to_string()));
+                all.push(("surge", self.surge.to_string()));
+            }
+            Profile::NodeLoss => {
+                all.push(("lost-nodes", self.lost_nodes.to_string()));
+                all.push(("outage", span(self.outage)));
+            }
+            Profile::Flap => all.push(("flapping", self.flapping.to_string())),
+            Profile::Restart => all.push(("every", span(self.every))),
+            _ => {}
+        }
+        all
+    }
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| parse::duration(&text))
+        .transpose()
+        .map_err(serde::de::Error::custom)
+}

@@ -1,0 +1,392 @@
+//! What a run is to do, with everything decided: from flags, from a profile's defaults, or from a file.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use serde::Deserialize;
+
+use super::{
+    args::SizeFlags,
+    phase::{Phase, Profile, Tuning},
+};
+
+/// Pods of one Service, as upstream's own load tests deal them out: so many groups are large, middling, small.
+pub(super) const MIX_GROUPS: [(usize, f64); 3] = [(250, 0.25), (30, 0.25), (5, 0.5)];
+
+/// Where a plan comes from.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// One phase, with its defaults.
+    Profile(Profile),
+    /// Phases of a file.
+    File(PathBuf),
+}
+
+/// How Services and pods are dealt out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Layout {
+    /// Services of equal size in all namespaces.
+    #[default]
+    Even,
+    /// See [`Profile::HugeService`].
+    HugeService,
+    /// See [`Profile::ManyServices`].
+    ManyServices,
+    /// See [`Profile::Mix`].
+    Mix,
+}
+
+/// A file of phases.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct File {
+    name: Option<String>,
+    seed: Option<u64>,
+    pods: Option<usize>,
+    namespaces: Option<usize>,
+    services: Option<usize>,
+    nodes: Option<usize>,
+    #[serde(default)]
+    layout: Layout,
+    /// Begins without pods.
+    #[serde(default)]
+    empty: bool,
+    phases: Vec<Tuning>,
+}
+
+/// How many of everything there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) pods: usize,
+    pub(super) namespaces: usize,
+    pub(super) services: usize,
+    pub(super) nodes: usize,
+}
+
+/// What a run is to do.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) name: String,
+    pub(super) seed: u64,
+    pub(super) sizes: Sizes,
+    pub(super) layout: Layout,
+    pub(super) empty: bool,
+    pub(super) phases: Vec<Phase>,
+}
+
+// === impl Source ===
+
+impl Source {
+    /// A profile's name, or else something that looks like a file's.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if let Ok(profile) = Profile::from_str(text, false) {
+            return Ok(Self::Profile(profile));
+        }
+        let path = PathBuf::from(text);
+        if path.extension().is_some() || path.components().count() > 1 {
+            return Ok(Self::File(path));
+        }
+        let names: Vec<String> = Profile::value_variants().iter().map(Profile::to_string).collect();
+        Err(format!("expected {}, or a YAML file", names.join(", ")))
+    }
+}
+
+// === impl Layout ===
+
+impl Layout {
+    /// What is not given. Most Services have some dozens of pods; few and large ones are for those who ask.
+    fn sizes(self, given: &SizeFlags) -> anyhow::Result<Sizes> {
+        let (pods, services, namespaces) = match self {
+            Self::Even => (2_000, None, 10),
+            Self::HugeService => (5_000, Some(2), 1),
+            Self::ManyServices => (100, Some(200), 1),
+            Self::Mix => (5_000, None, 10),
+        };
+        match self {
+            Self::HugeService => {
+                ensure!(
+                    given.services.is_none(),
+                    "a huge service is two Services: --services means nothing here"
+                );
+            }
+            Self::Mix => ensure!(
+                given.services.is_none(),
+                "the mix decides how many Services there are: --services means nothing here"
+            ),
+            Self::Even | Self::ManyServices => {}
+        }
+        if matches!(self, Self::HugeService | Self::ManyServices) {
+            ensure!(
+                given.namespaces.is_none_or(|namespaces| namespaces == 1),
+                "this profile works in one namespace: --namespaces means nothing here"
+            );
+        }
+        let pods = given.pods.unwrap_or(pods);
+        let namespaces = given.namespaces.unwrap_or(namespaces);
+        let services = match self {
+            Self::Mix => mix_groups(pods).len(),
+            _ => given
+                .services
+                .or(services)
+                .unwrap_or_else(|| (pods / 50).max(namespaces)),
+        };
+        if self != Self::Mix {
+            ensure!(
+                services >= namespaces,
+                "{services} Services are too few for {namespaces} namespaces"
+            );
+        }
+        Ok(Sizes {
+            pods,
+            namespaces,
+            services,
+            nodes: given.nodes.unwrap_or((pods / 100).clamp(3, 200)),
+        })
+    }
+}
+
+/// How many pods each group of a mix has.
+pub(super) fn mix_groups(pods: usize) -> Vec<usize> {
+    let mut groups = Vec::new();
+    for (size, share) in MIX_GROUPS {
+        let count = (pods as f64 * share / size as f64).round() as usize;
+        groups.extend(std::iter::repeat_n(size, count));
+    }
+    // What is left over, or too much, is the last group's.
+    let mut dealt = groups.iter().sum::<usize>();
+    while dealt > pods {
+        let last = groups.pop().expect("more than nothing is dealt out");
+        dealt -= last;
+    }
+    if dealt < pods {
+        groups.push(pods - dealt);
+    }
+    groups
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// Decides everything, or says in one line what cannot be.
+    pub(super) fn new(
+        source: &Source,
+        sizes: &SizeFlags,
+        tuning: &Tuning,
+        seed: Option<u64>,
+    ) -> anyhow::Result<Self> {
+        let seed = |file: Option<u64>| seed.or(file).unwrap_or_else(|| fastrand::u64(..1_000_000));
+        match source {
+            Source::Profile(profile) => {
+                let layout = profile.layout();
+                let sizes = layout.sizes(sizes)?;
+                Ok(Self {
+                    name: profile.to_string(),
+                    seed: seed(None),
+                    sizes,
+                    layout,
+                    empty: *profile == Profile::Scale,
+                    phases: vec![tuning.phase(*profile, &sizes)?],
+                })
+            }
+            Source::File(path) => {
+                let shown = path.display();
+                ensure!(
+                    !tuning.is_given(),
+                    "the phases of {shown} have parameters of their own: give none beside it"
+                );
+                let text = std::fs::read_to_string(path).with_context(|| format!("reading {shown}"))?;
+                let file: File = serde_saphyr::from_str(&text)
+                    .map_err(|error| anyhow::anyhow!("{}", one_line(&error.to_string())))
+                    .with_context(|| format!("reading {shown}"))?;
+                let name = file.name.clone().unwrap_or_else(|| {
+                    let stem = path.file_stem().unwrap_or_default();
+                    stem.to_string_lossy().into_owned()
+                });
+                let seed = seed(file.seed);
+                Self::of_file(&file, name, sizes, seed).with_context(|| shown.to_string())
+            }
+        }
+    }
+
+    fn of_file(file: &File, name: String, flags: &SizeFlags, seed: u64) -> anyhow::Result<Self> {
+        let sizes = file.layout.sizes(&SizeFlags {
+            pods: flags.pods.or(file.pods),
+            namespaces: flags.namespaces.or(file.namespaces),
+            services: flags.services.or(file.services),
+            nodes: flags.nodes.or(file.nodes),
+        })?;
+        let Sizes {
+            pods,
+            namespaces,
+            services,
+            nodes,
+        } = sizes;
+        for (count, limit, what) in [
+            (pods, 200_000, "pods"),
+            (namespaces, 1_000, "namespaces"),
+            (services, 20_000, "services"),
+            (nodes, 10_000, "nodes"),
+        ] {
+            ensure!(
+                (1..=limit).contains(&count),
+                "{count} {what} are not in 1..={limit}"
+            );
+        }
+        if file.phases.is_empty() {
+            bail!("there are no phases");
+        }
+        let mut phases = Vec::new();
+        for (index, tuning) in file.phases.iter().enumerate() {
+            let number = index + 1;
+            let Some(profile) = tuning.profile else {
+                bail!("phase {number} has no profile");
+            };
+            ensure!(
+                !profile.edits_services() || file.layout == Layout::Even,
+                "phase {number}: {profile} needs the layout even"
+            );
+            phases.push(
+                tuning
+                    .phase(profile, &sizes)
+                    .with_context(|| format!("phase {number}"))?,
+            );
+        }
+        Ok(Self {
+            name,
+            seed,
+            sizes,
+            layout: file.layout,
+            empty: file.empty,
+            phases,
+        })
+    }
+
+    pub(super) fn has_restarts(&self) -> bool {
+        self.phases.iter().any(|phase| phase.profile == Profile::Restart)
+    }
+
+    /// Whether Services are edited, so that not everything about them is sure.
+    pub(super) fn edits_services(&self) -> bool {
+        self.phases.iter().any(|phase| phase.profile.edits_services())
+    }
+
+    /// All parameters, for the report.
+    pub(super) fn parameters(&self) -> BTreeMap<String, String> {
+        let Sizes {
+            pods,
+            namespaces,
+            services,
+            nodes,
+        } = self.sizes;
+        let sizes = [
+            ("pods", pods),
+            ("namespaces", namespaces),
+            ("services", services),
+            ("nodes", nodes),
+        ];
+        let mut all: BTreeMap<String, String> = sizes
+            .into_iter()
+            .map(|(name, count)| (name.to_owned(), count.to_string()))
+            .collect();
+        all.insert("seed".to_owned(), self.seed.to_string());
+        for (index, phase) in self.phases.iter().enumerate() {
+            let prefix = if self.phases.len() == 1 {
+                String::new()
+            } else {
+                format!("{}.{}.", index + 1, phase.profile)
+            };
+            for (name, value) in phase.parameters() {
+                all.insert(format!("{prefix}{name}"), value);
+            }
+        }
+        all
+    }
+}
+
+/// The first line of a message; parsers go on to show the place.
+fn one_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn file(text: &str) -> anyhow::Result<Plan> {
+        let file: File = serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!("{error}"))?;
+        Plan::of_file(&file, "test".to_owned(), &SizeFlags::default(), 7)
+    }
+
+    #[test]
+    fn a_file_combines_profiles_in_phases() {
+        let plan = file(
+            "pods: 200\nnamespaces: 2\nservices: 4\nphases:\n- profile: steady\n  rate: 50\n  duration: 3s\n\
+             - profile: node-loss\n  lost-nodes: 2\n  outage: 500ms\n",
+        )
+        .unwrap();
+        assert_eq!(
+            (plan.sizes.pods, plan.sizes.services, plan.sizes.nodes),
+            (200, 4, 3)
+        );
+        let [steady, loss] = plan.phases.as_slice() else {
+            panic!("{plan:?}")
+        };
+        assert_eq!((steady.rate, steady.duration), (50, Some(Duration::from_secs(3))));
+        assert_eq!((loss.lost_nodes, loss.outage), (2, Duration::from_millis(500)));
+        assert_eq!(plan.parameters()["2.node-loss.lost-nodes"], "2");
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        for (text, expected) in [
+            ("phases: []", "there are no phases"),
+            ("phases: [{rate: 1}]", "phase 1 has no profile"),
+            (
+                "phases: [{profile: steady, rate: 0}]",
+                "a rate of 0 is not in 1..=20000",
+            ),
+            (
+                "phases: [{profile: steady, surge: 0.5}]",
+                "--surge means nothing to steady",
+            ),
+            ("pods: 0\nphases: [{profile: steady}]", "0 pods"),
+            (
+                "nodes: 2\nphases: [{profile: node-loss, lost-nodes: 2}]",
+                "cannot be lost",
+            ),
+            (
+                "services: 2\nphases: [{profile: steady}]",
+                "too few for 10 namespaces",
+            ),
+            (
+                "phases: [{profile: rolling-update, share: 1.5}]",
+                "a share of 1.5",
+            ),
+            (
+                "layout: mix\nphases: [{profile: service-churn}]",
+                "needs the layout even",
+            ),
+            ("phases: [{profile: steady, duration: 5}]", "expected a time"),
+            ("phases: [{profile: steady, speed: 5}]", "speed"),
+            ("pods: 5\nphases: [{profile: stedy}]", "stedy"),
+        ] {
+            let error = format!("{:#}", file(text).unwrap_err());
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_mix_has_groups_of_three_sizes_and_loses_no_pod() {
+        for pods in [1, 7, 100, 300, 5_000, 20_001] {
+            assert_eq!(mix_groups(pods).iter().sum::<usize>(), pods, "{pods}");
+        }
+        let groups = mix_groups(5_000);
+        for (size, _) in MIX_GROUPS {
+            assert!(groups.contains(&size), "{size}");
+        }
+    }
+}

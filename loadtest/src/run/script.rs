@@ -1,0 +1,280 @@
+//! Which operation comes next in a phase.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::{
+    phase::{Phase, Profile},
+    world::World,
+};
+use crate::observe::PodNumber;
+
+/// One thing to do. Pods and Services that are named here are in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    /// The pod's readiness changes.
+    Flip(PodNumber),
+    /// The pod stops being ready, if it is.
+    Lose(PodNumber),
+    /// A pod of the group is made, and becomes ready.
+    Start(usize),
+    /// The pod is given time to end, stops being ready, and is gone.
+    End(PodNumber),
+    /// A pod of the same group is made, and the pod ends.
+    Replace(PodNumber),
+    /// The pod is gone at once, and another one of its group is made.
+    Evict(PodNumber),
+    /// The node is said to be ready, or silent.
+    Node { node: usize, up: bool },
+    /// A Service that does not exist is created; one that does is changed as said.
+    Service(usize, Edit),
+}
+
+/// What happens to a Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edit {
+    Label,
+    Port,
+    Selector,
+    Delete,
+    /// Deleted, and created at once.
+    Recreate,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Do(Operation),
+    /// Nothing can be done now: all that could be worked on is in hand.
+    Busy,
+    /// All operations under way end first.
+    Settle,
+    Pause(Duration),
+    /// A round is over.
+    Done,
+}
+
+/// What a round has still to do; of pods, those that are not in hand yet.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Start(usize),
+    End(PodNumber),
+    Lose(PodNumber),
+    Evict(PodNumber),
+    Node { node: usize, up: bool },
+    Settle,
+    Pause(Duration),
+}
+
+/// A phase under way.
+pub(super) struct Script {
+    phase: Phase,
+    steps: VecDeque<Step>,
+    /// Groups that a rolling update has still to deal with in this round.
+    groups: Vec<usize>,
+    /// Their old pods, of the group in turn.
+    old: Vec<PodNumber>,
+    /// Those that flap, and which one is next.
+    flapping: Vec<PodNumber>,
+    turn: usize,
+}
+
+// === impl Script ===
+
+impl Script {
+    pub(super) fn new(phase: &Phase, world: &mut World) -> Self {
+        let mut script = Self {
+            phase: phase.clone(),
+            steps: VecDeque::new(),
+            groups: Vec::new(),
+            old: Vec::new(),
+            flapping: Vec::new(),
+            turn: 0,
+        };
+        script.begin(world);
+        script
+    }
+
+    /// Begins a round.
+    pub(super) fn begin(&mut self, world: &mut World) {
+        match self.phase.profile {
+            Profile::RollingUpdate => {
+                let mut groups: Vec<usize> = (0..world.groups.len()).collect();
+                world.rng.shuffle(&mut groups);
+                let count = (groups.len() as f64 * self.phase.share).ceil() as usize;
+                groups.truncate(count.max(1));
+                self.groups = groups;
+            }
+            Profile::NodeLoss => self.lose_nodes(world),
+            Profile::Scale => self.scale(world),
+            Profile::Flap if self.flapping.is_empty() => {
+                let mut pods: Vec<PodNumber> = world.pods().map(|pod| pod.number).collect();
+                pods.sort_unstable();
+                world.rng.shuffle(&mut pods);
+                pods.truncate(self.phase.flapping);
+                self.flapping = pods;
+            }
+            _ => {}
+        }
+    }
+
+    /// What comes next; a pod or Service in it is taken in hand.
+    pub(super) fn next(&mut self, world: &mut World) -> Next {
+        match self.phase.profile {
+            Profile::Steady | Profile::Restart | Profile::HugeService | Profile::ManyServices => world
+                .take_any()
+                .map_or(Next::Busy, |pod| Next::Do(Operation::Flip(pod))),
+            Profile::Flap => self.flap(world),
+            Profile::Mix => Self::mix(world),
+            Profile::ServiceChurn => Self::edit(world),
+            Profile::RollingUpdate | Profile::NodeLoss | Profile::Scale => self.step(world),
+        }
+    }
+
+    fn flap(&mut self, world: &mut World) -> Next {
+        for _ in 0..self.flapping.len() {
+            let pod = self.flapping[self.turn];
+            self.turn = (self.turn + 1) % self.flapping.len();
+            if world.take(pod) {
+                return Next::Do(Operation::Flip(pod));
+            }
+        }
+        Next::Busy
+    }
+
+    /// Mostly readiness, now and then a new pod for an old one, and rarely one more or one less.
+    fn mix(world: &mut World) -> Next {
+        let choice = world.rng.u32(..100);
+        if choice < 2 {
+            let group = world.rng.usize(..world.groups.len());
+            return Next::Do(Operation::Start(group));
+        }
+        let Some(pod) = world.take_any() else {
+            return Next::Busy;
+        };
+        Next::Do(match choice {
+            2..4 => Operation::End(pod),
+            4..15 => Operation::Replace(pod),
+            _ => Operation::Flip(pod),
+        })
+    }
+
+    fn edit(world: &mut World) -> Next {
+        let Some(service) = world.take_service() else {
+            return Next::Busy;
+        };
+        let edit = match world.rng.u32(..10) {
+            0..2 => Edit::Label,
+            2..4 => Edit::Port,
+            4..6 => Edit::Selector,
+            6..8 => Edit::Delete,
+            _ => Edit::Recreate,
+        };
+        Next::Do(Operation::Service(service, edit))
+    }
+
+    fn step(&mut self, world: &mut World) -> Next {
+        loop {
+            let Some(step) = self.steps.front().copied() else {
+                if self.phase.profile == Profile::RollingUpdate && self.next_wave(world) {
+                    continue;
+                }
+                return Next::Done;
+            };
+            if let Step::End(pod) | Step::Lose(pod) | Step::Evict(pod) = step
+                && !world.take(pod)
+            {
+                if world.pod(pod).is_some() {
+                    return Next::Busy;
+                }
+                // A request failed, and nobody knows what became of it.
+                self.steps.pop_front();
+                continue;
+            }
+            self.steps.pop_front();
+            return match step {
+                Step::Start(group) => Next::Do(Operation::Start(group)),
+                Step::End(pod) => Next::Do(Operation::End(pod)),
+                Step::Lose(pod) => Next::Do(Operation::Lose(pod)),
+                Step::Evict(pod) => Next::Do(Operation::Evict(pod)),
+                Step::Node { node, up } => {
+                    world.nodes[node].up = up;
+                    Next::Do(Operation::Node { node, up })
+                }
+                Step::Settle => Next::Settle,
+                Step::Pause(pause) => Next::Pause(pause),
+            };
+        }
+    }
+
+    /// Some new pods of a group, and then as many old ones that end.
+    fn next_wave(&mut self, world: &World) -> bool {
+        let group = loop {
+            let Some(group) = self.groups.last().copied() else {
+                return false;
+            };
+            if self.old.is_empty() {
+                self.old.clone_from(&world.groups[group].members);
+            }
+            if !self.old.is_empty() {
+                break group;
+            }
+            self.groups.pop();
+        };
+        let size = (world.groups[group].size as f64 * self.phase.surge).ceil() as usize;
+        let wave = self.old.split_off(self.old.len().saturating_sub(size.max(1)));
+        if self.old.is_empty() {
+            self.groups.pop();
+        }
+        self.steps.extend(wave.iter().map(|_| Step::Start(group)));
+        self.steps.push_back(Step::Settle);
+        self.steps.extend(wave.into_iter().map(Step::End));
+        self.steps.push_back(Step::Settle);
+        true
+    }
+
+    fn lose_nodes(&mut self, world: &mut World) {
+        let mut lost: Vec<usize> = (0..world.nodes.len()).collect();
+        world.rng.shuffle(&mut lost);
+        lost.truncate(self.phase.lost_nodes);
+        let pods = world.pods().filter(|pod| lost.contains(&pod.node));
+        let mut pods: Vec<PodNumber> = pods.map(|pod| pod.number).collect();
+        pods.sort_unstable();
+        let node = |up| move |node| Step::Node { node, up };
+        self.steps.extend(lost.iter().copied().map(node(false)));
+        self.steps.extend(pods.iter().copied().map(Step::Lose));
+        self.steps.extend([Step::Settle, Step::Pause(self.phase.outage)]);
+        self.steps.extend(pods.into_iter().map(Step::Evict));
+        self.steps.push_back(Step::Settle);
+        self.steps.extend(lost.into_iter().map(node(true)));
+    }
+
+    /// To the other end, and back.
+    fn scale(&mut self, world: &mut World) {
+        let mut starts = Vec::new();
+        for (index, group) in world.groups.iter().enumerate() {
+            starts.extend(std::iter::repeat_n(index, group.size));
+        }
+        world.rng.shuffle(&mut starts);
+        let starts = starts.into_iter().map(Step::Start);
+        if world.pod_count() > 0 {
+            let mut pods: Vec<PodNumber> = world.pods().map(|pod| pod.number).collect();
+            pods.sort_unstable();
+            self.steps.extend(pods.into_iter().map(Step::End));
+            self.steps.push_back(Step::Settle);
+            self.steps.extend(starts);
+            self.steps.push_back(Step::Settle);
+        } else {
+            self.steps.extend(starts);
+            self.steps.push_back(Step::Settle);
+            // Those that are made by then have the numbers from here on.
+            let first = world.next_number();
+            let count = world
+                .groups
+                .iter()
+                .map(|group| group.size as PodNumber)
+                .sum::<PodNumber>();
+            self.steps.extend((first..first + count).map(Step::End));
+            self.steps.push_back(Step::Settle);
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! Reports as files and as a browser shows them, and the command that compares them.
+//!
+//! The tests in a browser run where `ENDPOINTD_BROWSER=1` is set, and fail there if there is no Chromium. With
+//! `ENDPOINTD_SCREENSHOTS=DIR` they leave pictures of all pages in that directory.
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy does not see that helpers of a test are tests"
+)]
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    io::{self, Write},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use loadtest::report::{self, model};
+use serde_json::Value;
+
+#[path = "page/browser.rs"]
+mod browser;
+#[path = "page/sample.rs"]
+mod sample;
+
+use browser::{Browser, View};
+use model::Report;
+
+/// A directory of its own for a test, gone when the test is.
+struct Dir(PathBuf);
+
+// === impl Dir ===
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("page-{}-{name}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    /// Saves a report in a directory of this name.
+    fn save(&self, name: &str, report: &Report) -> report::Saved {
+        report::save(report, &self.0.join(name)).unwrap()
+    }
+
+    /// Compares reports and gives the page.
+    fn compare(&self, name: &str, reports: &[Report]) -> PathBuf {
+        let saved: Vec<PathBuf> = reports
+            .iter()
+            .enumerate()
+            .map(|(number, report)| self.save(&format!("{name}-{number}"), report).json)
+            .collect();
+        let out = self.0.join(format!("{name}.html"));
+        let output = loadtest()
+            .arg("compare")
+            .args(&saved)
+            .arg("--out")
+            .arg(&out)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        out
+    }
+
+    /// All pages that there are to look at, by name.
+    fn pages(&self) -> Vec<(&'static str, PathBuf)> {
+        let (fast, slow) = (sample::endpointd(), sample::three_processes());
+        let names = ["endpointd", "three", "failed", "empty", "huge", "hostile"];
+        let mut pages: Vec<_> = names
+            .into_iter()
+            .zip(sample::all())
+            .map(|(name, report)| (name, self.save(name, &report).html))
+            .collect();
+        pages.push(("compare", self.compare("compare", &[slow.clone(), fast.clone()])));
+        pages.push((
+            "compare-three",
+            self.compare("compare-three", &[slow, fast, sample::failed()]),
+        ));
+        pages.push(("compare-all", self.compare("compare-all", &sample::all())));
+        pages
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn loadtest() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_loadtest"))
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A start tag: its name and its attributes.
+type Tag<'a> = (&'a str, Vec<(&'a str, &'a str)>);
+
+/// The start tags of a page. It was written by a template, so its attributes are quoted or have no value.
+fn tags(page: &str) -> Vec<Tag<'_>> {
+    let mut tags = Vec::new();
+    let mut rest = page;
+    while let Some(start) = rest.find('<') {
+        rest = &rest[start + 1..];
+        let end = rest.find(|c: char| c.is_whitespace() || c == '>').unwrap();
+        let (name, mut attributes) = rest.split_at(end);
+        let mut found = Vec::new();
+        loop {
+            attributes = attributes.trim_start();
+            if let Some(after) = attributes.strip_prefix('>') {
+                rest = after;
+                break;
+            }
+            let end = attributes
+                .find(|c: char| c.is_whitespace() || c == '>' || c == '=')
+                .unwrap();
+            let (attribute, after) = attributes.split_at(end);
+            if let Some(quoted) = after.strip_prefix("=\"") {
+                let (value, after) = quoted.split_once('"').unwrap();
+                found.push((attribute, value));
+                attributes = after;
+            } else {
+                assert!(!after.starts_with('='), "{name} {attribute} is not quoted");
+                found.push((attribute, ""));
+                attributes = after;
+            }
+        }
+        if let "style" | "script" = name {
+            rest = &rest[rest.find("</").unwrap()..];
+        }
+        tags.push((name, found));
+    }
+    tags
+}
+
+/// What in a page would load something, leave it, or run code beside its one script.
+fn faults(page: &str) -> Vec<String> {
+    const ADDRESSES: [&str; 14] = [
+        "src",
+        "href",
+        "xlink:href",
+        "srcset",
+        "imagesrcset",
+        "action",
+        "formaction",
+        "poster",
+        "data",
+        "background",
+        "ping",
+        "cite",
+        "manifest",
+        "codebase",
+    ];
+    const ELEMENTS: [&str; 9] = [
+        "iframe", "object", "embed", "base", "frame", "img", "video", "audio", "form",
+    ];
+    let mut faults = Vec::new();
+    let mut scripts = 0;
+    for (name, attributes) in tags(page) {
+        if ELEMENTS.contains(&name) {
+            faults.push(format!("<{name}>"));
+        }
+        scripts += u32::from(name == "script");
+        for (attribute, value) in attributes {
+            let address =
+                ADDRESSES.contains(&attribute) && !(value.starts_with('#') || value.starts_with("data:"));
+            let code = attribute.starts_with("on") || attribute == "style";
+            let elsewhere =
+                value.contains("url(") || (attribute == "http-equiv" && value != "Content-Security-Policy");
+            if address || code || elsewhere {
+                faults.push(format!("<{name} {attribute}=\"{value}\">"));
+            }
+        }
+    }
+    if scripts != 1 {
+        faults.push(format!("{scripts} scripts"));
+    }
+    for text in [
+        "url(",
+        "@import",
+        "fetch(",
+        "XMLHttpRequest",
+        "WebSocket",
+        "import(",
+        "innerHTML",
+    ] {
+        for part in ["style", "script"] {
+            let (_, rest) = page.split_once(&format!("<{part}>")).unwrap();
+            let (inside, _) = rest.split_once(&format!("</{part}>")).unwrap();
+            if inside.contains(text) {
+                faults.push(format!("{text} in <{part}>"));
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn pages_name_nothing_outside_themselves() {
+    let dir = Dir::new("static");
+    for (name, page) in dir.pages() {
+        let page = fs::read_to_string(page).unwrap();
+        assert_eq!(faults(&page), Vec::<String>::new(), "{name}");
+        let (_, policy) = page
+            .split_once("http-equiv=\"Content-Security-Policy\" content=\"")
+            .unwrap();
+        let (policy, _) = policy.split_once('"').unwrap();
+        assert!(
+            policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"),
+            "{policy}"
+        );
+    }
+}
+
+#[test]
+fn what_would_be_loaded_is_found() {
+    let dir = Dir::new("faults");
+    let page = fs::read_to_string(dir.save("one", &sample::endpointd()).html).unwrap();
+    for (markup, wanted) in [
+        (
+            "<a href=\"https://example.com\">",
+            "<a href=\"https://example.com\">",
+        ),
+        ("<img src=\"data:,\">", "<img>"),
+        ("<p style=\"color: red\">", "<p style=\"color: red\">"),
+        ("<p onclick=\"a()\">", "<p onclick=\"a()\">"),
+        ("<path fill=\"url(http://x)\">", "<path fill=\"url(http://x)\">"),
+        (
+            "<meta http-equiv=\"refresh\" content=\"0\">",
+            "<meta http-equiv=\"refresh\">",
+        ),
+        ("<script></script>", "2 scripts"),
+    ] {
+        let spoiled = page.replacen("<main>", &format!("<main>{markup}"), 1);
+        assert_eq!(faults(&spoiled), [wanted], "{markup}");
+    }
+    let spoiled = page.replacen("<style>", "<style>@import 'x';", 1);
+    assert_eq!(faults(&spoiled), ["@import in <style>"]);
+}
+
+#[test]
+fn a_comparison_is_printed_and_written() {
+    let dir = Dir::new("compare");
+    let slow = dir.save("slow", &sample::three_processes()).json;
+    let fast = dir.save("fast", &sample::endpointd());
+    // A directory stands for the report in it.
+    let output = loadtest()
+        .current_dir(&dir.0)
+        .arg("compare")
+        .arg(&slow)
+        .arg(fast.json.parent().unwrap())
+        .output()
+        .unwrap();
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}{}", stderr(&output));
+    assert!(
+        text.contains("A   kube-controller-manager 1.36\nB   endpointd\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("×") && !text.contains('\u{1b}') && !text.contains("warning"),
+        "{text}"
+    );
+    assert!(text.ends_with("\ncompare.html\n"), "{text}");
+    let page = fs::read_to_string(dir.0.join("compare.html")).unwrap();
+    assert!(page.contains("2 runs side by side"));
+}
+
+#[test]
+fn runs_that_should_not_be_compared_are_warned_of() {
+    let dir = Dir::new("warn");
+    let saved = [sample::endpointd(), sample::failed()];
+    let saved = saved
+        .iter()
+        .enumerate()
+        .map(|(n, report)| dir.save(&n.to_string(), report).json);
+    let out = dir.0.join("page.html");
+    let output = loadtest()
+        .arg("compare")
+        .args(saved)
+        .arg("--out")
+        .arg(&out)
+        .output()
+        .unwrap();
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}{}", stderr(&output));
+    for warning in [
+        "warning: B was not verified",
+        "warning: B had a generator",
+        "warning: rate: 500 (A); 200 (B)",
+    ] {
+        assert!(text.contains(warning), "{warning}: {text}");
+    }
+    assert!(fs::read_to_string(out).unwrap().contains("Compare with care"));
+}
+
+#[test]
+fn bad_input_is_one_line() {
+    let dir = Dir::new("bad");
+    let good = dir.save("good", &sample::endpointd()).json;
+    let file = |name: &str, contents: &str| {
+        let path = dir.0.join(name);
+        fs::write(&path, contents).unwrap();
+        path
+    };
+    let out = dir.0.join("out.html");
+    for (bad, wanted) in [
+        (
+            dir.0.join("nowhere.json"),
+            "nowhere.json: No such file or directory",
+        ),
+        (file("text.json", "not JSON"), "text.json is no report: "),
+        (
+            file("other.json", "{\"kind\": \"Pod\"}"),
+            "other.json is no report: it has no \"schema\"",
+        ),
+        (
+            file("newer.json", "{\"schema\": 99}"),
+            "newer.json has schema 99, and this loadtest knows those up to 1",
+        ),
+    ] {
+        let output = loadtest()
+            .arg("compare")
+            .arg(&good)
+            .arg(&bad)
+            .arg("--out")
+            .arg(&out)
+            .output()
+            .unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.starts_with("error: ") && text.contains(wanted), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(output.stdout.is_empty() && !out.exists());
+    }
+    let output = loadtest().arg("compare").arg(&good).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Starts a browser, if the environment asks for tests that need one.
+fn browser(dir: &Dir) -> Option<Browser> {
+    if env::var("ENDPOINTD_BROWSER").as_deref() != Ok("1") {
+        // Past the test's captured output: who runs the tests should see what was left out.
+        let _ = writeln!(
+            io::stderr(),
+            "skipped: a test that needs Chromium; it runs with ENDPOINTD_BROWSER=1"
+        );
+        return None;
+    }
+    let program =
+        browser::find().expect("ENDPOINTD_BROWSER=1 is set, so Chromium must be there; see .ci/browser");
+    Some(Browser::start(&program, dir.0.join("profile")))
+}
+
+fn file_url(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+/// The plots that a page must have, where not all of them.
+fn wanted(name: &str) -> BTreeSet<&'static str> {
+    let all = [
+        "slices",
+        "endpoints",
+        "distribution",
+        "work",
+        "queue",
+        "cpu",
+        "memory",
+    ];
+    let compared = [
+        "slices",
+        "slices-all",
+        "endpoints",
+        "endpoints-all",
+        "work",
+        "queue",
+        "cpu",
+        "memory",
+    ];
+    match name {
+        "empty" => BTreeSet::from(["slices", "distribution", "work"]),
+        "three" => all.into_iter().filter(|id| *id != "queue").collect(),
+        name if name.starts_with("compare") => compared.into(),
+        _ => all.into(),
+    }
+}
+
+fn assert_laid_out(name: &str, view: View, layout: &Value) {
+    let what = format!("{name} {view:?}");
+    assert_eq!(layout["overflow"], 0, "{what}: {}", layout["wide"]);
+    assert_eq!(layout["wide"], Value::Array(Vec::new()), "{what}");
+    assert_eq!(layout["faint"], Value::Array(Vec::new()), "{what}");
+    let plots = layout["plots"].as_array().unwrap();
+    let ids: BTreeSet<&str> = plots.iter().map(|plot| plot["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, wanted(name), "{what}");
+    for plot in plots {
+        if name == "empty" {
+            assert_eq!(plot["width"], 0, "{what}: {plot}");
+            continue;
+        }
+        let number = |field: &str| plot[field].as_f64().unwrap();
+        assert!(
+            number("width") > 180.0 && number("height") > 150.0 && number("labels") > 5.0,
+            "{what}: {plot}"
+        );
+        assert_eq!(
+            plot["overlaps"],
+            Value::Array(Vec::new()),
+            "{what}: {}",
+            plot["id"]
+        );
+        assert_eq!(
+            plot["outside"],
+            Value::Array(Vec::new()),
+            "{what}: {}",
+            plot["id"]
+        );
+        // Runs of a minute beside one of a day are hardly wider than a line.
+        let least = if name == "compare-all" { 0.0 } else { 20.0 };
+        let curves = plot["curves"].as_array().unwrap();
+        assert!(!curves.is_empty(), "{what}: {plot}");
+        for curve in curves {
+            assert!(curve["width"].as_f64().unwrap() > least, "{what}: {plot}");
+            assert!(curve["contrast"].as_f64().unwrap() >= 3.0, "{what}: {plot}");
+        }
+    }
+}
+
+#[test]
+fn a_browser_shows_every_plot_and_loads_nothing() {
+    let dir = Dir::new("browser");
+    let Some(mut browser) = browser(&dir) else { return };
+    let pictures = env::var_os("ENDPOINTD_SCREENSHOTS").map(PathBuf::from);
+    let widths: &[u32] = if pictures.is_some() {
+        &[1280, 390, 360]
+    } else {
+        &[1280, 360]
+    };
+    for (name, file) in dir.pages() {
+        let mut page = browser.open(
+            &file,
+            View {
+                width: 1280,
+                dark: false,
+            },
+        );
+        let mut backgrounds = BTreeSet::new();
+        for &width in widths {
+            for dark in [false, true] {
+                let view = View { width, dark };
+                page.view(view);
+                let layout = page.evaluate(include_str!("page/layout.js"));
+                if let Some(dir) = &pictures {
+                    fs::create_dir_all(dir).unwrap();
+                    let scheme = if dark { "dark" } else { "light" };
+                    fs::write(dir.join(format!("{name}-{width}-{scheme}.png")), page.picture()).unwrap();
+                }
+                backgrounds.insert(layout["background"].to_string());
+                assert_laid_out(name, view, &layout);
+            }
+        }
+        assert_eq!(backgrounds.len(), 2, "{name}: light and dark look the same");
+        let seen = page.close();
+        let outside: Vec<_> = seen
+            .requests
+            .iter()
+            .filter(|url| !url.starts_with("data:"))
+            .collect();
+        assert_eq!(outside, [&file_url(&file)], "{name}");
+        assert_eq!(seen.complaints, Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn figures_are_read_off_at_the_pointer() {
+    let dir = Dir::new("pointer");
+    let Some(mut browser) = browser(&dir) else { return };
+    let file = dir.save("one", &sample::endpointd()).html;
+    let mut page = browser.open(
+        &file,
+        View {
+            width: 1280,
+            dark: false,
+        },
+    );
+    let values = "[...document.querySelectorAll('#slices .legend .value')].map(value => value.textContent)";
+    let texts = |value: Value| -> Vec<String> { serde_json::from_value(value).unwrap() };
+    assert!(texts(page.evaluate(values)).iter().all(String::is_empty));
+
+    let scroll = "document.querySelector('#slices').scrollIntoView({ block: 'center' })";
+    page.evaluate(scroll);
+    let layout = page.evaluate(include_str!("page/layout.js"));
+    let plot = &layout["plots"][0];
+    let number = |field: &str| plot[field].as_f64().unwrap();
+    page.point(number("left") + number("width") / 2.0, number("top") + 100.0);
+    let shown = texts(page.evaluate(values));
+    assert_eq!(shown.len(), 4, "{shown:?}");
+    assert!(shown[..3].iter().all(|text| text.ends_with(" ms")), "{shown:?}");
+    assert_eq!(shown[3], "30.0 s");
+
+    page.point(1.0, 1.0);
+    assert!(texts(page.evaluate(values)).iter().all(String::is_empty));
+    // By keys, too.
+    let press = "document.querySelector('#slices .frame svg').dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }))";
+    page.evaluate(press);
+    assert_eq!(texts(page.evaluate(values))[3], "0.0 s");
+    assert_eq!(page.close().complaints, Vec::<String>::new());
+}
+
+#[test]
+fn a_page_that_loads_or_runs_something_is_caught() {
+    let dir = Dir::new("caught");
+    let Some(mut browser) = browser(&dir) else { return };
+    let page = fs::read_to_string(dir.save("one", &sample::endpointd()).html).unwrap();
+    // Nobody answers here, but whoever connects is noticed.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = format!("http://{}/x.png", listener.local_addr().unwrap());
+    let spoiled = page.replacen(
+        "<main>",
+        &format!("<main><img src=\"{url}\"><script>window.ran = 1</script>"),
+        1,
+    );
+    let file = dir.0.join("spoiled.html");
+
+    // The page's own policy forbids both, and the browser says so.
+    fs::write(&file, &spoiled).unwrap();
+    let mut open = browser.open(
+        &file,
+        View {
+            width: 1280,
+            dark: false,
+        },
+    );
+    assert_eq!(open.evaluate("window.ran === undefined"), true);
+    let seen = open.close();
+    assert!(seen.complaints.len() >= 2, "{seen:?}");
+    assert!(listener.accept().is_err());
+
+    // Without it they would happen, and these tests would see it. The connection is refused, so that loading ends.
+    drop(listener);
+    let (before, rest) = spoiled.split_once("<meta http-equiv").unwrap();
+    let (_, after) = rest.split_once('>').unwrap();
+    fs::write(&file, format!("{before}{after}")).unwrap();
+    let mut open = browser.open(
+        &file,
+        View {
+            width: 1280,
+            dark: false,
+        },
+    );
+    assert_eq!(open.evaluate("window.ran"), 1);
+    let seen = open.close();
+    assert!(seen.requests.contains(&url), "{seen:?}");
+}

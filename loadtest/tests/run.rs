@@ -1,0 +1,318 @@
+//! `loadtest run` and `loadtest clean` as a user runs them, on small clusters.
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy does not see that helpers of a test are tests"
+)]
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use loadtest::report::model::Report;
+
+#[path = "run/cluster.rs"]
+mod cluster;
+
+fn loadtest(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
+    // Where a controller that fails leaves its log.
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .env("TMPDIR", env!("CARGO_TARGET_TMPDIR"));
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{}-{name}", std::process::id()))
+}
+
+/// Runs a profile on the server in memory, sees that it ends verified, and reads its report.
+fn verified(profile: &str, flags: &[&str]) -> Report {
+    let dir = scratch(&profile.replace(['/', '.'], "-"));
+    let output = loadtest(&["run", profile, "--seed=7"])
+        .args(flags)
+        .arg("--report")
+        .arg(&dir)
+        .output()
+        .unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{profile}: {out}{err}");
+    let report: Report = serde_json::from_slice(&std::fs::read(dir.join("report.json")).unwrap()).unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
+    assert!(
+        report.verdict.verified && report.verdict.problems.is_empty(),
+        "{out}"
+    );
+    assert_eq!(report.changes.failed, 0, "{out}");
+    let seen = [&report.slices, &report.endpoints];
+    assert_eq!(seen.map(|latency| latency.never_seen), [0, 0], "{out}");
+    let controller = &report.processes[0];
+    assert!(
+        controller.cold_cpu_seconds > 0.0 && controller.rss_bytes > 0,
+        "{out}"
+    );
+    assert!(controller.peak_rss_bytes >= controller.rss_bytes, "{out}");
+    assert!(report.converge_seconds.unwrap() > 0.0, "{out}");
+    report
+}
+
+#[test]
+fn steady_flips_are_all_seen_in_slices_and_endpoints() {
+    let report = verified(
+        "steady",
+        &["--pods=300", "--namespaces=3", "--rate=100", "--duration=2s"],
+    );
+    assert_eq!(report.changes.made, 200);
+    assert_eq!(report.parameters["pods"], "300");
+    assert_eq!(report.phases[0].changes, 200);
+    for latency in [&report.slices, &report.endpoints] {
+        assert_eq!(latency.count + latency.overtaken, 200, "{latency:?}");
+        assert!(latency.count > 100 && latency.p50 > 0, "{latency:?}");
+        assert!(latency.p50 <= latency.p90 && latency.p99 <= latency.p999 && latency.p999 <= latency.max);
+        let sampled: u64 = latency.over_time.iter().map(|sample| sample.count).sum();
+        assert_eq!(sampled, latency.count);
+    }
+    assert_eq!(report.generator_lag.count, 200);
+    // On a busy machine one write carries many changes.
+    let writes = &report.writes;
+    assert!(
+        writes.slices.updated > 0 && writes.endpoints.updated > 0,
+        "{writes:?}"
+    );
+    assert_eq!(
+        (writes.slices.created, writes.slices.deleted),
+        (0, 0),
+        "{writes:?}"
+    );
+    let written: u64 = writes.over_time.iter().map(|count| count.count).sum();
+    assert_eq!(written, writes.slices.updated + writes.endpoints.updated);
+    assert!(writes.slices.bytes > 0 && writes.per_change > 0.0, "{writes:?}");
+    let counted: u64 = report.changes.over_time.iter().map(|count| count.count).sum();
+    assert_eq!(counted, 200);
+}
+
+#[test]
+fn rolling_update() {
+    let report = verified(
+        "rolling-update",
+        &["--pods=200", "--namespaces=2", "--share=0.5", "--rate=100"],
+    );
+    // One of two Services: each of its pods is made, starts, ends, stops being ready, and is gone.
+    assert!(
+        report.changes.made > 400 && report.changes.made <= 500,
+        "{}",
+        report.changes.made
+    );
+    assert!(report.slices.count >= 200, "{:?}", report.slices);
+}
+
+#[test]
+fn node_loss() {
+    let report = verified(
+        "node-loss",
+        &[
+            "--pods=200",
+            "--namespaces=2",
+            "--nodes=8",
+            "--lost-nodes=2",
+            "--outage=200ms",
+        ],
+    );
+    // About fifty pods stop being ready, are deleted, made anew and started.
+    assert!(report.changes.made > 100, "{}", report.changes.made);
+}
+
+#[test]
+fn scale() {
+    let report = verified("scale", &["--pods=200", "--namespaces=2", "--rate=200"]);
+    // Made and started; then ending, not ready, and gone.
+    assert_eq!(report.changes.made, 200 * 5);
+}
+
+#[test]
+fn flap() {
+    let report = verified(
+        "flap",
+        &[
+            "--pods=100",
+            "--namespaces=1",
+            "--flapping=3",
+            "--rate=60",
+            "--duration=2s",
+        ],
+    );
+    assert!(report.changes.made > 100, "{}", report.changes.made);
+}
+
+#[test]
+fn restart() {
+    let report = verified(
+        "restart",
+        &[
+            "--pods=200",
+            "--namespaces=2",
+            "--rate=50",
+            "--duration=2500ms",
+            "--every=1s",
+        ],
+    );
+    let signals: Vec<&str> = report
+        .restarts
+        .iter()
+        .map(|restart| restart.signal.as_str())
+        .collect();
+    assert_eq!(signals, ["SIGKILL", "SIGTERM"]);
+    for restart in &report.restarts {
+        assert!(restart.without_writer_seconds > 0.0, "{restart:?}");
+    }
+}
+
+#[test]
+fn huge_service() {
+    let report = verified("huge-service", &["--pods=1200", "--rate=40", "--duration=1s"]);
+    assert_eq!(report.changes.made, 40);
+    // Each flip shows in a Service that has a cluster IP, and in a headless one.
+    assert_eq!(report.slices.count + report.slices.overtaken, 80);
+    assert_eq!(
+        report.endpoints.count, 0,
+        "Endpoints show no more than 1,000 addresses"
+    );
+    assert!(
+        report
+            .verdict
+            .warnings
+            .iter()
+            .any(|warning| warning.contains("1,000 addresses"))
+    );
+}
+
+#[test]
+fn many_services() {
+    let report = verified(
+        "many-services",
+        &["--pods=50", "--services=40", "--rate=5", "--duration=1s"],
+    );
+    assert_eq!(report.changes.made, 5);
+    assert_eq!(report.slices.count + report.slices.overtaken, 5 * 40);
+}
+
+#[test]
+fn service_churn() {
+    let report = verified(
+        "service-churn",
+        &[
+            "--pods=100",
+            "--namespaces=2",
+            "--services=20",
+            "--rate=60",
+            "--duration=2s",
+        ],
+    );
+    assert!(report.changes.made >= 120, "{}", report.changes.made);
+    assert!(
+        report.writes.endpoints.created > 0 && report.writes.endpoints.deleted > 0,
+        "{:?}",
+        report.writes
+    );
+}
+
+#[test]
+fn mix() {
+    let report = verified(
+        "mix",
+        &["--pods=600", "--namespaces=2", "--rate=80", "--duration=2s"],
+    );
+    assert!(report.changes.made >= 160, "{}", report.changes.made);
+}
+
+#[test]
+fn a_file_combines_phases() {
+    let path = scratch("phases.yaml");
+    std::fs::write(
+        &path,
+        "name: two\npods: 100\nnamespaces: 2\nservices: 4\nphases:\n\
+         - { profile: steady, rate: 50, duration: 1s }\n- { profile: node-loss, outage: 100ms }\n",
+    )
+    .unwrap();
+    let report = verified(path.to_str().unwrap(), &[]);
+    let names: Vec<&str> = report.phases.iter().map(|phase| phase.name.as_str()).collect();
+    assert_eq!(
+        (report.profile.as_str(), names),
+        ("two", vec!["steady", "node-loss"])
+    );
+    assert!(report.phases[0].to <= report.phases[1].from);
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn one_sort_of_outputs_can_be_measured_alone() {
+    let report = verified(
+        "steady",
+        &[
+            "--pods=60",
+            "--namespaces=1",
+            "--rate=50",
+            "--duration=1s",
+            "--outputs=slices",
+        ],
+    );
+    assert!(report.slices.count > 0);
+    assert_eq!((report.endpoints.count, report.writes.endpoints.created), (0, 0));
+}
+
+/// A command that fails, whose standard error says why.
+fn assert_refused(args: &[&str], expected: &str) {
+    let output = loadtest(args).output().unwrap();
+    let err = text(&output.stderr);
+    assert!(!output.status.success(), "{args:?}");
+    let line = err
+        .lines()
+        .find(|line| line.starts_with("error: "))
+        .unwrap_or_else(|| panic!("{args:?}: {err}"));
+    assert!(line.contains(expected), "{args:?}: {err}");
+}
+
+#[test]
+fn bad_input_is_refused_before_anything_is_started() {
+    let missing = scratch("missing.yaml");
+    let missing = missing.to_str().unwrap();
+    let (steady, own) = (["run", "steady"], std::process::id().to_string());
+    let cases: [(&[&str], &str); 12] = [
+        (
+            &["run", "stedy"],
+            "invalid value 'stedy' for '<PROFILE>': expected steady, ",
+        ),
+        (&["run", missing], "reading "),
+        (&[steady[0], steady[1], "--rate=0"], "0 is not in 1..=20000"),
+        (&[steady[0], steady[1], "--pods=0"], "0 is not in 1..=200000"),
+        (&[steady[0], steady[1], "--duration=5"], "expected a time such as"),
+        (
+            &[steady[0], steady[1], "--surge=0.5"],
+            "--surge means nothing to steady",
+        ),
+        (
+            &[steady[0], steady[1], "--namespaces=5", "--services=2"],
+            "too few for 5 namespaces",
+        ),
+        (
+            &[steady[0], steady[1], "--run=Not_A_Name"],
+            "invalid value 'Not_A_Name'",
+        ),
+        (
+            &[steady[0], steady[1], "--spawn", "--pid", &own],
+            "cannot be used with",
+        ),
+        (&[steady[0], steady[1], "--kubeconfig", missing], "reading "),
+        (&["run", "restart", "--kubeconfig", missing], "give --spawn"),
+        (&["clean", "--kubeconfig", missing], "reading "),
+    ];
+    for (args, expected) in cases {
+        assert_refused(args, expected);
+    }
+}

@@ -1,0 +1,224 @@
+//! A set and a map that mostly hold few: most Services have one slice and some dozens of pods, and the fixed cost
+//! of a tree's node or a hash table's spare places would be the larger part of what they need.
+
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use std::hash::Hash;
+use std::ops::RangeToInclusive;
+
+/// Up to so many stand in one sorted piece of memory, where finding and moving them costs next to nothing.
+const FEW: usize = 64;
+
+/// A sorted set.
+#[derive(Clone, Debug)]
+pub struct FewSet<T>(Set<T>);
+
+#[derive(Clone, Debug)]
+enum Set<T> {
+    Few(Vec<T>),
+    Many(BTreeSet<T>),
+}
+
+impl<T> Default for FewSet<T> {
+    fn default() -> Self {
+        Self(Set::Few(Vec::new()))
+    }
+}
+
+impl<T: Ord + Copy> FewSet<T> {
+    /// Adds a value. False if it was there.
+    pub fn insert(&mut self, value: T) -> bool {
+        match &mut self.0 {
+            Set::Many(set) => set.insert(value),
+            Set::Few(values) => {
+                let Err(at) = values.binary_search(&value) else {
+                    return false;
+                };
+                if values.len() < FEW {
+                    insert_at(values, at, value);
+                } else {
+                    let mut set: BTreeSet<_> = values.drain(..).collect();
+                    set.insert(value);
+                    self.0 = Set::Many(set);
+                }
+                true
+            }
+        }
+    }
+
+    /// Takes a value out. False if it was not there.
+    pub fn remove(&mut self, value: &T) -> bool {
+        match &mut self.0 {
+            Set::Few(values) => values.binary_search(value).map(|at| values.remove(at)).is_ok(),
+            Set::Many(set) => {
+                let found = set.remove(value);
+                if set.len() <= FEW / 2 {
+                    self.0 = Set::Few(set.iter().copied().collect());
+                }
+                found
+            }
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// All values, from the least.
+    pub fn iter(&self) -> impl Iterator<Item = T> {
+        let (few, many) = match &self.0 {
+            Set::Few(values) => (Some(values), None),
+            Set::Many(set) => (None, Some(set)),
+        };
+        few.into_iter()
+            .flatten()
+            .chain(many.into_iter().flatten())
+            .copied()
+    }
+
+    /// The values up to a bound, from the greatest.
+    pub fn down_from(&self, bound: RangeToInclusive<T>) -> impl Iterator<Item = T> {
+        let (few, many) = match &self.0 {
+            Set::Few(values) => (
+                &values[..values.partition_point(|value| *value <= bound.end)],
+                None,
+            ),
+            Set::Many(set) => (&[][..], Some(set.range(bound).rev())),
+        };
+        few.iter().rev().chain(many.into_iter().flatten()).copied()
+    }
+}
+
+/// A map without an order.
+#[derive(Clone, Debug)]
+pub struct FewMap<K, V>(Map<K, V>);
+
+#[derive(Clone, Debug)]
+enum Map<K, V> {
+    Few(Vec<(K, V)>),
+    Many(FxHashMap<K, V>),
+}
+
+impl<K, V> Default for FewMap<K, V> {
+    fn default() -> Self {
+        Self(Map::Few(Vec::new()))
+    }
+}
+
+impl<K: Ord + Hash + Copy, V: Copy> FewMap<K, V> {
+    /// For so many entries.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self(if capacity > FEW {
+            Map::Many(FxHashMap::with_capacity_and_hasher(
+                capacity,
+                rustc_hash::FxBuildHasher,
+            ))
+        } else {
+            Map::Few(Vec::with_capacity(capacity))
+        })
+    }
+
+    /// Sets the value of a key. Returns the one before.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        match &mut self.0 {
+            Map::Many(map) => map.insert(key, value),
+            Map::Few(entries) => match entries.binary_search_by_key(&key, |entry| entry.0) {
+                Ok(at) => Some(std::mem::replace(&mut entries[at].1, value)),
+                Err(at) if entries.len() < FEW => {
+                    insert_at(entries, at, (key, value));
+                    None
+                }
+                Err(_) => {
+                    let mut map: FxHashMap<_, _> = entries.drain(..).collect();
+                    map.insert(key, value);
+                    self.0 = Map::Many(map);
+                    None
+                }
+            },
+        }
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &K) -> Option<V> {
+        match &self.0 {
+            Map::Few(entries) => {
+                let at = entries.binary_search_by_key(key, |entry| entry.0).ok()?;
+                Some(entries[at].1)
+            }
+            Map::Many(map) => map.get(key).copied(),
+        }
+    }
+
+    /// Takes a key out. Returns its value.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        match &mut self.0 {
+            Map::Few(entries) => {
+                let at = entries.binary_search_by_key(key, |entry| entry.0).ok()?;
+                Some(entries.remove(at).1)
+            }
+            Map::Many(map) => {
+                let value = map.remove(key);
+                if map.len() <= FEW / 2 {
+                    let mut entries: Vec<_> = map.drain().collect();
+                    entries.sort_unstable_by_key(|entry| entry.0);
+                    self.0 = Map::Few(entries);
+                }
+                value
+            }
+        }
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Map::Few(entries) => entries.len(),
+            Map::Many(map) => map.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Grows by an eighth, not by double.
+fn insert_at<T>(values: &mut Vec<T>, at: usize, value: T) {
+    if values.len() == values.capacity() {
+        values.reserve_exact(values.len() / 8 + 1);
+    }
+    values.insert(at, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn they_hold_what_the_usual_ones_hold(
+            steps in proptest::collection::vec((0u8..160, proptest::bool::weighted(0.8)), 0..600),
+        ) {
+            let (mut set, mut plain) = (FewSet::default(), BTreeSet::new());
+            let (mut map, mut model) = (FewMap::default(), BTreeMap::new());
+            for (step, (key, insert)) in steps.into_iter().enumerate() {
+                // First it grows, then it shrinks, so that it is large and small again.
+                if insert == (step < 300) {
+                    prop_assert_eq!(set.insert(key), plain.insert(key));
+                    prop_assert_eq!(map.insert(key, step), model.insert(key, step));
+                } else {
+                    prop_assert_eq!(set.remove(&key), plain.remove(&key));
+                    prop_assert_eq!(map.remove(&key), model.remove(&key));
+                }
+                prop_assert_eq!(set.is_empty(), plain.is_empty());
+                prop_assert!(set.iter().eq(plain.iter().copied()));
+                prop_assert!(set.down_from(..=key).eq(plain.range(..=key).rev().copied()));
+                prop_assert_eq!((map.len(), map.is_empty()), (model.len(), model.is_empty()));
+                prop_assert!((0..160).all(|key| map.get(&key) == model.get(&key).copied()));
+            }
+        }
+    }
+}
