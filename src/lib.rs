@@ -33,6 +33,7 @@ use cluster::connect::{Clients, connect};
 use ops::flags::{Command, Invocation, LogFormat, RunArgs};
 use std::ffi::OsString;
 use std::process::ExitCode;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -65,8 +66,7 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let Command::Run(args) = cli.command;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime {
+    match runtime(args.worker_threads) {
         Ok(runtime) => runtime.block_on(run(args, &ignored)),
         Err(error) => {
             eprintln!("error: cannot start a runtime: {error}");
@@ -156,6 +156,17 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// One thread runs all there is to do without waking another, which costs more than most of what is to be done.
+fn runtime(threads: u16) -> std::io::Result<Runtime> {
+    if threads == 1 {
+        return Builder::new_current_thread().enable_all().build();
+    }
+    Builder::new_multi_thread()
+        .worker_threads(usize::from(threads))
+        .enable_all()
+        .build()
 }
 
 /// An error and its causes on one line.

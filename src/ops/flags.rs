@@ -153,6 +153,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_requests_in_flight: u16,
 
+    /// Threads that do the work
+    ///
+    /// One carries thousands of changes of pods a second. More are quicker only where changes come in floods, and
+    /// at all other times wake each other, which costs more than what they share.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub worker_threads: u16,
+
     /// Serve metrics in Prometheus' format at /metrics of this address; not served if not given
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_address: Option<SocketAddr>,

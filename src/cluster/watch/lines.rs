@@ -111,7 +111,13 @@ pub(super) fn take_lines<T: Decode>(lines: &[u8], listing: bool) -> Shown<T> {
         bookmark: None,
         end: Ok(()),
     };
-    for line in lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+    let mut start = 0;
+    for end in memchr::memchr_iter(b'\n', lines) {
+        let line = &lines[start..end];
+        start = end + 1;
+        if line.is_empty() {
+            continue;
+        }
         match take_line(line) {
             Ok(Line::Object(item, at, gone)) => {
                 shown.items.push((item, gone));
