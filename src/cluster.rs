@@ -5,6 +5,7 @@ pub mod decode;
 pub mod events;
 mod items;
 pub mod objects;
+pub mod read;
 pub mod watch;
 mod wire;
 

@@ -21,11 +21,12 @@
 //! ```
 //!
 //! [`core`] is pure: no clock, no I/O, no logging. [`actors`] are shells around it. [`cluster`] speaks with the
-//! API server. [`ops`] is the command line and what surrounds a process.
+//! API server. [`inspect`] looks at what is published and says what is wrong with it. [`ops`] is the command line and what surrounds a process.
 
 pub mod actors;
 pub mod cluster;
 pub mod core;
+pub mod inspect;
 pub mod ops;
 
 use clap::error::ErrorKind;
@@ -37,7 +38,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 /// The exit code of a command line or a kubeconfig that cannot be used.
-const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 
 /// The whole program: parses the command line (with the program's name first), runs what it says with a tokio
 /// runtime of its own, and returns the exit code.
@@ -64,10 +65,15 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let Command::Run(args) = cli.command;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
-        Ok(runtime) => runtime.block_on(run(args, &ignored)),
+        Ok(runtime) => runtime.block_on(async {
+            match cli.command {
+                Command::Run(args) => run(args, &ignored).await,
+                Command::Audit(args) => ops::inspect::audit(args).await,
+                Command::Explain(args) => ops::inspect::explain(args).await,
+            }
+        }),
         Err(error) => {
             eprintln!("error: cannot start a runtime: {error}");
             ExitCode::FAILURE
@@ -146,7 +152,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
 }
 
 /// An error and its causes on one line.
-fn one_line(error: &dyn std::error::Error) -> String {
+pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
