@@ -12,8 +12,8 @@ use super::findings::Finding;
 use super::text::plural;
 use crate::core::address::Family;
 use crate::core::facts::{
-    AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, PodFacts, ServiceFacts,
-    SliceFacts, SubsetFacts,
+    ANNOTATION_TOLERATE_UNREADY, AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts,
+    LABEL_ENDPOINTS_MANAGED_BY, PodFacts, ServiceFacts, SliceFacts, SubsetFacts, TolerateUnready,
 };
 use crate::core::hints::HintMode;
 use crate::core::ports::{ServicePort, TargetPort};
@@ -106,6 +106,8 @@ pub struct Explanation {
     pub out_of_sync: Vec<Finding>,
     /// What else should be known.
     pub notes: Vec<String>,
+    /// What else may be wrong.
+    pub warnings: Vec<String>,
     /// The pods that the selector matches, those first with which something is amiss.
     pub pods: Vec<PodFinding>,
     /// Pods that it nearly matches.
@@ -160,13 +162,14 @@ pub struct EndpointsSummary {
 pub fn explain(mut seen: Seen) -> Explanation {
     let facts = &seen.service.facts;
     let managed = facts.selector.is_some();
-    let mut notes = notes(&seen);
+    let notes = notes(&seen);
+    let mut warnings = warnings(&seen);
     let (mut nearly, mut nearly_total) = (Vec::new(), 0);
     let mut findings = Vec::new();
     if let Some(pods) = &mut seen.pods {
         (nearly, nearly_total) = pods.near();
         if pods.matching.is_empty() {
-            notes.extend(pods.why_none());
+            warnings.extend(pods.why_none());
         }
     }
     if let Some(pods) = &seen.pods {
@@ -176,7 +179,7 @@ pub fn explain(mut seen: Seen) -> Explanation {
     if let Some(endpoints) = &seen.endpoints
         && let Some(note) = truncation(endpoints, &findings)
     {
-        notes.push(note);
+        warnings.push(note);
     }
     let facts = &seen.service.facts;
     Explanation {
@@ -199,6 +202,7 @@ pub fn explain(mut seen: Seen) -> Explanation {
         endpoints: seen.endpoints.as_ref().map(endpoints_summary),
         out_of_sync: seen.wrong.unwrap_or_default(),
         notes,
+        warnings,
         pods: findings,
         nearly,
         nearly_total,
@@ -241,14 +245,8 @@ fn notes(seen: &Seen) -> Vec<String> {
     if &*service.kind == "ExternalName" {
         let target = service.external_name.as_deref().unwrap_or("nothing");
         notes.push(format!("type ExternalName: DNS answers with the name {target}; it has no endpoints, and what was published before is left as it is"));
-        if service.selects {
-            notes.push("its selector has no effect".to_owned());
-        }
     } else if !service.selects {
         notes.push("it has no selector: nobody publishes pods for it; its endpoints are those that people or other controllers write, and are left alone".to_owned());
-    }
-    if facts.deleting {
-        notes.push("it is being deleted: no slices are created any more".to_owned());
     }
     if facts.no_cluster_ip && facts.selector.is_some() {
         notes.push("headless: DNS answers with the addresses of its pods".to_owned());
@@ -270,10 +268,30 @@ fn notes(seen: &Seen) -> Vec<String> {
             }
         }
     }
-    if let SeenNodes::Unreadable(why) = &seen.nodes {
-        notes.push(format!("nodes could not be read, so whether they are known, their zones, and whether slices are in sync is not: {why}"));
-    }
     notes
+}
+
+/// What may be wrong about the Service itself, or about what could be read.
+fn warnings(seen: &Seen) -> Vec<String> {
+    let service = &seen.service;
+    let mut warnings = Vec::new();
+    if &*service.kind == "ExternalName" && service.selects {
+        warnings.push("its selector has no effect".to_owned());
+    }
+    if service.facts.deleting {
+        warnings.push("it is being deleted: no slices are created any more".to_owned());
+    }
+    if service.facts.tolerate_unready != TolerateUnready::Unset {
+        warnings.push(format!(
+            "the annotation {ANNOTATION_TOLERATE_UNREADY} has no effect, unless the controller runs with --legacy-tolerate-unready-annotation; here it is taken to have none"
+        ));
+    }
+    if let SeenNodes::Unreadable(why) = &seen.nodes {
+        warnings.push(format!(
+            "nodes could not be read, so whether they are known, their zones, and whether slices are in sync is not: {why}"
+        ));
+    }
+    warnings
 }
 
 fn truncation(endpoints: &EndpointsFacts, pods: &[PodFinding]) -> Option<String> {

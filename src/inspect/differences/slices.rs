@@ -99,7 +99,7 @@ fn endpoint(found: &mut Found, stored: &EndpointFacts, wanted: &EndpointFacts) {
             stored.addresses.join(" "),
             wanted.addresses.join(" ")
         );
-        found.about(Rank::Endpoint, pod, text);
+        found.about(Rank::Extra, pod, text);
     }
     if stored.pod_uid != wanted.pod_uid {
         let text = format!("{name}: refers to an earlier pod of that name");

@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::net::IpAddr;
 
 /// How a pod is published.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
     /// In no slice of ours.
@@ -31,6 +31,8 @@ pub struct PodFinding {
     pub name: String,
     /// How it is published.
     pub state: State,
+    /// Whether it has ended, well or not.
+    pub ended: bool,
     /// Its addresses.
     pub addresses: Vec<String>,
     /// Its node.
@@ -76,8 +78,16 @@ impl PodFinding {
     }
 
     /// What needs attention first.
-    pub(super) fn rank(&self) -> (bool, State, bool) {
-        (self.amiss.is_empty(), self.state, self.why.is_empty())
+    pub(super) fn rank(&self) -> u8 {
+        match self.state {
+            _ if !self.amiss.is_empty() => 0,
+            _ if self.is_plain() => 6,
+            _ if self.ended => 5,
+            State::NotPublished => 1,
+            State::NotReady => 2,
+            State::Terminating => 3,
+            State::Ready => 4,
+        }
     }
 }
 
@@ -143,6 +153,7 @@ pub(super) fn find(pod: &SeenPod, seen: &Seen) -> PodFinding {
     PodFinding {
         name: facts.name.to_string(),
         state,
+        ended: facts.terminal,
         addresses: Family::ALL
             .into_iter()
             .filter_map(|family| Some(ip(facts, family)?.to_string()))

@@ -18,6 +18,10 @@ const PLAIN: usize = 10;
 const NAMES: usize = 5;
 
 fn painted(style: Style, text: impl Display) -> String {
+    let text = text.to_string();
+    if text.is_empty() {
+        return text;
+    }
     format!("{style}{text}{style:#}")
 }
 
@@ -62,7 +66,10 @@ impl Explanation {
         }
         let _ = write!(out, "{head}");
         for note in &self.notes {
-            let _ = writeln!(out, "  {} {note}", painted(WARN, "!"));
+            let _ = writeln!(out, "  {note}");
+        }
+        for warning in &self.warnings {
+            let _ = writeln!(out, "  {}", painted(WARN, warning));
         }
         match (self.managed, self.in_sync) {
             (true, Some(true)) => {
@@ -229,8 +236,10 @@ impl Explanation {
 fn row(pod: &PodFinding) -> Vec<String> {
     let state = match pod.state {
         _ if !pod.amiss.is_empty() => painted(BAD, state(pod.state)),
-        State::Ready => painted(GOOD, state(pod.state)),
-        State::NotReady | State::Terminating | State::NotPublished => painted(WARN, state(pod.state)),
+        State::Ready if pod.is_plain() => painted(GOOD, state(pod.state)),
+        State::Ready | State::NotReady | State::Terminating | State::NotPublished => {
+            painted(WARN, state(pod.state))
+        }
     };
     let addresses = if pod.addresses.is_empty() {
         "-".to_owned()
