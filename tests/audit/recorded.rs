@@ -37,7 +37,7 @@ fn what_upstream_left_is_in_sync() {
                     assert!(report.is_in_sync(), "{name} step {i}: {}", report.to_text());
                 }
             }
-            let sent = world.gate.take();
+            let sent = world.gate.take_all();
             assert!(
                 sent.iter().all(|sent| sent.verb == "GET" && !sent.watch),
                 "it only reads"
@@ -104,6 +104,8 @@ const SLICES: [(&str, Tamper); 9] = [
     ("deleted", |_| Some(Tampered::Delete)),
     ("copied", |slice| {
         let mut copy = slice.clone();
+        copy["apiVersion"] = json!("discovery.k8s.io/v1");
+        copy["kind"] = json!("EndpointSlice");
         let name = format!("{}z", text(&slice["metadata"]["name"]));
         copy["metadata"] = json!({"name": name, "labels": slice["metadata"]["labels"],
             "ownerReferences": slice["metadata"]["ownerReferences"]});

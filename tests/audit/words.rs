@@ -115,6 +115,8 @@ async fn a_second_slice_is_a_duplicate_or_what_is_left_of_another_service() {
     let world = settled(&json!({})).await;
     let mut copy = slice(&world).await;
     let name = text(&copy["metadata"]["name"]);
+    copy["apiVersion"] = json!("discovery.k8s.io/v1");
+    copy["kind"] = json!("EndpointSlice");
     copy["metadata"] = json!({"name": "s-zzzzz", "labels": copy["metadata"]["labels"],
         "ownerReferences": copy["metadata"]["ownerReferences"]});
     tokio::time::sleep(Duration::from_secs(5)).await;

@@ -169,8 +169,15 @@ async fn labels_that_no_pod_has_together() {
     );
     let found = said(&settled(&over, &[]).await).await;
     assert_eq!(found.warnings, ["there is no running pod in the namespace"]);
-    let over = json!({"spec": {"selector": {"role": "x"}}});
-    let found = said(&settled(&over, &pods).await).await;
+    let world = settled(&over, &pods).await;
+    world
+        .patch(
+            "Service",
+            "s",
+            json!({"spec": {"selector": {"app": null, "tier": null, "role": "x"}}}),
+        )
+        .await;
+    let found = said(&world).await;
     assert_eq!(
         found.warnings,
         ["no pod in the namespace has role=x; none has a label role"]

@@ -289,8 +289,10 @@ impl Looked<'_> {
             self.why.push(format!("{why}: it is published {of}"));
         }
         if !self.serves() {
-            self.why
-                .push("none of the Service's ports is left: Endpoints leave it out".to_owned());
+            self.why.push(
+                "it has none of the Service's ports: nothing can reach it, and Endpoints leave it out"
+                    .to_owned(),
+            );
         }
     }
 
@@ -320,6 +322,11 @@ impl Looked<'_> {
                 .filter(|place| place.family == family.as_str())
                 .collect();
             match (fit, &here[..]) {
+                // There may be room in a slice that is there, but none is made for it.
+                (Some(true), []) if service.deleting => {
+                    self.why
+                        .push("the Service is being deleted, and gets no new slice for it".to_owned());
+                }
                 (Some(true), []) => {
                     self.amiss.push(format!(
                         "should be in an {} slice, and is in none",
