@@ -208,7 +208,9 @@ impl Reader {
         let mut base = format!("{}?limit={size}", path(kind, of.namespace.as_deref()));
         for (name, selector) in [("labelSelector", &*of.labels), ("fieldSelector", of.fields)] {
             if !selector.is_empty() {
-                base.push_str(&format!("&{name}="));
+                base.push('&');
+                base.push_str(name);
+                base.push('=');
                 base.extend(utf8_percent_encode(selector, NON_ALPHANUMERIC));
             }
         }
@@ -233,7 +235,9 @@ impl Reader {
                 if let Some(error) = errors.into_iter().next() {
                     return Err(Cause::Malformed(error));
                 }
-                items.into_iter().for_each(|item| each(Shown::Object(item)));
+                for item in items {
+                    each(Shown::Object(item));
+                }
             }
             let end = reader.finish()?;
             if end.next.is_empty() {

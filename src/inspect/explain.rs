@@ -17,6 +17,7 @@ use crate::core::facts::{
 };
 use crate::core::hints::HintMode;
 use crate::core::ports::{ServicePort, TargetPort};
+use crate::core::selector::Selector;
 use crate::core::subsets::{MAX_ADDRESSES, TRUNCATED};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -210,7 +211,7 @@ pub fn explain(mut seen: Seen) -> Explanation {
 }
 
 fn selector(facts: &ServiceFacts) -> Vec<String> {
-    let pairs = facts.selector.iter().flat_map(|selector| selector.pairs());
+    let pairs = facts.selector.iter().flat_map(Selector::pairs);
     pairs.map(|(key, value)| format!("{key}={value}")).collect()
 }
 
@@ -244,9 +245,16 @@ fn notes(seen: &Seen) -> Vec<String> {
     let mut notes = Vec::new();
     if &*service.kind == "ExternalName" {
         let target = service.external_name.as_deref().unwrap_or("nothing");
-        notes.push(format!("type ExternalName: DNS answers with the name {target}; it has no endpoints, and what was published before is left as it is"));
+        notes.push(format!(
+            "type ExternalName: DNS answers with the name {target}; it has no endpoints, and what was \
+             published before is left as it is"
+        ));
     } else if !service.selects {
-        notes.push("it has no selector: nobody publishes pods for it; its endpoints are those that people or other controllers write, and are left alone".to_owned());
+        notes.push(
+            "it has no selector: nobody publishes pods for it; its endpoints are those that people or other \
+             controllers write, and are left alone"
+                .to_owned(),
+        );
     }
     if facts.no_cluster_ip && facts.selector.is_some() {
         notes.push("headless: DNS answers with the addresses of its pods".to_owned());
@@ -261,10 +269,11 @@ fn notes(seen: &Seen) -> Vec<String> {
                 "topology-mode Auto: endpoints are hinted to zones in proportion to their CPU".to_owned(),
             ),
             HintMode::SameZone => {
-                notes.push("trafficDistribution: each endpoint is hinted to its own zone".to_owned())
+                notes.push("trafficDistribution: each endpoint is hinted to its own zone".to_owned());
             }
             HintMode::SameNode => {
-                notes.push("trafficDistribution: each endpoint is hinted to its own node and zone".to_owned())
+                notes
+                    .push("trafficDistribution: each endpoint is hinted to its own node and zone".to_owned());
             }
         }
     }
@@ -283,12 +292,13 @@ fn warnings(seen: &Seen) -> Vec<String> {
     }
     if service.facts.tolerate_unready != TolerateUnready::Unset {
         warnings.push(format!(
-            "the annotation {ANNOTATION_TOLERATE_UNREADY} has no effect, unless the controller runs with --legacy-tolerate-unready-annotation; here it is taken to have none"
+            "the annotation {ANNOTATION_TOLERATE_UNREADY} has no effect unless the controller runs with \
+             --legacy-tolerate-unready-annotation; here it is taken to have none"
         ));
     }
     if let SeenNodes::Unreadable(why) = &seen.nodes {
         warnings.push(format!(
-            "nodes could not be read, so whether they are known, their zones, and whether slices are in sync is not: {why}"
+            "nodes could not be read, so nothing can be said about them, nor whether slices are in sync: {why}"
         ));
     }
     warnings

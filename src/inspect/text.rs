@@ -1,6 +1,6 @@
 //! Laying text out.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// Rows whose cells stand under one another. The last cell of a row is as wide as it is.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ pub(super) fn listed(items: &[&str], most: usize) -> String {
     let more = items.len().saturating_sub(most);
     let mut text = items[..items.len() - more].join(", ");
     if more > 0 {
-        text.push_str(&format!(" and {more} more"));
+        let _ = write!(text, " and {more} more");
     }
     text
 }

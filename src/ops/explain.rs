@@ -10,8 +10,8 @@ use crate::core::nodes::NodeTable;
 use crate::inspect::census::Objects;
 use crate::inspect::explain::{Explanation, Pods, Seen, SeenNodes, SeenPod, SeenService, explain, meant};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// With more nodes than this they are listed, rather than asked for one by one.
@@ -145,9 +145,9 @@ async fn not_found(reader: &Reader, namespace: &str, name: &str) -> ExplainError
     if let Ok(services) = services {
         let names = services.iter().map(|service| &*service.facts.name);
         if let Some(meant) = meant(name, names) {
-            more.push_str(&format!("; is {namespace}/{meant} meant?"));
+            let _ = write!(more, "; is {namespace}/{meant} meant?");
         } else if services.is_empty() {
-            more.push_str(&format!("; there is no Service at all in namespace {namespace}"));
+            let _ = write!(more, "; there is no Service at all in namespace {namespace}");
         }
     }
     ExplainError::NotFound {

@@ -1,5 +1,6 @@
 //! How an audit reads: in pages, whatever happens to them; and what it says when it may not.
 
+use crate::command::access;
 use crate::world::{World, ip, node, pod, service, service_with};
 use crate::{look, report};
 use endpointd::cluster::read::{Cause, Reader};
@@ -135,25 +136,13 @@ async fn one_namespace_and_one_controller_are_looked_at_alone() {
 
 /// Access to all that an audit reads but one resource.
 pub(crate) fn all_but(resource: &str) -> Access {
-    let rules: String = [
-        ("", "pods"),
-        ("", "services"),
-        ("", "nodes"),
-        ("", "endpoints"),
-        ("discovery.k8s.io", "endpointslices"),
-    ]
-    .iter()
-    .filter(|(_, other)| *other != resource)
-    .map(|(group, other)| format!("- {{apiGroups: ['{group}'], resources: [{other}], verbs: [get, list]}}\n"))
-    .collect();
-    Access::from_yaml(&format!(
-        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: r}}\nrules:\n{rules}---\n\
-         apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: r}}\n\
-         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: r}}\n\
-         subjects: [{{kind: ServiceAccount, name: looker, namespace: default}}]\n"
-    ))
-    .unwrap()
-    .service_account("token", "default", "looker")
+    let all = ["pods", "services", "nodes", "endpoints", "endpointslices"];
+    access(
+        &all.into_iter()
+            .filter(|other| *other != resource)
+            .collect::<Vec<_>>()
+            .join(", "),
+    )
 }
 
 async fn with_access(server: &ApiServer, resource: &str) -> Result<bool, String> {

@@ -1,9 +1,8 @@
 //! The command: what it prints, and how it exits.
 
 use crate::cluster::{controller, options};
-use crate::command::{endpointd, endpointd_at_home, serve};
+use crate::command::{access, endpointd, endpointd_at_home, serve};
 use crate::world::{node, pod, service};
-use memory_apiserver::Access;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -106,18 +105,6 @@ async fn what_cannot_be_explained_gets_one_line() {
         ended.refused().starts_with("cannot get services default/s: "),
         "{ended:?}"
     );
-}
-
-fn access(resources: &str) -> Access {
-    Access::from_yaml(&format!(
-        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: r}}\nrules:\n\
-         - {{apiGroups: ['', discovery.k8s.io], resources: [{resources}], verbs: [get, list]}}\n---\n\
-         apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: r}}\n\
-         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: r}}\n\
-         subjects: [{{kind: ServiceAccount, name: looker, namespace: default}}]\n"
-    ))
-    .unwrap()
-    .service_account("token", "default", "looker")
 }
 
 #[tokio::test]

@@ -236,8 +236,7 @@ async fn what_is_amiss_is_said_of_the_pod_and_of_the_service() {
     assert_eq!(
         of(&found, "p1").amiss,
         [
-            format!("slice {slice} says ready true, should be false"),
-            format!("slice {slice} says serving true, should be false"),
+            format!("slice {slice} says ready and serving true, should be false"),
             "Endpoints show it as ready, should be not ready".to_owned(),
         ]
     );

@@ -1,7 +1,7 @@
 //! The real binary, run to its end.
 
 use super::cluster::Api;
-use memory_apiserver::{Config, Handle, start};
+use memory_apiserver::{Access, Config, Handle, start};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -70,4 +70,17 @@ pub(crate) async fn serve() -> (Handle, Api) {
     .unwrap();
     let client = kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap();
     (handle, Api(client))
+}
+
+/// Access for who sends the token `token`: to get and list these resources.
+pub(crate) fn access(resources: &str) -> Access {
+    Access::from_yaml(&format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: r}}\nrules:\n\
+         - {{apiGroups: ['', discovery.k8s.io], resources: [{resources}], verbs: [get, list]}}\n---\n\
+         apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: r}}\n\
+         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: r}}\n\
+         subjects: [{{kind: ServiceAccount, name: looker, namespace: default}}]\n"
+    ))
+    .unwrap()
+    .service_account("token", "default", "looker")
 }

@@ -69,12 +69,11 @@ fn changed(found: &mut Found, stored: &SliceFacts, desired: &SliceFacts, around:
                 left.iter()
                     .position(|e| e.pod.is_none() && e.addresses == wanted.addresses)
             });
-        match at {
-            Some(at) => endpoint(found, left.remove(at), wanted),
-            None => {
-                let text = format!("{} is missing", named(wanted));
-                found.about(Rank::Missing, wanted.pod.as_deref(), text);
-            }
+        if let Some(at) = at {
+            endpoint(found, left.remove(at), wanted);
+        } else {
+            let text = format!("{} is missing", named(wanted));
+            found.about(Rank::Missing, wanted.pod.as_deref(), text);
         }
     }
     for extra in left {
@@ -105,11 +104,17 @@ fn endpoint(found: &mut Found, stored: &EndpointFacts, wanted: &EndpointFacts) {
         let text = format!("{name}: refers to an earlier pod of that name");
         found.about(Rank::Endpoint, pod, text);
     }
+    // Mostly they are wrong together.
+    let both = (stored.ready, wanted.ready) == (stored.serving, wanted.serving);
+    let ready = if both { "ready and serving" } else { "ready" };
     for (what, stored, wanted) in [
-        ("ready", stored.ready, wanted.ready),
+        (ready, stored.ready, wanted.ready),
         ("serving", stored.serving, wanted.serving),
         ("terminating", stored.terminating, wanted.terminating),
     ] {
+        if both && what == "serving" {
+            continue;
+        }
         let spell = |value: Option<bool>| value.map(|value| if value { "true" } else { "false" });
         found.field(of, what, spell(stored), spell(wanted));
     }

@@ -247,7 +247,8 @@ impl Looked<'_> {
                 self.why.push("it is not bound to a node: slices leave it out until it is".to_owned());
             }
             Node::Gone if !service.publish_not_ready => self.why.push(format!(
-                "its node {node} is unknown: slices leave it out until there is such a Node (Endpoints do not look at nodes)"
+                "its node {node} is unknown: slices leave it out until there is such a Node (Endpoints do not look \
+                 at nodes)"
             )),
             Node::Gone => self.why.push(format!("its node {node} is unknown: its endpoint has no zone")),
             Node::Unbound | Node::There | Node::Untold => {}
@@ -348,12 +349,15 @@ impl Looked<'_> {
                             place.slice, place.address
                         ));
                     }
+                    // Mostly they are wrong together.
+                    let both = (place.ready, ready) == (place.serving, pod.ready);
+                    let both_named = if both { "ready and serving" } else { "ready" };
                     for (what, stored, wanted) in [
-                        ("ready", place.ready, ready),
+                        (both_named, place.ready, ready),
                         ("serving", place.serving, pod.ready),
                         ("terminating", place.terminating, pod.terminating),
                     ] {
-                        if stored != wanted {
+                        if stored != wanted && !(both && what == "serving") {
                             self.amiss.push(format!(
                                 "slice {} says {what} {stored}, should be {wanted}",
                                 place.slice
