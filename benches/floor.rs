@@ -178,7 +178,9 @@ fn client(address: &str) {
             while arrived >= POD {
                 arrived -= POD;
                 for at in REQUESTS {
-                    connections[at].write_all(&body).expect("the buffer of a socket holds a write");
+                    connections[at]
+                        .write_all(&body)
+                        .expect("the buffer of a socket holds a write");
                 }
             }
         }

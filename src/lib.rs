@@ -21,11 +21,12 @@
 //! ```
 //!
 //! [`core`] is pure: no clock, no I/O, no logging. [`actors`] are shells around it. [`cluster`] speaks with the
-//! API server. [`ops`] is the command line and what surrounds a process.
+//! API server. [`inspect`] looks at what is published and says what is wrong with it. [`ops`] is the command line and what surrounds a process.
 
 pub mod actors;
 pub mod cluster;
 pub mod core;
+pub mod inspect;
 pub mod ops;
 
 use clap::error::ErrorKind;
@@ -38,7 +39,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 /// The exit code of a command line or a kubeconfig that cannot be used.
-const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 
 /// The whole program: parses the command line (with the program's name first), runs what it says with a tokio
 /// runtime of its own, and returns the exit code.
@@ -65,9 +66,18 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let Command::Run(args) = cli.command;
-    match runtime(args.worker_threads) {
-        Ok(runtime) => runtime.block_on(run(args, &ignored)),
+    let threads = match &cli.command {
+        Command::Run(args) => args.worker_threads,
+        Command::Audit(_) | Command::Explain(_) => 1,
+    };
+    match runtime(threads) {
+        Ok(runtime) => runtime.block_on(async {
+            match cli.command {
+                Command::Run(args) => run(args, &ignored).await,
+                Command::Audit(args) => ops::inspect::audit(args).await,
+                Command::Explain(args) => ops::inspect::explain(args).await,
+            }
+        }),
         Err(error) => {
             eprintln!("error: cannot start a runtime: {error}");
             ExitCode::FAILURE
@@ -170,7 +180,7 @@ fn runtime(threads: u16) -> std::io::Result<Runtime> {
 }
 
 /// An error and its causes on one line.
-fn one_line(error: &dyn std::error::Error) -> String {
+pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -12,6 +12,10 @@ mod gate;
 #[path = "support/world.rs"]
 mod world;
 
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
+#[path = "support/recorded.rs"]
+mod store;
+
 #[path = "adoption/odd.rs"]
 mod odd;
 #[path = "adoption/recorded.rs"]

@@ -8,14 +8,41 @@ use std::time::Duration;
 /// Where the API server is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// As a kubeconfig file says, in its current context.
-    Kubeconfig(PathBuf),
+    /// As a kubeconfig file says.
+    Kubeconfig(ConfigFile),
     /// As a kubeconfig file says, but at another URL.
-    KubeconfigAt(PathBuf, String),
+    KubeconfigAt(ConfigFile, String),
     /// At a URL, without credentials.
     Server(String),
     /// As the pod that we run in says.
     InCluster,
+}
+
+/// A kubeconfig file, and what is used of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ConfigFile {
+    /// The file; without one, as kubectl finds it: those that `$KUBECONFIG` names, or `~/.kube/config`.
+    pub path: Option<PathBuf>,
+    /// The context; without one, the current one.
+    pub context: Option<String>,
+}
+
+impl<P: Into<PathBuf>> From<P> for ConfigFile {
+    /// The file's current context.
+    fn from(path: P) -> Self {
+        Self {
+            path: Some(path.into()),
+            context: None,
+        }
+    }
+}
+
+impl ConfigFile {
+    /// Whether there is a kubeconfig where kubectl looks for one.
+    pub fn is_at_hand() -> bool {
+        let named = std::env::var_os("KUBECONFIG").is_some_and(|names| !names.is_empty());
+        named || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists())
+    }
 }
 
 /// Why there is no client.
@@ -102,13 +129,18 @@ async fn config(target: &Target) -> Result<Config, ConnectError> {
     Ok(config)
 }
 
-async fn kubeconfig(path: &Path) -> Result<Config, ConnectError> {
+async fn kubeconfig(chosen: &ConfigFile) -> Result<Config, ConnectError> {
+    let path = chosen.path.as_deref();
     let wrap = |error| ConnectError::Kubeconfig {
-        path: path.to_owned(),
+        path: path.unwrap_or(Path::new("from the environment")).to_owned(),
         error: Box::new(error),
     };
-    let file = Kubeconfig::read_from(path).map_err(wrap)?;
-    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+    let file = path.map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+    let options = KubeConfigOptions {
+        context: chosen.context.clone(),
+        ..KubeConfigOptions::default()
+    };
+    Config::from_custom_kubeconfig(file.map_err(wrap)?, &options)
         .await
         .map_err(wrap)
 }

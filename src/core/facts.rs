@@ -182,6 +182,18 @@ pub struct SliceFacts {
     pub endpoints: Vec<EndpointFacts>,
 }
 
+impl SliceFacts {
+    /// Who manages it, by its label.
+    pub fn manager(&self) -> Option<&str> {
+        self.labels.get(LABEL_MANAGED_BY)
+    }
+
+    /// Whether that is us, or upstream's controller in our place.
+    pub fn is_ours(&self) -> bool {
+        self.manager() == Some(MANAGED_BY)
+    }
+}
+
 /// What the metadata alone tells of an Endpoints object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndpointsMeta {

@@ -134,6 +134,11 @@ impl NodeTable {
         gone.iter().filter_map(|name| self.remove(name)).collect()
     }
 
+    /// What is known of a node.
+    pub fn get(&self, name: &str) -> Option<&NodeFacts> {
+        self.nodes.get(name)?.facts.as_ref()
+    }
+
     /// How many nodes there are.
     pub fn len(&self) -> usize {
         self.nodes.values().filter(|entry| entry.facts.is_some()).count()

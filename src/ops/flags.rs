@@ -3,9 +3,10 @@
 mod controllers;
 mod election;
 mod foreign;
+mod inspect;
 
 use crate::actors::writer::Pacing;
-use crate::cluster::connect::Target;
+use crate::cluster::connect::{ConfigFile, Target};
 use crate::core::golang;
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
@@ -15,6 +16,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 pub use controllers::Controllers;
 pub use election::ElectionArgs;
+pub use inspect::{AuditArgs, Colour, ExplainArgs};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,6 +43,14 @@ pub struct Cli {
 pub enum Command {
     /// Run the controller until SIGTERM.
     Run(RunArgs),
+    /// Compare all that should be published with what is, and say which Services are out of sync and why
+    ///
+    /// Only reads. Exits with 0 if all are in sync, 1 if not, 2 if that could not be found out.
+    Audit(AuditArgs),
+    /// Tell of one Service which pods are published, where, and why the others are not
+    ///
+    /// Only reads. Exits with 0, or with 2 if it could not be found out.
+    Explain(ExplainArgs),
 }
 
 /// A command line, read.
@@ -72,14 +82,20 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, cla
         ignored = split.ignored;
     }
     let cli = Cli::try_parse_from(args)?;
-    let Command::Run(run) = &cli.command;
-    if run.outputs().is_none() {
+    let outputs = match &cli.command {
+        Command::Run(run) => run.outputs(),
+        Command::Audit(audit) => audit.outputs(),
+        Command::Explain(_) => Outputs::ALL,
+    };
+    if outputs.is_none() {
         return Err(command.error(
             ErrorKind::ValueValidation,
             "--controllers leaves neither endpoints-controller nor endpointslice-controller on",
         ));
     }
-    if let Err(error) = run.election.timing() {
+    if let Command::Run(run) = &cli.command
+        && let Err(error) = run.election.timing()
+    {
         let flags = "--leader-elect-lease-duration, -renew-deadline, -retry-period";
         return Err(command.error(ErrorKind::ValueValidation, format!("{flags}: {error}")));
     }
@@ -211,7 +227,7 @@ pub struct RunArgs {
 /// How to reach the API server. With neither flag, as the pod that this runs in is told. An empty value is none.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ConnectionArgs {
-    /// A kubeconfig file; its current context is used
+    /// A kubeconfig file
     #[arg(long, value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
     pub kubeconfig: Option<PathBuf>,
 
@@ -219,20 +235,27 @@ pub struct ConnectionArgs {
     /// are sent, as for tests and proxies on loopback
     #[arg(long, visible_alias = "master", value_name = "URL")]
     pub server: Option<String>,
+
+    /// The context of the kubeconfig that is used, in place of its current one
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
 }
 
 impl ConnectionArgs {
     /// What the flags say.
     pub fn target(&self) -> Target {
-        let kubeconfig = self
+        let path = self
             .kubeconfig
-            .as_ref()
+            .clone()
             .filter(|path| !path.as_os_str().is_empty());
-        let server = self.server.as_ref().filter(|url| !url.is_empty());
+        let context = self.context.clone().filter(|name| !name.is_empty());
+        // Who names a context means a kubeconfig, even if only kubectl's.
+        let kubeconfig = (path.is_some() || context.is_some()).then_some(ConfigFile { path, context });
+        let server = self.server.clone().filter(|url| !url.is_empty());
         match (kubeconfig, server) {
-            (Some(path), Some(url)) => Target::KubeconfigAt(path.clone(), url.clone()),
-            (Some(path), None) => Target::Kubeconfig(path.clone()),
-            (None, Some(url)) => Target::Server(url.clone()),
+            (Some(file), Some(url)) => Target::KubeconfigAt(file, url),
+            (Some(file), None) => Target::Kubeconfig(file),
+            (None, Some(url)) => Target::Server(url),
             (None, None) => Target::InCluster,
         }
     }

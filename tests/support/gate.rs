@@ -170,13 +170,17 @@ impl Gate {
 
     /// What was sent since the last time; lists, watches and Events left out.
     pub(crate) fn take(&self) -> Vec<Sent> {
+        let mut sent = self.take_all();
+        sent.retain(|sent| !sent.looks_around() && sent.kind() != "events");
+        sent
+    }
+
+    /// What was sent since the last time.
+    pub(crate) fn take_all(&self) -> Vec<Sent> {
         let mut state = self.state.lock();
         let until = state.log.len();
         let from = std::mem::replace(&mut state.taken, until);
-        let sent = state.log[from..].iter();
-        sent.filter(|sent| !sent.looks_around() && sent.kind() != "events")
-            .cloned()
-            .collect()
+        state.log[from..].to_vec()
     }
 
     async fn pass(self, request: Request<Body>) -> Answer {

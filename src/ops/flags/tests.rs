@@ -6,7 +6,9 @@ fn invoke(args: &[&str]) -> Result<Invocation, String> {
 }
 
 fn parse(args: &[&str]) -> Result<RunArgs, String> {
-    let Command::Run(args) = invoke(args)?.cli.command;
+    let Command::Run(args) = invoke(args)?.cli.command else {
+        panic!("only `run` is parsed here");
+    };
     Ok(args)
 }
 
@@ -40,7 +42,10 @@ fn the_target_is_what_the_flags_say() {
     let (url, path) = ("http://127.0.0.1:1".to_owned(), PathBuf::from("a"));
     assert_eq!(target(&[]), Target::InCluster);
     assert_eq!(target(&["--master=", "--kubeconfig="]), Target::InCluster);
-    assert_eq!(target(&["--kubeconfig", "a"]), Target::Kubeconfig(path.clone()));
+    assert_eq!(
+        target(&["--kubeconfig", "a"]),
+        Target::Kubeconfig(path.clone().into())
+    );
     assert_eq!(
         target(&["--server=http://127.0.0.1:1"]),
         Target::Server(url.clone())
@@ -51,8 +56,17 @@ fn the_target_is_what_the_flags_say() {
     );
     assert_eq!(
         target(&["--master=http://127.0.0.1:1", "--kubeconfig=a"]),
-        Target::KubeconfigAt(path, url)
+        Target::KubeconfigAt(path.clone().into(), url)
     );
+    let context = Some("c".to_owned());
+    let named = |path| {
+        Target::Kubeconfig(ConfigFile {
+            path,
+            context: context.clone(),
+        })
+    };
+    assert_eq!(target(&["--kubeconfig=a", "--context=c"]), named(Some(path)));
+    assert_eq!(target(&["--context=c"]), named(None));
 }
 
 #[test]
@@ -176,7 +190,9 @@ fn a_copied_command_line_is_read() {
         "2",
     ]);
     let Invocation { cli, ignored } = invocation.unwrap();
-    let Command::Run(args) = cli.command;
+    let Command::Run(args) = cli.command else {
+        panic!("the command is `run`");
+    };
     assert_eq!(
         args.connection.target(),
         Target::Kubeconfig("/etc/kubernetes/controller-manager.conf".into())

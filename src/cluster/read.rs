@@ -1,0 +1,305 @@
+//! Reading once: whole lists, page by page, and single objects. Nothing is kept here but the page that arrives.
+
+use super::decode::{self, Decode, DecodeError, ListReader};
+use super::{ACCEPT_JSON, wire};
+use crate::core::namespace::Kind;
+use bytes::Bytes;
+use http::{Method, StatusCode, header};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use std::fmt;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// Objects a page of a list has at most.
+const PAGE: usize = 500;
+/// How long a server may take to begin to answer, or to send what comes next.
+const ANSWER: Duration = Duration::from_secs(60);
+/// How often a request is sent that the server is too busy for.
+const TRIES: u32 = 4;
+/// The longest pause between tries, whatever the server asks for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Reads objects from a server.
+#[derive(Clone)]
+pub struct Reader {
+    client: Client,
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+/// Which objects of a kind are listed. By default all.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Selection {
+    /// Of this namespace only.
+    pub namespace: Option<String>,
+    /// A label selector, as people write it; empty for none.
+    pub labels: String,
+    /// A field selector; empty for none.
+    pub fields: &'static str,
+}
+
+/// What a list shows.
+#[derive(Debug)]
+pub enum Shown<T> {
+    /// An object.
+    Object(T),
+    /// The list was too slow to stay valid and begins anew: what it showed until now does not count.
+    Again,
+}
+
+/// What could not be read, and why. One line.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {verb} {what}: {cause}")]
+pub struct ReadError {
+    /// `get` or `list`.
+    pub verb: &'static str,
+    /// The resource, and where: `pods in all namespaces`.
+    pub what: String,
+    /// Why.
+    #[source]
+    pub cause: Cause,
+}
+
+/// Why something could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// The server could not be reached, or broke off.
+    #[error("{0}")]
+    Client(#[from] kube::Error),
+    /// The server does not let us.
+    #[error("forbidden: {0}")]
+    Forbidden(String),
+    /// There is no such object.
+    #[error("not found: {0}")]
+    NotFound(String),
+    /// The list takes longer than the server remembers.
+    #[error("the list is so long that it expires before its end")]
+    Expired,
+    /// The server refused in another way.
+    #[error("the server answered {code} {reason}: {message}")]
+    Status {
+        /// HTTP status.
+        code: u16,
+        /// The word for machines.
+        reason: String,
+        /// The sentence for people.
+        message: String,
+    },
+    /// An object, or the list around it, is not what it should be.
+    #[error("malformed answer: {0}")]
+    Malformed(String),
+    /// The server says nothing.
+    #[error("no answer for {0:?}")]
+    Silent(Duration),
+}
+
+impl From<DecodeError> for Cause {
+    fn from(error: DecodeError) -> Self {
+        Self::Malformed(error.to_string())
+    }
+}
+
+impl ReadError {
+    /// Whether this is a matter of permission.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self.cause, Cause::Forbidden(_))
+    }
+}
+
+/// The path of a kind, in one namespace or in all.
+fn path(kind: Kind, namespace: Option<&str>) -> String {
+    let base = match kind {
+        Kind::Slice => "/apis/discovery.k8s.io/v1",
+        Kind::Node | Kind::Pod | Kind::Service | Kind::Endpoints => "/api/v1",
+    };
+    match namespace.filter(|_| kind != Kind::Node) {
+        Some(namespace) => format!("{base}/namespaces/{namespace}/{}", kind.as_str()),
+        None => format!("{base}/{}", kind.as_str()),
+    }
+}
+
+impl Reader {
+    /// The client must not retry by itself.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// Lists objects of a kind as of one moment, page by page.
+    pub async fn list<T: Decode>(
+        &self,
+        kind: Kind,
+        of: &Selection,
+        mut each: impl FnMut(Shown<T>),
+    ) -> Result<(), ReadError> {
+        let place = match &of.namespace {
+            _ if kind == Kind::Node => String::new(),
+            Some(namespace) => format!(" in namespace {namespace}"),
+            None => " in all namespaces".to_owned(),
+        };
+        let wrap = |cause| ReadError {
+            verb: "list",
+            what: format!("{}{place}", kind.as_str()),
+            cause,
+        };
+        match self.pages(kind, of, PAGE, &mut each).await {
+            // In one piece it needs no token that can expire.
+            Err(Cause::Expired) => {
+                each(Shown::Again);
+                self.pages(kind, of, 0, &mut each).await.map_err(wrap)
+            }
+            outcome => outcome.map_err(wrap),
+        }
+    }
+
+    /// As [`Reader::list`], all at once.
+    pub async fn all<T: Decode>(&self, kind: Kind, of: &Selection) -> Result<Vec<T>, ReadError> {
+        let mut found = Vec::new();
+        self.list(kind, of, |shown| match shown {
+            Shown::Object(object) => found.push(object),
+            Shown::Again => found.clear(),
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Gets one object, if it is there.
+    pub async fn get<T: Decode>(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<T>, ReadError> {
+        let uri = format!("{}/{name}", path(kind, namespace));
+        let outcome = async {
+            let body = self.answer(&uri).await?;
+            let json = timeout(ANSWER, body.collect_bytes())
+                .await
+                .map_err(|_| Cause::Silent(ANSWER))??;
+            Ok(decode::object(&json)?)
+        };
+        match outcome.await {
+            Ok(object) => Ok(Some(object)),
+            Err(Cause::NotFound(_)) => Ok(None),
+            Err(cause) => Err(ReadError {
+                verb: "get",
+                what: match namespace {
+                    Some(namespace) => format!("{} {namespace}/{name}", kind.as_str()),
+                    None => format!("{} {name}", kind.as_str()),
+                },
+                cause,
+            }),
+        }
+    }
+
+    async fn pages<T: Decode>(
+        &self,
+        kind: Kind,
+        of: &Selection,
+        size: usize,
+        each: &mut impl FnMut(Shown<T>),
+    ) -> Result<(), Cause> {
+        let mut base = format!("{}?limit={size}", path(kind, of.namespace.as_deref()));
+        for (name, selector) in [("labelSelector", &*of.labels), ("fieldSelector", of.fields)] {
+            if !selector.is_empty() {
+                base.push('&');
+                base.push_str(name);
+                base.push('=');
+                base.extend(utf8_percent_encode(selector, NON_ALPHANUMERIC));
+            }
+        }
+        let mut next = String::new();
+        loop {
+            let mut uri = base.clone();
+            if !next.is_empty() {
+                uri.push_str("&continue=");
+                uri.extend(utf8_percent_encode(&next, NON_ALPHANUMERIC));
+            }
+            let mut body = self.answer(&uri).await?;
+            let mut reader = ListReader::<T>::default();
+            while let Some(frame) = timeout(ANSWER, body.frame())
+                .await
+                .map_err(|_| Cause::Silent(ANSWER))?
+            {
+                if let Ok(data) = frame?.into_data() {
+                    reader.feed(&data);
+                }
+                let (items, errors) = reader.take();
+                // What is left out of the picture would be called wrong, or right, by mistake.
+                if let Some(error) = errors.into_iter().next() {
+                    return Err(Cause::Malformed(error));
+                }
+                for item in items {
+                    each(Shown::Object(item));
+                }
+            }
+            let end = reader.finish()?;
+            if end.next.is_empty() {
+                return Ok(());
+            }
+            next = end.next;
+        }
+    }
+
+    /// The body of the answer to a request. One that the server is too busy for is sent again.
+    async fn answer(&self, uri: &str) -> Result<Body, Cause> {
+        let mut tries = 1;
+        loop {
+            let (wait, cause) = match timeout(ANSWER, self.ask(uri)).await {
+                Ok(Ok(body)) => return Ok(body),
+                Ok(Err((Some(wait), cause))) if tries < TRIES => (wait, cause),
+                Ok(Err((_, cause))) => return Err(cause),
+                Err(_) => return Err(Cause::Silent(ANSWER)),
+            };
+            tracing::debug!(%cause, ?wait, "the server is busy; the request is sent again");
+            sleep(wait.min(LONGEST_PAUSE)).await;
+            tries += 1;
+        }
+    }
+
+    /// With a refusal: after what pause it is worth another try.
+    async fn ask(&self, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
+        let request = http::Request::builder()
+            .method(Method::GET)
+            .uri(uri)
+            .header(header::ACCEPT, ACCEPT_JSON);
+        let last = |error| (None, Cause::Client(error));
+        let request = request.body(Body::empty()).map_err(kube::Error::HttpError);
+        let response = self.client.send(request.map_err(last)?).await.map_err(last)?;
+        let (head, body) = response.into_parts();
+        if head.status == StatusCode::OK {
+            return Ok(body);
+        }
+        let busy = matches!(
+            head.status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+        );
+        let asked = head.headers.get(header::RETRY_AFTER);
+        let seconds = asked.and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = body.collect_bytes().await.unwrap_or_else(|_| Bytes::new());
+        let status = decode::status(head.status.as_u16(), &body);
+        Err((
+            busy.then(|| Duration::from_secs(seconds.unwrap_or(1))),
+            cause(head.status, status),
+        ))
+    }
+}
+
+fn cause(code: StatusCode, status: wire::Status) -> Cause {
+    match code {
+        StatusCode::FORBIDDEN => Cause::Forbidden(status.message),
+        StatusCode::NOT_FOUND => Cause::NotFound(status.message),
+        StatusCode::GONE => Cause::Expired,
+        code => Cause::Status {
+            code: code.as_u16(),
+            reason: status.reason,
+            message: status.message,
+        },
+    }
+}

@@ -1,0 +1,230 @@
+//! Slices.
+
+use super::{Difference, Found, Rank, Subject, addressed};
+use crate::core::address::Family;
+use crate::core::facts::{EndpointFacts, ServiceFacts, SliceFacts, is_reserved_label};
+
+/// What surrounds a slice.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceContext<'a> {
+    /// Its Service, if there is one.
+    pub service: Option<&'a ServiceFacts>,
+    /// All slices that are stored.
+    pub stored: &'a [SliceFacts],
+}
+
+impl SliceContext<'_> {
+    /// The other slices of the Service that are ours, of the same family.
+    fn others<'s>(&'s self, slice: &'s SliceFacts) -> impl Iterator<Item = &'s SliceFacts> {
+        self.stored.iter().filter(move |other| {
+            other.is_ours()
+                && other.meta.service == slice.meta.service
+                && other.family == slice.family
+                && other.meta.owner == slice.meta.owner
+                && other.meta.name != slice.meta.name
+        })
+    }
+
+    /// Another slice that holds the same pod.
+    fn elsewhere<'s>(&'s self, slice: &'s SliceFacts, endpoint: &EndpointFacts) -> Option<&'s SliceFacts> {
+        let pod = endpoint.pod.as_ref()?;
+        self.others(slice)
+            .find(|other| other.endpoints.iter().any(|e| e.pod.as_ref() == Some(pod)))
+    }
+}
+
+/// Why a slice is to be created, updated or deleted, given what is stored of it and what would be.
+pub fn of_slice(
+    stored: Option<&SliceFacts>,
+    desired: Option<&SliceFacts>,
+    around: SliceContext<'_>,
+) -> Vec<Difference> {
+    let mut found = Found::default();
+    match (stored, desired) {
+        (Some(stored), Some(desired)) => changed(&mut found, stored, desired, around),
+        (None, Some(desired)) => absent(&mut found, desired, around),
+        (Some(stored), None) => superfluous(&mut found, stored, around),
+        (None, None) => {}
+    }
+    found.finish()
+}
+
+/// The first address of an endpoint.
+fn address(endpoint: &EndpointFacts) -> &str {
+    endpoint.addresses.first().map_or("no address", |address| address)
+}
+
+fn named(endpoint: &EndpointFacts) -> String {
+    addressed(address(endpoint), endpoint.pod.as_deref())
+}
+
+fn changed(found: &mut Found, stored: &SliceFacts, desired: &SliceFacts, around: SliceContext<'_>) {
+    let mut left: Vec<&EndpointFacts> = stored.endpoints.iter().collect();
+    for wanted in &desired.endpoints {
+        let at = left
+            .iter()
+            .position(|e| e.pod == wanted.pod && e.pod_uid == wanted.pod_uid)
+            .or_else(|| left.iter().position(|e| e.pod.is_some() && e.pod == wanted.pod))
+            .or_else(|| {
+                left.iter()
+                    .position(|e| e.pod.is_none() && e.addresses == wanted.addresses)
+            });
+        if let Some(at) = at {
+            endpoint(found, left.remove(at), wanted);
+        } else {
+            let text = format!("{} is missing", named(wanted));
+            found.about(Rank::Missing, wanted.pod.as_deref(), text);
+        }
+    }
+    for extra in left {
+        let text = match around.elsewhere(stored, extra) {
+            Some(other) => format!("{} is in {} too", named(extra), other.meta.name),
+            None => format!("{} should not be there", named(extra)),
+        };
+        found.about(Rank::Extra, extra.pod.as_deref(), text);
+    }
+    found.ports(&stored.ports, &desired.ports, "", None);
+    found.labels(&stored.labels, &desired.labels, |key| !is_reserved_label(key));
+}
+
+fn endpoint(found: &mut Found, stored: &EndpointFacts, wanted: &EndpointFacts) {
+    let name = named(wanted);
+    let pod = wanted.pod.as_deref();
+    let of = Subject { address: &name, pod };
+    if stored.addresses != wanted.addresses {
+        let text = format!(
+            "{}: address {}, should be {}",
+            pod.map_or_else(|| name.clone(), |pod| format!("pod {pod}")),
+            stored.addresses.join(" "),
+            wanted.addresses.join(" ")
+        );
+        found.about(Rank::Extra, pod, text);
+    }
+    if stored.pod_uid != wanted.pod_uid {
+        let text = format!("{name}: refers to an earlier pod of that name");
+        found.about(Rank::Endpoint, pod, text);
+    }
+    // Mostly they are wrong together.
+    let both = (stored.ready, wanted.ready) == (stored.serving, wanted.serving);
+    let ready = if both { "ready and serving" } else { "ready" };
+    for (what, stored, wanted) in [
+        (ready, stored.ready, wanted.ready),
+        ("serving", stored.serving, wanted.serving),
+        ("terminating", stored.terminating, wanted.terminating),
+    ] {
+        if both && what == "serving" {
+            continue;
+        }
+        let spell = |value: Option<bool>| value.map(|value| if value { "true" } else { "false" });
+        found.field(of, what, spell(stored), spell(wanted));
+    }
+    found.field(of, "node", stored.node.as_deref(), wanted.node.as_deref());
+    found.field(of, "zone", stored.zone.as_deref(), wanted.zone.as_deref());
+    found.field(
+        of,
+        "hostname",
+        stored.hostname.as_deref(),
+        wanted.hostname.as_deref(),
+    );
+    if stored.zone_hints != wanted.zone_hints || stored.node_hints != wanted.node_hints {
+        let text = format!(
+            "{name}: hints differ: {}, should be {}",
+            hints(stored),
+            hints(wanted)
+        );
+        found.about(Rank::Endpoint, pod, text);
+    }
+    if stored.odd {
+        let text = format!("{name}: has fields that are never written");
+        found.about(Rank::Endpoint, pod, text);
+    }
+}
+
+/// `zone a, node n1`, or `none`.
+pub(in crate::inspect) fn hints(endpoint: &EndpointFacts) -> String {
+    let zones = endpoint.zone_hints.iter().map(|zone| format!("zone {zone}"));
+    let nodes = endpoint.node_hints.iter().map(|node| format!("node {node}"));
+    let all: Vec<_> = zones.chain(nodes).collect();
+    if all.is_empty() {
+        "none".to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
+/// A slice that is not there.
+fn absent(found: &mut Found, desired: &SliceFacts, around: SliceContext<'_>) {
+    if desired.endpoints.is_empty() {
+        let family = desired.family.map_or("", Family::as_str);
+        let text = format!("the empty {family} slice of a Service without endpoints is missing");
+        found.add(Rank::Object, text);
+    }
+    for wanted in &desired.endpoints {
+        let text = format!("{} is missing", named(wanted));
+        found.about(Rank::Missing, wanted.pod.as_deref(), text);
+    }
+    // Somebody else's slices are left alone, but they may be the reason.
+    for foreign in around.stored.iter().filter(|slice| {
+        slice.meta.service == desired.meta.service
+            && slice.family == desired.family
+            && !slice.is_ours()
+            && slice.meta.owner == desired.meta.owner
+    }) {
+        found.add(Rank::Metadata, managed_elsewhere(foreign));
+    }
+}
+
+/// `slice web-x7k2p is managed by somebody`.
+pub(in crate::inspect) fn managed_elsewhere(slice: &SliceFacts) -> String {
+    match slice.manager() {
+        Some(manager) => format!("slice {} is managed by {manager}", slice.meta.name),
+        None => format!("slice {} says nobody manages it", slice.meta.name),
+    }
+}
+
+/// A slice that should not be there.
+fn superfluous(found: &mut Found, stored: &SliceFacts, around: SliceContext<'_>) {
+    let Some(service) = around.service else {
+        found.add(Rank::Object, "left over: there is no such Service");
+        return;
+    };
+    if stored.meta.owner != service.uid {
+        found.add(
+            Rank::Object,
+            if stored.meta.owner.is_none() {
+                "it does not belong to the Service: it has no owner"
+            } else {
+                "it belongs to an earlier Service of that name"
+            },
+        );
+    }
+    match stored.family {
+        Some(family) if !service.has(family) => {
+            found.add(Rank::Object, format!("the Service is not {}", family.as_str()));
+        }
+        None => found.add(Rank::Object, "it holds no IP addresses"),
+        Some(_) => {}
+    }
+    if !found.0.is_empty() {
+        return;
+    }
+    let doubles: Vec<_> = stored
+        .endpoints
+        .iter()
+        .map(|endpoint| around.elsewhere(stored, endpoint))
+        .collect();
+    if let [Some(first), rest @ ..] = &doubles[..]
+        && rest.iter().all(Option::is_some)
+    {
+        let text = format!("slice is a duplicate: {} has its endpoints", first.meta.name);
+        found.add(Rank::Object, text);
+    } else if stored.endpoints.is_empty() {
+        found.add(Rank::Object, "it is empty and not needed");
+    }
+    for (endpoint, double) in stored.endpoints.iter().zip(doubles) {
+        if double.is_none() {
+            let text = format!("{} should not be there", named(endpoint));
+            found.about(Rank::Extra, endpoint.pod.as_deref(), text);
+        }
+    }
+}

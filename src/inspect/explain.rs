@@ -1,0 +1,403 @@
+//! What `endpointd explain` says of a Service.
+
+mod near;
+mod pods;
+mod print;
+
+pub use near::{NearPod, Pods, meant};
+pub use pods::{Place, PodFinding, State};
+
+use super::differences::spelled;
+use super::findings::Finding;
+use super::text::plural;
+use crate::core::address::Family;
+use crate::core::facts::{
+    ANNOTATION_TOLERATE_UNREADY, AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts,
+    LABEL_ENDPOINTS_MANAGED_BY, PodFacts, ServiceFacts, SliceFacts, SubsetFacts, TolerateUnready,
+};
+use crate::core::hints::HintMode;
+use crate::core::ports::{ServicePort, TargetPort};
+use crate::core::selector::Selector;
+use crate::core::subsets::{MAX_ADDRESSES, TRUNCATED};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A Service, and what people call it by.
+#[derive(Clone, Debug)]
+pub struct SeenService {
+    /// What counts.
+    pub facts: ServiceFacts,
+    /// `spec.type`.
+    pub kind: Box<str>,
+    /// `spec.externalName`.
+    pub external_name: Option<Box<str>>,
+    /// Whether it has a selector, whatever its type.
+    pub selects: bool,
+    /// `spec.ports[].port`.
+    pub port_numbers: Vec<i64>,
+}
+
+/// A pod, and why it is as it is.
+#[derive(Clone, Debug)]
+pub struct SeenPod {
+    /// What counts.
+    pub facts: PodFacts,
+    /// `status.phase`.
+    pub phase: Box<str>,
+    /// `status.reason`.
+    pub reason: Option<Box<str>>,
+    /// What the condition says that keeps it from being ready.
+    pub told: Option<Box<str>>,
+}
+
+/// What is known of nodes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SeenNodes {
+    /// Those that the Service's pods run on, as far as they are there, each with its zone.
+    Known(BTreeMap<Arc<str>, Option<Arc<str>>>),
+    /// They may not be read.
+    Unreadable(String),
+}
+
+/// All that a Service hangs on and what is published for it, as it was read.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The Service.
+    pub service: SeenService,
+    /// Its pods; none if it has no selector.
+    pub pods: Option<Pods>,
+    /// Their nodes.
+    pub nodes: SeenNodes,
+    /// All slices that name the Service.
+    pub slices: Vec<SliceFacts>,
+    /// The Endpoints of its name.
+    pub endpoints: Option<EndpointsFacts>,
+    /// What the controller would write; none if that cannot be told.
+    pub wrong: Option<Vec<Finding>>,
+}
+
+/// What there is to say.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// The namespace.
+    pub namespace: String,
+    /// The Service's name.
+    pub service: String,
+    /// `spec.type`.
+    pub r#type: String,
+    /// Whether its slices and Endpoints are written by the controller.
+    pub managed: bool,
+    /// Whether it has no cluster IP.
+    pub headless: bool,
+    /// Its families, as the API spells them.
+    pub families: Vec<&'static str>,
+    /// Its selector, `key=value` each.
+    pub selector: Vec<String>,
+    /// Its ports, as people write them.
+    pub ports: Vec<String>,
+    /// `spec.publishNotReadyAddresses`.
+    pub publish_not_ready_addresses: bool,
+    /// Whether what is published is what should be; not known if nodes cannot be read.
+    pub in_sync: Option<bool>,
+    /// What the controller would write, and why.
+    pub out_of_sync: Vec<Finding>,
+    /// What else should be known.
+    pub notes: Vec<String>,
+    /// What else may be wrong.
+    pub warnings: Vec<String>,
+    /// The pods that the selector matches, those first with which something is amiss.
+    pub pods: Vec<PodFinding>,
+    /// Pods that it nearly matches.
+    pub nearly: Vec<NearPod>,
+    /// How many of those there are.
+    pub nearly_total: usize,
+    /// What is published for no pod that matches.
+    pub strays: Vec<String>,
+    /// The slices.
+    pub slices: Vec<SliceSummary>,
+    /// The Endpoints.
+    pub endpoints: Option<EndpointsSummary>,
+}
+
+/// A slice in short.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SliceSummary {
+    /// Its name.
+    pub name: String,
+    /// `addressType`; none if it is none of ours.
+    pub family: Option<&'static str>,
+    /// Who manages it.
+    pub managed_by: Option<String>,
+    /// Whether that is us.
+    pub ours: bool,
+    /// Its ports.
+    pub ports: Vec<String>,
+    /// How many endpoints it has.
+    pub endpoints: usize,
+    /// How many of those are ready.
+    pub ready: usize,
+    /// What is special about it.
+    pub note: Option<String>,
+}
+
+/// An Endpoints object in short.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EndpointsSummary {
+    /// Whether it bears our label.
+    pub ours: bool,
+    /// How many addresses are ready.
+    pub ready: usize,
+    /// How many are not.
+    pub not_ready: usize,
+    /// Whether it was cut to 1,000 addresses.
+    pub truncated: bool,
+}
+
+/// Puts together what there is to say.
+pub fn explain(mut seen: Seen) -> Explanation {
+    let facts = &seen.service.facts;
+    let managed = facts.selector.is_some();
+    let notes = notes(&seen);
+    let mut warnings = warnings(&seen);
+    let (mut nearly, mut nearly_total) = (Vec::new(), 0);
+    let mut findings = Vec::new();
+    if let Some(pods) = &mut seen.pods {
+        (nearly, nearly_total) = pods.near();
+        if pods.matching.is_empty() {
+            warnings.extend(pods.why_none());
+        }
+    }
+    if let Some(pods) = &seen.pods {
+        findings = pods.matching.iter().map(|pod| pods::find(pod, &seen)).collect();
+        findings.sort_by(|a: &PodFinding, b| (a.rank(), &a.name).cmp(&(b.rank(), &b.name)));
+    }
+    if let Some(endpoints) = &seen.endpoints
+        && let Some(note) = truncation(endpoints, &findings)
+    {
+        warnings.push(note);
+    }
+    let facts = &seen.service.facts;
+    Explanation {
+        namespace: seen.namespace.to_string(),
+        service: facts.name.to_string(),
+        r#type: seen.service.kind.to_string(),
+        managed,
+        headless: facts.no_cluster_ip,
+        families: Family::ALL
+            .into_iter()
+            .filter(|f| facts.has(*f))
+            .map(Family::as_str)
+            .collect(),
+        selector: selector(facts),
+        ports: ports(&seen.service),
+        publish_not_ready_addresses: facts.publish_not_ready,
+        in_sync: seen.wrong.as_ref().map(Vec::is_empty),
+        strays: if managed { strays(&seen) } else { Vec::new() },
+        slices: seen.slices.iter().map(|slice| summary(slice, facts)).collect(),
+        endpoints: seen.endpoints.as_ref().map(endpoints_summary),
+        out_of_sync: seen.wrong.unwrap_or_default(),
+        notes,
+        warnings,
+        pods: findings,
+        nearly,
+        nearly_total,
+    }
+}
+
+fn selector(facts: &ServiceFacts) -> Vec<String> {
+    let pairs = facts.selector.iter().flat_map(Selector::pairs);
+    pairs.map(|(key, value)| format!("{key}={value}")).collect()
+}
+
+/// `http 80 to 8080/TCP`.
+fn ports(service: &SeenService) -> Vec<String> {
+    let spell = |(port, number): (&ServicePort, &i64)| {
+        let name = if port.name.is_empty() {
+            String::new()
+        } else {
+            format!("{} ", port.name)
+        };
+        let target = match &port.target {
+            TargetPort::Number(number) => number.to_string(),
+            TargetPort::Name(name) => name.to_string(),
+        };
+        format!("{name}{number} to {target}/{}", port.protocol.as_str())
+    };
+    service
+        .facts
+        .ports
+        .iter()
+        .zip(&service.port_numbers)
+        .map(spell)
+        .collect()
+}
+
+/// What should be known of the Service itself.
+fn notes(seen: &Seen) -> Vec<String> {
+    let service = &seen.service;
+    let facts = &service.facts;
+    let mut notes = Vec::new();
+    if &*service.kind == "ExternalName" {
+        let target = service.external_name.as_deref().unwrap_or("nothing");
+        notes.push(format!(
+            "type ExternalName: DNS answers with the name {target}; it has no endpoints, and what was \
+             published before is left as it is"
+        ));
+    } else if !service.selects {
+        notes.push(
+            "it has no selector: nobody publishes pods for it; its endpoints are those that people or other \
+             controllers write, and are left alone"
+                .to_owned(),
+        );
+    }
+    if facts.no_cluster_ip && facts.selector.is_some() {
+        notes.push("headless: DNS answers with the addresses of its pods".to_owned());
+    }
+    if facts.publish_not_ready {
+        notes.push("publishNotReadyAddresses: pods are published as ready whatever their state".to_owned());
+    }
+    if facts.selector.is_some() {
+        match facts.hints {
+            HintMode::None => {}
+            HintMode::Auto => notes.push(
+                "topology-mode Auto: endpoints are hinted to zones in proportion to their CPU".to_owned(),
+            ),
+            HintMode::SameZone => {
+                notes.push("trafficDistribution: each endpoint is hinted to its own zone".to_owned());
+            }
+            HintMode::SameNode => {
+                notes
+                    .push("trafficDistribution: each endpoint is hinted to its own node and zone".to_owned());
+            }
+        }
+    }
+    notes
+}
+
+/// What may be wrong about the Service itself, or about what could be read.
+fn warnings(seen: &Seen) -> Vec<String> {
+    let service = &seen.service;
+    let mut warnings = Vec::new();
+    if &*service.kind == "ExternalName" && service.selects {
+        warnings.push("its selector has no effect".to_owned());
+    }
+    if service.facts.deleting {
+        warnings.push("it is being deleted: no slices are created any more".to_owned());
+    }
+    if service.facts.tolerate_unready != TolerateUnready::Unset {
+        warnings.push(format!(
+            "the annotation {ANNOTATION_TOLERATE_UNREADY} has no effect unless the controller runs with \
+             --legacy-tolerate-unready-annotation; here it is taken to have none"
+        ));
+    }
+    if let SeenNodes::Unreadable(why) = &seen.nodes {
+        warnings.push(format!(
+            "nodes could not be read, so nothing can be said about them, nor whether slices are in sync: {why}"
+        ));
+    }
+    warnings
+}
+
+fn truncation(endpoints: &EndpointsFacts, pods: &[PodFinding]) -> Option<String> {
+    if endpoints.over_capacity.as_deref() != Some(TRUNCATED) {
+        return None;
+    }
+    let left_out = pods
+        .iter()
+        .filter(|pod| !pod.published.is_empty() && pod.endpoints.is_none());
+    Some(format!(
+        "Endpoints are truncated: they hold {MAX_ADDRESSES} addresses at most, and leave out {}; slices have all",
+        plural(left_out.count(), "published pod")
+    ))
+}
+
+/// Endpoints of our slices that stand for no pod that matches.
+fn strays(seen: &Seen) -> Vec<String> {
+    let known: BTreeSet<&str> = seen
+        .pods
+        .iter()
+        .flat_map(|pods| &pods.matching)
+        .map(|pod| &*pod.facts.name)
+        .collect();
+    let mut strays = Vec::new();
+    for slice in seen.slices.iter().filter(|slice| slice.is_ours()) {
+        for endpoint in &slice.endpoints {
+            let address = endpoint.addresses.join(" ");
+            match &endpoint.pod {
+                Some(pod) if known.contains(&**pod) => {}
+                Some(pod) => strays.push(format!(
+                    "{address} in slice {}: pod {pod} is gone or does not match any more",
+                    slice.meta.name
+                )),
+                None => strays.push(format!("{address} in slice {}: of no pod", slice.meta.name)),
+            }
+        }
+    }
+    let subsets = seen.endpoints.iter().flat_map(|endpoints| &endpoints.subsets);
+    let mut addresses = BTreeSet::new();
+    for address in subsets.flat_map(|subset| subset.ready.iter().chain(&subset.not_ready)) {
+        match &address.pod {
+            Some((pod, _)) if known.contains(&**pod) => {}
+            Some((pod, _)) => {
+                addresses.insert(format!(
+                    "{} in Endpoints: pod {pod} is gone or does not match any more",
+                    address.ip
+                ));
+            }
+            None => {
+                addresses.insert(format!("{} in Endpoints: of no pod", address.ip));
+            }
+        }
+    }
+    strays.extend(addresses);
+    strays
+}
+
+fn summary(slice: &SliceFacts, service: &ServiceFacts) -> SliceSummary {
+    let note = if slice.meta.deleting {
+        Some("is being deleted")
+    } else if !slice.is_ours() {
+        Some("not ours: left alone")
+    } else if service.selector.is_none() {
+        Some("from when the Service had a selector: left alone")
+    } else if slice.meta.owner.is_none() {
+        Some("has no owner: to be replaced")
+    } else if slice.meta.owner != service.uid {
+        Some("of an earlier Service of that name: to be replaced")
+    } else if slice.endpoints.is_empty() {
+        Some("empty")
+    } else {
+        None
+    };
+    SliceSummary {
+        name: slice.meta.name.to_string(),
+        family: slice.family.map(Family::as_str),
+        managed_by: slice.manager().map(str::to_owned),
+        ours: slice.is_ours(),
+        ports: slice.ports.iter().map(spelled).collect(),
+        endpoints: slice.endpoints.len(),
+        ready: slice.endpoints.iter().filter(|e| e.ready != Some(false)).count(),
+        note: note.map(str::to_owned),
+    }
+}
+
+fn endpoints_summary(endpoints: &EndpointsFacts) -> EndpointsSummary {
+    let count = |of: fn(&SubsetFacts) -> &Vec<AddressFacts>| {
+        let all = endpoints.subsets.iter().flat_map(of);
+        all.map(|address| (&address.ip, address.pod.as_ref().map(|(name, _)| name)))
+            .collect::<BTreeSet<_>>()
+            .len()
+    };
+    EndpointsSummary {
+        ours: endpoints.labels.get(LABEL_ENDPOINTS_MANAGED_BY) == Some(ENDPOINTS_MANAGED_BY),
+        ready: count(|subset| &subset.ready),
+        not_ready: count(|subset| &subset.not_ready),
+        truncated: endpoints.over_capacity.as_deref() == Some(TRUNCATED),
+    }
+}

@@ -1,0 +1,243 @@
+//! Pods that a selector matches, and pods that it nearly matches: mostly it is a slip of the pen.
+
+use super::SeenPod;
+use crate::core::selector::Selector;
+use crate::core::work::Work;
+use crate::inspect::text::{listed, plural};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// How many pods that nearly match are kept.
+const MOST: usize = 20;
+/// How many values of one label are counted.
+const MOST_VALUES: usize = 1000;
+
+/// The pods of a namespace, as a selector sees them. Takes them one by one and keeps those that matter.
+#[derive(Clone, Debug)]
+pub struct Pods {
+    selector: Selector,
+    /// Those that match.
+    pub matching: Vec<SeenPod>,
+    near: Vec<(u8, NearPod)>,
+    near_total: usize,
+    seen: usize,
+    /// How many pods have which value of a label of the selector.
+    values: BTreeMap<String, BTreeMap<String, usize>>,
+}
+
+/// A pod that would match but for one label.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NearPod {
+    /// Which label that is.
+    pub label: String,
+    /// Its value in the selector.
+    pub wanted: String,
+    /// Its value on the pod, if it has the label.
+    pub found: Option<String>,
+    /// Another label of the pod that has the wanted value.
+    pub under: Option<String>,
+    /// The pod.
+    pub pod: String,
+}
+
+impl NearPod {
+    /// What is different, without the pod's name.
+    pub fn difference(&self) -> String {
+        let Self { label, wanted, .. } = self;
+        match (&self.found, &self.under) {
+            (Some(found), _) => format!("{label}={found} where the selector has {label}={wanted}"),
+            (None, Some(under)) => format!("{under}={wanted} where the selector has {label}={wanted}"),
+            (None, None) => format!("no label {label} where the selector has {label}={wanted}"),
+        }
+    }
+}
+
+impl Pods {
+    /// For a selector.
+    pub fn new(selector: Selector) -> Self {
+        Self {
+            selector,
+            matching: Vec::new(),
+            near: Vec::new(),
+            near_total: 0,
+            seen: 0,
+            values: BTreeMap::new(),
+        }
+    }
+
+    /// A pod of the namespace.
+    pub fn see(&mut self, pod: SeenPod) {
+        if self.selector.matches(&pod.facts.labels, &mut Work::default()) {
+            self.matching.push(pod);
+            return;
+        }
+        // What has ended is not missed.
+        if pod.facts.terminal {
+            return;
+        }
+        self.seen += 1;
+        let (mut pairs, mut misses) = (0, Vec::new());
+        for (key, wanted) in self.selector.pairs() {
+            pairs += 1;
+            let found = pod.facts.labels.get(key);
+            if found != Some(wanted) {
+                misses.push((key, wanted, found));
+            }
+            if let Some(found) = found {
+                let values = self.values.entry(key.to_owned()).or_default();
+                if let Some(count) = values.get_mut(found) {
+                    *count += 1;
+                } else if values.len() < MOST_VALUES {
+                    values.insert(found.to_owned(), 1);
+                }
+            }
+        }
+        let [(key, wanted, found)] = misses[..] else {
+            return;
+        };
+        let under = pod.facts.labels.iter().find(|(_, value)| *value == wanted);
+        let under = under.map(|(key, _)| key.to_owned());
+        let score = match found {
+            Some(found) if is_like(found, wanted) => 0,
+            None if under.is_some() => 1,
+            // Whatever else is in the namespace misses the only label too.
+            _ if pairs == 1 => return,
+            Some(_) => 2,
+            None => 3,
+        };
+        self.near_total += 1;
+        self.near.push((
+            score,
+            NearPod {
+                label: key.to_owned(),
+                wanted: wanted.to_owned(),
+                found: found.map(str::to_owned),
+                under,
+                pod: pod.facts.name.into(),
+            },
+        ));
+        if self.near.len() >= 8 * MOST {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        self.near.sort();
+        self.near.truncate(MOST);
+    }
+
+    /// Those that nearly match, the likeliest first, and how many there are in all.
+    pub fn near(&mut self) -> (Vec<NearPod>, usize) {
+        self.cut();
+        let near = self.near.iter().map(|(_, pod)| pod.clone());
+        (near.collect(), self.near_total)
+    }
+
+    /// Why nothing matches.
+    pub fn why_none(&self) -> Vec<String> {
+        if self.seen == 0 {
+            return vec!["there is no running pod in the namespace".to_owned()];
+        }
+        let none = BTreeMap::new();
+        let mut reasons = Vec::new();
+        let mut each = Vec::new();
+        for (key, wanted) in self.selector.pairs() {
+            let values = self.values.get(key).unwrap_or(&none);
+            if let Some(count) = values.get(wanted) {
+                each.push(format!("{} {key}={wanted}", have(*count)));
+                continue;
+            }
+            let mut others: Vec<_> = values.iter().collect();
+            others.sort_by_key(|(value, count)| (!is_like(value, wanted), std::cmp::Reverse(**count)));
+            let others: Vec<_> = others
+                .iter()
+                .map(|(value, count)| format!("{} {key}={value}", have(**count)))
+                .collect();
+            let others: Vec<&str> = others.iter().map(|other| &**other).collect();
+            reasons.push(if others.is_empty() {
+                format!("no pod in the namespace has {key}={wanted}; none has a label {key}")
+            } else {
+                format!(
+                    "no pod in the namespace has {key}={wanted}; {}",
+                    listed(&others, 3)
+                )
+            });
+        }
+        if reasons.is_empty() {
+            reasons.push(format!(
+                "no pod has all labels of the selector: {}",
+                each.join(", ")
+            ));
+        }
+        reasons
+    }
+}
+
+fn have(count: usize) -> String {
+    let verb = if count == 1 { "has" } else { "have" };
+    format!("{} {verb}", plural(count, "pod"))
+}
+
+/// Whether one text may have been meant for the other.
+fn is_like(a: &str, b: &str) -> bool {
+    if a.eq_ignore_ascii_case(b) {
+        return true;
+    }
+    let shorter = a.len().min(b.len());
+    if shorter >= 3 && (a.starts_with(b) || b.starts_with(a)) {
+        return true;
+    }
+    shorter >= 2 && distance(a.as_bytes(), b.as_bytes()) <= (shorter / 4).max(1)
+}
+
+/// How many letters are wrong, missing, too many, or exchanged with their neighbour.
+pub(in crate::inspect) fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut rows: [Vec<usize>; 3] = [Vec::new(), Vec::new(), (0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        rows.rotate_left(1);
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let (above, before) = (&rows[1], &rows[0]);
+            let mut least = (above[j] + 1)
+                .min(row[j - 1] + 1)
+                .min(above[j - 1] + usize::from(a[i - 1] != b[j - 1]));
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(before[j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows[2] = row;
+    }
+    rows[2][b.len()]
+}
+
+/// Of some names, the one that may have been meant.
+pub fn meant<'a>(name: &str, others: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    others
+        .filter(|other| is_like(other, name))
+        .min_by_key(|other| (distance(other.as_bytes(), name.as_bytes()), *other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_of_the_pen_are_seen() {
+        for (a, b, apart) in [
+            ("web", "wbe", 1),
+            ("web", "web", 0),
+            ("", "ab", 2),
+            ("frontend", "frontned", 1),
+            ("a", "b", 1),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(distance(a.as_bytes(), b.as_bytes()), apart, "{a} {b}");
+        }
+        assert!(is_like("web", "wbe") && is_like("Web", "web") && is_like("web-v2", "web"));
+        assert!(!is_like("web", "api") && !is_like("db", "web") && !is_like("a", "b"));
+        assert_eq!(meant("wbe", ["api", "web", "webs"].into_iter()), Some("web"));
+        assert_eq!(meant("x", ["api"].into_iter()), None);
+    }
+}

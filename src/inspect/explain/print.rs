@@ -1,0 +1,295 @@
+//! An explanation as text.
+
+use super::{Explanation, NearPod, PodFinding, State};
+use crate::inspect::findings::table;
+use crate::inspect::text::{Table, listed, plural};
+use anstyle::{AnsiColor, Style};
+use std::fmt::{Display, Write as _};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const GOOD: Style = AnsiColor::Green.on_default();
+const WARN: Style = AnsiColor::Yellow.on_default();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+
+/// Of pods about which there is nothing to say, so many are shown if not all are asked for.
+const PLAIN: usize = 10;
+/// Names on a line.
+const NAMES: usize = 5;
+
+fn painted(style: Style, text: impl Display) -> String {
+    let text = text.to_string();
+    if text.is_empty() {
+        return text;
+    }
+    format!("{style}{text}{style:#}")
+}
+
+impl Explanation {
+    /// For people, with colours that whoever prints it may strip. `all` shows also all pods of which there is
+    /// nothing to say.
+    pub fn to_text(&self, all: bool) -> String {
+        let mut out = String::new();
+        self.push_head(&mut out);
+        if self.managed {
+            self.push_pods(&mut out, all);
+            self.push_nearly(&mut out);
+        }
+        if !self.strays.is_empty() {
+            let _ = writeln!(out, "\n{}", painted(BAD, "Published for no pod that matches:"));
+            for stray in self.strays.iter().take(if all { usize::MAX } else { PLAIN }) {
+                let _ = writeln!(out, "  {stray}");
+            }
+            let more = self.strays.len().saturating_sub(PLAIN);
+            if more > 0 && !all {
+                let _ = writeln!(out, "  and {more} more");
+            }
+        }
+        self.push_objects(&mut out);
+        out
+    }
+
+    fn push_head(&self, out: &mut String) {
+        let title = format!("Service {}/{}", self.namespace, self.service);
+        let families = if self.managed {
+            format!(", {}", self.families.join(" and "))
+        } else {
+            String::new()
+        };
+        let _ = writeln!(out, "{}  {}{families}", painted(BOLD, title), self.r#type);
+        let mut head = Table::default();
+        if !self.selector.is_empty() {
+            head.row(["  selector".to_owned(), self.selector.join(",")]);
+        }
+        for (i, port) in self.ports.iter().enumerate() {
+            head.row([if i == 0 { "  ports" } else { "" }.to_owned(), port.clone()]);
+        }
+        let _ = write!(out, "{head}");
+        for note in &self.notes {
+            let _ = writeln!(out, "  {note}");
+        }
+        for warning in &self.warnings {
+            let _ = writeln!(out, "  {}", painted(WARN, warning));
+        }
+        match (self.managed, self.in_sync) {
+            (true, Some(true)) => {
+                let text = painted(GOOD, "in sync");
+                let _ = writeln!(out, "  {text}: slices and Endpoints are what they should be");
+            }
+            (true, None) => {
+                let _ = writeln!(
+                    out,
+                    "  {}: see above",
+                    painted(WARN, "cannot tell whether it is in sync")
+                );
+            }
+            (_, Some(false)) => {
+                let text = painted(BAD, "OUT OF SYNC");
+                let _ = writeln!(
+                    out,
+                    "  {text} (right after a change, look again in a moment); the controller would"
+                );
+                for line in table(&self.out_of_sync, false).lines() {
+                    let _ = writeln!(out, "    {line}");
+                }
+            }
+            (false, _) => {}
+        }
+    }
+
+    fn push_pods(&self, out: &mut String, all: bool) {
+        let count = |state| self.pods.iter().filter(|pod| pod.state == state).count();
+        let mut counts = Vec::new();
+        for (state, text) in [
+            (State::Ready, "ready"),
+            (State::NotReady, "not ready"),
+            (State::Terminating, "terminating"),
+            (State::NotPublished, "not published"),
+        ] {
+            let count = count(state);
+            if count > 0 {
+                counts.push(format!("{count} {text}"));
+            }
+        }
+        let total = self.pods.len();
+        let verb = if total == 1 { "matches" } else { "match" };
+        let title = painted(
+            if total == 0 { BAD } else { BOLD },
+            format!("{} {verb}", plural(total, "pod")),
+        );
+        let counts = if total == 0 {
+            String::new()
+        } else {
+            format!(": {}", counts.join(", "))
+        };
+        let _ = writeln!(out, "\n{title}{counts}");
+        let mut rows = Table::default();
+        let mut below = Vec::new();
+        let (mut plain, mut hidden) = (0, 0);
+        for pod in &self.pods {
+            if pod.is_plain() {
+                plain += 1;
+                if plain > PLAIN && !all {
+                    hidden += 1;
+                    continue;
+                }
+            }
+            rows.row(row(pod));
+            below.push(said(pod));
+        }
+        for (line, said) in rows.to_string().lines().zip(below) {
+            let _ = writeln!(out, "{line}");
+            for line in said {
+                let _ = writeln!(out, "      {line}");
+            }
+        }
+        if hidden > 0 {
+            let _ = writeln!(
+                out,
+                "  and {} like the last (--all shows them)",
+                plural(hidden, "more ready pod")
+            );
+        }
+    }
+
+    fn push_nearly(&self, out: &mut String) {
+        if self.nearly.is_empty() {
+            return;
+        }
+        let verb = if self.nearly_total == 1 {
+            "matches"
+        } else {
+            "match"
+        };
+        let title = format!(
+            "{} nearly {verb}, but for one label:",
+            plural(self.nearly_total, "pod")
+        );
+        let _ = writeln!(out, "\n{}", painted(BOLD, title));
+        let mut rest = &self.nearly[..];
+        while let [first, ..] = rest {
+            // They are sorted by what is different.
+            let same = |pod: &&NearPod| pod.difference() == first.difference();
+            let count = rest.iter().take_while(same).count();
+            let names: Vec<&str> = rest[..count].iter().map(|pod| &*pod.pod).collect();
+            let _ = writeln!(
+                out,
+                "  {}: {}",
+                painted(WARN, first.difference()),
+                listed(&names, NAMES)
+            );
+            rest = &rest[count..];
+        }
+        if self.nearly_total > self.nearly.len() {
+            let _ = writeln!(out, "  and {} more", self.nearly_total - self.nearly.len());
+        }
+    }
+
+    fn push_objects(&self, out: &mut String) {
+        let _ = writeln!(out, "\n{}", painted(BOLD, plural(self.slices.len(), "slice")));
+        let mut rows = Table::default();
+        for slice in &self.slices {
+            let ports = if slice.ports.is_empty() {
+                "no ports".to_owned()
+            } else {
+                slice.ports.join(", ")
+            };
+            let by = match (&slice.managed_by, slice.ours) {
+                (_, true) => String::new(),
+                (Some(manager), _) => format!("managed by {manager}"),
+                (None, _) => "managed by nobody".to_owned(),
+            };
+            let note = slice.note.clone().unwrap_or_default();
+            let remark = [by, note].into_iter().filter(|text| !text.is_empty());
+            rows.row([
+                format!("  {}", slice.name),
+                slice.family.unwrap_or("-").to_owned(),
+                format!("{} of {} ready", slice.ready, slice.endpoints),
+                ports,
+                painted(WARN, remark.collect::<Vec<_>>().join(", ")),
+            ]);
+        }
+        let _ = write!(out, "{rows}");
+        let title = painted(BOLD, "Endpoints");
+        match &self.endpoints {
+            None => {
+                let _ = writeln!(out, "{title}: there is no such object");
+            }
+            Some(endpoints) => {
+                let _ = write!(
+                    out,
+                    "{title}: {} ready, {} not ready",
+                    endpoints.ready, endpoints.not_ready
+                );
+                if endpoints.truncated {
+                    let _ = write!(out, ", {}", painted(WARN, "truncated"));
+                }
+                if !endpoints.ours {
+                    let _ = write!(out, ", {}", painted(WARN, "without our label"));
+                }
+                out.push('\n');
+            }
+        }
+    }
+}
+
+fn row(pod: &PodFinding) -> Vec<String> {
+    let state = match pod.state {
+        _ if !pod.amiss.is_empty() => painted(BAD, state(pod.state)),
+        State::Ready if pod.is_plain() => painted(GOOD, state(pod.state)),
+        State::Ready | State::NotReady | State::Terminating | State::NotPublished => {
+            painted(WARN, state(pod.state))
+        }
+    };
+    let addresses = if pod.addresses.is_empty() {
+        "-".to_owned()
+    } else {
+        pod.addresses.join(" ")
+    };
+    let mut slices: Vec<&str> = pod.published.iter().map(|place| &*place.slice).collect();
+    slices.dedup();
+    let slices = if slices.is_empty() {
+        "-".to_owned()
+    } else {
+        format!("in {}", slices.join(" "))
+    };
+    let node = match (&pod.node, &pod.zone) {
+        (Some(node), Some(zone)) => format!("{node} ({zone})"),
+        (Some(node), None) => node.clone(),
+        (None, _) => "-".to_owned(),
+    };
+    let mut hints: Vec<&str> = pod
+        .published
+        .iter()
+        .filter_map(|place| place.hints.as_deref())
+        .collect();
+    hints.dedup();
+    let hints = if hints.is_empty() {
+        String::new()
+    } else {
+        painted(DIM, format!("hints: {}", hints.join("; ")))
+    };
+    vec![
+        format!("  {state}"),
+        pod.name.clone(),
+        addresses,
+        slices,
+        node,
+        hints,
+    ]
+}
+
+fn state(state: State) -> &'static str {
+    match state {
+        State::Ready => "ready",
+        State::NotReady => "not ready",
+        State::Terminating => "terminating",
+        State::NotPublished => "not published",
+    }
+}
+
+/// What is said of a pod below its line.
+fn said(pod: &PodFinding) -> Vec<String> {
+    let amiss = pod.amiss.iter().map(|text| painted(BAD, text));
+    amiss.chain(pod.why.iter().cloned()).collect()
+}

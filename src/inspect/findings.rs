@@ -1,0 +1,295 @@
+//! What `endpointd audit` reports: the objects that are not as they should be, and why.
+
+use super::census::{Counts, Due, Objects};
+use super::differences::{Difference, PodState, SliceContext, of_endpoints, of_slice};
+use super::text::{Table, plural};
+use crate::core::body::Request;
+use crate::core::facts::{EndpointsFacts, SliceFacts};
+use crate::core::object::Output;
+use serde::Serialize;
+use serde::ser::{SerializeStruct as _, Serializer};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// How many differences of an object are printed.
+const SHOWN: usize = 3;
+
+/// What would be written of an object, read back.
+#[derive(Clone, Debug)]
+pub enum Desired {
+    /// This slice.
+    Slice(SliceFacts),
+    /// These Endpoints.
+    Endpoints(EndpointsFacts),
+    /// Nothing.
+    Nothing,
+}
+
+/// What would be done.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// DELETE.
+    Delete,
+}
+
+impl Verb {
+    /// Of a request; none if it writes nothing.
+    fn of(request: &Request) -> Option<Self> {
+        match request {
+            Request::Create(_) => Some(Self::Create),
+            Request::Update(_) => Some(Self::Update),
+            Request::Delete(_) => Some(Self::Delete),
+            Request::Fetch | Request::Probe => None,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// An object that is not as it should be.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The Service that the object is published for, or was.
+    pub service: Arc<str>,
+    /// The object's kind.
+    pub output: Output,
+    /// The object's name; none for a slice that is yet to be made.
+    pub name: Option<Arc<str>>,
+    /// What would be done about it.
+    pub verb: Verb,
+    /// Why, the gravest first; and as what the pods were seen that it is about.
+    pub why: Vec<(Difference, Option<PodState>)>,
+}
+
+impl Finding {
+    /// What is wrong with an object for which a request is due. None if the request writes nothing.
+    pub fn of(due: &Due, desired: &Desired, objects: &Objects) -> Option<Self> {
+        let verb = Verb::of(&due.request)?;
+        let name = &due.object.name;
+        let why = match due.object.output {
+            Output::Slice => {
+                let stored = objects.slices.iter().find(|slice| *slice.meta.name == **name);
+                let desired = match desired {
+                    Desired::Slice(slice) => Some(slice),
+                    _ => None,
+                };
+                let around = SliceContext {
+                    service: objects.services.iter().find(|s| s.name == due.service),
+                    stored: &objects.slices,
+                };
+                of_slice(stored, desired, around)
+            }
+            Output::Endpoints => {
+                let stored = objects.endpoints.iter().find(|e| e.meta.name == *name);
+                let desired = match desired {
+                    Desired::Endpoints(endpoints) => Some(endpoints),
+                    _ => None,
+                };
+                of_endpoints(stored, desired)
+            }
+        };
+        let seen = |pod: &str| objects.pods.iter().find(|facts| *facts.name == *pod);
+        let why = why.into_iter().map(|difference| {
+            let state = difference.pod.as_deref().and_then(seen).map(PodState::of);
+            (difference, state)
+        });
+        let made_up = due.object.output == Output::Slice && verb == Verb::Create;
+        Some(Self {
+            namespace: due.namespace.clone(),
+            service: due.service.clone(),
+            output: due.object.output,
+            name: (!made_up).then(|| name.clone()),
+            verb,
+            why: why.collect(),
+        })
+    }
+
+    /// What makes a difference of two looks the same one. An endpoint may be missing from another slice the next
+    /// time; what is wrong with an object is wrong with that object.
+    fn key<'a>(&'a self, (difference, state): &'a (Difference, Option<PodState>)) -> Key<'a> {
+        Key {
+            namespace: &self.namespace,
+            service: &self.service,
+            output: self.output,
+            object: match difference.pod {
+                Some(_) => None,
+                None => self.name.as_deref(),
+            },
+            text: &difference.text,
+            state: state.as_ref(),
+        }
+    }
+}
+
+#[derive(PartialEq)]
+struct Key<'a> {
+    namespace: &'a str,
+    service: &'a str,
+    output: Output,
+    object: Option<&'a str>,
+    text: &'a str,
+    state: Option<&'a PodState>,
+}
+
+/// Of the findings of a look, those that an earlier look had made already: about the same object, for the same
+/// reason, and of pods in which nothing has changed since. What a controller at work has put right in the
+/// meantime, or has not got round to yet, is not among them.
+pub fn still(earlier: &[Finding], later: Vec<Finding>) -> Vec<Finding> {
+    let mut known: rustc_hash::FxHashMap<(&str, &str), Vec<Key<'_>>> = rustc_hash::FxHashMap::default();
+    for finding in earlier {
+        let place = (&*finding.namespace, &*finding.service);
+        let keys = finding.why.iter().map(|one| finding.key(one));
+        known.entry(place).or_default().extend(keys);
+    }
+    let mut left = Vec::new();
+    for mut finding in later {
+        let Some(known) = known.get(&(&*finding.namespace, &*finding.service)) else {
+            continue;
+        };
+        let kept = finding.why.iter().filter(|one| known.contains(&finding.key(one)));
+        finding.why = kept.cloned().collect();
+        if !finding.why.is_empty() {
+            left.push(finding);
+        }
+    }
+    left
+}
+
+/// All that an audit found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was looked at.
+    pub counts: Counts,
+    /// What is wrong, by namespace and Service.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// How many Services are out of sync.
+    pub fn out_of_sync(&self) -> usize {
+        let services = self.findings.iter().map(|f| (&f.namespace, &f.service));
+        services.collect::<BTreeSet<_>>().len()
+    }
+
+    /// Whether nothing is wrong.
+    pub fn is_in_sync(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// The line that says it all.
+    pub fn summary(&self) -> String {
+        let Counts { services, namespaces } = self.counts;
+        format!(
+            "{} in {} checked: {} out of sync",
+            plural(services, "Service"),
+            plural(namespaces, "namespace"),
+            self.out_of_sync()
+        )
+    }
+
+    /// For people.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        if !self.findings.is_empty() {
+            text.push_str(&table(&self.findings, true));
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{}", self.summary());
+        text
+    }
+}
+
+/// Findings, a line for each reason that is shown.
+pub(super) fn table(findings: &[Finding], with_service: bool) -> String {
+    let mut table = Table::default();
+    if with_service {
+        table.row(["SERVICE", "OBJECT", "WOULD", "WHY"].map(str::to_owned));
+    }
+    let mut last = None;
+    for finding in findings {
+        let service = format!("{}/{}", finding.namespace, finding.service);
+        let again = last.as_ref() == Some(&service);
+        let mut head = vec![
+            if again { String::new() } else { service.clone() },
+            object(finding),
+            finding.verb.as_str().to_owned(),
+        ];
+        if !with_service {
+            head.remove(0);
+        }
+        last = Some(service);
+        let more = finding.why.len().saturating_sub(SHOWN);
+        // One more takes no more room than the line that would say so.
+        let shown = if more == 1 { SHOWN + 1 } else { SHOWN };
+        let mut reasons: Vec<_> = finding
+            .why
+            .iter()
+            .take(shown)
+            .map(|(d, _)| d.text.clone())
+            .collect();
+        if more > 1 {
+            reasons.push(format!("and {more} more"));
+        }
+        for reason in reasons {
+            let blank = vec![String::new(); head.len()];
+            let mut row = std::mem::replace(&mut head, blank);
+            row.push(reason);
+            table.row(row);
+        }
+    }
+    table.to_string()
+}
+
+fn object(finding: &Finding) -> String {
+    match (&finding.name, finding.output) {
+        (None, output) => format!("new {output}"),
+        (Some(_), Output::Endpoints) => "endpoints".to_owned(),
+        (Some(name), output) => format!("{output} {name}"),
+    }
+}
+
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Finding", 6)?;
+        out.serialize_field("namespace", &*self.namespace)?;
+        out.serialize_field("service", &*self.service)?;
+        out.serialize_field(
+            "kind",
+            match self.output {
+                Output::Slice => "EndpointSlice",
+                Output::Endpoints => "Endpoints",
+            },
+        )?;
+        out.serialize_field("name", &self.name.as_deref())?;
+        out.serialize_field("would", &self.verb)?;
+        let why: Vec<&str> = self.why.iter().map(|(d, _)| &*d.text).collect();
+        out.serialize_field("why", &why)?;
+        out.end()
+    }
+}
+
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Report", 5)?;
+        out.serialize_field("inSync", &self.is_in_sync())?;
+        out.serialize_field("services", &self.counts.services)?;
+        out.serialize_field("namespaces", &self.counts.namespaces)?;
+        out.serialize_field("outOfSync", &self.out_of_sync())?;
+        out.serialize_field("findings", &self.findings)?;
+        out.end()
+    }
+}

@@ -1,0 +1,305 @@
+//! `endpointd audit`: one look at everything, and a second one at what seems wrong.
+
+use crate::cluster::decode::{self, DecodeError, NamedNode, Namespaced};
+use crate::cluster::read::{ReadError, Reader, Selection, Shown};
+use crate::core::body::Request;
+use crate::core::facts::{
+    EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, PodFacts, ServiceFacts, SliceFacts,
+};
+use crate::core::namespace::{Kind, Settings};
+use crate::core::nodes::NodeTable;
+use crate::core::object::Output;
+use crate::inspect::census::{Census, Counts, Due, Objects};
+use crate::inspect::findings::{Desired, Finding, Report, still};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Leaves out pods that have ended: they are published nowhere.
+const ALIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
+/// With more suspects than this, a namespace is read whole: that is fewer requests, and not many more objects.
+const FEW: usize = 10;
+/// Suspects that are read at the same time.
+const AT_ONCE: usize = 8;
+
+/// What is looked at.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// One namespace, or all.
+    pub namespace: Option<String>,
+    /// How objects should be.
+    pub settings: Settings,
+    /// How long what seems wrong is given to be put right.
+    pub settle: Duration,
+}
+
+/// Services by namespace.
+type Suspects = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
+
+/// Compares what should be with what is. Writes nothing.
+pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, ReadError> {
+    let (counts, suspects, mut nodes) = survey(reader, scope).await?;
+    let mut report = Report {
+        counts,
+        findings: Vec::new(),
+    };
+    if suspects.is_empty() {
+        return Ok(report);
+    }
+    // A long list is old when it ends, so that what was suspected may be right long since. Two close looks tell.
+    let first = look(reader, scope.settings, &suspects, &mut nodes).await?;
+    if first.is_empty() {
+        return Ok(report);
+    }
+    sleep(scope.settle).await;
+    let mut left = Suspects::new();
+    for Finding {
+        namespace, service, ..
+    } in &first
+    {
+        left.entry(namespace.clone()).or_default().insert(service.clone());
+    }
+    if scope.settings.outputs.slices {
+        nodes = node_table(reader).await?;
+    }
+    let second = look(reader, scope.settings, &left, &mut nodes).await?;
+    report.findings = still(&first, second);
+    Ok(report)
+}
+
+/// Reads everything once, as a controller that starts, and says which Services it would write something for.
+async fn survey(reader: &Reader, scope: &Scope) -> Result<(Counts, Suspects, NodeTable), ReadError> {
+    let outputs = scope.settings.outputs;
+    let mut census = Census::new(scope.settings);
+    let mut nodes = NodeTable::default();
+    let everywhere = Selection {
+        namespace: scope.namespace.clone(),
+        ..Selection::default()
+    };
+    // What objects are made of comes first, and they themselves last, as when the controller starts.
+    for kind in Kind::needed_for(outputs) {
+        match kind {
+            Kind::Node => nodes = node_table(reader).await?,
+            Kind::Pod => {
+                let alive = Selection {
+                    fields: ALIVE,
+                    ..everywhere.clone()
+                };
+                reader
+                    .list(kind, &alive, |shown| match shown {
+                        Shown::Object(Namespaced::<PodFacts> { namespace, facts }) => {
+                            census.pod(&namespace, facts, &mut nodes);
+                        }
+                        Shown::Again => census.again(kind),
+                    })
+                    .await?;
+            }
+            Kind::Service => {
+                reader
+                    .list(kind, &everywhere, |shown| match shown {
+                        Shown::Object(Namespaced::<ServiceFacts> { namespace, facts }) => {
+                            census.service(&namespace, facts);
+                        }
+                        Shown::Again => census.again(kind),
+                    })
+                    .await?;
+            }
+            Kind::Slice => {
+                let ours = Selection {
+                    labels: format!("{LABEL_MANAGED_BY}={MANAGED_BY}"),
+                    ..everywhere.clone()
+                };
+                reader
+                    .list(kind, &ours, |shown| match shown {
+                        Shown::Object(Namespaced::<SliceFacts> { namespace, facts }) => {
+                            census.slice(&namespace, facts);
+                        }
+                        Shown::Again => census.again(kind),
+                    })
+                    .await?;
+            }
+            Kind::Endpoints => {
+                reader
+                    .list(kind, &everywhere, |shown| match shown {
+                        Shown::Object(Namespaced::<EndpointsFacts> { namespace, facts }) => {
+                            census.endpoints(&namespace, facts);
+                        }
+                        Shown::Again => census.again(kind),
+                    })
+                    .await?;
+            }
+        }
+        census.end(kind, &mut nodes);
+    }
+    let counts = census.counts();
+    let mut suspects = Suspects::new();
+    census.due(|due| {
+        suspects.entry(due.namespace).or_default().insert(due.service);
+    });
+    Ok((counts, suspects, nodes))
+}
+
+/// All nodes.
+pub(super) async fn node_table(reader: &Reader) -> Result<NodeTable, ReadError> {
+    let mut table = NodeTable::default();
+    reader
+        .list(Kind::Node, &Selection::default(), |shown| match shown {
+            Shown::Object(NamedNode {
+                name,
+                facts,
+                capacity,
+            }) => {
+                table.apply_capacity(&name, &capacity);
+                table.apply(&name, facts, 0);
+            }
+            Shown::Again => table = NodeTable::default(),
+        })
+        .await?;
+    Ok(table)
+}
+
+/// Looks closely at Services, and says what is wrong with them.
+async fn look(
+    reader: &Reader,
+    settings: Settings,
+    suspects: &Suspects,
+    nodes: &mut NodeTable,
+) -> Result<Vec<Finding>, ReadError> {
+    let mut looks: Vec<(&Arc<str>, Option<&Arc<str>>)> = Vec::new();
+    for (namespace, services) in suspects {
+        if services.len() > FEW {
+            looks.push((namespace, None));
+        } else {
+            looks.extend(services.iter().map(|service| (namespace, Some(service))));
+        }
+    }
+    let mut looks = stream::iter(looks.into_iter().map(|(namespace, service)| async move {
+        let objects = match service {
+            Some(service) => of_service(reader, settings, namespace, service).await?,
+            None => of_namespace(reader, settings, namespace).await?,
+        };
+        Ok::<_, ReadError>((namespace, objects))
+    }))
+    .buffered(AT_ONCE);
+    let mut findings = Vec::new();
+    while let Some((namespace, objects)) = looks.try_next().await? {
+        findings.extend(
+            wrong(&objects, namespace, settings, nodes)
+                .into_iter()
+                .filter(|found| {
+                    // In a namespace that was read whole, others may have come to look wrong in passing.
+                    suspects[namespace].contains(&found.service)
+                }),
+        );
+    }
+    Ok(findings)
+}
+
+/// What is wrong with objects that were read.
+pub(super) fn wrong(
+    objects: &Objects,
+    namespace: &Arc<str>,
+    settings: Settings,
+    nodes: &mut NodeTable,
+) -> Vec<Finding> {
+    let due = objects.due(namespace, settings, nodes);
+    let findings = due.iter().filter_map(|due| {
+        let desired = desired(due).expect("what we would write can be read");
+        Finding::of(due, &desired, objects)
+    });
+    let mut findings: Vec<_> = findings.collect();
+    let order = |f: &Finding| (f.service.clone(), f.output, f.name.clone());
+    findings.sort_by_cached_key(order);
+    findings
+}
+
+fn desired(due: &Due) -> Result<Desired, DecodeError> {
+    Ok(match (&due.request, due.object.output) {
+        (Request::Create(body) | Request::Update(body), Output::Slice) => {
+            Desired::Slice(decode::planned_slice(body)?)
+        }
+        (Request::Create(body) | Request::Update(body), Output::Endpoints) => {
+            Desired::Endpoints(decode::planned_endpoints(body)?)
+        }
+        _ => Desired::Nothing,
+    })
+}
+
+fn in_namespace(namespace: &str) -> Selection {
+    Selection {
+        namespace: Some(namespace.to_owned()),
+        ..Selection::default()
+    }
+}
+
+fn facts<T>(items: Vec<Namespaced<T>>) -> Vec<T> {
+    items.into_iter().map(|item| item.facts).collect()
+}
+
+async fn of_namespace(reader: &Reader, settings: Settings, namespace: &str) -> Result<Objects, ReadError> {
+    let all = in_namespace(namespace);
+    let alive = Selection {
+        fields: ALIVE,
+        ..all.clone()
+    };
+    let mut objects = Objects {
+        pods: facts(reader.all(Kind::Pod, &alive).await?),
+        services: facts(reader.all(Kind::Service, &all).await?),
+        ..Objects::default()
+    };
+    if settings.outputs.slices {
+        objects.slices = facts(reader.all(Kind::Slice, &all).await?);
+    }
+    if settings.outputs.endpoints {
+        objects.endpoints = facts(reader.all(Kind::Endpoints, &all).await?);
+    }
+    Ok(objects)
+}
+
+async fn of_service(
+    reader: &Reader,
+    settings: Settings,
+    namespace: &str,
+    name: &str,
+) -> Result<Objects, ReadError> {
+    let mut objects = Objects::default();
+    let service: Option<Namespaced<ServiceFacts>> = reader.get(Kind::Service, Some(namespace), name).await?;
+    let service = service.map(|service| service.facts);
+    if let Some(selector) = service.as_ref().and_then(|service| service.selector.as_ref()) {
+        let pairs = selector.pairs().map(|(key, value)| format!("{key}={value}"));
+        let selected = Selection {
+            labels: pairs.collect::<Vec<_>>().join(","),
+            fields: ALIVE,
+            ..in_namespace(namespace)
+        };
+        objects.pods = facts(reader.all(Kind::Pod, &selected).await?);
+    }
+    objects.services.extend(service);
+    published(reader, settings, namespace, name, &mut objects).await?;
+    Ok(objects)
+}
+
+/// Adds what is published for a Service, whoever manages it.
+pub(super) async fn published(
+    reader: &Reader,
+    settings: Settings,
+    namespace: &str,
+    name: &str,
+    objects: &mut Objects,
+) -> Result<(), ReadError> {
+    if settings.outputs.slices {
+        let its = Selection {
+            labels: format!("{LABEL_SERVICE_NAME}={name}"),
+            ..in_namespace(namespace)
+        };
+        objects.slices = facts(reader.all(Kind::Slice, &its).await?);
+    }
+    if settings.outputs.endpoints {
+        let found: Option<Namespaced<EndpointsFacts>> =
+            reader.get(Kind::Endpoints, Some(namespace), name).await?;
+        objects.endpoints = found.into_iter().map(|found| found.facts).collect();
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! `endpointd explain`: one Service, its pods, and what is published for it.
+
+use super::audit::{node_table, published, wrong};
+use crate::cluster::decode::{NamedNode, Namespaced};
+use crate::cluster::read::{ReadError, Reader, Selection, Shown};
+use crate::core::facts::{ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, ServiceFacts};
+use crate::core::hints::HintMode;
+use crate::core::namespace::{Kind, Settings};
+use crate::core::nodes::NodeTable;
+use crate::inspect::census::Objects;
+use crate::inspect::explain::{Explanation, Pods, Seen, SeenNodes, SeenPod, SeenService, explain, meant};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// With more nodes than this they are listed, rather than asked for one by one.
+const FEW_NODES: usize = 20;
+/// Nodes that are asked for at the same time.
+const AT_ONCE: usize = 8;
+
+/// Why a Service could not be explained. One line.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// Something could not be read.
+    #[error("{0}")]
+    Read(#[from] ReadError),
+    /// There is no such Service.
+    #[error("there is no Service {name}{more}")]
+    NotFound {
+        /// `namespace/name`.
+        name: String,
+        /// What may help.
+        more: String,
+    },
+}
+
+/// Reads what a Service hangs on, and says what there is to say. Writes nothing.
+pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explanation, ExplainError> {
+    let found: Option<Namespaced<SeenService>> = reader.get(Kind::Service, Some(namespace), name).await?;
+    let Some(Namespaced {
+        namespace,
+        facts: service,
+    }) = found
+    else {
+        return Err(not_found(reader, namespace, name).await);
+    };
+    let mut pods = None;
+    if let Some(selector) = &service.facts.selector {
+        let here = Selection {
+            namespace: Some(namespace.to_string()),
+            ..Selection::default()
+        };
+        let mut seen = Pods::new(selector.clone());
+        reader
+            .list(Kind::Pod, &here, |shown| match shown {
+                Shown::Object(Namespaced::<SeenPod> { facts, .. }) => seen.see(facts),
+                Shown::Again => seen = Pods::new(selector.clone()),
+            })
+            .await?;
+        pods = Some(seen);
+    }
+    let matching = pods.iter().flat_map(|pods| &pods.matching);
+    let names: BTreeSet<_> = matching.filter_map(|pod| pod.facts.node.clone()).collect();
+    let everything = service.facts.hints == HintMode::Auto;
+    let nodes = match nodes(reader, &names, everything).await {
+        Ok(table) => Ok(table),
+        Err(error) if error.is_forbidden() => Err(error.to_string()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut objects = Objects {
+        services: vec![service.facts.clone()],
+        pods: pods
+            .iter()
+            .flat_map(|pods| &pods.matching)
+            .map(|pod| pod.facts.clone())
+            .collect(),
+        ..Objects::default()
+    };
+    let settings = Settings::default();
+    published(reader, settings, &namespace, name, &mut objects).await?;
+    let (nodes, wrong) = match nodes {
+        Ok((known, mut table)) => {
+            let found = wrong(&objects, &namespace, settings, &mut table);
+            (SeenNodes::Known(known), Some(found))
+        }
+        Err(why) => (SeenNodes::Unreadable(why), None),
+    };
+    let Objects {
+        slices, endpoints, ..
+    } = objects;
+    Ok(explain(Seen {
+        namespace,
+        service,
+        pods,
+        nodes,
+        slices,
+        endpoints: endpoints.into_iter().next(),
+        wrong,
+    }))
+}
+
+/// Nodes with their zones, and the table that the core looks them up in.
+type Nodes = (BTreeMap<Arc<str>, Option<Arc<str>>>, NodeTable);
+
+async fn nodes(reader: &Reader, names: &BTreeSet<Arc<str>>, all: bool) -> Result<Nodes, ReadError> {
+    if all || names.len() > FEW_NODES {
+        let table = node_table(reader).await?;
+        let known = names
+            .iter()
+            .filter_map(|name| Some((name.clone(), table.get(name)?.zone.clone())));
+        return Ok((known.collect(), table));
+    }
+    let found: Vec<Option<NamedNode>> = stream::iter(names)
+        .map(|name| reader.get(Kind::Node, None, name))
+        .buffered(AT_ONCE)
+        .try_collect()
+        .await?;
+    let (mut known, mut table) = (BTreeMap::new(), NodeTable::default());
+    for NamedNode { name, facts, .. } in found.into_iter().flatten() {
+        known.insert(name.clone(), facts.zone.clone());
+        table.apply(&name, facts, 0);
+    }
+    Ok((known, table))
+}
+
+/// Says that there is no such Service, and what may have been meant. What cannot be read does not help.
+async fn not_found(reader: &Reader, namespace: &str, name: &str) -> ExplainError {
+    let mut more = String::new();
+    let left: Result<Option<Namespaced<EndpointsFacts>>, _> =
+        reader.get(Kind::Endpoints, Some(namespace), name).await;
+    if let Ok(Some(left)) = left {
+        let ours = left.facts.labels.get(LABEL_ENDPOINTS_MANAGED_BY) == Some(ENDPOINTS_MANAGED_BY);
+        more.push_str(if ours {
+            "; its Endpoints are left over, and are deleted when a controller starts"
+        } else {
+            "; there are Endpoints of that name, which somebody else has made"
+        });
+    }
+    let here = Selection {
+        namespace: Some(namespace.to_owned()),
+        ..Selection::default()
+    };
+    let services: Result<Vec<Namespaced<ServiceFacts>>, _> = reader.all(Kind::Service, &here).await;
+    if let Ok(services) = services {
+        let names = services.iter().map(|service| &*service.facts.name);
+        if let Some(meant) = meant(name, names) {
+            let _ = write!(more, "; is {namespace}/{meant} meant?");
+        } else if services.is_empty() {
+            let _ = write!(more, "; there is no Service at all in namespace {namespace}");
+        }
+    }
+    ExplainError::NotFound {
+        name: format!("{namespace}/{name}"),
+        more,
+    }
+}

@@ -1,0 +1,105 @@
+//! The commands that only look: flags in, text and an exit code out.
+
+use super::flags::{AuditArgs, Colour, ConnectionArgs, ExplainArgs};
+use super::{audit, explain};
+use crate::cluster::connect::{ConnectError, connect};
+use crate::cluster::read::Reader;
+use crate::one_line;
+use anstream::{AutoStream, ColorChoice};
+use serde::Serialize;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+/// Something is out of sync.
+const OUT_OF_SYNC: u8 = 1;
+/// It could not be found out.
+const UNKNOWN: u8 = 2;
+
+/// `endpointd audit`.
+pub async fn audit(args: AuditArgs) -> ExitCode {
+    let scope = audit::Scope {
+        namespace: args.namespace.clone().filter(|name| !name.is_empty()),
+        settings: args.settings(),
+        settle: args.settle,
+    };
+    let report = match reader(&args.connection).await {
+        Ok(reader) => audit::audit(&reader, &scope)
+            .await
+            .map_err(|error| one_line(&error)),
+        Err(error) => Err(one_line(&error)),
+    };
+    let report = match report {
+        Ok(report) => report,
+        Err(error) => return cannot_tell(&error),
+    };
+    if let Some(namespace) = scope.namespace.filter(|_| report.counts.services == 0) {
+        eprintln!("note: there is no Service with a selector in namespace {namespace}");
+    }
+    let text = if args.output == "json" {
+        json(&report)
+    } else {
+        report.to_text()
+    };
+    if let Err(error) = print(&text, Colour::Never) {
+        return cannot_tell(&error.to_string());
+    }
+    if report.is_in_sync() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(OUT_OF_SYNC)
+    }
+}
+
+/// `endpointd explain`.
+pub async fn explain(args: ExplainArgs) -> ExitCode {
+    let (namespace, name) = &args.service;
+    let explanation = match reader(&args.connection).await {
+        Ok(reader) => explain::look(&reader, namespace, name)
+            .await
+            .map_err(|error| one_line(&error)),
+        Err(error) => Err(one_line(&error)),
+    };
+    let explanation = match explanation {
+        Ok(explanation) => explanation,
+        Err(error) => return cannot_tell(&error),
+    };
+    let printed = if args.output == "json" {
+        print(&json(&explanation), Colour::Never)
+    } else {
+        print(&explanation.to_text(args.all), args.color)
+    };
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => cannot_tell(&error.to_string()),
+    }
+}
+
+async fn reader(connection: &ConnectionArgs) -> Result<Reader, ConnectError> {
+    let client = connect(&connection.target_of_tool()).await?;
+    Ok(Reader::new(client))
+}
+
+fn cannot_tell(error: &(impl ToString + ?Sized)) -> ExitCode {
+    eprintln!("error: {}", error.to_string());
+    ExitCode::from(UNKNOWN)
+}
+
+fn json(value: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(value).expect("findings are strings and numbers");
+    text.push('\n');
+    text
+}
+
+fn print(text: &str, colour: Colour) -> io::Result<()> {
+    let choice = match colour {
+        Colour::Auto => AutoStream::choice(&io::stdout()),
+        Colour::Always => ColorChoice::AlwaysAnsi,
+        Colour::Never => ColorChoice::Never,
+    };
+    let mut out = AutoStream::new(io::stdout().lock(), choice);
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Who has read enough has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,171 @@
+//! The command: what it prints, and how it exits.
+
+use crate::cluster::{controller, options};
+use crate::command::{access, endpointd, endpointd_at_home, serve};
+use crate::world::{node, pod, service};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::sleep;
+
+#[tokio::test]
+async fn it_prints_text_colours_or_json() {
+    let (handle, api) = serve().await;
+    api.create(&node("n1", Some("z1"), None), "").await.unwrap();
+    api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
+    api.create(&service(), "default").await.unwrap();
+    let running = controller(handle.server(), options(100));
+    let url = handle.url();
+    let look =
+        async |more: &[&str]| endpointd(&[&["explain", "default/s", "--server", &url], more].concat()).await;
+    let mut ended = look(&[]).await;
+    for _ in 0..50 {
+        if ended.stdout.contains("in sync:") {
+            break;
+        }
+        sleep(Duration::from_millis(100)).await;
+        ended = look(&[]).await;
+    }
+    running.abort();
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
+    let slice = api.slices_of("default", "s").await.remove(0)["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(
+        ended.stdout,
+        format!(
+            "Service default/s  ClusterIP, IPv4\n\
+             \u{20} selector  app=a\n\
+             \u{20} ports     http 80 to 8080/TCP\n\
+             \u{20} in sync: slices and Endpoints are what they should be\n\
+             \n\
+             1 pod matches: 1 ready\n\
+             \u{20} ready  p1  10.1.0.1  in {slice}  n1 (z1)\n\
+             \n\
+             1 slice\n\
+             \u{20} {slice}  IPv4  1 of 1 ready  http 8080/TCP\n\
+             Endpoints: 1 ready, 0 not ready\n"
+        )
+    );
+    let coloured = look(&["--color=always"]).await.stdout;
+    assert!(coloured.contains("\u{1b}[32m"), "{coloured:?}");
+    assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), ended.stdout);
+    assert!(!look(&["--color=never"]).await.stdout.contains('\u{1b}'));
+    let json: Value = serde_json::from_str(&look(&["-o", "json", "--color=always"]).await.stdout).unwrap();
+    assert_eq!(
+        (&json["inSync"], &json["pods"][0]["state"]),
+        (&json!(true), &json!("ready"))
+    );
+    assert_eq!(json["pods"][0]["published"][0]["slice"], json!(slice));
+}
+
+#[tokio::test]
+async fn what_cannot_be_explained_gets_one_line() {
+    let (handle, api) = serve().await;
+    api.create(&service(), "default").await.unwrap();
+    let mut web = service();
+    web["metadata"]["name"] = json!("web");
+    api.create(&web, "default").await.unwrap();
+    let left = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "left",
+        "labels": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}}});
+    api.create(&left, "default").await.unwrap();
+    let url = handle.url();
+    for (service, says) in [
+        (
+            "default/wbe",
+            "there is no Service default/wbe; is default/web meant?",
+        ),
+        (
+            "default/left",
+            "there is no Service default/left; its Endpoints are left over, and are deleted when a controller starts",
+        ),
+        (
+            "nowhere/s",
+            "there is no Service nowhere/s; there is no Service at all in namespace nowhere",
+        ),
+        ("default/other", "there is no Service default/other"),
+    ] {
+        let ended = endpointd(&["explain", service, "--server", &url]).await;
+        assert_eq!(ended.refused(), says);
+    }
+    for args in [
+        &["explain"][..],
+        &["explain", "s"],
+        &["explain", "a/b/c"],
+        &["explain", "a/s", "--color=x"],
+    ] {
+        endpointd(args).await.refused();
+    }
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let ended = endpointd(&["explain", "default/s", "--server", &format!("http://{free}")]).await;
+    assert!(
+        ended.refused().starts_with("cannot get services default/s: "),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test]
+async fn nodes_may_be_out_of_bounds_and_nothing_else() {
+    let (handle, api) = serve().await;
+    api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
+    api.create(&service(), "default").await.unwrap();
+    let path = std::env::temp_dir().join(format!("endpointd-explain-{}.kubeconfig", std::process::id()));
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": handle.url()}}],
+        "users": [{"name": "u", "user": {"token": "token"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]});
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let path = path.to_str().unwrap();
+    // Where kubectl finds it, a tool that people call finds it too.
+    let home = std::env::temp_dir().join(format!("endpointd-explain-{}.home", std::process::id()));
+    std::fs::create_dir_all(home.join(".kube")).unwrap();
+    std::fs::copy(path, home.join(".kube/config")).unwrap();
+    let look = async || endpointd_at_home(home.to_str().unwrap(), &["explain", "default/s"]).await;
+
+    handle
+        .server()
+        .set_access(Some(access("services, pods, endpoints, endpointslices")));
+    let ended = look().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("nodes could not be read"), "{ended:?}");
+    assert!(
+        ended.stdout.contains("cannot get nodes n1: forbidden"),
+        "{ended:?}"
+    );
+    assert!(
+        ended.stdout.contains("p1") && !ended.stdout.contains("is unknown"),
+        "{ended:?}"
+    );
+    handle
+        .server()
+        .set_access(Some(access("services, nodes, endpoints, endpointslices")));
+    assert!(
+        look()
+            .await
+            .refused()
+            .starts_with("cannot list pods in namespace default: forbidden: ")
+    );
+    handle
+        .server()
+        .set_access(Some(access("services, nodes, pods, endpoints")));
+    assert!(
+        look()
+            .await
+            .refused()
+            .starts_with("cannot list endpointslices in namespace default: forbidden: ")
+    );
+    handle.server().set_access(Some(access("nodes, pods, endpoints")));
+    assert!(
+        look()
+            .await
+            .refused()
+            .starts_with("cannot get services default/s: forbidden: ")
+    );
+    let ended = endpointd(&["explain", "default/s"]).await;
+    assert!(ended.refused().contains("not a pod"), "{ended:?}");
+    std::fs::remove_file(path).unwrap();
+    std::fs::remove_dir_all(home).unwrap();
+}

@@ -1,0 +1,86 @@
+//! The real binary, run to its end.
+
+use super::cluster::Api;
+use memory_apiserver::{Access, Config, Handle, start};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// What a command left behind.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// It could not do what it was asked to, and said so in one line.
+    pub(crate) fn refused(&self) -> &str {
+        assert_eq!(self.code, Some(2), "{self:?}");
+        assert_eq!(self.stdout, "", "{self:?}");
+        assert_eq!(self.stderr.trim_end().lines().count(), 1, "{self:?}");
+        self.stderr
+            .strip_prefix("error: ")
+            .unwrap_or_else(|| panic!("{self:?}"))
+            .trim_end()
+    }
+}
+
+/// Runs it, away from any kubeconfig.
+pub(crate) async fn endpointd(args: &[&str]) -> Ended {
+    endpointd_at_home("/nonexistent", args).await
+}
+
+/// The same, as somebody with this home directory.
+pub(crate) async fn endpointd_at_home(home: &str, args: &[&str]) -> Ended {
+    let child = Command::new(env!("CARGO_BIN_EXE_endpointd"))
+        .args(args)
+        .env_remove("KUBECONFIG")
+        .env_remove("NO_COLOR")
+        .env_remove("CLICOLOR_FORCE")
+        .env("HOME", home)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let kill = format!("kill -KILL {}", child.id());
+    let waiting = tokio::task::spawn_blocking(move || child.wait_with_output());
+    let Ok(ended) = timeout(Duration::from_secs(60), waiting).await else {
+        let _ = Command::new("sh").args(["-c", &kill]).status();
+        panic!("endpointd {args:?} does not end");
+    };
+    let ended = ended.unwrap().unwrap();
+    Ended {
+        code: ended.status.code(),
+        stdout: String::from_utf8(ended.stdout).unwrap(),
+        stderr: String::from_utf8(ended.stderr).unwrap(),
+    }
+}
+
+/// A server on loopback, without garbage collection, and a client of it.
+pub(crate) async fn serve() -> (Handle, Api) {
+    let handle = start(Config {
+        gc: false,
+        request_log: 10_000,
+        ..Config::default()
+    })
+    .await
+    .unwrap();
+    let client = kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap();
+    (handle, Api(client))
+}
+
+/// Access for who sends the token `token`: to get and list these resources.
+pub(crate) fn access(resources: &str) -> Access {
+    Access::from_yaml(&format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: r}}\nrules:\n\
+         - {{apiGroups: ['', discovery.k8s.io], resources: [{resources}], verbs: [get, list]}}\n---\n\
+         apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: r}}\n\
+         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: r}}\n\
+         subjects: [{{kind: ServiceAccount, name: looker, namespace: default}}]\n"
+    ))
+    .unwrap()
+    .service_account("token", "default", "looker")
+}
