@@ -28,6 +28,7 @@ pub mod cluster;
 pub mod core;
 pub mod ops;
 
+use actors::deviations::Ledger;
 use clap::error::ErrorKind;
 use cluster::connect::{Clients, connect};
 use ops::flags::{Command, Invocation, LogFormat, RunArgs};
@@ -138,6 +139,10 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
     let options = args.options(fastrand::u64(..));
     let run = async {
         match args.election.candidacy() {
+            _ if args.dry_run.dry_run => {
+                let ledger = Ledger::new(args.dry_run.patience);
+                ops::run::run_dry(clients, options, ledger, shutdown).await
+            }
             Some(candidacy) => ops::run::run_elected(clients, options, lease, candidacy, shutdown).await,
             None => ops::run::run(clients, options, shutdown).await,
         }

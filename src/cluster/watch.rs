@@ -5,7 +5,7 @@ mod initial;
 mod lines;
 mod sources;
 
-pub use sources::{Endpoints, Gone, Nodes, Pods, Services, Slices, Source};
+pub use sources::{Endpoints, Gone, Nodes, Pods, Services, Slices, Source, WholeEndpoints, WholeSlices};
 
 use self::initial::Way;
 use self::lines::{LONGEST_LINE, Lines, take_lines};
