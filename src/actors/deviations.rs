@@ -249,7 +249,11 @@ mod tests {
     fn a_line_names_some_of_the_writes() {
         let deviations: Vec<_> = (0..7)
             .map(|ordinal| Deviation {
-                operation: if ordinal < 2 { Operation::Create } else { Operation::Delete },
+                operation: if ordinal < 2 {
+                    Operation::Create
+                } else {
+                    Operation::Delete
+                },
                 output: Output::Slice,
                 name: (ordinal >= 2).then(|| format!("s-{ordinal}").into()),
                 ordinal,

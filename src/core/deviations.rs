@@ -162,10 +162,7 @@ impl Deviations {
         let record = self.services.entry(service.clone()).or_default();
         let known = std::mem::take(&mut record.since);
         for Difference { key, .. } in &differences {
-            let new = Since {
-                at: now,
-                told: false,
-            };
+            let new = Since { at: now, told: false };
             record.since.insert(*key, known.get(key).copied().unwrap_or(new));
         }
         record.found = differences;
@@ -186,9 +183,7 @@ impl Deviations {
     /// When, without another look, there will be something new to report.
     pub fn due(&self, now: Duration) -> Option<Duration> {
         let records = self.services.values();
-        records
-            .filter_map(|record| record.due(self.patience, now))
-            .min()
+        records.filter_map(|record| record.due(self.patience, now)).min()
     }
 
     /// Whether everything is in sync, and has been reported to be.
@@ -231,10 +226,19 @@ mod tests {
     #[test]
     fn what_lasts_is_reported_once_and_again_when_it_is_gone() {
         let reports = look(
-            |at| (2..20).contains(&at).then(|| difference(1, "a")).into_iter().collect(),
+            |at| {
+                (2..20)
+                    .contains(&at)
+                    .then(|| difference(1, "a"))
+                    .into_iter()
+                    .collect()
+            },
             30,
         );
-        let told: Vec<_> = reports.iter().map(|(at, report)| (*at, report.since, report.new)).collect();
+        let told: Vec<_> = reports
+            .iter()
+            .map(|(at, report)| (*at, report.since, report.new))
+            .collect();
         assert_eq!(told, [(7, Some(2 * SECOND), [0, 1, 0]), (20, None, [0; 3])]);
     }
 

@@ -121,12 +121,7 @@ async fn run_as(
     };
     Actor::spawn_linked(None, Events, event_arguments, root.get_cell()).await?;
     let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
-    let router = Router::new(
-        options.settings,
-        handle.clone(),
-        root.clone(),
-        events.clone(),
-    );
+    let router = Router::new(options.settings, handle.clone(), root.clone(), events.clone());
     let router = Arc::new(match &part {
         Part::Shadow(ledger) => router.comparing(ledger.clone()),
         Part::Alone | Part::Candidate(..) => router,

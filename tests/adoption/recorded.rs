@@ -2,9 +2,11 @@
 
 use crate::cluster::Api;
 use crate::gate::Sent;
+use crate::shadow::{SURE, Shadow};
 use crate::world::{World, items, outlines, text};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use tokio::time::sleep;
 
 /// Steps after which a new controller must write, upstream's own included, and why.
 const WRITES: [(&str, usize, &str); 1] = [(
@@ -66,6 +68,8 @@ async fn play(scenario: &Value, totals: &mut Totals) -> Vec<String> {
     };
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": store.namespace}});
     world.api.create(&namespace, "").await.unwrap();
+    // A dry run beside it finds the same.
+    let shadow = Shadow::start(&world.server, world.options);
     let mut failed = Vec::new();
     for (i, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {
         for op in items(&step["do"]) {
@@ -90,6 +94,13 @@ async fn play(scenario: &Value, totals: &mut Totals) -> Vec<String> {
         let reason = WRITES
             .iter()
             .find(|(scenario, at, _)| (*scenario, *at) == (&*name, i));
+        sleep(SURE).await;
+        let differing = shadow.out_of_sync();
+        if differing != usize::from(reason.is_some()) {
+            failed.push(format!(
+                "{name} step {i}: {differing} Services are out of sync to a dry run"
+            ));
+        }
         for run in ["first", "second"] {
             world.gate.take();
             let sent = world.start_up().await;
@@ -111,6 +122,7 @@ async fn play(scenario: &Value, totals: &mut Totals) -> Vec<String> {
             }
         }
     }
+    shadow.stop().await;
     failed
 }
 

@@ -133,8 +133,8 @@ impl Shown {
             }
             Kind::Endpoints => {
                 let endpoints = self.endpoints.iter();
-                let gone =
-                    endpoints.filter(|(_, known)| known.epoch != epoch && known.facts.meta.version <= version);
+                let gone = endpoints
+                    .filter(|(_, known)| known.epoch != epoch && known.facts.meta.version <= version);
                 let gone: Vec<_> = gone.map(|(name, _)| name.clone()).collect();
                 for name in gone {
                     self.endpoints_gone(&name, version);
@@ -229,10 +229,7 @@ impl NamespaceState {
         self.forget_slices_of(id);
         let Some(shown) = &self.shown else { return };
         let names = shown.by_service.get(name).into_iter().flatten();
-        let mut slices: Vec<_> = names
-            .filter_map(|name| shown.slices.get(name))
-            .cloned()
-            .collect();
+        let mut slices: Vec<_> = names.filter_map(|name| shown.slices.get(name)).cloned().collect();
         slices.sort_unstable_by(|(_, a), (_, b)| (a.created, &a.meta.name).cmp(&(b.created, &b.meta.name)));
         for (epoch, facts) in slices {
             self.take_arrival(facts, epoch);
@@ -312,7 +309,10 @@ impl NamespaceState {
 
     /// The endpoints that the server has in a slice and that should not be there.
     fn unwanted_in(&self, id: SliceId, slice: &Slice, add: &mut impl FnMut(u64)) {
-        let shown = self.shown.as_ref().and_then(|shown| shown.slices.get(&*slice.name));
+        let shown = self
+            .shown
+            .as_ref()
+            .and_then(|shown| shown.slices.get(&*slice.name));
         let Some((_, facts)) = shown else { return };
         let mut count = 0;
         for endpoint in &facts.endpoints {

@@ -17,9 +17,7 @@ pub struct DryRunMetrics {
 impl DryRunMetrics {
     /// Registers them.
     pub fn new() -> Self {
-        let differences = |operation: Operation| {
-            counter!("endpointd_dry_run_differences_total", "operation" => operation.as_str())
-        };
+        let differences = |operation: Operation| counter!("endpointd_dry_run_differences_total", "operation" => operation.as_str());
         Self {
             out_of_sync: gauge!("endpointd_services_out_of_sync"),
             oldest: gauge!("endpointd_services_out_of_sync_oldest_seconds"),
