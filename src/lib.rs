@@ -140,7 +140,12 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
     let run = async {
         match args.election.candidacy() {
             _ if args.dry_run.dry_run => {
-                let ledger = Ledger::new(args.dry_run.patience);
+                let patience = args.dry_run.patience;
+                tracing::info!(
+                    ?patience,
+                    "dry run: nothing is written and no lease is asked for; what would be written is told when it has lasted"
+                );
+                let ledger = Ledger::new(patience);
                 ops::run::run_dry(clients, options, ledger, shutdown).await
             }
             Some(candidacy) => ops::run::run_elected(clients, options, lease, candidacy, shutdown).await,

@@ -16,6 +16,8 @@ mod shadow;
 #[allow(dead_code)] // Other tests use more of it.
 mod world;
 
+#[path = "dry_run/bounded.rs"]
+mod bounded;
 #[path = "dry_run/churn.rs"]
 mod churn;
 #[path = "dry_run/told.rs"]

@@ -98,7 +98,7 @@ impl Ledger {
         if let Some(before) = before {
             state.oldest.remove(&(before.since, key.clone()));
         }
-        let lasted = |since: Duration| now.saturating_sub(since).as_secs_f64();
+        let lasted = |since: Duration| (now.saturating_sub(since).as_secs_f64() * 10.0).round() / 10.0;
         match (before, report.since) {
             (_, Some(since)) => {
                 let told = before.map_or_else(|| state.may_tell(now), |before| before.told);
@@ -244,6 +244,34 @@ impl Comparison {
 mod tests {
     use super::*;
     use crate::core::deviations::Operation;
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_are_few_services_are_counted_and_the_oldest_is_found() {
+        let ledger = Ledger::new(Duration::ZERO);
+        let namespace = Arc::from("ns");
+        let report = |number: u64, since: Option<u64>| Report {
+            service: format!("s{number}").into(),
+            since: since.map(Duration::from_secs),
+            lasting: Vec::new(),
+            new: [0; 3],
+        };
+        let now = Duration::from_secs(100);
+        for number in 0..50 {
+            ledger.report(&namespace, &report(number, Some(40 + number)), now);
+        }
+        let age = || ledger.0.state.lock().age(now);
+        assert_eq!(ledger.out_of_sync(), 50);
+        assert_eq!(ledger.0.state.lock().held_back, 30);
+        assert_eq!(age(), Duration::from_secs(60));
+        // What has lasted longest is gone, and something else of that Service is not.
+        ledger.report(&namespace, &report(0, Some(90)), now);
+        assert_eq!(age(), Duration::from_secs(59));
+        for number in 0..50 {
+            ledger.report(&namespace, &report(number, None), now);
+        }
+        assert_eq!((ledger.out_of_sync(), age()), (0, Duration::ZERO));
+        assert!(ledger.0.state.lock().oldest.is_empty());
+    }
 
     #[test]
     fn a_line_names_some_of_the_writes() {
