@@ -66,7 +66,7 @@ pub async fn run_elected(
     candidacy: Candidacy,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let part = Part::Candidate(lease, candidacy);
+    let part = Part::Candidate(lease, Box::new(candidacy));
     run_as(clients, options, part, shutdown).await
 }
 
@@ -84,7 +84,7 @@ pub async fn run_dry(
 /// What part a process plays beside others.
 enum Part {
     Alone,
-    Candidate(kube::Client, Candidacy),
+    Candidate(kube::Client, Box<Candidacy>),
     Shadow(Ledger),
 }
 
@@ -147,7 +147,7 @@ async fn run_as(
                 events,
                 standing: told,
             };
-            let election = Elector::new(client, candidacy, told, seed);
+            let election = Elector::new(client, *candidacy, told, seed);
             let (stop, stopped) = oneshot::channel();
             elector = Some((stop, guarded("the election", election.run(stopped), &fatal)));
         }

@@ -83,7 +83,10 @@ fn what_is_known_does_not_grow_and_is_forgotten_in_the_end() {
     let mut sizes: Option<Sizes> = None;
     for number in 0..300 {
         let found = round(&mut state, &mut nodes, number);
-        assert_eq!(found, 31, "the Endpoints have no address and no label, the slice is right");
+        assert_eq!(
+            found, 31,
+            "the Endpoints have no address and no label, the slice is right"
+        );
         let now = state.sizes();
         if number >= 5 {
             assert_eq!(*sizes.get_or_insert(now), now, "after {number} rounds");

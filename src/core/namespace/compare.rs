@@ -46,11 +46,11 @@ impl Shown {
 
     pub(super) fn slice(&mut self, facts: SliceFacts, epoch: u8) {
         let name = facts.meta.name.clone();
-        if let Some((at, known)) = self.slices.get_mut(&name) {
-            if known.meta.version >= facts.meta.version {
-                *at = epoch;
-                return;
-            }
+        if let Some((at, known)) = self.slices.get_mut(&name)
+            && known.meta.version >= facts.meta.version
+        {
+            *at = epoch;
+            return;
         }
         self.forget_slice(&name);
         if facts.meta.deleting {
@@ -195,8 +195,10 @@ impl NamespaceState {
 
     /// What wants to be written is found by looking.
     fn grant_nothing(&mut self) {
-        (self.held.clear(), self.wants.clear());
-        (self.endpoints_held.clear(), self.endpoints_wants.clear());
+        self.held.clear();
+        self.wants.clear();
+        self.endpoints_held.clear();
+        self.endpoints_wants.clear();
     }
 
     /// What this process would write for a Service, or where there is none any more, for what it has left.
