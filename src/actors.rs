@@ -12,6 +12,7 @@
 //! that can pile up: a shard's mailbox holds at most one wake-up and one grant or outcome for each request in
 //! flight, and the data waits in latest-wins maps.
 
+pub mod deviations;
 pub mod events;
 pub mod root;
 pub mod router;

@@ -8,6 +8,7 @@ pub mod address;
 pub mod backoff;
 pub mod body;
 pub mod bucket;
+pub mod deviations;
 pub mod events;
 pub mod facts;
 pub mod few;

@@ -29,6 +29,7 @@ pub mod core;
 pub mod inspect;
 pub mod ops;
 
+use actors::deviations::Ledger;
 use clap::error::ErrorKind;
 use cluster::connect::{Clients, connect};
 use ops::flags::{Command, Invocation, LogFormat, RunArgs};
@@ -148,6 +149,15 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
     let options = args.options(fastrand::u64(..));
     let run = async {
         match args.election.candidacy() {
+            _ if args.dry_run.dry_run => {
+                let patience = args.dry_run.patience;
+                tracing::info!(
+                    ?patience,
+                    "dry run: nothing is written and no lease is asked for; what would be written is told when it has lasted"
+                );
+                let ledger = Ledger::new(patience);
+                ops::run::run_dry(clients, options, ledger, shutdown).await
+            }
             Some(candidacy) => ops::run::run_elected(clients, options, lease, candidacy, shutdown).await,
             None => ops::run::run(clients, options, shutdown).await,
         }

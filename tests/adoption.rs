@@ -8,6 +8,8 @@ mod cluster;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "support/gate.rs"]
 mod gate;
+#[path = "support/shadow.rs"]
+mod shadow;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "support/world.rs"]
 mod world;

@@ -255,6 +255,8 @@ async fn bad_input_gets_one_line_and_exit_2() {
         ),
         (&["run", "--controllers=deployment"], "endpointslice-controller"),
         (&["run", "--leader-elect=maybe"], "--leader-elect"),
+        (&["run", "--dry-run=maybe"], "--dry-run"),
+        (&["run", "--dry-run-patience=-1s"], "must not be negative"),
         (
             &["run", "--leader-elect-renew-deadline=15s"],
             "the lease duration must be greater than the renew deadline",

@@ -39,7 +39,7 @@ REVIEWS = {
     ("authorization.k8s.io", "subjectaccessreviews", "create"),
 }
 LEASES = [
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["endpointd"], "verbs": ["get", "update"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["endpointd"], "verbs": ["get", "update", "watch"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
 ]
 

@@ -1,5 +1,6 @@
 //! The router: which shard an event belongs to. It alone makes shards and retires them.
 
+use super::deviations::Ledger;
 use super::events::EventHandle;
 use super::root::RootMsg;
 use super::shard::{Inbox, Shard, ShardArguments, ShardMsg, SharedNodes};
@@ -37,6 +38,7 @@ pub struct Router {
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
     events: EventHandle,
+    ledger: Option<Ledger>,
 }
 
 #[derive(Clone, Debug)]
@@ -74,7 +76,15 @@ impl Router {
             writer,
             root,
             events,
+            ledger: None,
         }
+    }
+
+    /// Has shards compare, and tell the ledger what they would write, instead of writing.
+    #[must_use]
+    pub fn comparing(mut self, ledger: Ledger) -> Self {
+        self.ledger = Some(ledger);
+        self
     }
 
     /// How many shards there are.
@@ -260,6 +270,7 @@ impl Router {
             writer: self.writer.clone(),
             root: self.root.clone(),
             events: self.events.clone(),
+            ledger: self.ledger.clone(),
         };
         // Unnamed: names go to a registry of the whole process, and clash.
         let (actor, _) = ActorRuntime::spawn_linked_instant(None, Shard, arguments, self.root.get_cell())

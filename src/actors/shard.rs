@@ -1,5 +1,6 @@
 //! The shard: one actor per namespace, owner of the namespace's state.
 
+use super::deviations::{Comparison, Ledger};
 use super::events::EventHandle;
 use super::root::RootMsg;
 use super::writer::{ObjectKey, WriterHandle, WriterMsg};
@@ -20,6 +21,8 @@ pub enum ShardMsg {
     Grant(ObjectName),
     /// The answer to this object's request, and what the server said if it refused.
     Outcome(ObjectName, Outcome, Option<Box<str>>),
+    /// Time has passed that a comparison waited for.
+    Look,
 }
 
 /// Where events wait for a shard. Filled by the ingest tasks, emptied by the shard.
@@ -99,6 +102,8 @@ pub struct ShardArguments {
     pub root: ActorRef<RootMsg>,
     /// Where its Events go.
     pub events: EventHandle,
+    /// In a dry run: what would be written goes there, and nowhere else.
+    pub ledger: Option<Ledger>,
 }
 
 /// What a shard owns.
@@ -111,11 +116,15 @@ pub struct ShardState {
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
     events: EventHandle,
+    /// Of a dry run.
+    comparison: Option<Comparison>,
 }
 
 impl ShardState {
     fn pass_on(&self, remark: Remark) {
         match remark {
+            // They are written by whoever writes the rest.
+            Remark::Event(_) if self.comparison.is_some() => {}
             Remark::Event(notice) => self.events.record(notice),
             Remark::IgnoredAnnotation {
                 service,
@@ -152,8 +161,12 @@ impl Actor for Shard {
             writer,
             root,
             events,
+            ledger,
         } = arguments;
-        let core = NamespaceState::new(namespace, settings, holds);
+        let core = match ledger {
+            None => NamespaceState::new(namespace, settings, holds),
+            Some(_) => NamespaceState::comparing(namespace, settings, holds),
+        };
         Ok(ShardState {
             core,
             inbox,
@@ -162,12 +175,13 @@ impl Actor for Shard {
             writer,
             root,
             events,
+            comparison: ledger.map(Comparison::new),
         })
     }
 
     async fn handle(
         &self,
-        _: ActorRef<ShardMsg>,
+        myself: ActorRef<ShardMsg>,
         message: ShardMsg,
         state: &mut ShardState,
     ) -> Result<(), ActorProcessingErr> {
@@ -194,6 +208,17 @@ impl Actor for Shard {
                     state.writer.send(WriterMsg::Settled(key));
                 }
             }
+            ShardMsg::Look => {
+                if let Some(comparison) = &mut state.comparison {
+                    comparison.look(&mut state.core);
+                }
+            }
+        }
+        if let Some(comparison) = &mut state.comparison
+            && let Some(delay) = comparison.arm(&state.core)
+        {
+            // Its handle is not kept: a look that comes too early does nothing.
+            drop(myself.send_after(delay, || ShardMsg::Look));
         }
         let mut wants = state.core.plan();
         wants.extend(again);
@@ -203,7 +228,7 @@ impl Actor for Shard {
         for remark in state.core.take_remarks() {
             state.pass_on(remark);
         }
-        if state.core.is_empty() {
+        if state.core.is_empty() && state.comparison.as_ref().is_none_or(Comparison::is_empty) {
             let namespace = state.core.namespace().clone();
             // The root is gone only when everything goes.
             let _ = state.root.cast(RootMsg::Idle {

@@ -23,6 +23,8 @@ pub enum Role {
     Leader,
     /// It keeps up to date, and writes nothing.
     Standby,
+    /// It compares what others write with what it would write, and writes nothing: a dry run.
+    Shadow,
 }
 
 impl Role {
@@ -34,7 +36,7 @@ impl Role {
     /// Whether slices and Endpoints are listed and watched, so that plans are made. Who does not write and
     /// does not compare either has no use for them.
     pub fn follows_outputs(self) -> bool {
-        self == Self::Leader
+        matches!(self, Self::Leader | Self::Shadow)
     }
 }
 
@@ -53,6 +55,12 @@ impl Standing {
     pub const ALWAYS: Self = Self {
         role: Role::Leader,
         term: 1,
+    };
+
+    /// Of a dry run, which takes part in no election.
+    pub const COMPARING: Self = Self {
+        role: Role::Shadow,
+        term: 0,
     };
 
     /// Of a process that has not got it yet.

@@ -242,10 +242,10 @@ pub async fn follow(client: LeaseClient, shown: mpsc::Sender<Shown>) {
     while !shown.is_closed() {
         let pause = match watch(&client, &shown).await {
             Ok(()) => PAUSE,
-            Err(code) => {
+            Err(complaint) => {
                 if !std::mem::replace(&mut refused, true) {
                     tracing::warn!(
-                        code,
+                        complaint,
                         "the lease cannot be watched; it is looked at from time to time, and taking over lasts longer"
                     );
                 }
@@ -259,8 +259,8 @@ pub async fn follow(client: LeaseClient, shown: mpsc::Sender<Shown>) {
     }
 }
 
-/// One watch. The error is the status of a refusal.
-async fn watch(client: &LeaseClient, shown: &mpsc::Sender<Shown>) -> Result<(), u16> {
+/// One watch. The error is a refusal, as the server puts it.
+async fn watch(client: &LeaseClient, shown: &mpsc::Sender<Shown>) -> Result<(), String> {
     let uri = format!(
         "{}?watch=1&fieldSelector=metadata.name%3D{}&timeoutSeconds=600",
         client.location.collection(),
@@ -269,13 +269,16 @@ async fn watch(client: &LeaseClient, shown: &mpsc::Sender<Shown>) -> Result<(), 
     let request = http::Request::get(uri)
         .header(header::ACCEPT, "application/json")
         .body(Body::empty());
-    let Ok(request) = request else { return Err(0) };
+    let request = request.map_err(|error| error.to_string())?;
     let Ok(Ok(response)) = timeout(SILENCE, client.client.send(request)).await else {
         return Ok(());
     };
     let code = response.status();
     if code.is_client_error() && code != StatusCode::TOO_MANY_REQUESTS {
-        return Err(code.as_u16());
+        let body = timeout(SILENCE, response.into_body().collect_bytes()).await;
+        let body = body.ok().and_then(Result::ok).unwrap_or_default();
+        let status = decode::status(code.as_u16(), &body);
+        return Err(format!("{} {}: {}", code.as_u16(), status.reason, status.message));
     }
     if !code.is_success() {
         return Ok(());

@@ -5,7 +5,7 @@ mod initial;
 mod lines;
 mod sources;
 
-pub use sources::{Endpoints, Gone, Nodes, Pods, Services, Slices, Source};
+pub use sources::{Endpoints, Gone, Nodes, Pods, Services, Slices, Source, WholeEndpoints, WholeSlices};
 
 use self::initial::Way;
 use self::lines::{LONGEST_LINE, Lines, take_lines};
@@ -182,6 +182,7 @@ impl Watch {
     async fn follow<S: Source>(&mut self, mut version: String) -> bool {
         let mut failures = 0u32;
         let mut fruitful = false;
+        let mut refused = false;
         loop {
             self.metrics.watches.increment(1);
             let (start, before) = (Instant::now(), version.clone());
@@ -203,6 +204,13 @@ impl Watch {
                 Ok(()) if lasted <= BRIEF && version == before => failures += 1,
                 Ok(()) => {}
                 Err(WatchError::Expired) => return fruitful,
+                // Whoever may list and not watch would else wonder why everything is late.
+                Err(error @ WatchError::Status { code: 401 | 403, .. })
+                    if !std::mem::replace(&mut refused, true) =>
+                {
+                    failures += 1;
+                    tracing::warn!(resource = S::KIND.as_str(), %error, "the watch is refused; it will be tried again");
+                }
                 Err(error) => {
                     failures += 1;
                     tracing::debug!(resource = S::KIND.as_str(), %error, "the watch broke; it is resumed");

@@ -7,6 +7,7 @@
 //! changes: that is a pass over its pods.
 
 mod adopt;
+mod compare;
 mod endpoints;
 mod evaluate;
 mod forget;
@@ -353,6 +354,8 @@ pub struct NamespaceState {
     starting: bool,
     remarks: Vec<Remark>,
     work: Work,
+    /// What the server has, in a process that compares and does not write.
+    shown: Option<Box<compare::Shown>>,
 }
 
 impl NamespaceState {
@@ -389,6 +392,7 @@ impl NamespaceState {
             starting: holds.any(),
             remarks: Vec::new(),
             work: Work::default(),
+            shown: None,
         }
     }
 
@@ -424,6 +428,7 @@ impl NamespaceState {
             && self.wants.is_empty()
             && self.endpoints.is_empty()
             && self.endpoints_arrivals.is_empty()
+            && self.shown.as_ref().is_none_or(|shown| shown.is_empty())
     }
 
     /// Another list of the kind is about to arrive: nothing is planned or written until it is whole.
@@ -472,13 +477,16 @@ impl NamespaceState {
             }
             Kind::Endpoints => self.sweep_endpoints(epoch, version),
         }
+        if let Some(shown) = &mut self.shown {
+            shown.sweep(kind, epoch, version);
+        }
         self.holds.clear(kind);
     }
 
     /// Evaluates what has changed and returns the objects that are due, in the order in which they should go.
     /// While a list is awaited, that is nothing.
     pub fn plan(&mut self) -> Vec<Want> {
-        if self.holds.any() {
+        if self.holds.any() || self.shown.is_some() {
             return Vec::new();
         }
         self.take_arrivals();

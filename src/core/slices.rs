@@ -14,7 +14,7 @@ use slab::Slab;
 use std::sync::Arc;
 
 /// The conditions of an endpoint in a few bits.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Conditions(u8);
 
 impl Conditions {

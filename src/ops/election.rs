@@ -165,7 +165,7 @@ impl Elector {
         self.metrics.leads(role.writes());
         match role {
             Role::Leader => tracing::info!(term, "this process holds the lease, and begins to write"),
-            Role::Standby => {
+            Role::Standby | Role::Shadow => {
                 let holder = self.election.holder().unwrap_or_default();
                 tracing::warn!(
                     holder,

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod controllers;
+mod dry_run;
 mod election;
 mod foreign;
 mod inspect;
@@ -15,6 +16,7 @@ use clap::builder::TypedValueParser as _;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 pub use controllers::Controllers;
+pub use dry_run::DryRunArgs;
 pub use election::ElectionArgs;
 pub use inspect::{AuditArgs, Colour, ExplainArgs};
 use std::ffi::OsString;
@@ -126,6 +128,10 @@ pub struct RunArgs {
     /// How processes agree which of them writes.
     #[command(flatten)]
     pub election: ElectionArgs,
+
+    /// Whether to write at all.
+    #[command(flatten)]
+    pub dry_run: DryRunArgs,
 
     /// Which of upstream's controllers to stand in for: `*` for all, NAME for one, -NAME to leave one out; the
     /// first item that names one decides

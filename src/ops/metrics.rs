@@ -1,6 +1,10 @@
 //! Handles of this process's metrics, registered once: no name is looked up where work is done. Until a
 //! recorder is installed they cost nothing and count nothing.
 
+mod dry_run;
+
+pub use dry_run::DryRunMetrics;
+
 use crate::actors::writer::ObjectKey;
 use crate::core::body::Request;
 use crate::core::events::EventOutcome;

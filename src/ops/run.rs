@@ -1,6 +1,7 @@
 //! Starting and stopping the controller.
 
 use super::election::{Candidacy, Elector, Told};
+use crate::actors::deviations::Ledger;
 use crate::actors::events::{EventArguments, EventHandle, EventMsg, Events, WallClock};
 use crate::actors::root::{Root, RootMsg};
 use crate::actors::router::Router;
@@ -8,9 +9,11 @@ use crate::actors::standing::{Role, Standing};
 use crate::actors::writer::{Pacing, Writer, WriterArguments, WriterHandle, WriterMsg};
 use crate::cluster::connect::Clients;
 use crate::cluster::events::EventClient;
-use crate::cluster::fence::Fence;
+use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::objects::ObjectClient;
-use crate::cluster::watch::{Endpoints, Nodes, Pods, Services, Slices, Source, Watch};
+use crate::cluster::watch::{
+    Endpoints, Nodes, Pods, Services, Slices, Source, Watch, WholeEndpoints, WholeSlices,
+};
 use crate::core::namespace::{Kind, Settings};
 use ractor::{Actor, ActorRef, RpcReplyPort};
 use std::sync::{Arc, OnceLock};
@@ -50,7 +53,7 @@ pub async fn run(
     options: Options,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    run_as(clients, options, None, shutdown).await
+    run_as(clients, options, Part::Alone, shutdown).await
 }
 
 /// As [`run`], but writes only while it holds a Lease, which is asked for by a client of its own: renewals must
@@ -63,19 +66,41 @@ pub async fn run_elected(
     candidacy: Candidacy,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    run_as(clients, options, Some((lease, candidacy)), shutdown).await
+    let part = Part::Candidate(lease, Box::new(candidacy));
+    run_as(clients, options, part, shutdown).await
+}
+
+/// As [`run`], but writes nothing, and takes part in no election: it compares what others write with what it would
+/// write, and tells the ledger.
+pub async fn run_dry(
+    clients: Clients,
+    options: Options,
+    ledger: Ledger,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    run_as(clients, options, Part::Shadow(ledger), shutdown).await
+}
+
+/// What part a process plays beside others.
+enum Part {
+    Alone,
+    Candidate(kube::Client, Box<Candidacy>),
+    Shadow(Ledger),
 }
 
 async fn run_as(
     clients: Clients,
     options: Options,
-    candidacy: Option<(kube::Client, Candidacy)>,
+    part: Part,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let (fence, standing) = match &candidacy {
-        None => (Fence::open(), Standing::ALWAYS),
-        Some((_, candidacy)) => (Fence::closed(candidacy.clock.clone()), Standing::WAITING),
+    let (fence, standing) = match &part {
+        Part::Alone => (Fence::open(), Standing::ALWAYS),
+        Part::Candidate(_, candidacy) => (Fence::closed(candidacy.clock.clone()), Standing::WAITING),
+        // Nothing asks to be written; and what did could not leave.
+        Part::Shadow(_) => (Fence::closed(Clock::default()), Standing::COMPARING),
     };
+    let whole = standing.role == Role::Shadow;
     let (told, standing) = watch::channel(standing);
     let (fatal, mut failed) = watch::channel(None);
     let (root, root_done) = Actor::spawn(None, Root, fatal.clone()).await?;
@@ -96,38 +121,50 @@ async fn run_as(
     };
     Actor::spawn_linked(None, Events, event_arguments, root.get_cell()).await?;
     let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
-    let router = Arc::new(Router::new(
-        options.settings,
-        handle.clone(),
-        root.clone(),
-        events.clone(),
-    ));
+    let router = Router::new(options.settings, handle.clone(), root.clone(), events.clone());
+    let router = Arc::new(match &part {
+        Part::Shadow(ledger) => router.comparing(ledger.clone()),
+        Part::Alone | Part::Candidate(..) => router,
+    });
     // The cell is new, so this cannot fail; and the root waits for nothing else before its first message.
     let _ = routes.set(router.clone());
     let _ = root.cast(RootMsg::Router(router.clone()));
 
     let seed = options.settings.seed;
-    if candidacy.is_some() {
-        handle.send(WriterMsg::Role(Role::Standby));
-        events.send(EventMsg::Role(Role::Standby));
+    if !standing.borrow().role.writes() {
+        let role = standing.borrow().role;
+        handle.send(WriterMsg::Role(role));
+        events.send(EventMsg::Role(role));
     }
-    let elector = candidacy.map(|(client, candidacy)| {
-        let told = Told {
-            fence,
-            writer: handle,
-            events,
-            standing: told,
-        };
-        let elector = Elector::new(client, candidacy, told, seed);
-        let (stop, stopped) = oneshot::channel();
-        (stop, guarded("the election", elector.run(stopped), &fatal))
-    });
+    let mut elector = None;
+    let mut ledger = None;
+    match part {
+        Part::Alone => {}
+        Part::Candidate(client, candidacy) => {
+            let told = Told {
+                fence,
+                writer: handle,
+                events,
+                standing: told,
+            };
+            let election = Elector::new(client, *candidacy, told, seed);
+            let (stop, stopped) = oneshot::channel();
+            elector = Some((stop, guarded("the election", election.run(stopped), &fatal)));
+        }
+        Part::Shadow(shared) => {
+            ledger = Some(guarded("the account of differences", shared.keep(), &fatal));
+        }
+    }
     let kinds = Kind::needed_for(options.settings.outputs);
     let watches: Vec<_> = kinds
         .map(|kind| match kind {
             Kind::Node => follow::<Nodes>(&clients.watches, &router, &standing, seed, &fatal),
             Kind::Pod => follow::<Pods>(&clients.watches, &router, &standing, seed, &fatal),
             Kind::Service => follow::<Services>(&clients.watches, &router, &standing, seed, &fatal),
+            Kind::Slice if whole => follow::<WholeSlices>(&clients.watches, &router, &standing, seed, &fatal),
+            Kind::Endpoints if whole => {
+                follow::<WholeEndpoints>(&clients.watches, &router, &standing, seed, &fatal)
+            }
             Kind::Slice => follow::<Slices>(&clients.watches, &router, &standing, seed, &fatal),
             Kind::Endpoints => follow::<Endpoints>(&clients.watches, &router, &standing, seed, &fatal),
         })
@@ -139,8 +176,8 @@ async fn run_as(
             Err(RunError::Fatal(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
         }
     };
-    for watch in &watches {
-        watch.abort();
+    for task in watches.iter().chain(&ledger) {
+        task.abort();
     }
     let drained = drain(&writer, options.drain).await;
     if let Some((stop, election)) = elector {

@@ -1,9 +1,11 @@
 //! The state that kube-controller-manager 1.36 had settled on, put back as it was recorded.
 
 use crate::gate::Sent;
+use crate::shadow::{SURE, Shadow};
 use crate::store::{Store, Totals, scenarios};
 use crate::world::{World, outlines};
 use serde_json::Value;
+use tokio::time::sleep;
 
 /// Steps after which a new controller must write, upstream's own included, and why.
 const WRITES: [(&str, usize, &str); 1] = [(
@@ -39,12 +41,21 @@ async fn play(scenario: &Value, totals: &mut Totals) -> Vec<String> {
     let mut world = World::new(store.limit);
     let name = scenario["name"].as_str().unwrap();
     store.begin(&world.api).await;
+    // A dry run beside it finds the same.
+    let shadow = Shadow::start(&world.server, world.options);
     let mut failed = Vec::new();
     for (i, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {
         store.play(&world.api, step, totals).await;
         let reason = WRITES
             .iter()
             .find(|(scenario, at, _)| (*scenario, *at) == (name, i));
+        sleep(SURE).await;
+        let differing = shadow.out_of_sync();
+        if differing != usize::from(reason.is_some()) {
+            failed.push(format!(
+                "{name} step {i}: {differing} Services are out of sync to a dry run"
+            ));
+        }
         for run in ["first", "second"] {
             world.gate.take();
             let sent = world.start_up().await;
@@ -66,5 +77,6 @@ async fn play(scenario: &Value, totals: &mut Totals) -> Vec<String> {
             }
         }
     }
+    shadow.stop().await;
     failed
 }

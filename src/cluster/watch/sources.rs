@@ -165,6 +165,48 @@ impl Source for Endpoints {
     }
 }
 
+/// Slices as [`Slices`], watched whole: where every write is another's, each would have to be fetched.
+#[derive(Debug)]
+pub struct WholeSlices;
+
+impl Source for WholeSlices {
+    const KIND: Kind = Slices::KIND;
+    const OUTPUT: bool = true;
+    const PATH: &'static str = Slices::PATH;
+    const LIST: &'static str = Slices::LIST;
+    const WATCH: &'static str = Slices::WATCH;
+    type Listed = Namespaced<SliceFacts>;
+    type Watched = Namespaced<SliceFacts>;
+
+    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Slices::listed(router, items, epoch);
+    }
+
+    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        Slices::listed(router, items, epoch);
+    }
+}
+
+/// As [`Endpoints`], watched whole.
+#[derive(Debug)]
+pub struct WholeEndpoints;
+
+impl Source for WholeEndpoints {
+    const KIND: Kind = Endpoints::KIND;
+    const OUTPUT: bool = true;
+    const PATH: &'static str = Endpoints::PATH;
+    type Listed = Namespaced<EndpointsFacts>;
+    type Watched = Namespaced<EndpointsFacts>;
+
+    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Endpoints::listed(router, items, epoch);
+    }
+
+    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        Endpoints::listed(router, items, epoch);
+    }
+}
+
 fn deliver<T>(
     router: &Router,
     items: Vec<(Namespaced<T>, Option<Gone>)>,

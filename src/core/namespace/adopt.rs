@@ -15,7 +15,9 @@ impl NamespaceState {
     /// A whole slice, from a list of the given epoch. What it means depends on pods and Services: it is taken
     /// over as soon as all of those are known.
     pub fn apply_slice(&mut self, facts: SliceFacts, epoch: u8) {
-        if facts.meta.deleting {
+        if let Some(shown) = &mut self.shown {
+            shown.slice(facts, epoch);
+        } else if facts.meta.deleting {
             self.slice_missing(&facts.meta.name);
         } else if let Some(&id) = self.slices_by_name.get(&*facts.meta.name) {
             let slice = &mut self.slices[id.index()];
@@ -80,6 +82,9 @@ impl NamespaceState {
     /// A slice is no longer among ours, as of a version. A live one is looked at before another takes its
     /// place: it may be gone, or another manager's.
     pub fn slice_gone(&mut self, name: &str, version: u64) {
+        if let Some(shown) = &mut self.shown {
+            return shown.slice_gone(name, version);
+        }
         self.arrivals.remove(name);
         let Some(&id) = self.slices_by_name.get(name) else {
             return;
@@ -237,7 +242,7 @@ impl NamespaceState {
     }
 
     /// Takes over a slice that was not known.
-    fn take_arrival(&mut self, facts: SliceFacts, epoch: u8) {
+    pub(super) fn take_arrival(&mut self, facts: SliceFacts, epoch: u8) {
         let id = self.keep(&facts.meta, epoch);
         self.slices[id.index()].created = facts.created;
         self.attribute(id, false);

@@ -5,6 +5,7 @@
 //! when its turn to be written has come, it is built, and only sent if the fingerprint is another one. So a pod
 //! that comes and goes before that, or that stands beyond the thousandth, costs no write.
 
+mod compare;
 mod requests;
 mod server;
 
@@ -230,6 +231,11 @@ impl NamespaceState {
 
     /// A Service is gone, and with it goes the object of its name, whoever made that.
     pub(super) fn doom_endpoints(&mut self, name: &Arc<str>) {
+        if let Some(shown) = &mut self.shown {
+            shown.service_gone(name);
+            self.endpoints.remove(name);
+            return;
+        }
         let Some(entry) = self.endpoints.get_mut(name) else {
             return;
         };

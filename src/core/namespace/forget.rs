@@ -20,6 +20,11 @@ impl NamespaceState {
     /// Forgets the objects of a kind that others write from now on. Until it has been listed again nothing is
     /// planned. Answers to requests that are still on their way mean nothing any more.
     pub fn forget(&mut self, kind: Kind) {
+        if let Some(shown) = &mut self.shown {
+            shown.forget(kind);
+            self.holds.set(kind);
+            return;
+        }
         match kind {
             Kind::Slice => self.forget_slices(),
             Kind::Endpoints => self.forget_endpoints(),

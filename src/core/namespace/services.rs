@@ -203,6 +203,10 @@ impl NamespaceState {
     /// A Service is not managed any more: its slices stay as they are, and what they hold is forgotten.
     fn stop_service(&mut self, id: ServiceId) {
         self.auto_hinted.remove(&id);
+        if let Some(shown) = &mut self.shown {
+            shown.mark(&self.services[id.index()].facts.name);
+            self.forget_slices_of(id);
+        }
         self.park_endpoints(id);
         for pod in self.cache.pods(id) {
             // The endpoints are not to be taken out of the slices: only the pods forget them.

@@ -299,3 +299,18 @@ fn only_the_command_that_runs_has_flags_of_others() {
     assert!(read(&["endpointd"]).is_err());
     assert!(read(&[]).is_err());
 }
+
+#[test]
+fn a_dry_run_is_asked_for_like_a_boolean_of_upstream() {
+    let dry_run = |args: &[&str]| parse(args).unwrap().dry_run;
+    assert!(!dry_run(&[]).dry_run);
+    assert!(dry_run(&["--dry-run"]).dry_run);
+    assert!(!dry_run(&["--dry-run", "--dry-run=false"]).dry_run);
+    assert_eq!(dry_run(&[]).patience, Duration::from_secs(5));
+    assert_eq!(
+        dry_run(&["--dry-run-patience", "1m"]).patience,
+        Duration::from_secs(60)
+    );
+    parse(&["--dry-run=maybe"]).unwrap_err();
+    parse(&["--dry-run-patience=-1s"]).unwrap_err();
+}

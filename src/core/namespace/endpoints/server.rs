@@ -13,7 +13,7 @@ use crate::core::subsets::{MAX_ADDRESSES, Members, Subset, TRUNCATED};
 use std::sync::Arc;
 
 /// How an object on the server compares with what it should be.
-enum Verdict {
+pub(super) enum Verdict {
     /// It can stay, and has this fingerprint if it is just what we would write.
     Same(Option<u64>),
     /// It must be written, this urgently.
@@ -44,6 +44,9 @@ impl NamespaceState {
     /// A whole object, from a list of the given epoch. What it means depends on pods and Services: it is taken
     /// over as soon as all of those are known.
     pub fn apply_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
+        if let Some(shown) = &mut self.shown {
+            return shown.endpoints(facts, epoch);
+        }
         if let Some(entry) = self.endpoints.get_mut(&facts.meta.name) {
             entry.object.epoch = epoch;
         }
@@ -104,6 +107,9 @@ impl NamespaceState {
 
     /// An object is gone, as of a version. One that we keep is made again.
     pub fn endpoints_gone(&mut self, name: &str, version: u64) {
+        if let Some(shown) = &mut self.shown {
+            return shown.endpoints_gone(name, version);
+        }
         if self
             .endpoints_arrivals
             .get(name)
@@ -232,7 +238,7 @@ impl NamespaceState {
     }
 
     /// Compares what the server has with what it should have. Order and packing do not count.
-    fn judge_endpoints(&self, id: ServiceId, facts: &EndpointsFacts) -> Verdict {
+    pub(super) fn judge_endpoints(&self, id: ServiceId, facts: &EndpointsFacts) -> Verdict {
         let service = &self.services[id.index()];
         let Some(ServiceEndpoints { members, .. }) = service.endpoints.as_deref() else {
             return Verdict::Differs(Lane::Rest);

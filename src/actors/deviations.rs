@@ -1,0 +1,296 @@
+//! A dry run: what would be written is found out, counted and told, and nothing else is done with it.
+//!
+//! ```text
+//!  shard: what has changed ─► a while later, one look at each Service concerned ─► what has lasted
+//!                                                                                       │
+//!                                                   gauges, a counter, the log ◄── ledger
+//! ```
+//!
+//! The writer is never told of anything. A look costs as much as its Service is large, so a Service that keeps
+//! changing is looked at some times in the time that a difference must last, and one that does not, not at all.
+
+use crate::core::bucket::TokenBucket;
+use crate::core::deviations::{Deviation, Deviations, Report};
+use crate::core::namespace::NamespaceState;
+use crate::core::object::Output;
+use crate::ops::metrics::DryRunMetrics;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// How often in the time that a difference must last a Service is looked at while it changes.
+const LOOKS: u32 = 5;
+/// The shortest time between looks, and the longest.
+const BETWEEN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// How often gauges move, and lines that were held back are counted.
+const TICK: Duration = Duration::from_secs(1);
+/// Lines a second, and at once.
+const LINES: (f64, u32) = (2.0, 20);
+/// A line names no more objects than this.
+const NAMED: usize = 5;
+
+/// A Service, cluster-wide.
+type Key = (Arc<str>, Arc<str>);
+
+/// Which Services of the cluster are out of sync. Cheap to clone; all clones are one ledger.
+#[derive(Clone, Debug)]
+pub struct Ledger(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    patience: Duration,
+    start: Instant,
+    metrics: DryRunMetrics,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    services: FxHashMap<Key, Entry>,
+    oldest: BTreeSet<(Duration, Key)>,
+    lines: TokenBucket,
+    /// Lines that were held back since the last time that this was told.
+    held_back: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    since: Duration,
+    /// Whether there was a line about it, so that there is one when it ends.
+    told: bool,
+}
+
+impl Ledger {
+    /// Of a cluster of which nothing has been looked at. A difference counts after `patience`.
+    pub fn new(patience: Duration) -> Self {
+        Self(Arc::new(Shared {
+            patience,
+            start: Instant::now(),
+            metrics: DryRunMetrics::new(),
+            state: Mutex::new(State {
+                services: FxHashMap::default(),
+                oldest: BTreeSet::new(),
+                lines: TokenBucket::new(LINES.0, LINES.1),
+                held_back: 0,
+            }),
+        }))
+    }
+
+    /// How many Services are out of sync.
+    pub fn out_of_sync(&self) -> usize {
+        self.0.state.lock().services.len()
+    }
+
+    fn now(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.0.start)
+    }
+
+    /// How a Service stands, when that has changed.
+    fn report(&self, namespace: &Arc<str>, report: &Report, now: Duration) {
+        self.0.metrics.differences(report.new);
+        let key = (namespace.clone(), report.service.clone());
+        let state = &mut *self.0.state.lock();
+        let before = state.services.remove(&key);
+        if let Some(before) = before {
+            state.oldest.remove(&(before.since, key.clone()));
+        }
+        let lasted = |since: Duration| (now.saturating_sub(since).as_secs_f64() * 10.0).round() / 10.0;
+        match (before, report.since) {
+            (_, Some(since)) => {
+                let told = before.map_or_else(|| state.may_tell(now), |before| before.told);
+                if told && before.is_none() {
+                    tracing::warn!(
+                        %namespace,
+                        service = %report.service,
+                        differs_for_seconds = lasted(since),
+                        would = describe(&report.lasting),
+                        "dry run: out of sync"
+                    );
+                }
+                state.oldest.insert((since, key.clone()));
+                state.services.insert(key, Entry { since, told });
+            }
+            (Some(Entry { since, told: true }), None) => {
+                tracing::info!(
+                    %namespace,
+                    service = %report.service,
+                    differed_for_seconds = lasted(since),
+                    "dry run: in sync again"
+                );
+            }
+            (_, None) => {}
+        }
+        self.0.metrics.out_of_sync(state.services.len(), state.age(now));
+    }
+
+    /// Moves the gauges on as time passes, and says what was held back. Never returns.
+    pub async fn keep(self) {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let now = self.now();
+            let mut state = self.0.state.lock();
+            self.0.metrics.out_of_sync(state.services.len(), state.age(now));
+            if state.held_back > 0 && state.lines.take(now).is_ok() {
+                let services = state.services.len();
+                let held_back = std::mem::take(&mut state.held_back);
+                drop(state);
+                tracing::warn!(
+                    out_of_sync = services,
+                    held_back,
+                    "dry run: more Services were out of sync than lines are written about"
+                );
+            }
+        }
+    }
+}
+
+impl State {
+    fn may_tell(&mut self, now: Duration) -> bool {
+        let may = self.lines.take(now).is_ok();
+        self.held_back += u64::from(!may);
+        may
+    }
+
+    fn age(&self, now: Duration) -> Duration {
+        let oldest = self.oldest.first().map(|(since, _)| now.saturating_sub(*since));
+        oldest.unwrap_or_default()
+    }
+}
+
+/// What would be written, in words.
+fn describe(deviations: &[Deviation]) -> String {
+    let mut text = String::new();
+    for deviation in deviations.iter().take(NAMED) {
+        let kind = match deviation.output {
+            Output::Slice => "EndpointSlice",
+            Output::Endpoints => "Endpoints",
+        };
+        let separator = if text.is_empty() { "" } else { ", " };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{separator}{} {kind}", deviation.operation.as_str());
+        if let Some(name) = &deviation.name {
+            let _ = write!(text, " {name}");
+        }
+    }
+    if deviations.len() > NAMED {
+        let _ = write!(text, ", and {} more", deviations.len() - NAMED);
+    }
+    text
+}
+
+/// What a shard compares with: the account of its namespace, and when it looks next.
+#[derive(Debug)]
+pub struct Comparison {
+    ledger: Ledger,
+    deviations: Deviations,
+    /// When the next look is due, if one is.
+    armed: Option<Duration>,
+}
+
+impl Comparison {
+    /// Of a namespace of which nothing has been looked at.
+    pub fn new(ledger: Ledger) -> Self {
+        Self {
+            deviations: Deviations::new(ledger.0.patience),
+            ledger,
+            armed: None,
+        }
+    }
+
+    /// Looks, if it is time to: at what has changed, and whether what was found has lasted.
+    pub fn look(&mut self, core: &mut NamespaceState) {
+        let now = self.ledger.now();
+        if self.armed.is_none_or(|at| at > now) {
+            return;
+        }
+        self.armed = None;
+        let marked = core.take_marked();
+        self.ledger.0.metrics.compared(marked.len());
+        for service in marked {
+            let differences = core.compare(&service);
+            self.deviations.found(&service, differences, now);
+        }
+        for report in self.deviations.reports(now) {
+            self.ledger.report(core.namespace(), &report, now);
+        }
+    }
+
+    /// After how long the next look is due. `None` when it need not be asked for, or has been.
+    pub fn arm(&mut self, core: &NamespaceState) -> Option<Duration> {
+        let now = self.ledger.now();
+        let between = (self.ledger.0.patience / LOOKS).clamp(BETWEEN.0, BETWEEN.1);
+        let look = core.is_marked().then(|| now + between);
+        let at = look.into_iter().chain(self.deviations.due(now)).min()?;
+        if self.armed.is_some_and(|armed| armed <= at) {
+            return None;
+        }
+        self.armed = Some(at);
+        Some(at.saturating_sub(now))
+    }
+
+    /// Whether nothing is known that differs.
+    pub fn is_empty(&self) -> bool {
+        self.deviations.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::deviations::Operation;
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_are_few_services_are_counted_and_the_oldest_is_found() {
+        let ledger = Ledger::new(Duration::ZERO);
+        let namespace = Arc::from("ns");
+        let report = |number: u64, since: Option<u64>| Report {
+            service: format!("s{number}").into(),
+            since: since.map(Duration::from_secs),
+            lasting: Vec::new(),
+            new: [0; 3],
+        };
+        let now = Duration::from_secs(100);
+        for number in 0..50 {
+            ledger.report(&namespace, &report(number, Some(40 + number)), now);
+        }
+        let age = || ledger.0.state.lock().age(now);
+        assert_eq!(ledger.out_of_sync(), 50);
+        assert_eq!(ledger.0.state.lock().held_back, 30);
+        assert_eq!(age(), Duration::from_secs(60));
+        // What has lasted longest is gone, and something else of that Service is not.
+        ledger.report(&namespace, &report(0, Some(90)), now);
+        assert_eq!(age(), Duration::from_secs(59));
+        for number in 0..50 {
+            ledger.report(&namespace, &report(number, None), now);
+        }
+        assert_eq!((ledger.out_of_sync(), age()), (0, Duration::ZERO));
+        assert!(ledger.0.state.lock().oldest.is_empty());
+    }
+
+    #[test]
+    fn a_line_names_some_of_the_writes() {
+        let deviations: Vec<_> = (0..7)
+            .map(|ordinal| Deviation {
+                operation: if ordinal < 2 {
+                    Operation::Create
+                } else {
+                    Operation::Delete
+                },
+                output: Output::Slice,
+                name: (ordinal >= 2).then(|| format!("s-{ordinal}").into()),
+                ordinal,
+            })
+            .collect();
+        assert_eq!(
+            describe(&deviations),
+            "create EndpointSlice, create EndpointSlice, delete EndpointSlice s-2, delete EndpointSlice s-3, \
+             delete EndpointSlice s-4, and 2 more"
+        );
+    }
+}

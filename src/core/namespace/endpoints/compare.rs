@@ -1,0 +1,163 @@
+//! What differs of Endpoints, for a process that compares and does not write.
+
+use super::server::Verdict;
+use super::{ServiceEndpoints, by_uid};
+use crate::core::body::endpoints_labels;
+use crate::core::deviations::{Deviation, Difference, Operation};
+use crate::core::facts::{EndpointsFacts, LABEL_HEADLESS};
+use crate::core::ids::{ServiceId, Uid};
+use crate::core::intern::hash_of;
+use crate::core::namespace::NamespaceState;
+use crate::core::object::Output;
+use crate::core::ports::SlicePort;
+use crate::core::subsets::MAX_ADDRESSES;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// All that an Endpoints object says of one address at one port.
+#[derive(Hash)]
+struct Entry<'a> {
+    /// None where a subset has no ports.
+    port: Option<&'a SlicePort>,
+    ready: bool,
+    ip: &'a str,
+    hostname: Option<&'a str>,
+    node: Option<&'a str>,
+    pod: Option<(&'a str, &'a Uid)>,
+}
+
+/// Each port of a subset, or none for one without ports.
+fn each(ports: &[SlicePort]) -> impl Iterator<Item = Option<&SlicePort>> {
+    let none = ports.is_empty().then_some(None);
+    none.into_iter().chain(ports.iter().map(Some))
+}
+
+fn deviation(operation: Operation, name: &Arc<str>) -> Deviation {
+    Deviation {
+        operation,
+        output: Output::Endpoints,
+        name: Some(name.clone()),
+        ordinal: 0,
+    }
+}
+
+impl NamespaceState {
+    /// What differs of a managed Service's object.
+    pub(in crate::core::namespace) fn differing_endpoints(&self, id: ServiceId, found: &mut Vec<Difference>) {
+        let service = &self.services[id.index()];
+        let name = &service.facts.name;
+        let (Some(shown), Some(endpoints)) = (&self.shown, &service.endpoints) else {
+            return;
+        };
+        let mut add = |operation, key| {
+            let deviation = deviation(operation, name);
+            found.push(Difference { key, deviation });
+        };
+        let Some(shown) = shown.endpoints.get(name) else {
+            add(Operation::Create, hash_of(&("create", name)));
+            return;
+        };
+        let facts = &shown.facts;
+        if matches!(self.judge_endpoints(id, facts), Verdict::Same(_)) {
+            return;
+        }
+        let mut keys = Vec::new();
+        let wanted = endpoints_labels(&service.facts).collect();
+        if facts.labels.project(|key| key != LABEL_HEADLESS) != wanted {
+            keys.push(hash_of(&("labels", name)));
+        }
+        if endpoints.members.is_over(MAX_ADDRESSES) {
+            // Which addresses are left out is anyone's choice, and any pod may change it.
+            keys.push(hash_of(&(name, self.endpoints_body(id).fingerprint())));
+        } else {
+            self.other_addresses(id, endpoints, facts, &mut keys);
+        }
+        if keys.is_empty() {
+            keys.push(hash_of(&("update", name)));
+        }
+        for key in keys {
+            add(Operation::Update, key);
+        }
+    }
+
+    /// Addresses that should be there and are not, or the other way round.
+    fn other_addresses(
+        &self,
+        id: ServiceId,
+        endpoints: &ServiceEndpoints,
+        facts: &EndpointsFacts,
+        keys: &mut Vec<u64>,
+    ) {
+        let service = &self.services[id.index()].facts;
+        let members = &endpoints.members;
+        // By what is published of it, and what tells it from the same a while ago.
+        let mut wanted = FxHashMap::default();
+        for subset in members.publish(MAX_ADDRESSES, by_uid(&self.pods)).subsets {
+            for (list, ready) in [(&subset.ready, true), (&subset.not_ready, false)] {
+                for &pod_id in list {
+                    let Some((ip, ..)) = members.get(pod_id) else {
+                        continue;
+                    };
+                    let address = self.address_body(pod_id, ip, service);
+                    let ip = ip.to_string();
+                    for port in each(&subset.ports) {
+                        let key = hash_of(&Entry {
+                            port,
+                            ready,
+                            ip: &ip,
+                            hostname: address.hostname,
+                            node: address.node,
+                            pod: Some((address.target.name, address.target.uid)),
+                        });
+                        wanted.insert(key, hash_of(&(key, self.pods[pod_id.index()].ready_time)));
+                    }
+                }
+            }
+        }
+        for subset in &facts.subsets {
+            for (list, ready) in [(&subset.ready, true), (&subset.not_ready, false)] {
+                for address in list {
+                    let pod = address.pod.as_ref().map(|(name, uid)| (&**name, uid));
+                    for port in each(&subset.ports) {
+                        let key = hash_of(&Entry {
+                            port,
+                            ready,
+                            ip: &address.ip,
+                            hostname: address.hostname.as_deref(),
+                            node: address.node.as_deref(),
+                            pod,
+                        });
+                        // A pod that should be there otherwise is counted as that.
+                        let member = || {
+                            let pod = pod.and_then(|(name, _)| self.find_pod(name));
+                            pod.is_some_and(|pod| members.get(pod).is_some())
+                        };
+                        if wanted.remove(&key).is_none() && !member() {
+                            keys.push(key);
+                        }
+                    }
+                }
+            }
+        }
+        keys.extend(wanted.into_values());
+    }
+
+    /// What is left of a Service that is gone: an object that has lost it, or one of our making that has none.
+    pub(in crate::core::namespace) fn leftover_endpoints(
+        &self,
+        name: &Arc<str>,
+        found: &mut Vec<Difference>,
+    ) {
+        let shown = self.shown.as_ref().and_then(|shown| shown.endpoints.get(name));
+        let left = shown.filter(|shown| {
+            let meta = &shown.facts.meta;
+            shown.doomed || (meta.ours && !meta.leader)
+        });
+        if let Some(left) = left.filter(|_| self.settings.outputs.endpoints) {
+            found.push(Difference {
+                key: hash_of(&("delete", &left.facts.meta.uid)),
+                deviation: deviation(Operation::Delete, name),
+            });
+        }
+    }
+}

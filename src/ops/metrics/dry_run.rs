@@ -1,0 +1,58 @@
+//! What a dry run counts.
+
+use crate::core::deviations::Operation;
+use metrics::{Counter, Gauge, counter, gauge};
+use std::fmt;
+use std::time::Duration;
+
+/// Which Services are out of sync: by the names that a process which writes has for those that it has yet to
+/// write.
+pub struct DryRunMetrics {
+    out_of_sync: Gauge,
+    oldest: Gauge,
+    differences: [Counter; 3],
+    comparisons: Counter,
+}
+
+impl DryRunMetrics {
+    /// Registers them.
+    pub fn new() -> Self {
+        let differences = |operation: Operation| counter!("endpointd_dry_run_differences_total", "operation" => operation.as_str());
+        Self {
+            out_of_sync: gauge!("endpointd_services_out_of_sync"),
+            oldest: gauge!("endpointd_services_out_of_sync_oldest_seconds"),
+            differences: Operation::ALL.map(differences),
+            comparisons: counter!("endpointd_dry_run_comparisons_total"),
+        }
+    }
+
+    /// So many Services are out of sync, the oldest difference among them for so long.
+    pub fn out_of_sync(&self, services: usize, oldest: Duration) {
+        self.out_of_sync.set(services as f64);
+        self.oldest.set(oldest.as_secs_f64());
+    }
+
+    /// So many writes more would be made, by operation.
+    pub fn differences(&self, new: [u32; 3]) {
+        for (counter, new) in self.differences.iter().zip(new) {
+            counter.increment(u64::from(new));
+        }
+    }
+
+    /// So many Services were looked at.
+    pub fn compared(&self, services: usize) {
+        self.comparisons.increment(services as u64);
+    }
+}
+
+impl Default for DryRunMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for DryRunMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DryRunMetrics").finish_non_exhaustive()
+    }
+}
