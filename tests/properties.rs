@@ -70,26 +70,6 @@ fn plain_service(name: u8) -> ServiceSpec {
     }
 }
 
-/// Made by a leader that is gone by then, for a Service that is gone too: nobody else would ever look at it.
-#[test]
-fn endpoints_that_are_created_late_go_with_their_service() {
-    let mut model = start(2);
-    model.service(plain_service(0).facts());
-    model.plan();
-    let create = model
-        .wanted
-        .iter()
-        .position(|name| name.output == Output::Endpoints);
-    assert!(matches!(model.grant(create.unwrap()), Some(Request::Create(_))));
-    model.service_gone("svc-0");
-    model.stand_by();
-    take_over(&mut model);
-    assert!(model.endpoints.is_empty(), "it has not arrived yet");
-    model.converge();
-    assert!(model.endpoints.is_empty());
-    assert_eq!(model.writes, 2, "a create and a delete");
-}
-
 /// However long standing by lasts: what has gone leaves nothing behind.
 #[test]
 fn standing_by_does_not_grow() {

@@ -69,10 +69,9 @@ impl NamespaceState {
             self.endpoints_arrivals.remove(&meta.name);
         }
         let managed = self.manages(&meta.name);
-        // Written to since it was listed, or it would be among the arrivals; it may be a leftover all the same. Or
-        // it was created late, by a leader that has gone, for a Service that has gone too. If it is only that its
-        // Service has not been seen yet, the server will say so.
-        let left = meta.ours && !meta.leader;
+        // Written to since it was listed, or it would be among the arrivals; it may be a leftover all the same. One
+        // that appears later is left alone, as upstream leaves it: somebody may make it ahead of its Service.
+        let left = self.starting && meta.ours && !meta.leader;
         let entry = self.endpoints.entry(meta.name.clone()).or_insert_with(|| {
             let role = if managed {
                 Role::Live
