@@ -30,6 +30,7 @@ pub mod ops;
 
 use clap::error::ErrorKind;
 use cluster::connect::{Clients, connect};
+use ops::admin::{Admin, Vitals};
 use ops::flags::{Command, Invocation, LogFormat, RunArgs};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -90,6 +91,16 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             "controllers that are asked for and are not run here"
         );
     }
+    let admin = match args.admin.address() {
+        Some(address) => match Admin::bind(address).await {
+            Ok(admin) => Some(admin),
+            Err(error) => {
+                eprintln!("error: {}", one_line(&error));
+                return ExitCode::from(USAGE);
+            }
+        },
+        None => None,
+    };
     let target = args.connection.target();
     let (clients, lease) = match (Clients::connect(&target).await, connect(&target).await) {
         (Ok(clients), Ok(lease)) => (clients, lease),
@@ -98,12 +109,6 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    if let Some(address) = args.metrics_address
-        && let Err(error) = ops::metrics::serve(address)
-    {
-        eprintln!("error: --metrics-address {address}: {}", one_line(&error));
-        return ExitCode::from(USAGE);
-    }
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         ?target,
@@ -136,12 +141,11 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
         let _ = stop.await;
     };
     let options = args.options(fastrand::u64(..));
-    let run = async {
-        match args.election.candidacy() {
-            Some(candidacy) => ops::run::run_elected(clients, options, lease, candidacy, shutdown).await,
-            None => ops::run::run(clients, options, shutdown).await,
-        }
-    };
+    let vitals = Vitals::default();
+    // It goes on until the process ends, so that whoever looks sees how that goes.
+    let _admin = admin.map(|admin| tokio::spawn(admin.serve(vitals.clone())));
+    let candidacy = args.election.candidacy().map(|candidacy| (lease, candidacy));
+    let run = ops::run::run_observed(clients, options, candidacy, &vitals, shutdown);
     let result = tokio::select! {
         result = run => result,
         () = signals => return ExitCode::FAILURE,

@@ -10,6 +10,10 @@ use crate::core::object::ObjectName;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// What a shard is told.
 #[derive(Debug)]
@@ -20,40 +24,68 @@ pub enum ShardMsg {
     Grant(ObjectName),
     /// The answer to this object's request, and what the server said if it refused.
     Outcome(ObjectName, Outcome, Option<Box<str>>),
+    /// Somebody asks whether it still answers.
+    Ping(oneshot::Sender<()>),
 }
 
 /// Where events wait for a shard. Filled by the ingest tasks, emptied by the shard.
 #[derive(Debug, Default)]
-pub struct Inbox(Mutex<InboxState>);
+pub struct Inbox {
+    state: Mutex<InboxState>,
+    /// The last delivery that the shard is done with.
+    applied: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct InboxState {
     pending: Pending,
     /// How many deliveries there have been: a shard may only be retired at the number that it has seen.
     sequence: u64,
-    woken: bool,
+    /// When the shard was told that something waits, if it has not looked since.
+    woken: Option<Instant>,
 }
 
 impl Inbox {
     /// Adds events. True when the shard must be woken.
     pub fn deliver(&self, events: impl Iterator<Item = Event>) -> bool {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         for event in events {
             state.pending.push(event);
         }
         state.sequence += 1;
-        !std::mem::replace(&mut state.woken, true)
+        let wake = state.woken.is_none();
+        if wake {
+            state.woken = Some(Instant::now());
+        }
+        wake
     }
 
     fn take(&self) -> (Pending, u64) {
-        let mut state = self.0.lock();
-        state.woken = false;
+        let mut state = self.state.lock();
+        state.woken = None;
         (std::mem::take(&mut state.pending), state.sequence)
+    }
+
+    /// How long something has waited here.
+    pub fn age(&self, now: Instant) -> Option<Duration> {
+        let woken = self.state.lock().woken?;
+        Some(now.saturating_duration_since(woken))
+    }
+
+    /// The number of the last delivery, if the shard is not done with it.
+    pub fn unapplied(&self) -> Option<u64> {
+        let sequence = self.state.lock().sequence;
+        (!self.has_applied(sequence)).then_some(sequence)
+    }
+
+    /// Whether the shard is done with a delivery, and so with all before it.
+    pub fn has_applied(&self, sequence: u64) -> bool {
+        self.applied.load(Ordering::Acquire) >= sequence
     }
 
     /// Whether nothing came since the delivery with this number.
     pub fn is_idle_since(&self, sequence: u64) -> bool {
-        let state = self.0.lock();
+        let state = self.state.lock();
         state.pending.is_empty() && state.sequence == sequence
     }
 }
@@ -178,6 +210,7 @@ impl Actor for Shard {
                 state.sequence = sequence;
                 pending.apply(&mut state.core, &mut state.nodes);
             }
+            ShardMsg::Ping(answer) => drop(answer.send(())),
             ShardMsg::Grant(object) => {
                 let granted = state.core.grant(&object);
                 let key = ObjectKey {
@@ -203,6 +236,7 @@ impl Actor for Shard {
         for remark in state.core.take_remarks() {
             state.pass_on(remark);
         }
+        state.inbox.applied.store(state.sequence, Ordering::Release);
         if state.core.is_empty() {
             let namespace = state.core.namespace().clone();
             // The root is gone only when everything goes.

@@ -22,6 +22,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// An object, cluster-wide.
@@ -48,6 +49,8 @@ pub enum WriterMsg {
     Tick,
     /// Whether anything may be written from now on. Until it is told, the writer takes it that it may.
     Role(Role),
+    /// Somebody asks whether it still answers.
+    Ping(oneshot::Sender<()>),
     /// Let nothing new go, and say when nothing is in flight any more.
     Drain(RpcReplyPort<()>),
 }
@@ -281,6 +284,7 @@ impl Actor for Writer {
                     drop(state.handle.take());
                 }
             }
+            WriterMsg::Ping(answer) => drop(answer.send(())),
             WriterMsg::Drain(reply) => state.draining.push(reply),
         }
         if state.draining.is_empty() {

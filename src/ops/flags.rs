@@ -1,5 +1,6 @@
 //! The command line.
 
+mod admin;
 mod controllers;
 mod election;
 mod foreign;
@@ -10,13 +11,13 @@ use crate::core::golang;
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
 use crate::ops::run::Options;
+pub use admin::AdminArgs;
 use clap::builder::TypedValueParser as _;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 pub use controllers::Controllers;
 pub use election::ElectionArgs;
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -111,6 +112,10 @@ pub struct RunArgs {
     #[command(flatten)]
     pub election: ElectionArgs,
 
+    /// Where health and metrics are served.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+
     /// Which of upstream's controllers to stand in for: `*` for all, NAME for one, -NAME to leave one out; the
     /// first item that names one decides
     ///
@@ -152,10 +157,6 @@ pub struct RunArgs {
     /// Requests in flight at most, each on a connection of its own
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_requests_in_flight: u16,
-
-    /// Serve metrics in Prometheus' format at /metrics of this address; not served if not given
-    #[arg(long, value_name = "HOST:PORT")]
-    pub metrics_address: Option<SocketAddr>,
 
     /// For how long changes of pods are gathered before the Endpoints of their Services are looked at
     #[arg(

@@ -8,10 +8,11 @@ use crate::core::lease::Reply;
 use crate::core::namespace::{Kind, Outcome};
 use crate::core::queue::{Lane, WriteQueue};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use parking_lot::Mutex;
 use std::fmt;
-use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::time::interval;
 
 /// Bounds of histograms of seconds: from a write on loopback to one that is given up.
 const SECONDS: [f64; 15] = [
@@ -20,17 +21,54 @@ const SECONDS: [f64; 15] = [
 /// Bounds of the histogram of changes that one write carries.
 const CHANGES: [f64; 10] = [1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
 
-/// Starts to count, and serves the counts at `/metrics` of an address.
-///
-/// # Errors
-///
-/// When the address cannot be bound, or something counts in this process already.
-pub fn serve(address: SocketAddr) -> Result<(), BuildError> {
-    PrometheusBuilder::new()
-        .with_http_listener(address)
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
-        .set_buckets_for_metric(Matcher::Full("endpointd_changes_per_write".to_owned()), &CHANGES)?
-        .install()
+/// How often what was measured is sorted into buckets, if nobody asks.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// What was counted, to be read by others.
+#[derive(Clone)]
+pub struct Exporter(PrometheusHandle);
+
+impl fmt::Debug for Exporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exporter").finish_non_exhaustive()
+    }
+}
+
+impl Exporter {
+    /// Starts to count, the first time. What was registered before that does not count.
+    ///
+    /// # Errors
+    ///
+    /// When something else counts in this process.
+    pub fn of_this_process() -> Result<Self, BuildError> {
+        static OF_THIS_PROCESS: Mutex<Option<Exporter>> = Mutex::new(None);
+        let mut known = OF_THIS_PROCESS.lock();
+        if let Some(exporter) = &*known {
+            return Ok(exporter.clone());
+        }
+        Ok(known.insert(Self::install()?).clone())
+    }
+
+    fn install() -> Result<Self, BuildError> {
+        let builder = PrometheusBuilder::new()
+            .set_buckets(&SECONDS)?
+            .set_buckets_for_metric(Matcher::Full("endpointd_changes_per_write".to_owned()), &CHANGES)?;
+        Ok(Self(builder.install_recorder()?))
+    }
+
+    /// The counts of this moment, in Prometheus' format.
+    pub fn render(&self) -> String {
+        self.0.render()
+    }
+
+    /// Keeps what is measured from piling up. Never ends.
+    pub async fn keep_up(&self) {
+        let mut ticks = interval(UPKEEP);
+        loop {
+            ticks.tick().await;
+            self.0.run_upkeep();
+        }
+    }
 }
 
 /// What the writer counts.

@@ -1,5 +1,6 @@
 //! Starting and stopping the controller.
 
+use super::admin::{Parts, Renewal, Vitals};
 use super::election::{Candidacy, Elector, Told};
 use crate::actors::events::{EventArguments, EventHandle, EventMsg, Events, WallClock};
 use crate::actors::root::{Root, RootMsg};
@@ -50,7 +51,7 @@ pub async fn run(
     options: Options,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    run_as(clients, options, None, shutdown).await
+    run_observed(clients, options, None, &Vitals::default(), shutdown).await
 }
 
 /// As [`run`], but writes only while it holds a Lease, which is asked for by a client of its own: renewals must
@@ -63,13 +64,16 @@ pub async fn run_elected(
     candidacy: Candidacy,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    run_as(clients, options, Some((lease, candidacy)), shutdown).await
+    let candidacy = Some((lease, candidacy));
+    run_observed(clients, options, candidacy, &Vitals::default(), shutdown).await
 }
 
-async fn run_as(
+/// As [`run`] or, with a candidacy, as [`run_elected`], and lets others see how it is through `vitals`.
+pub async fn run_observed(
     clients: Clients,
     options: Options,
     candidacy: Option<(kube::Client, Candidacy)>,
+    vitals: &Vitals,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let (fence, standing) = match &candidacy {
@@ -111,12 +115,25 @@ async fn run_as(
         handle.send(WriterMsg::Role(Role::Standby));
         events.send(EventMsg::Role(Role::Standby));
     }
-    let elector = candidacy.map(|(client, candidacy)| {
+    let renewal = candidacy
+        .as_ref()
+        .map(|(_, candidacy)| Renewal::new(candidacy.clock.clone(), candidacy.timing.lease()));
+    vitals.set(Parts {
+        root: root.clone(),
+        writer: handle.clone(),
+        events: events.clone(),
+        router: router.clone(),
+        standing: standing.clone(),
+        renewal: renewal.clone(),
+        outputs: options.settings.outputs,
+    });
+    let elector = candidacy.zip(renewal).map(|((client, candidacy), renewal)| {
         let told = Told {
             fence,
             writer: handle,
             events,
             standing: told,
+            renewal,
         };
         let elector = Elector::new(client, candidacy, told, seed);
         let (stop, stopped) = oneshot::channel();
