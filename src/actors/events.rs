@@ -236,7 +236,9 @@ impl Actor for Events {
             EventMsg::Done(key, answer) => state.done(&key, answer, now),
             // One that was armed for later than the present one changes nothing.
             EventMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
-            EventMsg::Ping(answer) => drop(answer.send(())),
+            EventMsg::Ping(answer) => {
+                let _ = answer.send(());
+            }
             EventMsg::Role(role) => {
                 state.role = role;
                 if !role.writes() {

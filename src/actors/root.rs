@@ -54,7 +54,9 @@ impl Actor for Root {
             (RootMsg::Router(router), _) => state.router = Some(router),
             (RootMsg::Idle { namespace, sequence }, Some(router)) => router.retire(&namespace, sequence),
             (RootMsg::Idle { .. }, None) => {}
-            (RootMsg::Ping(answer), _) => drop(answer.send(())),
+            (RootMsg::Ping(answer), _) => {
+                let _ = answer.send(());
+            }
         }
         Ok(())
     }

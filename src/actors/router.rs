@@ -9,6 +9,7 @@ use crate::core::hints::NodeCapacity;
 use crate::core::inbox::Event;
 use crate::core::namespace::{Holds, Kind, Settings};
 use crate::core::nodes::NodeChange;
+use crate::ops::metrics::ShardMetrics;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 use ractor::{ActorRef, ActorRuntime};
@@ -41,6 +42,7 @@ pub struct Router {
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
     events: EventHandle,
+    metrics: Arc<ShardMetrics>,
 }
 
 #[derive(Clone, Debug)]
@@ -89,6 +91,7 @@ impl Router {
             writer,
             root,
             events,
+            metrics: Arc::default(),
         }
     }
 
@@ -319,6 +322,7 @@ impl Router {
             writer: self.writer.clone(),
             root: self.root.clone(),
             events: self.events.clone(),
+            metrics: self.metrics.clone(),
         };
         // Unnamed: names go to a registry of the whole process, and clash.
         let (actor, _) = ActorRuntime::spawn_linked_instant(None, Shard, arguments, self.root.get_cell())

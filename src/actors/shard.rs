@@ -7,6 +7,7 @@ use crate::core::inbox::{Event, Pending};
 use crate::core::namespace::{Holds, NamespaceState, Outcome, Remark, Settings};
 use crate::core::nodes::{NodeDirectory, NodeTable, NodeView, ZoneView};
 use crate::core::object::ObjectName;
+use crate::ops::metrics::{ShardMetrics, ShardPart};
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
@@ -60,10 +61,11 @@ impl Inbox {
         wake
     }
 
-    fn take(&self) -> (Pending, u64) {
+    /// What waits, the number of the last delivery, and since when something has waited.
+    fn take(&self) -> (Pending, u64, Option<Instant>) {
         let mut state = self.state.lock();
-        state.woken = None;
-        (std::mem::take(&mut state.pending), state.sequence)
+        let woken = state.woken.take();
+        (std::mem::take(&mut state.pending), state.sequence, woken)
     }
 
     /// How long something has waited here.
@@ -131,6 +133,8 @@ pub struct ShardArguments {
     pub root: ActorRef<RootMsg>,
     /// Where its Events go.
     pub events: EventHandle,
+    /// What all shards count.
+    pub metrics: Arc<ShardMetrics>,
 }
 
 /// What a shard owns.
@@ -143,6 +147,7 @@ pub struct ShardState {
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
     events: EventHandle,
+    part: ShardPart,
 }
 
 impl ShardState {
@@ -184,6 +189,7 @@ impl Actor for Shard {
             writer,
             root,
             events,
+            metrics,
         } = arguments;
         let core = NamespaceState::new(namespace, settings, holds);
         Ok(ShardState {
@@ -194,6 +200,7 @@ impl Actor for Shard {
             writer,
             root,
             events,
+            part: ShardPart::new(metrics),
         })
     }
 
@@ -203,14 +210,16 @@ impl Actor for Shard {
         message: ShardMsg,
         state: &mut ShardState,
     ) -> Result<(), ActorProcessingErr> {
-        let mut again = None;
+        let (mut again, mut noticed) = (None, None);
         match message {
             ShardMsg::Wake => {
-                let (pending, sequence) = state.inbox.take();
-                state.sequence = sequence;
+                let (pending, sequence, woken) = state.inbox.take();
+                (state.sequence, noticed) = (sequence, woken);
                 pending.apply(&mut state.core, &mut state.nodes);
             }
-            ShardMsg::Ping(answer) => drop(answer.send(())),
+            ShardMsg::Ping(answer) => {
+                let _ = answer.send(());
+            }
             ShardMsg::Grant(object) => {
                 let granted = state.core.grant(&object);
                 let key = ObjectKey {
@@ -231,11 +240,13 @@ impl Actor for Shard {
         let mut wants = state.core.plan();
         wants.extend(again);
         if !wants.is_empty() {
-            state.writer.want(state.core.namespace(), wants);
+            let noticed = noticed.unwrap_or_else(Instant::now);
+            state.writer.want(state.core.namespace(), wants, noticed);
         }
         for remark in state.core.take_remarks() {
             state.pass_on(remark);
         }
+        state.part.update(&mut state.core);
         state.inbox.applied.store(state.sequence, Ordering::Release);
         if state.core.is_empty() {
             let namespace = state.core.namespace().clone();

@@ -15,9 +15,11 @@ mod members;
 mod pods;
 mod remarks;
 mod services;
+mod tally;
 mod writes;
 
 pub use remarks::Remark;
+pub use tally::{SyncReport, Totals};
 pub use writes::{Content, Granted, Outcome};
 
 use super::address::Family;
@@ -295,6 +297,8 @@ struct Service {
     endpoints: Option<Box<endpoints::ServiceEndpoints>>,
     dirty: bool,
     epoch: u8,
+    tally: tally::Tally,
+    moves: tally::Moves,
 }
 
 impl Service {
@@ -353,6 +357,8 @@ pub struct NamespaceState {
     starting: bool,
     remarks: Vec<Remark>,
     work: Work,
+    syncs: Vec<SyncReport>,
+    totals: Totals,
 }
 
 impl NamespaceState {
@@ -389,6 +395,8 @@ impl NamespaceState {
             starting: holds.any(),
             remarks: Vec::new(),
             work: Work::default(),
+            syncs: Vec::new(),
+            totals: Totals::default(),
         }
     }
 

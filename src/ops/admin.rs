@@ -156,8 +156,8 @@ impl Pages {
                 self.health("healthz", &self.vitals.health(&well), query)
             }
             _ => {
-                self.vitals.refresh().await;
-                respond(StatusCode::OK, EXPOSITION, self.exporter.render())
+                let lease = self.vitals.refresh().await;
+                respond(StatusCode::OK, EXPOSITION, self.exporter.render(lease))
             }
         }
     }

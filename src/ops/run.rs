@@ -125,6 +125,7 @@ pub async fn run_observed(
         router: router.clone(),
         standing: standing.clone(),
         renewal: renewal.clone(),
+        fence: fence.clone(),
         outputs: options.settings.outputs,
     });
     let elector = candidacy.zip(renewal).map(|((client, candidacy), renewal)| {

@@ -48,6 +48,8 @@ impl NamespaceState {
             slices: FewSet::default(),
             endpoints: None,
             dirty: false,
+            tally: super::tally::Tally::default(),
+            moves: super::tally::Moves::default(),
             epoch,
         }));
         self.services_by_name.insert(name, id);
@@ -203,6 +205,7 @@ impl NamespaceState {
     /// A Service is not managed any more: its slices stay as they are, and what they hold is forgotten.
     fn stop_service(&mut self, id: ServiceId) {
         self.auto_hinted.remove(&id);
+        self.untally(id);
         self.park_endpoints(id);
         for pod in self.cache.pods(id) {
             // The endpoints are not to be taken out of the slices: only the pods forget them.

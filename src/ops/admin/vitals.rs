@@ -7,9 +7,10 @@ use crate::actors::router::Router;
 use crate::actors::shard::ShardMsg;
 use crate::actors::standing::Standing;
 use crate::actors::writer::{WriterHandle, WriterMsg};
-use crate::cluster::fence::Clock;
+use crate::cluster::fence::{Clock, Fence};
 use crate::core::namespace::Kind;
 use crate::core::outputs::Outputs;
+use crate::ops::metrics::LeaseState;
 use parking_lot::Mutex;
 use ractor::ActorRef;
 use std::fmt;
@@ -88,6 +89,8 @@ pub struct Parts {
     pub standing: watch::Receiver<Standing>,
     /// Of the lease, if there is an election.
     pub renewal: Option<Renewal>,
+    /// What writes pass.
+    pub fence: Fence,
     /// What is kept.
     pub outputs: Outputs,
 }
@@ -153,13 +156,18 @@ impl Vitals {
         checks
     }
 
-    /// Lets the writer bring its figures up to date.
-    pub(super) async fn refresh(&self) {
-        if let Some(parts) = self.parts() {
-            let (answer, answered) = oneshot::channel();
-            parts.writer.send(WriterMsg::Ping(answer));
-            // Without an answer its last figures are served.
-            let _ = timeout(REFRESH, answered).await;
+    /// Lets the writer bring its figures up to date, and says how this process stands with its lease.
+    pub(super) async fn refresh(&self) -> LeaseState {
+        let Some(parts) = self.parts() else {
+            return LeaseState::default();
+        };
+        let (answer, answered) = oneshot::channel();
+        parts.writer.send(WriterMsg::Ping(answer));
+        // Without an answer its last figures are served.
+        let _ = timeout(REFRESH, answered).await;
+        LeaseState {
+            held: parts.fence.is_open(),
+            renewal_age: parts.renewal.as_ref().and_then(Renewal::age),
         }
     }
 
