@@ -29,9 +29,9 @@ pub mod core;
 pub mod ops;
 
 use clap::error::ErrorKind;
-use cluster::connect::{Clients, connect};
-use ops::admin::{Admin, Vitals};
-use ops::flags::{Command, Invocation, LogFormat, RunArgs};
+use cluster::connect::{Clients, Target, connect};
+use ops::admin::{Admin, Tls, Vitals};
+use ops::flags::{AdminArgs, Command, Invocation, LogFormat, RunArgs};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -91,17 +91,14 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             "controllers that are asked for and are not run here"
         );
     }
-    let admin = match args.admin.address() {
-        Some(address) => match Admin::bind(address).await {
-            Ok(admin) => Some(admin),
-            Err(error) => {
-                eprintln!("error: {}", one_line(&error));
-                return ExitCode::from(USAGE);
-            }
-        },
-        None => None,
-    };
     let target = args.connection.target();
+    let admin = match admin(&args.admin, &target).await {
+        Ok(admin) => admin,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(USAGE);
+        }
+    };
     let (clients, lease) = match (Clients::connect(&target).await, connect(&target).await) {
         (Ok(clients), Ok(lease)) => (clients, lease),
         (Err(error), _) | (_, Err(error)) => {
@@ -160,6 +157,23 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Takes the admin server's address, if there is to be one.
+async fn admin(args: &AdminArgs, target: &Target) -> Result<Option<Admin>, String> {
+    let Some(address) = args.address() else {
+        return Ok(None);
+    };
+    let admin = Admin::bind(address).await.map_err(|error| one_line(&error))?;
+    let Some(files) = args.tls_files()? else {
+        if !address.ip().is_loopback() {
+            tracing::warn!(%address, "metrics are served to everybody who can connect, and without encryption: there is no --tls-cert-file");
+        }
+        return Ok(Some(admin));
+    };
+    let tls = Tls::load(files).map_err(|error| format!("TLS: {}", one_line(&error)))?;
+    let client = connect(target).await.map_err(|error| one_line(&error))?;
+    Ok(Some(admin.with_tls(tls, client)))
 }
 
 /// An error and its causes on one line.

@@ -14,6 +14,8 @@ mod http_client;
 
 #[path = "admin/limits.rs"]
 mod limits;
+#[path = "admin/tls.rs"]
+mod tls;
 
 use endpointd::actors::events::WallClock;
 use endpointd::cluster::connect::Clients;

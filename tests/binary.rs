@@ -291,6 +291,18 @@ async fn bad_input_gets_one_line_and_exit_2() {
         ),
         (&["run", "--server=http://127.0.0.1:1", &taken], &*taken_port),
         (&["run", "--bind-address=localhost"], "--bind-address"),
+        (&["run", "--tls-cert-file=a"], "--tls-private-key-file"),
+        (
+            &[
+                "run",
+                "--server=http://127.0.0.1:1",
+                "--secure-port=10271",
+                "--bind-address=127.0.0.1",
+                "--tls-cert-file=/nonexistent/crt",
+                "--tls-private-key-file=/nonexistent/key",
+            ],
+            "/nonexistent/crt",
+        ),
         (&["run", "--metrics-address=127.0.0.1:1"], "--metrics-address"),
         (&["run"], "not a pod"),
         (&["walk"], "walk"),

@@ -10,14 +10,20 @@
 //! Nobody here is trusted: connections, their headers and the time for each are limited, and when all places are
 //! taken, whoever has been silent for the longest gives way ([`Limits`]). Who asks costs the actors nothing: the
 //! watchdog has asked them already.
+//!
+//! With TLS, the API server decides who may read metrics; health is for everybody. If it does not answer, nobody may.
 
+mod access;
 mod connections;
 mod health;
+mod tls;
 mod vitals;
 
 pub use connections::Limits;
+pub use tls::{Tls, TlsError, TlsFiles};
 pub use vitals::{Parts, Renewal, Vitals};
 
+use self::access::{Access, Verdict};
 use self::connections::Connections;
 use self::health::Check;
 use self::vitals::Watchdog;
@@ -59,6 +65,8 @@ pub struct Admin {
     listener: TcpListener,
     exporter: Exporter,
     limits: Limits,
+    tls: Option<Arc<Tls>>,
+    access: Option<Access>,
 }
 
 impl Admin {
@@ -75,6 +83,8 @@ impl Admin {
             listener,
             exporter: Exporter::of_this_process()?,
             limits: Limits::default(),
+            tls: None,
+            access: None,
         })
     }
 
@@ -82,6 +92,16 @@ impl Admin {
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// By HTTPS; metrics for those to whom the API server allows them, which this client asks.
+    #[must_use]
+    pub fn with_tls(self, tls: Tls, client: kube::Client) -> Self {
+        Self {
+            tls: Some(Arc::new(tls)),
+            access: Some(Access::new(client)),
+            ..self
+        }
     }
 
     /// Where it listens.
@@ -95,6 +115,7 @@ impl Admin {
             watchdog: Watchdog::new(vitals.clone()),
             vitals,
             exporter: self.exporter,
+            access: self.access,
             limits: self.limits,
         });
         let watching = {
@@ -105,7 +126,7 @@ impl Admin {
             let pages = pages.clone();
             async move { pages.exporter.keep_up().await }
         };
-        let connections = Connections::new(self.limits);
+        let connections = Connections::new(self.limits, self.tls);
         let serving = connections.serve(self.listener, move |request| {
             let pages = pages.clone();
             async move { pages.answer(&request).await }
@@ -119,6 +140,7 @@ struct Pages {
     vitals: Vitals,
     watchdog: Watchdog,
     exporter: Exporter,
+    access: Option<Access>,
     limits: Limits,
 }
 
@@ -156,8 +178,37 @@ impl Pages {
                 self.health("healthz", &self.vitals.health(&well), query)
             }
             _ => {
+                if let Some(refusal) = self.refusal(request).await {
+                    return refusal;
+                }
                 let lease = self.vitals.refresh().await;
                 respond(StatusCode::OK, EXPOSITION, self.exporter.render(lease))
+            }
+        }
+    }
+
+    /// The answer to who may not read metrics.
+    async fn refusal(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
+        let access = self.access.as_ref()?;
+        match access
+            .decide(request.headers(), request.method(), "/metrics")
+            .await
+        {
+            Verdict::Allowed => None,
+            Verdict::Unauthenticated => {
+                let mut response = text(StatusCode::UNAUTHORIZED, "Unauthorized");
+                let headers = response.headers_mut();
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+                Some(response)
+            }
+            Verdict::Forbidden(user) => {
+                let method = request.method().as_str().to_ascii_lowercase();
+                let why = format!("Forbidden: user {user:?} cannot {method} path \"/metrics\"");
+                Some(text(StatusCode::FORBIDDEN, &why))
+            }
+            Verdict::Unknown(why) => {
+                self.vitals.complain("metrics", &why);
+                Some(text(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"))
             }
         }
     }

@@ -84,6 +84,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, cla
         let flags = "--leader-elect-lease-duration, -renew-deadline, -retry-period";
         return Err(command.error(ErrorKind::ValueValidation, format!("{flags}: {error}")));
     }
+    if let Err(error) = run.admin.tls_files() {
+        return Err(command.error(ErrorKind::ValueValidation, error));
+    }
     Ok(Invocation { cli, ignored })
 }
 

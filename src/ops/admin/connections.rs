@@ -1,5 +1,6 @@
 //! Connections of people and programs that may mean no good: none of them costs much, and none lasts for ever.
 
+use super::tls::Tls;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// The pause when no connection can be accepted, for want of file descriptors for example.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -52,6 +53,7 @@ impl Default for Limits {
 #[derive(Clone)]
 pub(super) struct Connections {
     limits: Limits,
+    tls: Option<Arc<Tls>>,
     table: Arc<Mutex<Table>>,
 }
 
@@ -68,9 +70,10 @@ struct Entry {
 }
 
 impl Connections {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Limits, tls: Option<Arc<Tls>>) -> Self {
         Self {
             limits,
+            tls,
             table: Arc::default(),
         }
     }
@@ -97,7 +100,17 @@ impl Connections {
                 continue;
             };
             let (id, answer) = (place.id, answer.clone());
-            let task = tokio::spawn(async move { place.talk(stream, answer).await });
+            let task = tokio::spawn(async move {
+                let Some(tls) = place.connections.tls.clone() else {
+                    return place.talk(stream, answer).await;
+                };
+                let acceptor = tls.acceptor().await;
+                // Who does not come through the handshake in time is not heard.
+                if let Ok(Ok(stream)) = timeout(place.connections.limits.idle, acceptor.accept(stream)).await
+                {
+                    place.talk(stream, answer).await;
+                }
+            });
             if let Some(entry) = self.table.lock().by_id.get_mut(&id) {
                 entry.task = Some(task.abort_handle());
             }

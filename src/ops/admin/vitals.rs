@@ -171,7 +171,7 @@ impl Vitals {
         }
     }
 
-    /// Says why an endpoint failed: when the reason is another one, and once a minute.
+    /// Says why an endpoint does not answer as it should: when the reason is another one, and once a minute.
     pub(super) fn complain(&self, endpoint: &str, why: &str) {
         let now = Instant::now();
         let mut complaints = self.0.complaints.lock();
@@ -184,7 +184,7 @@ impl Vitals {
             complaints.remove(at);
         }
         complaints.push((endpoint.to_owned(), why.to_owned(), now));
-        tracing::warn!(endpoint, why, "a health check fails");
+        tracing::warn!(endpoint, why, "the admin server cannot answer as it should");
     }
 }
 

@@ -27,9 +27,8 @@ const LEADER_MIGRATION: Group = &[("enable-leader-migration", Bool), ("leader-mi
 const SERVING: Group = &[
     ("cert-dir", Value), ("contention-profiling", Bool), ("disable-http2-serving", Bool),
     ("http2-max-streams-per-connection", Value), ("permit-address-sharing", Bool), ("permit-port-sharing", Bool),
-    ("profiling", Bool), ("tls-cert-file", Value), ("tls-cipher-suites", Value),
-    ("tls-curve-preferences", Value), ("tls-min-version", Value), ("tls-private-key-file", Value),
-    ("tls-sni-cert-key", Value),
+    ("profiling", Bool), ("tls-cipher-suites", Value),
+    ("tls-curve-preferences", Value), ("tls-min-version", Value),     ("tls-sni-cert-key", Value),
 ];
 
 /// Who may read what is served.
