@@ -7,7 +7,7 @@ use crate::core::facts::{ServiceFacts, is_reserved_label};
 use crate::core::few::FewSet;
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::intern::make_room;
-use crate::core::object::Flight;
+use crate::core::object::{Flight, Remote};
 use crate::core::queue::Lane;
 use crate::core::slices::{Role, Slice};
 
@@ -230,8 +230,10 @@ impl NamespaceState {
         slice.slots = Vec::new();
         slice.hints = Vec::new();
         (slice.dirty, slice.removed, slice.object.rewrite, slice.touched) = (0, 0, false, false);
-        // A create whose answer was lost may have been carried out.
-        slice.object.unsure &= slice.object.remote.is_none();
+        // A create whose answer was lost may have been carried out; and one that was shown to be gone before its Service
+        // was would be kept for ever, if nobody looked.
+        let outdated = |remote: &Remote| remote.version < slice.object.seen;
+        slice.object.unsure &= slice.object.remote.as_ref().is_none_or(outdated);
         (slice.object.trigger, slice.object.flight_trigger) = (None, None);
         slice.object.extras = None;
         if slice.object.remote.is_none()

@@ -1,5 +1,5 @@
-//! Who may read metrics, by asking the API server: who is behind a token (TokenReview), and whether they may
-//! (SubjectAccessReview). Both answers are kept for a while, as kube-controller-manager keeps them.
+//! Who may read metrics, by asking the API server: who is behind a token (`TokenReview`), and whether they may
+//! (`SubjectAccessReview`). Both answers are kept for a while, as kube-controller-manager keeps them.
 
 use futures::future::{BoxFuture, FutureExt as _, Shared};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
