@@ -164,37 +164,14 @@ async fn fill(api: &Api) {
     }
 }
 
-#[tokio::test]
-async fn what_is_documented_is_served_and_nothing_else() {
-    let handle = start(Config::default()).await.unwrap();
-    let client = kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap();
-    let api = Api(client);
-    fill(&api).await;
-    // A port that was free a moment ago.
-    let address = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    };
-    let child = Command::new(env!("CARGO_BIN_EXE_endpointd"))
-        .args(["run", "--server", &handle.url(), "--max-endpoints-per-slice=4"])
-        // Slow enough that something has to wait.
-        .args(["--kube-api-qps=100", "--kube-api-burst=1"])
-        .arg(format!("--admin-port={}", address.port()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let process = Process(child.unwrap());
-    let (services, pods) = (SERVICES as f64, f64::from(PODS));
-    let in_sync = |scrape: &Scrape| {
-        scrape.sum("endpointd_services_out_of_sync", &[]) == 0.0
-            && scrape.sum("endpointd_change_to_acknowledged_seconds_count", &[]) > 0.0
-    };
-    let all = until(address, "everything is written", |scrape| {
-        in_sync(scrape) && scrape.sum("endpoint_slice_controller_changes", &[]) >= 2.0 * services
-    })
-    .await;
+/// Counts are whole numbers.
+fn is(found: f64, value: f64) -> bool {
+    (found - value).abs() < 0.01
+}
 
+/// What a cluster that has just been filled comes to.
+fn check_figures(all: &Scrape) {
+    let (services, pods) = (SERVICES as f64, f64::from(PODS));
     for (name, labels, value) in [
         ("endpointd_pods", &[][..], pods),
         ("endpointd_services", &[], services),
@@ -266,7 +243,7 @@ async fn what_is_documented_is_served_and_nothing_else() {
         ("endpointd_decode_failures_total", &[], 0.0),
     ] {
         let found = all.sum(name, labels);
-        assert!((found - value).abs() < 0.01, "{name} {labels:?}: {found}");
+        assert!(is(found, value), "{name} {labels:?}: {found}");
     }
     for name in [
         "endpointd_throttled_seconds_total",
@@ -280,30 +257,9 @@ async fn what_is_documented_is_served_and_nothing_else() {
     // A start of 36 writes at 100 a second.
     assert!((0.1..10.0).contains(&all.sum("endpointd_throttled_seconds_total", &[])));
     assert!(all.sum("endpointd_watch_lag_seconds", &[]) < 60.0);
+}
 
-    // Now some churn: a pod that fails, one that goes, a Service that goes.
-    let first = "/api/v1/namespaces/default/pods/p1/status";
-    let body = pod(1, false);
-    let content = "application/merge-patch+json";
-    api.call(http::Method::PATCH, first, Some((content, &body)))
-        .await
-        .unwrap();
-    api.delete("Pod", "default", "p2", Some(0)).await.unwrap();
-    api.delete("Service", "default", "s1", None).await.unwrap();
-    let all = until(address, "the changes are written", |scrape| {
-        in_sync(scrape)
-            && scrape.sum("endpointd_pods", &[]) == pods - 1.0
-            && scrape.sum("endpointd_services", &[]) == services - 1.0
-            && scrape.sum("endpoint_slice_controller_endpoints_removed_per_sync_sum", &[]) >= services - 1.0
-            && scrape.sum("endpoint_slice_controller_changes", &[("operation", "update")]) >= services - 1.0
-    })
-    .await;
-    let desired = all.sum("endpoint_slice_controller_endpoints_desired", &[]);
-    assert!(
-        (desired - (services - 1.0) * (pods - 1.0)).abs() < 0.01,
-        "{desired}"
-    );
-
+fn compare_with_documentation(all: &Scrape) {
     let documented = documented();
     let names: BTreeSet<&String> = documented.keys().collect();
     let served: BTreeSet<&String> = all.types.keys().collect();
@@ -317,7 +273,10 @@ async fn what_is_documented_is_served_and_nothing_else() {
         assert_eq!(&all.types[name], kind, "{name}");
         assert_eq!(all.labels[name], BTreeSet::from([labels.clone()]), "{name}");
     }
-    // When all is gone, the sums are zero again.
+}
+
+/// Takes everything away, and waits until nothing is counted any more.
+async fn empty(api: &Api, address: SocketAddr) {
     for number in (1..=PODS).filter(|number| *number != 2) {
         let name = format!("p{number}");
         api.delete("Pod", "default", &name, Some(0)).await.unwrap();
@@ -341,5 +300,62 @@ async fn what_is_documented_is_served_and_nothing_else() {
         sums.iter().all(|name| scrape.sum(name, &[]) == 0.0)
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_is_documented_is_served_and_nothing_else() {
+    let handle = start(Config::default()).await.unwrap();
+    let client = kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap();
+    let api = Api(client);
+    fill(&api).await;
+    // A port that was free a moment ago.
+    let address = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    let child = Command::new(env!("CARGO_BIN_EXE_endpointd"))
+        .args(["run", "--server", &handle.url(), "--max-endpoints-per-slice=4"])
+        // Slow enough that something has to wait.
+        .args(["--kube-api-qps=100", "--kube-api-burst=1"])
+        .arg(format!("--admin-port={}", address.port()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let process = Process(child.unwrap());
+    let (services, pods) = (SERVICES as f64, f64::from(PODS));
+    let in_sync = |scrape: &Scrape| {
+        scrape.sum("endpointd_services_out_of_sync", &[]) == 0.0
+            && scrape.sum("endpointd_change_to_acknowledged_seconds_count", &[]) > 0.0
+    };
+    let all = until(address, "everything is written", |scrape| {
+        in_sync(scrape) && scrape.sum("endpoint_slice_controller_changes", &[]) >= 2.0 * services
+    })
+    .await;
+
+    check_figures(&all);
+
+    // Now some churn: a pod that fails, one that goes, a Service that goes.
+    let first = "/api/v1/namespaces/default/pods/p1/status";
+    let body = pod(1, false);
+    let content = "application/merge-patch+json";
+    api.call(http::Method::PATCH, first, Some((content, &body)))
+        .await
+        .unwrap();
+    api.delete("Pod", "default", "p2", Some(0)).await.unwrap();
+    api.delete("Service", "default", "s1", None).await.unwrap();
+    let all = until(address, "the changes are written", |scrape| {
+        in_sync(scrape)
+            && is(scrape.sum("endpointd_pods", &[]), pods - 1.0)
+            && is(scrape.sum("endpointd_services", &[]), services - 1.0)
+            && scrape.sum("endpoint_slice_controller_endpoints_removed_per_sync_sum", &[]) >= services - 1.0
+            && scrape.sum("endpoint_slice_controller_changes", &[("operation", "update")]) >= services - 1.0
+    })
+    .await;
+    let desired = all.sum("endpoint_slice_controller_endpoints_desired", &[]);
+    assert!(is(desired, (services - 1.0) * (pods - 1.0)), "{desired}");
+
+    compare_with_documentation(&all);
+    empty(&api, address).await;
     drop(process);
 }

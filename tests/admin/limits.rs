@@ -1,10 +1,11 @@
 //! Slow, endless, silent and many: /livez answers all the same.
 
-use super::http_client::{get, read_to_end, write_all};
+use super::http_client::get;
 use super::serve;
 use endpointd::ops::admin::Limits;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -20,7 +21,7 @@ async fn is_alive(address: SocketAddr) {
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     // One that is cut off is closed too.
-    let _ = timeout(LIMIT, read_to_end(stream, &mut text))
+    let _ = timeout(LIMIT, stream.read_to_end(&mut text))
         .await
         .expect("the connection is closed in time");
     String::from_utf8_lossy(&text).into_owned()
@@ -39,12 +40,9 @@ async fn two_hundred_idle_connections_are_in_nobodys_way() {
     // Those that came first have given way; those that came last are still there.
     assert_eq!(rest(&mut idle[0]).await, "");
     let last = idle.last_mut().unwrap();
-    write_all(
-        last,
-        b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-    )
-    .await
-    .unwrap();
+    last.write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
     assert!(rest(last).await.ends_with("ok"));
 }
 
@@ -64,7 +62,7 @@ async fn headers_that_come_byte_by_byte_are_cut_off() {
             .iter()
             .chain(std::iter::repeat_n(&b'a', 2000))
         {
-            if write_all(&mut writer, &[*byte]).await.is_err() {
+            if writer.write_all(&[*byte]).await.is_err() {
                 return;
             }
             sleep(Duration::from_millis(10)).await;
@@ -72,14 +70,14 @@ async fn headers_that_come_byte_by_byte_are_cut_off() {
     };
     let mut text = Vec::new();
     tokio::select! {
-        _ = read_to_end(&mut reader, &mut text) => {}
+        _ = reader.read_to_end(&mut text) => {}
         () = drip => panic!("it went on for twenty seconds"),
     }
     assert!(Instant::now().saturating_duration_since(start) >= idle);
     is_alive(address).await;
     // Kept alive for as long, and not longer.
     let mut kept = TcpStream::connect(address).await.unwrap();
-    write_all(&mut kept, b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+    kept.write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
         .await
         .unwrap();
     let start = Instant::now();
@@ -91,18 +89,16 @@ async fn headers_that_come_byte_by_byte_are_cut_off() {
 async fn headers_without_an_end_are_refused() {
     let (address, _) = serve(Limits::default()).await;
     let mut endless = TcpStream::connect(address).await.unwrap();
-    write_all(&mut endless, b"GET /livez HTTP/1.1\r\nX-A: ")
-        .await
-        .unwrap();
+    endless.write_all(b"GET /livez HTTP/1.1\r\nX-A: ").await.unwrap();
     let mut sent = 0;
-    while sent < 16 << 20 && write_all(&mut endless, &[b'a'; 4096]).await.is_ok() {
+    while sent < 16 << 20 && endless.write_all(&[b'a'; 4096]).await.is_ok() {
         sent += 4096;
     }
     assert!(sent < 16 << 20, "it reads for ever");
     let mut many = TcpStream::connect(address).await.unwrap();
-    let headers: String = (0..100).map(|n| format!("X-{n}: a\r\n")).collect();
+    let headers = "X-A: a\r\n".repeat(100);
     let text = format!("GET /livez HTTP/1.1\r\n{headers}\r\n");
-    write_all(&mut many, text.as_bytes()).await.unwrap();
+    many.write_all(text.as_bytes()).await.unwrap();
     let answer = rest(&mut many).await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
     is_alive(address).await;
@@ -116,9 +112,9 @@ async fn bodies_are_not_read() {
         "GET /livez HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
         1_u64 << 40
     );
-    write_all(&mut stream, head.as_bytes()).await.unwrap();
-    let mut sent = 0_usize;
-    while sent < 64 << 20 && write_all(&mut stream, &[b'a'; 65_536]).await.is_ok() {
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let (mut sent, piece) = (0_usize, vec![b'a'; 65_536]);
+    while sent < 64 << 20 && stream.write_all(&piece).await.is_ok() {
         sent += 65_536;
     }
     assert!(sent < 64 << 20, "it reads for ever");
@@ -138,7 +134,7 @@ async fn who_does_not_read_the_answer_loses_the_connection() {
     let mut asked = 0_usize;
     let flood = async {
         // Until neither side's buffers take any more, and then until the server has had enough.
-        while write_all(&mut deaf, request).await.is_ok() {
+        while deaf.write_all(request).await.is_ok() {
             asked += 1;
         }
     };

@@ -22,7 +22,7 @@ const SECOND: [&str; 2] = [
     include_str!("../tls/second.key"),
 ];
 
-const RULES: &str = r#"
+const RULES: &str = r"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: scraper}
@@ -35,7 +35,7 @@ metadata: {name: scraper}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: scraper}
 subjects:
 - {kind: ServiceAccount, name: prometheus, namespace: monitoring}
-"#;
+";
 
 /// An admin server by HTTPS, and the files of its certificate.
 struct Secure {

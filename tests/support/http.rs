@@ -1,11 +1,9 @@
 //! A client that says exactly what a test wants to be said.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -46,9 +44,9 @@ pub(crate) async fn exchange(
     head: &str,
 ) -> io::Result<Answer> {
     let text = format!("{head}Host: localhost\r\nConnection: close\r\n\r\n");
-    write_all(&mut stream, text.as_bytes()).await?;
+    stream.write_all(text.as_bytes()).await?;
     let mut text = Vec::new();
-    timeout(LIMIT, read_to_end(&mut stream, &mut text))
+    timeout(LIMIT, stream.read_to_end(&mut text))
         .await
         .map_err(|_| io::ErrorKind::TimedOut)??;
     let text = String::from_utf8_lossy(&text);
@@ -59,26 +57,4 @@ pub(crate) async fn exchange(
         head: head.to_owned(),
         body: body.to_owned(),
     })
-}
-
-/// Writes all of it.
-pub(crate) async fn write_all(stream: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let written = poll_fn(|context| Pin::new(&mut *stream).poll_write(context, bytes)).await?;
-        bytes = &bytes[written..];
-    }
-    poll_fn(|context| Pin::new(&mut *stream).poll_flush(context)).await
-}
-
-/// Reads until the other end closes the connection.
-pub(crate) async fn read_to_end(stream: &mut (impl AsyncRead + Unpin), into: &mut Vec<u8>) -> io::Result<()> {
-    let mut space = vec![0; 65_536];
-    loop {
-        let mut buffer = ReadBuf::new(&mut space);
-        poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut buffer)).await?;
-        if buffer.filled().is_empty() {
-            return Ok(());
-        }
-        into.extend_from_slice(buffer.filled());
-    }
 }
