@@ -31,8 +31,10 @@ pub mod ops;
 
 use actors::deviations::Ledger;
 use clap::error::ErrorKind;
-use cluster::connect::{Clients, connect};
-use ops::flags::{Command, Invocation, LogFormat, RunArgs};
+use cluster::connect::{Clients, Target, connect};
+use ops::admin::{Admin, Tls, Vitals};
+use ops::flags::{AdminArgs, Command, Invocation, LogFormat, RunArgs};
+use ops::run::Part;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
@@ -102,6 +104,13 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
         );
     }
     let target = args.connection.target();
+    let admin = match admin(&args.admin, &target).await {
+        Ok(admin) => admin,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(USAGE);
+        }
+    };
     let (clients, lease) = match (Clients::connect(&target).await, connect(&target).await) {
         (Ok(clients), Ok(lease)) => (clients, lease),
         (Err(error), _) | (_, Err(error)) => {
@@ -109,12 +118,6 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    if let Some(address) = args.metrics_address
-        && let Err(error) = ops::metrics::serve(address)
-    {
-        eprintln!("error: --metrics-address {address}: {}", one_line(&error));
-        return ExitCode::from(USAGE);
-    }
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         ?target,
@@ -147,21 +150,22 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
         let _ = stop.await;
     };
     let options = args.options(fastrand::u64(..));
-    let run = async {
-        match args.election.candidacy() {
-            _ if args.dry_run.dry_run => {
-                let patience = args.dry_run.patience;
-                tracing::info!(
-                    ?patience,
-                    "dry run: nothing is written and no lease is asked for; what would be written is told when it has lasted"
-                );
-                let ledger = Ledger::new(patience);
-                ops::run::run_dry(clients, options, ledger, shutdown).await
-            }
-            Some(candidacy) => ops::run::run_elected(clients, options, lease, candidacy, shutdown).await,
-            None => ops::run::run(clients, options, shutdown).await,
+    let part = match args.election.candidacy() {
+        _ if args.dry_run.dry_run => {
+            let patience = args.dry_run.patience;
+            tracing::info!(
+                ?patience,
+                "dry run: nothing is written and no lease is asked for; what would be written is told when it has lasted"
+            );
+            Part::Shadow(Ledger::new(patience))
         }
+        Some(candidacy) => Part::Candidate(lease, Box::new(candidacy)),
+        None => Part::Alone,
     };
+    let vitals = Vitals::default();
+    // It goes on until the process ends, so that whoever looks sees how that goes.
+    let _admin = admin.map(|admin| tokio::spawn(admin.serve(vitals.clone())));
+    let run = ops::run::run_observed(clients, options, part, &vitals, shutdown);
     let result = tokio::select! {
         result = run => result,
         () = signals => return ExitCode::FAILURE,
@@ -187,6 +191,23 @@ fn runtime(threads: u16) -> std::io::Result<Runtime> {
         .worker_threads(usize::from(threads))
         .enable_all()
         .build()
+}
+
+/// Takes the admin server's address, if there is to be one.
+async fn admin(args: &AdminArgs, target: &Target) -> Result<Option<Admin>, String> {
+    let Some(address) = args.address() else {
+        return Ok(None);
+    };
+    let admin = Admin::bind(address).await.map_err(|error| one_line(&error))?;
+    let Some(files) = args.tls_files()? else {
+        if !address.ip().is_loopback() {
+            tracing::warn!(%address, "metrics are served to everybody who can connect, and without encryption: there is no --tls-cert-file");
+        }
+        return Ok(Some(admin));
+    };
+    let tls = Tls::load(files).map_err(|error| format!("TLS: {}", one_line(&error)))?;
+    let client = connect(target).await.map_err(|error| one_line(&error))?;
+    Ok(Some(admin.with_tls(tls, client)))
 }
 
 /// An error and its causes on one line.

@@ -1,5 +1,6 @@
-//! What surrounds the controller: flags, logs, metrics, and the order of starting and stopping.
+//! What surrounds the controller: flags, logs, health, metrics, and the order of starting and stopping.
 
+pub mod admin;
 pub mod audit;
 pub mod election;
 pub mod explain;

@@ -27,8 +27,13 @@ impl Drop for Process {
 impl Process {
     fn start(args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_endpointd"));
+        if let ["run", flags @ ..] = args {
+            // There are many at once, and one usual port. Of two such flags the last counts.
+            command.args(["run", "--admin-port=0"]).args(flags);
+        } else {
+            command.args(args);
+        }
         let child = command
-            .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -204,16 +209,16 @@ async fn a_copied_command_line_starts_with_one_warning() {
 }
 
 #[tokio::test]
-async fn metrics_are_served_when_asked_for() {
+async fn metrics_are_served_on_the_admin_port() {
     let (handle, api) = server().await;
     fill(&api).await;
     // A port that was free a moment ago.
     let address = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
-        .unwrap()
-        .to_string();
-    let _process = Process::start(&["run", "--server", &handle.url(), "--metrics-address", &address]);
+        .unwrap();
+    let port = format!("--secure-port={}", address.port());
+    let _process = Process::start(&["run", "--server", &handle.url(), &port]);
     endpoints(&api, 3).await;
     let client =
         kube::Client::try_from(kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
@@ -237,6 +242,9 @@ async fn bad_input_gets_one_line_and_exit_2() {
     let broken = std::env::temp_dir().join(format!("endpointd-test-{}.broken", std::process::id()));
     std::fs::write(&broken, "clusters: [").unwrap();
     let broken = broken.to_str().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken_port = listener.local_addr().unwrap().port().to_string();
+    let taken = format!("--admin-port={taken_port}");
     for (args, says) in [
         (&["run", "--nonsense"][..], "--nonsense"),
         (
@@ -278,10 +286,26 @@ async fn bad_input_gets_one_line_and_exit_2() {
             &[
                 "run",
                 "--server=http://127.0.0.1:1",
-                "--metrics-address=192.0.2.1:1",
+                "--bind-address=192.0.2.1",
+                "--admin-port=1",
             ],
             "192.0.2.1:1",
         ),
+        (&["run", "--server=http://127.0.0.1:1", &taken], &*taken_port),
+        (&["run", "--bind-address=localhost"], "--bind-address"),
+        (&["run", "--tls-cert-file=a"], "--tls-private-key-file"),
+        (
+            &[
+                "run",
+                "--server=http://127.0.0.1:1",
+                "--secure-port=10271",
+                "--bind-address=127.0.0.1",
+                "--tls-cert-file=/nonexistent/crt",
+                "--tls-private-key-file=/nonexistent/key",
+            ],
+            "/nonexistent/crt",
+        ),
+        (&["run", "--metrics-address=127.0.0.1:1"], "--metrics-address"),
         (&["run"], "not a pod"),
         (&["walk"], "walk"),
         (&[], "--help"),

@@ -289,17 +289,13 @@ async fn a_dry_run_beside_a_leader_may_only_read_and_only_reads() {
     fill(&api).await;
     let leader = Process::start(&handle, writer.token(), &[]);
     let address = process::free_address();
+    let port = format!("--admin-port={}", address.port());
     let mut shadow = Process::start(
         &handle,
         reader.token(),
-        &[
-            "--dry-run",
-            "--dry-run-patience=2s",
-            "--metrics-address",
-            &address,
-        ],
+        &["--dry-run", "--dry-run-patience=2s", &port],
     );
-    let metrics = async || process::metrics(&address).await;
+    let metrics = async || process::metrics(address).await;
     let compared = "endpointd_dry_run_comparisons_total";
     let (out, oldest) = (
         "endpointd_services_out_of_sync",

@@ -31,6 +31,7 @@ impl Process {
         command.args([
             "run",
             "--leader-elect=false",
+            "--admin-port=0",
             "--server",
             url,
             "--kube-api-qps=0",

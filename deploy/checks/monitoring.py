@@ -17,25 +17,19 @@ FUNCTIONS = set(
 SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
 
 
+# Metrics that are not this program's.
+OTHERS = {
+    "up": "gauge",
+    "container_cpu_usage_seconds_total": "counter",
+    "container_memory_working_set_bytes": "gauge",
+}
+
+
 def known():
-    """All metrics: name, and its type. From the documentation's table if there is one, else from the list."""
-    table = common.ROOT / "docs/metrics.md"
-    if table.exists():
-        rows = re.findall(r"^\| *`(\w+)[^`]*` *\| *(counter|gauge|histogram)", table.read_text(), re.M)
-        found = {name: (kind, "src") for name, kind in rows}
-        # What is not this program's has no place in that table.
-        return found | {name: row for name, row in listed().items() if row[1] == "other"}
-    return listed()
-
-
-def listed():
-    """The list."""
-    out = {}
-    for line in (common.DEPLOY / "metrics.txt").read_text().splitlines():
-        if line and not line.startswith("#"):
-            name, kind, where = line.split()
-            out[name] = (kind, where)
-    return out
+    """All metrics: name, and its type. The program's are those of the documentation's tables."""
+    table = (common.ROOT / "docs/metrics.md").read_text()
+    rows = re.findall(r"^\| *`(\w+)[^`]*` *\| *(counter|gauge|histogram)", table, re.M)
+    return {name: (kind, "src") for name, kind in rows} | {name: (kind, "other") for name, kind in OTHERS.items()}
 
 
 def names_in(expression):

@@ -62,7 +62,7 @@ impl Controller {
         let path = std::env::temp_dir().join(format!("endpointd-{}.log", std::process::id()));
         let log = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["endpointd", "run", "--leader-elect=false"]);
+        command.args(["endpointd", "run", "--leader-elect=false", "--admin-port=0"]);
         match server {
             Server::Url(url) => command.arg("--server").arg(url),
             Server::Kubeconfig(path) => command.arg("--kubeconfig").arg(path),

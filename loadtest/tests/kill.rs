@@ -35,7 +35,14 @@ impl Process {
     fn start(url: &str) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_loadtest"))
             // One after the other, each at once: nobody waits for the lease of one that was killed.
-            .args(["endpointd", "run", "--leader-elect=false", "--server", url])
+            .args([
+                "endpointd",
+                "run",
+                "--leader-elect=false",
+                "--admin-port=0",
+                "--server",
+                url,
+            ])
             .arg(format!("--max-endpoints-per-slice={MAX_ENDPOINTS}"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// So many different notices wait for the actor at most. It takes them as soon as it runs, so more of them come
@@ -29,6 +30,8 @@ pub enum EventMsg {
     Done(Arc<Key>, EventAnswer),
     /// Time has passed that something waited for.
     Tick,
+    /// Somebody asks whether it still answers.
+    Ping(oneshot::Sender<()>),
     /// Whether anything may be written from now on. Until it is told, the actor takes it that it may.
     Role(Role),
 }
@@ -233,6 +236,9 @@ impl Actor for Events {
             EventMsg::Done(key, answer) => state.done(&key, answer, now),
             // One that was armed for later than the present one changes nothing.
             EventMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
+            EventMsg::Ping(answer) => {
+                let _ = answer.send(());
+            }
             EventMsg::Role(role) => {
                 state.role = role;
                 if !role.writes() {

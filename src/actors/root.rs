@@ -3,7 +3,7 @@
 use super::router::Router;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 /// What the root is told.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub enum RootMsg {
         /// The number of the delivery.
         sequence: u64,
     },
+    /// Somebody asks whether it still answers.
+    Ping(oneshot::Sender<()>),
 }
 
 /// Why the process cannot go on, once it cannot.
@@ -52,6 +54,9 @@ impl Actor for Root {
             (RootMsg::Router(router), _) => state.router = Some(router),
             (RootMsg::Idle { namespace, sequence }, Some(router)) => router.retire(&namespace, sequence),
             (RootMsg::Idle { .. }, None) => {}
+            (RootMsg::Ping(answer), _) => {
+                let _ = answer.send(());
+            }
         }
         Ok(())
     }

@@ -10,12 +10,15 @@ use crate::core::hints::NodeCapacity;
 use crate::core::inbox::Event;
 use crate::core::namespace::{Holds, Kind, Settings};
 use crate::core::nodes::NodeChange;
+use crate::ops::metrics::ShardMetrics;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 use ractor::{ActorRef, ActorRuntime};
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// An event for a namespace.
 #[derive(Clone, Debug)]
@@ -32,6 +35,8 @@ pub struct Router {
     shards: DashMap<Arc<str>, ShardHandle, FxBuildHasher>,
     nodes: SharedNodes,
     lists: Mutex<Lists>,
+    /// By [`Kind::index`]: how far the shards are with its first list, as far as anybody has asked.
+    progress: Mutex<[Progress; Kind::ALL.len()]>,
     /// Wakes who waits for what endpoints are made of, in the order in which they came.
     inputs_listed: Notify,
     settings: Settings,
@@ -39,6 +44,7 @@ pub struct Router {
     root: ActorRef<RootMsg>,
     events: EventHandle,
     ledger: Option<Ledger>,
+    metrics: Arc<ShardMetrics>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,6 +62,16 @@ struct Lists {
     never: Holds,
 }
 
+/// How far the shards are with the first whole list of a kind.
+#[derive(Debug, Default)]
+enum Progress {
+    #[default]
+    Awaited,
+    /// These have yet to be done with these deliveries.
+    Applying(Vec<(Weak<Inbox>, u64)>),
+    Applied,
+}
+
 impl Router {
     /// Without any shard, before anything was listed.
     pub fn new(
@@ -71,12 +87,14 @@ impl Router {
                 holds: Holds::all(settings.outputs),
                 never: Holds::all(settings.outputs),
             }),
+            progress: Mutex::default(),
             inputs_listed: Notify::new(),
             settings,
             writer,
             root,
             events,
             ledger: None,
+            metrics: Arc::default(),
         }
     }
 
@@ -95,6 +113,50 @@ impl Router {
     /// Whether a whole list of every kind has been delivered.
     pub fn is_synced(&self) -> bool {
         !self.lists.lock().never.any()
+    }
+
+    /// Whether a whole list of a kind has been delivered, and every shard has applied its part of it. Costs a look
+    /// at each shard as long as that is not so.
+    pub fn has_applied(&self, kind: Kind) -> bool {
+        let mut progress = self.progress.lock();
+        let progress = &mut progress[kind.index()];
+        if self.lists.lock().never.has(kind) {
+            *progress = Progress::Awaited;
+            return false;
+        }
+        if let Progress::Awaited = progress {
+            let behind = self.shards.iter().filter_map(|shard| {
+                let sequence = shard.inbox.unapplied()?;
+                Some((Arc::downgrade(&shard.inbox), sequence))
+            });
+            *progress = Progress::Applying(behind.collect());
+        }
+        if let Progress::Applying(behind) = progress {
+            // One that was retired had nothing left to apply.
+            behind.retain(|(inbox, sequence)| inbox.upgrade().is_some_and(|i| !i.has_applied(*sequence)));
+            if behind.is_empty() {
+                *progress = Progress::Applied;
+            }
+        }
+        matches!(progress, Progress::Applied)
+    }
+
+    /// The shard whose inbox has not been looked at for the longest time, and how long that is.
+    pub fn longest_unhandled(&self, now: Instant) -> Option<(Arc<str>, Duration)> {
+        let ages = self.shards.iter().filter_map(|shard| {
+            let age = shard.inbox.age(now)?;
+            Some((shard.key().clone(), age))
+        });
+        ages.max_by_key(|(_, age)| *age)
+    }
+
+    /// Up to `count` shards that lie next to each other in the table, from a place that `random` (0 to 1) chooses.
+    pub fn sample(&self, count: usize, random: f64) -> Vec<(Arc<str>, ActorRef<ShardMsg>)> {
+        let skipped = (random * (self.shards.len().saturating_sub(count) + 1) as f64) as usize;
+        let shards = self.shards.iter().skip(skipped).take(count);
+        shards
+            .map(|shard| (shard.key().clone(), shard.actor.clone()))
+            .collect()
     }
 
     /// Waits until nodes, pods and Services have been listed once. What is listed after that can be compared with
@@ -271,6 +333,7 @@ impl Router {
             root: self.root.clone(),
             events: self.events.clone(),
             ledger: self.ledger.clone(),
+            metrics: self.metrics.clone(),
         };
         // Unnamed: names go to a registry of the whole process, and clash.
         let (actor, _) = ActorRuntime::spawn_linked_instant(None, Shard, arguments, self.root.get_cell())

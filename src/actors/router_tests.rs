@@ -172,3 +172,27 @@ async fn only_shards_with_pods_on_a_node_hear_of_it() {
         "the node was delivered to a"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_applied_when_every_shard_is_done_with_its_part() {
+    let (router, _root) = router().await;
+    assert!(!router.has_applied(Kind::Pod), "nothing has been listed");
+    router.deliver(vec![applied("a", "p"), applied("b", "p")]);
+    router.begin_list(Kind::Pod);
+    router.end_list(Kind::Pod, 0, 1);
+    let start = Instant::now();
+    assert_eq!(router.longest_unhandled(start).unwrap().1, Duration::ZERO);
+    assert!(!router.has_applied(Kind::Pod), "the shards have not run yet");
+    until("they are done", || router.has_applied(Kind::Pod)).await;
+    assert_eq!(router.longest_unhandled(Instant::now()), None);
+    // What comes after that does not matter, except that the kind is not followed any more.
+    router.deliver(vec![applied("a", "q")]);
+    assert!(router.has_applied(Kind::Pod));
+    router.end_list(Kind::Slice, 1, 1);
+    until("empty lists are applied too", || router.has_applied(Kind::Slice)).await;
+    router.forget(Kind::Slice);
+    assert!(!router.has_applied(Kind::Slice));
+    assert_eq!(router.sample(32, 0.9).len(), 2);
+    assert_eq!(router.sample(1, 0.9).len(), 1);
+    assert_eq!(router.sample(1, 0.0).len(), 1);
+}

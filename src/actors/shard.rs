@@ -8,9 +8,14 @@ use crate::core::inbox::{Event, Pending};
 use crate::core::namespace::{Holds, NamespaceState, Outcome, Remark, Settings};
 use crate::core::nodes::{NodeDirectory, NodeTable, NodeView, ZoneView};
 use crate::core::object::ObjectName;
+use crate::ops::metrics::{ShardMetrics, ShardPart};
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// What a shard is told.
 #[derive(Debug)]
@@ -23,40 +28,69 @@ pub enum ShardMsg {
     Outcome(ObjectName, Outcome, Option<Box<str>>),
     /// Time has passed that a comparison waited for.
     Look,
+    /// Somebody asks whether it still answers.
+    Ping(oneshot::Sender<()>),
 }
 
 /// Where events wait for a shard. Filled by the ingest tasks, emptied by the shard.
 #[derive(Debug, Default)]
-pub struct Inbox(Mutex<InboxState>);
+pub struct Inbox {
+    state: Mutex<InboxState>,
+    /// The last delivery that the shard is done with.
+    applied: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct InboxState {
     pending: Pending,
     /// How many deliveries there have been: a shard may only be retired at the number that it has seen.
     sequence: u64,
-    woken: bool,
+    /// When the shard was told that something waits, if it has not looked since.
+    woken: Option<Instant>,
 }
 
 impl Inbox {
     /// Adds events. True when the shard must be woken.
     pub fn deliver(&self, events: impl Iterator<Item = Event>) -> bool {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         for event in events {
             state.pending.push(event);
         }
         state.sequence += 1;
-        !std::mem::replace(&mut state.woken, true)
+        let wake = state.woken.is_none();
+        if wake {
+            state.woken = Some(Instant::now());
+        }
+        wake
     }
 
-    fn take(&self) -> (Pending, u64) {
-        let mut state = self.0.lock();
-        state.woken = false;
-        (std::mem::take(&mut state.pending), state.sequence)
+    /// What waits, the number of the last delivery, and since when something has waited.
+    fn take(&self) -> (Pending, u64, Option<Instant>) {
+        let mut state = self.state.lock();
+        let woken = state.woken.take();
+        (std::mem::take(&mut state.pending), state.sequence, woken)
+    }
+
+    /// How long something has waited here.
+    pub fn age(&self, now: Instant) -> Option<Duration> {
+        let woken = self.state.lock().woken?;
+        Some(now.saturating_duration_since(woken))
+    }
+
+    /// The number of the last delivery, if the shard is not done with it.
+    pub fn unapplied(&self) -> Option<u64> {
+        let sequence = self.state.lock().sequence;
+        (!self.has_applied(sequence)).then_some(sequence)
+    }
+
+    /// Whether the shard is done with a delivery, and so with all before it.
+    pub fn has_applied(&self, sequence: u64) -> bool {
+        self.applied.load(Ordering::Acquire) >= sequence
     }
 
     /// Whether nothing came since the delivery with this number.
     pub fn is_idle_since(&self, sequence: u64) -> bool {
-        let state = self.0.lock();
+        let state = self.state.lock();
         state.pending.is_empty() && state.sequence == sequence
     }
 }
@@ -104,6 +138,8 @@ pub struct ShardArguments {
     pub events: EventHandle,
     /// In a dry run: what would be written goes there, and nowhere else.
     pub ledger: Option<Ledger>,
+    /// What all shards count.
+    pub metrics: Arc<ShardMetrics>,
 }
 
 /// What a shard owns.
@@ -118,6 +154,7 @@ pub struct ShardState {
     events: EventHandle,
     /// Of a dry run.
     comparison: Option<Comparison>,
+    part: ShardPart,
 }
 
 impl ShardState {
@@ -162,6 +199,7 @@ impl Actor for Shard {
             root,
             events,
             ledger,
+            metrics,
         } = arguments;
         let core = match ledger {
             None => NamespaceState::new(namespace, settings, holds),
@@ -176,6 +214,7 @@ impl Actor for Shard {
             root,
             events,
             comparison: ledger.map(Comparison::new),
+            part: ShardPart::new(metrics),
         })
     }
 
@@ -185,12 +224,15 @@ impl Actor for Shard {
         message: ShardMsg,
         state: &mut ShardState,
     ) -> Result<(), ActorProcessingErr> {
-        let mut again = None;
+        let (mut again, mut noticed) = (None, None);
         match message {
             ShardMsg::Wake => {
-                let (pending, sequence) = state.inbox.take();
-                state.sequence = sequence;
+                let (pending, sequence, woken) = state.inbox.take();
+                (state.sequence, noticed) = (sequence, woken);
                 pending.apply(&mut state.core, &mut state.nodes);
+            }
+            ShardMsg::Ping(answer) => {
+                let _ = answer.send(());
             }
             ShardMsg::Grant(object) => {
                 let granted = state.core.grant(&object);
@@ -223,11 +265,14 @@ impl Actor for Shard {
         let mut wants = state.core.plan();
         wants.extend(again);
         if !wants.is_empty() {
-            state.writer.want(state.core.namespace(), wants);
+            let noticed = noticed.unwrap_or_else(Instant::now);
+            state.writer.want(state.core.namespace(), wants, noticed);
         }
         for remark in state.core.take_remarks() {
             state.pass_on(remark);
         }
+        state.part.update(&mut state.core);
+        state.inbox.applied.store(state.sequence, Ordering::Release);
         if state.core.is_empty() && state.comparison.as_ref().is_none_or(Comparison::is_empty) {
             let namespace = state.core.namespace().clone();
             // The root is gone only when everything goes.

@@ -22,6 +22,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// An object, cluster-wide.
@@ -48,6 +49,8 @@ pub enum WriterMsg {
     Tick,
     /// Whether anything may be written from now on. Until it is told, the writer takes it that it may.
     Role(Role),
+    /// Somebody asks whether it still answers.
+    Ping(oneshot::Sender<()>),
     /// Let nothing new go, and say when nothing is in flight any more.
     Drain(RpcReplyPort<()>),
 }
@@ -92,11 +95,13 @@ struct WantState {
     retry: Retry,
     exists: bool,
     group: u64,
+    /// When what it is due to was first noticed.
+    noticed: Instant,
 }
 
 impl WriterHandle {
-    /// Objects of a namespace are due.
-    pub fn want(&self, namespace: &Arc<str>, wants: Vec<Want>) {
+    /// Objects of a namespace are due, since something that was noticed then.
+    pub fn want(&self, namespace: &Arc<str>, wants: Vec<Want>, noticed: Instant) {
         let mut state = self.0.wants.lock();
         for want in wants {
             let Want {
@@ -113,6 +118,7 @@ impl WriterHandle {
                 retry,
                 exists,
                 group: hash_of(&(&**namespace, &*service)),
+                noticed,
             };
             state
                 .by_key
@@ -120,7 +126,10 @@ impl WriterHandle {
                     namespace: namespace.clone(),
                     object,
                 })
-                .and_modify(|old| (old.lane, old.retry, old.exists) = (old.lane.min(lane), retry, exists))
+                .and_modify(|old| {
+                    (old.lane, old.retry, old.exists) = (old.lane.min(lane), retry, exists);
+                    old.noticed = old.noticed.min(noticed);
+                })
                 .or_insert(new);
         }
         let wake = !std::mem::replace(&mut state.woken, true);
@@ -243,8 +252,11 @@ impl Actor for Writer {
                         retry,
                         exists,
                         group,
+                        noticed,
                         ..
                     } = want;
+                    let noticed = noticed.saturating_duration_since(state.start);
+                    state.metrics.wanted(&key, retry != Retry::Now, noticed);
                     let (yields, batch) = match key.object.output {
                         Output::Slice => (false, state.pacing.slice_batch),
                         Output::Endpoints => (true, state.pacing.endpoints_batch),
@@ -269,8 +281,12 @@ impl Actor for Writer {
                 state.bucket.give_back();
                 state.queue.built(&key);
                 state.queue.landed(&key, true, now);
+                state.metrics.nothing(&key);
             }
-            WriterMsg::Settled(key) => state.queue.settled(&key),
+            WriterMsg::Settled(key) => {
+                state.queue.settled(&key);
+                state.metrics.settled(&key);
+            }
             WriterMsg::Done(key, answer) => state.done(&key, answer, now),
             // One that was armed for later than the present one changes nothing.
             WriterMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
@@ -278,8 +294,13 @@ impl Actor for Writer {
                 state.role = role;
                 if !role.writes() {
                     state.queue.clear_waiting();
+                    state.metrics.cleared(now);
                     drop(state.handle.take());
                 }
+            }
+            WriterMsg::Ping(answer) => {
+                state.metrics.refresh(&state.queue, now);
+                let _ = answer.send(());
             }
             WriterMsg::Drain(reply) => state.draining.push(reply),
         }
@@ -292,7 +313,10 @@ impl Actor for Writer {
                 let _ = reply.send(());
             }
         }
-        state.metrics.observe(&state.queue, state.window.size(), now);
+        // In a dry run others say what is out of sync.
+        if state.role != Role::Shadow {
+            state.metrics.observe(&state.queue, state.window.size(), now);
+        }
         Ok(())
     }
 }
@@ -306,10 +330,12 @@ impl WriterState {
     fn grant(&mut self, now: Duration, myself: &ActorRef<WriterMsg>) {
         while self.queue.in_flight() < self.window.size() {
             if self.quiet_until > now {
+                self.metrics.held_back(now, self.queue.has_ready(now));
                 self.wake_at(self.quiet_until, now, myself);
                 return;
             }
             if let Err(wait) = self.bucket.take(now) {
+                self.metrics.held_back(now, self.queue.has_ready(now));
                 if self.queue.waiting() > 0 {
                     self.wake_at(now + wait, now, myself);
                 }
@@ -317,17 +343,19 @@ impl WriterState {
             }
             let Some((key, lane, age)) = self.queue.next(now) else {
                 self.bucket.give_back();
+                self.metrics.held_back(now, false);
                 if let Some(at) = self.queue.next_delayed() {
                     self.wake_at(at, now, myself);
                 }
                 return;
             };
-            self.metrics.granted(lane, age);
+            self.metrics.granted(&key, lane, age, now);
             let shard = self.router.get().and_then(|router| router.shard(&key.namespace));
             if shard.is_none_or(|shard| shard.cast(ShardMsg::Grant(key.object.clone())).is_err()) {
                 // Retired: it had nothing left to write.
                 self.bucket.give_back();
                 self.queue.landed(&key, true, now);
+                self.metrics.nothing(&key);
             }
         }
     }
@@ -343,7 +371,7 @@ impl WriterState {
 
     fn send(&mut self, key: ObjectKey, granted: Granted, myself: &ActorRef<WriterMsg>) {
         let Granted { request, changes } = granted;
-        self.metrics.sent(&request, changes);
+        self.metrics.sent(&key, &request, changes);
         let (objects, myself) = (self.objects.clone(), myself.clone());
         // At most as many of these tasks as requests may be in flight.
         tokio::spawn(async move {
@@ -360,7 +388,7 @@ impl WriterState {
             took,
             fenced,
         } = answer;
-        self.metrics.done(&outcome, took);
+        self.metrics.done(key, &outcome, took, now);
         if let Some(quiet) = quiet {
             self.quiet_until = self.quiet_until.max(now + quiet);
         }

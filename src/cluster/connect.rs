@@ -1,5 +1,7 @@
 //! Clients for the API server.
 
+use crate::ops::metrics::RequestLayer;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::{Path, PathBuf};
@@ -107,7 +109,13 @@ pub async fn connect(target: &Target) -> Result<Client, ConnectError> {
 }
 
 fn client(config: &Config) -> Result<Client, ConnectError> {
-    Client::try_from(config.clone()).map_err(|error| ConnectError::Client(Box::new(error)))
+    let host = config
+        .cluster_url
+        .authority()
+        .map_or("", |authority| authority.as_str());
+    let builder =
+        ClientBuilder::try_from(config.clone()).map_err(|error| ConnectError::Client(Box::new(error)))?;
+    Ok(builder.with_layer(&RequestLayer::new(host)).build())
 }
 
 async fn config(target: &Target) -> Result<Config, ConnectError> {

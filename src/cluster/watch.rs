@@ -133,6 +133,7 @@ impl Watch {
                 () = until(&mut standing, over) => {}
                 () = self.serve::<S>() => {}
             }
+            self.metrics.left();
             self.router.forget(S::KIND);
         }
     }
@@ -251,6 +252,7 @@ impl Watch {
             S::WATCH
         );
         let mut lines = Lines::new(self.answer(&uri, S::ACCEPT).await?);
+        self.metrics.alive();
         if self.resuming {
             // What has arrived with the answer is taken first.
             if let Some(chunk) = lines.arrived()? {
@@ -270,6 +272,7 @@ impl Watch {
     /// Hands on what some lines of a watch show. The version moves on with them.
     fn take<S: Source>(&self, lines: &[u8], version: &mut String) -> Result<(), WatchError> {
         let shown = take_lines::<S::Watched>(lines, false);
+        self.metrics.alive();
         self.complain::<S>(&shown.errors);
         self.metrics.watched.increment(shown.items.len() as u64);
         S::watched(&self.router, shown.items, self.epoch);

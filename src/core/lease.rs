@@ -86,6 +86,16 @@ impl Timing {
         self.renew / 2
     }
 
+    /// How long the record must not have changed before another takes it.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// How long a leader may start writes after it sent the last renewal that was accepted.
+    pub fn renew(&self) -> Duration {
+        self.renew
+    }
+
     /// How long a leader waits between renewals.
     pub fn retry(&self) -> Duration {
         self.retry

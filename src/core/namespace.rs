@@ -16,9 +16,11 @@ mod members;
 mod pods;
 mod remarks;
 mod services;
+mod tally;
 mod writes;
 
 pub use remarks::Remark;
+pub use tally::{SyncReport, Totals};
 pub use writes::{Content, Granted, Outcome};
 
 use super::address::Family;
@@ -296,6 +298,8 @@ struct Service {
     endpoints: Option<Box<endpoints::ServiceEndpoints>>,
     dirty: bool,
     epoch: u8,
+    tally: tally::Tally,
+    moves: tally::Moves,
 }
 
 impl Service {
@@ -356,6 +360,8 @@ pub struct NamespaceState {
     work: Work,
     /// What the server has, in a process that compares and does not write.
     shown: Option<Box<compare::Shown>>,
+    syncs: Vec<SyncReport>,
+    totals: Totals,
 }
 
 impl NamespaceState {
@@ -393,6 +399,8 @@ impl NamespaceState {
             remarks: Vec::new(),
             work: Work::default(),
             shown: None,
+            syncs: Vec::new(),
+            totals: Totals::default(),
         }
     }
 

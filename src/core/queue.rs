@@ -86,7 +86,8 @@ pub struct WriteQueue<K> {
     turn: u64,
     sequence: u64,
     in_flight: usize,
-    waiting: usize,
+    /// Those that do not yield, and those that do.
+    waiting: [usize; 2],
 }
 
 /// Objects of one lane.
@@ -153,7 +154,7 @@ impl<K> Default for WriteQueue<K> {
             turn: 0,
             sequence: 0,
             in_flight: 0,
-            waiting: 0,
+            waiting: [0; 2],
         }
     }
 }
@@ -347,7 +348,26 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
 
     /// How many objects wait, delayed ones among them.
     pub fn waiting(&self) -> usize {
-        self.waiting
+        self.waiting.iter().sum()
+    }
+
+    /// How many of those that yield wait, or of those that do not.
+    pub fn waiting_of(&self, yields: bool) -> usize {
+        self.waiting[usize::from(yields)]
+    }
+
+    /// Whether an object waits for nothing but its turn.
+    pub fn has_ready(&self, now: Duration) -> bool {
+        self.ready.iter().any(|class| !class.by_age.is_empty())
+            || self.next_delayed().is_some_and(|until| until <= now)
+    }
+
+    /// How long the oldest object of a lane has waited, of those that may go.
+    pub fn oldest(&self, lane: Lane, now: Duration) -> Duration {
+        let classes = &self.ready[lane as usize * 2..][..2];
+        let oldest = classes.iter().filter_map(|class| class.by_age.first_key_value());
+        let since = oldest.map(|((since, _), _)| *since).min();
+        since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
     /// How many groups have something that waits or is on its way, and how long the one of them that waits
@@ -385,7 +405,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
     }
 
     fn link(&mut self, key: &K, entry: &mut Entry, now: Duration) {
-        self.waiting += 1;
+        self.waiting[usize::from(entry.urgency.yields)] += 1;
         if let State::Delayed { until } = entry.state {
             if until > now {
                 self.delayed.insert((until, entry.sequence, key.clone()));
@@ -420,7 +440,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             }
             State::Flying { .. } | State::Answered => return,
         }
-        self.waiting -= 1;
+        self.waiting[usize::from(entry.urgency.yields)] -= 1;
     }
 }
 

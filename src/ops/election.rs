@@ -1,6 +1,7 @@
 //! The election as a task: time, requests and the random parts for [`crate::core::lease`], and what follows from
 //! it for those who write.
 
+use super::admin::Renewal;
 use crate::actors::events::{EventHandle, EventMsg, WallClock};
 use crate::actors::standing::{Role, Standing};
 use crate::actors::writer::{WriterHandle, WriterMsg};
@@ -54,11 +55,13 @@ pub(super) struct Told {
     pub(super) writer: WriterHandle,
     pub(super) events: EventHandle,
     pub(super) standing: watch::Sender<Standing>,
+    pub(super) renewal: Renewal,
 }
 
 /// A running election.
 pub(super) struct Elector {
     election: Election,
+    identity: String,
     client: LeaseClient,
     clock: Clock,
     wall: WallClock,
@@ -82,7 +85,8 @@ impl Elector {
         tracing::info!(%identity, namespace = %location.namespace, name = %location.name, "standing for election");
         let metrics = LeaseMetrics::new(&location.name);
         Self {
-            election: Election::new(identity, timing),
+            election: Election::new(identity.clone(), timing),
+            identity,
             client: LeaseClient::new(client, location, timing.request()),
             clock,
             wall,
@@ -118,6 +122,7 @@ impl Elector {
             }
         };
         watch.abort();
+        self.told.renewal.set(None);
         // From here on nothing is written, whatever may be answered to the renewal on its way.
         self.told.fence.shut();
         if release && timeout(RELEASE, self.release(asked)).await.is_err() {
@@ -149,6 +154,15 @@ impl Elector {
     fn publish(&mut self) {
         let proven = self.election.proven();
         self.told.fence.set(proven);
+        match proven {
+            Some(until) => {
+                let sent = until.saturating_sub(self.election.timing().renew());
+                self.told.renewal.set(Some(sent));
+            }
+            // The record may go on to say that this process holds it, and then it should be renewed.
+            None if self.election.holder() == Some(&*self.identity) => {}
+            None => self.told.renewal.set(None),
+        }
         let role = if proven.is_some() {
             Role::Leader
         } else {

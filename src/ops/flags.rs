@@ -1,5 +1,6 @@
 //! The command line.
 
+mod admin;
 mod controllers;
 mod dry_run;
 mod election;
@@ -12,6 +13,7 @@ use crate::core::golang;
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
 use crate::ops::run::Options;
+pub use admin::AdminArgs;
 use clap::builder::TypedValueParser as _;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -20,7 +22,6 @@ pub use dry_run::DryRunArgs;
 pub use election::ElectionArgs;
 pub use inspect::{AuditArgs, Colour, ExplainArgs};
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -101,6 +102,11 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, cla
         let flags = "--leader-elect-lease-duration, -renew-deadline, -retry-period";
         return Err(command.error(ErrorKind::ValueValidation, format!("{flags}: {error}")));
     }
+    if let Command::Run(run) = &cli.command
+        && let Err(error) = run.admin.tls_files()
+    {
+        return Err(command.error(ErrorKind::ValueValidation, error));
+    }
     Ok(Invocation { cli, ignored })
 }
 
@@ -132,6 +138,9 @@ pub struct RunArgs {
     /// Whether to write at all.
     #[command(flatten)]
     pub dry_run: DryRunArgs,
+    /// Where health and metrics are served.
+    #[command(flatten)]
+    pub admin: AdminArgs,
 
     /// Which of upstream's controllers to stand in for: `*` for all, NAME for one, -NAME to leave one out; the
     /// first item that names one decides
@@ -181,10 +190,6 @@ pub struct RunArgs {
     /// at all other times wake each other, which costs more than what they share.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub worker_threads: u16,
-
-    /// Serve metrics in Prometheus' format at /metrics of this address; not served if not given
-    #[arg(long, value_name = "HOST:PORT")]
-    pub metrics_address: Option<SocketAddr>,
 
     /// For how long changes of pods are gathered before the Endpoints of their Services are looked at
     #[arg(

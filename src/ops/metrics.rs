@@ -1,257 +1,129 @@
-//! Handles of this process's metrics, registered once: no name is looked up where work is done. Until a
-//! recorder is installed they cost nothing and count nothing.
+//! What this process counts: handles that are registered once, so that no name is looked up where work is done, and
+//! the exporter that others read. Until there is an exporter they cost nothing and count nothing.
+//!
+//! Whoever does the work holds the handles: the writer, the shards (together, each adding its part), the watches, the
+//! election, the writer of Events, the API clients. [`crate::core`] knows nothing of them. All metrics are listed in
+//! [`catalogue`], and so in `docs/metrics.md`.
 
+pub mod catalogue;
+mod client;
 mod dry_run;
+mod others;
+mod process;
+mod shards;
+mod watches;
+mod writer;
 
+pub use client::{Counted, Counting, RequestLayer};
 pub use dry_run::DryRunMetrics;
+pub use others::{EventMetrics, LeaseMetrics};
+pub use shards::{ShardMetrics, ShardPart};
+pub use watches::WatchMetrics;
+pub use writer::WriterMetrics;
 
-use crate::actors::writer::ObjectKey;
-use crate::core::body::Request;
-use crate::core::events::EventOutcome;
-use crate::core::lease::Reply;
-use crate::core::namespace::{Kind, Outcome};
-use crate::core::queue::{Lane, WriteQueue};
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
+use self::catalogue::{Metric, Type};
+use self::watches::Lags;
+use metrics::{Gauge, describe_counter, describe_gauge, describe_histogram, gauge};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use parking_lot::Mutex;
 use std::fmt;
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::interval;
 
-/// Bounds of histograms of seconds: from a write on loopback to one that is given up.
-const SECONDS: [f64; 15] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-];
-/// Bounds of the histogram of changes that one write carries.
-const CHANGES: [f64; 10] = [1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
+/// How often what was measured is sorted into buckets, if nobody asks.
+const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Starts to count, and serves the counts at `/metrics` of an address.
-///
-/// # Errors
-///
-/// When the address cannot be bound, or something counts in this process already.
-pub fn serve(address: SocketAddr) -> Result<(), BuildError> {
-    PrometheusBuilder::new()
-        .with_http_listener(address)
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
-        .set_buckets_for_metric(Matcher::Full("endpointd_changes_per_write".to_owned()), &CHANGES)?
-        .install()
+/// What was counted, to be read by others. Clones are one.
+#[derive(Clone)]
+pub struct Exporter(Arc<Inner>);
+
+struct Inner {
+    handle: PrometheusHandle,
+    lags: Lags,
+    held: Gauge,
+    renewal: Gauge,
 }
 
-/// What the writer counts.
-pub struct WriterMetrics {
-    waiting: Gauge,
-    in_flight: Gauge,
-    window: Gauge,
-    out_of_sync: Gauge,
-    oldest: Gauge,
-    age: [Histogram; 3],
-    changes: Histogram,
-    requests: [Counter; 4],
-    outcomes: [Counter; 5],
-    duration: Histogram,
+/// How a process stands with its lease, for who asks for metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LeaseState {
+    /// Whether it may write.
+    pub held: bool,
+    /// When the lease that it holds was last renewed.
+    pub renewal_age: Option<Duration>,
 }
 
-impl WriterMetrics {
-    /// Registers them.
-    pub fn new() -> Self {
-        let requests = |verb: &'static str| counter!("endpointd_requests_total", "verb" => verb);
-        let outcomes =
-            |outcome: &'static str| counter!("endpointd_request_outcomes_total", "outcome" => outcome);
-        Self {
-            waiting: gauge!("endpointd_queue_waiting"),
-            in_flight: gauge!("endpointd_requests_in_flight"),
-            window: gauge!("endpointd_requests_in_flight_limit"),
-            out_of_sync: gauge!("endpointd_services_out_of_sync"),
-            oldest: gauge!("endpointd_services_out_of_sync_oldest_seconds"),
-            age: Lane::ALL.map(|lane| histogram!("endpointd_queue_age_seconds", "lane" => lane.as_str())),
-            changes: histogram!("endpointd_changes_per_write"),
-            requests: ["create", "update", "delete", "get"].map(requests),
-            outcomes: ["ok", "conflict", "missing", "refused", "unknown"].map(outcomes),
-            duration: histogram!("endpointd_request_duration_seconds"),
-        }
-    }
-
-    /// How much waits and how much is on its way, and how many requests may be.
-    pub fn observe(&self, queue: &WriteQueue<ObjectKey>, window: usize, now: Duration) {
-        self.waiting.set(queue.waiting() as f64);
-        self.in_flight.set(queue.in_flight() as f64);
-        self.window.set(window as f64);
-        let (services, oldest) = queue.out_of_order(now);
-        self.out_of_sync.set(services as f64);
-        self.oldest.set(oldest.as_secs_f64());
-    }
-
-    /// An object's turn has come after this long.
-    pub fn granted(&self, lane: Lane, age: Duration) {
-        self.age[lane as usize].record(age);
-    }
-
-    /// A request leaves with this many changes in it.
-    pub fn sent(&self, request: &Request, changes: u32) {
-        let at = match request {
-            Request::Create(_) => 0,
-            Request::Update(_) => 1,
-            Request::Delete(_) => 2,
-            Request::Fetch | Request::Probe => 3,
-        };
-        self.requests[at].increment(1);
-        if at < 3 {
-            self.changes.record(f64::from(changes));
-        }
-    }
-
-    /// A request was answered.
-    pub fn done(&self, outcome: &Outcome, took: Duration) {
-        let at = match outcome {
-            Outcome::Written(_) | Outcome::Deleted | Outcome::Fetched(_) => 0,
-            Outcome::Conflict | Outcome::Exists | Outcome::Foreign => 1,
-            Outcome::NotFound => 2,
-            Outcome::Terminating | Outcome::Rejected | Outcome::Refused => 3,
-            Outcome::Unknown => 4,
-        };
-        self.outcomes[at].increment(1);
-        self.duration.record(took);
-    }
-}
-
-impl Default for WriterMetrics {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl fmt::Debug for WriterMetrics {
+impl fmt::Debug for Exporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriterMetrics").finish_non_exhaustive()
+        f.debug_struct("Exporter").finish_non_exhaustive()
     }
 }
 
-/// What the election counts.
-pub struct LeaseMetrics {
-    leads: Gauge,
-    terms: Counter,
-    requests: [Counter; 3],
-}
-
-impl LeaseMetrics {
-    /// Registers them for a Lease, under client-go's names where it has them.
-    pub fn new(name: &str) -> Self {
-        let requests =
-            |outcome: &'static str| counter!("endpointd_lease_requests_total", "outcome" => outcome);
-        let metrics = Self {
-            leads: gauge!("leader_election_master_status", "name" => name.to_owned()),
-            terms: counter!("endpointd_leader_terms_total"),
-            requests: ["ok", "conflict", "unknown"].map(requests),
-        };
-        metrics.leads.set(0.0);
-        metrics
-    }
-
-    /// Whether this process leads now.
-    pub fn leads(&self, leads: bool) {
-        self.leads.set(f64::from(u8::from(leads)));
-        self.terms.increment(u64::from(leads));
-    }
-
-    /// A request for the Lease was answered, or was not.
-    pub fn answered(&self, reply: &Reply) {
-        let at = match reply {
-            Reply::Record(..) | Reply::Missing => 0,
-            Reply::Conflict => 1,
-            Reply::Failed => 2,
-        };
-        self.requests[at].increment(1);
-    }
-}
-
-impl fmt::Debug for LeaseMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseMetrics").finish_non_exhaustive()
-    }
-}
-
-/// What one kind's list and watch count.
-pub struct WatchMetrics {
-    /// Objects listed.
-    pub listed: Counter,
-    /// Events watched.
-    pub watched: Counter,
-    /// Objects that could not be decoded.
-    pub undecodable: Counter,
-    /// Lists begun.
-    pub lists: Counter,
-    /// Watches begun.
-    pub watches: Counter,
-}
-
-impl WatchMetrics {
-    /// Registers them for a kind.
-    pub fn new(kind: Kind) -> Self {
-        let kind = kind.as_str();
-        Self {
-            listed: counter!("endpointd_listed_objects_total", "resource" => kind),
-            watched: counter!("endpointd_watch_events_total", "resource" => kind),
-            undecodable: counter!("endpointd_decode_failures_total", "resource" => kind),
-            lists: counter!("endpointd_lists_total", "resource" => kind),
-            watches: counter!("endpointd_watches_total", "resource" => kind),
+impl Exporter {
+    /// Starts to count, the first time. What was registered before that does not count.
+    ///
+    /// # Errors
+    ///
+    /// When something else counts in this process.
+    pub fn of_this_process() -> Result<Self, BuildError> {
+        static OF_THIS_PROCESS: Mutex<Option<Exporter>> = Mutex::new(None);
+        let mut known = OF_THIS_PROCESS.lock();
+        if let Some(exporter) = &*known {
+            return Ok(exporter.clone());
         }
+        Ok(known.insert(Self::install()?).clone())
     }
-}
 
-impl fmt::Debug for WatchMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchMetrics").finish_non_exhaustive()
-    }
-}
-
-/// What the writer of Events counts.
-pub struct EventMetrics {
-    waiting: Gauge,
-    outcomes: [Counter; 3],
-    dropped: Counter,
-}
-
-impl EventMetrics {
-    /// Registers them.
-    pub fn new() -> Self {
-        let outcomes =
-            |outcome: &'static str| counter!("endpointd_event_requests_total", "outcome" => outcome);
-        Self {
-            waiting: gauge!("endpointd_events_waiting"),
-            outcomes: ["ok", "refused", "unknown"].map(outcomes),
-            dropped: counter!("endpointd_events_dropped_total"),
+    fn install() -> Result<Self, BuildError> {
+        let mut builder = PrometheusBuilder::new();
+        for metric in catalogue::all() {
+            if let Type::Histogram(buckets) = metric.kind {
+                builder =
+                    builder.set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), buckets.bounds)?;
+            }
         }
+        let handle = builder.install_recorder()?;
+        for &Metric { name, kind, help, .. } in catalogue::all() {
+            match kind {
+                Type::Counter => describe_counter!(name, help),
+                Type::Gauge => describe_gauge!(name, help),
+                Type::Histogram(_) => describe_histogram!(name, help),
+            }
+        }
+        let (version, commit) = (env!("CARGO_PKG_VERSION"), option_env!("ENDPOINTD_COMMIT"));
+        let commit = commit.filter(|commit| !commit.is_empty()).unwrap_or("unknown");
+        gauge!("endpointd_build_info", "version" => version, "commit" => commit).set(1.0);
+        Ok(Self(Arc::new(Inner {
+            handle,
+            lags: Lags::new(),
+            held: gauge!("endpointd_lease_held"),
+            renewal: gauge!("endpointd_lease_renewal_age_seconds"),
+        })))
     }
 
-    /// How many Events are to be written.
-    pub fn observe(&self, waiting: usize) {
-        self.waiting.set(waiting as f64);
+    /// The counts of this moment, in Prometheus' format.
+    pub fn render(&self, lease: LeaseState) -> String {
+        let Inner {
+            handle,
+            lags,
+            held,
+            renewal,
+        } = &*self.0;
+        lags.refresh();
+        held.set(f64::from(u8::from(lease.held)));
+        renewal.set(lease.renewal_age.unwrap_or_default().as_secs_f64());
+        let mut text = handle.render();
+        process::render(&mut text);
+        text
     }
 
-    /// A request was answered, or was not.
-    pub fn done(&self, outcome: EventOutcome) {
-        let at = match outcome {
-            EventOutcome::Written => 0,
-            EventOutcome::Exists | EventOutcome::NotFound | EventOutcome::Refused => 1,
-            EventOutcome::Failed { .. } => 2,
-        };
-        self.outcomes[at].increment(1);
-    }
-
-    /// So many Events will not be written, unless they happen again.
-    pub fn dropped(&self, events: u64) {
-        self.dropped.increment(events);
-    }
-}
-
-impl Default for EventMetrics {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl fmt::Debug for EventMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventMetrics").finish_non_exhaustive()
+    /// Keeps what is measured from piling up. Never ends.
+    pub async fn keep_up(&self) {
+        let mut ticks = interval(UPKEEP);
+        loop {
+            ticks.tick().await;
+            self.0.handle.run_upkeep();
+        }
     }
 }

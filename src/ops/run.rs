@@ -1,5 +1,6 @@
 //! Starting and stopping the controller.
 
+use super::admin::{Parts, Renewal, Vitals};
 use super::election::{Candidacy, Elector, Told};
 use crate::actors::deviations::Ledger;
 use crate::actors::events::{EventArguments, EventHandle, EventMsg, Events, WallClock};
@@ -16,6 +17,7 @@ use crate::cluster::watch::{
 };
 use crate::core::namespace::{Kind, Settings};
 use ractor::{Actor, ActorRef, RpcReplyPort};
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -53,7 +55,7 @@ pub async fn run(
     options: Options,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    run_as(clients, options, Part::Alone, shutdown).await
+    run_observed(clients, options, Part::Alone, &Vitals::default(), shutdown).await
 }
 
 /// As [`run`], but writes only while it holds a Lease, which is asked for by a client of its own: renewals must
@@ -67,7 +69,7 @@ pub async fn run_elected(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let part = Part::Candidate(lease, Box::new(candidacy));
-    run_as(clients, options, part, shutdown).await
+    run_observed(clients, options, part, &Vitals::default(), shutdown).await
 }
 
 /// As [`run`], but writes nothing, and takes part in no election: it compares what others write with what it would
@@ -78,20 +80,42 @@ pub async fn run_dry(
     ledger: Ledger,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    run_as(clients, options, Part::Shadow(ledger), shutdown).await
+    run_observed(
+        clients,
+        options,
+        Part::Shadow(ledger),
+        &Vitals::default(),
+        shutdown,
+    )
+    .await
 }
 
 /// What part a process plays beside others.
-enum Part {
+pub enum Part {
+    /// Nobody else may write.
     Alone,
+    /// It writes while it holds a Lease, which is asked for by this client.
     Candidate(kube::Client, Box<Candidacy>),
+    /// It writes nothing, and tells what it would write.
     Shadow(Ledger),
 }
 
-async fn run_as(
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Alone => "Alone",
+            Self::Candidate(..) => "Candidate",
+            Self::Shadow(_) => "Shadow",
+        })
+    }
+}
+
+/// As [`run`], [`run_elected`] or [`run_dry`], by the part it plays, and lets others see how it is through `vitals`.
+pub async fn run_observed(
     clients: Clients,
     options: Options,
     part: Part,
+    vitals: &Vitals,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let (fence, standing) = match &part {
@@ -136,6 +160,22 @@ async fn run_as(
         handle.send(WriterMsg::Role(role));
         events.send(EventMsg::Role(role));
     }
+    let renewal = match &part {
+        Part::Candidate(_, candidacy) => {
+            Some(Renewal::new(candidacy.clock.clone(), candidacy.timing.lease()))
+        }
+        Part::Alone | Part::Shadow(_) => None,
+    };
+    vitals.set(Parts {
+        root: root.clone(),
+        writer: handle.clone(),
+        events: events.clone(),
+        router: router.clone(),
+        standing: standing.clone(),
+        renewal: renewal.clone(),
+        fence: fence.clone(),
+        outputs: options.settings.outputs,
+    });
     let mut elector = None;
     let mut ledger = None;
     match part {
@@ -146,6 +186,7 @@ async fn run_as(
                 writer: handle,
                 events,
                 standing: told,
+                renewal: renewal.expect("a candidate has one"),
             };
             let election = Elector::new(client, *candidacy, told, seed);
             let (stop, stopped) = oneshot::channel();

@@ -3,6 +3,7 @@
 use memory_apiserver::Handle;
 use parking_lot::Mutex;
 use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -36,7 +37,8 @@ impl Process {
         assert_ne!(text, with_token);
         std::fs::write(&kubeconfig, with_token).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_endpointd"))
-            .args(["run", "--kubeconfig"])
+            // Of a flag that is given twice, the last counts.
+            .args(["run", "--admin-port=0", "--kubeconfig"])
             .arg(&kubeconfig)
             .args(flags)
             .stdin(Stdio::null())
@@ -95,13 +97,13 @@ impl Process {
 }
 
 /// An address whose port was free a moment ago.
-pub(crate) fn free_address() -> String {
+pub(crate) fn free_address() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
+    listener.local_addr().unwrap()
 }
 
 /// What is served at `/metrics`, or nothing while nobody serves.
-pub(crate) async fn metrics(address: &str) -> String {
+pub(crate) async fn metrics(address: SocketAddr) -> String {
     let url = format!("http://{address}").parse().unwrap();
     let client = kube::Client::try_from(kube::Config::new(url)).unwrap();
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();

@@ -206,7 +206,9 @@ impl Charges {
             flags.push(flag.into());
         }
         if let Some(authority) = args.controller.metrics_url.as_ref().and_then(Uri::authority) {
-            flags.push(format!("--metrics-address={authority}").into());
+            let host = authority.host().trim_matches(['[', ']']);
+            flags.push(format!("--bind-address={host}").into());
+            flags.push(format!("--admin-port={}", authority.port_u16().unwrap_or(80)).into());
         }
         flags.extend(args.controller.flags.iter().cloned());
         let mut charges = Self {

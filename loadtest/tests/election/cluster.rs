@@ -157,7 +157,7 @@ impl Cluster {
         let proxy = Proxy::start(self.handle.addr()).await;
         let millis = |time: Duration| format!("{}ms", time.as_millis());
         let child = Command::new(env!("CARGO_BIN_EXE_loadtest"))
-            .args(["endpointd", "run", "--server", &proxy.url()])
+            .args(["endpointd", "run", "--admin-port=0", "--server", &proxy.url()])
             .arg(format!("--max-endpoints-per-slice={MAX_ENDPOINTS}"))
             .arg(format!("--leader-elect-lease-duration={}", millis(times.lease)))
             .arg(format!("--leader-elect-renew-deadline={}", millis(times.renew)))

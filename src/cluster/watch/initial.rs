@@ -47,6 +47,7 @@ struct Listed<S: Source> {
 impl<S: Source> Listed<S> {
     fn take(&mut self, watch: &Watch, items: Vec<(S::Listed, Option<Gone>)>, errors: &[String]) {
         watch.complain::<S>(errors);
+        watch.metrics.alive();
         watch.metrics.listed.increment(items.len() as u64);
         if self.first {
             S::listed(&watch.router, items, watch.epoch);

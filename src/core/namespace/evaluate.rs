@@ -56,6 +56,7 @@ impl NamespaceState {
                 self.evaluate_family(id, family, trigger);
             }
         }
+        self.tally(id);
         self.evaluate_endpoints(id, trigger);
     }
 
@@ -205,7 +206,9 @@ impl NamespaceState {
         while self.slices[id.index()].slots.len() < self.settings.max_endpoints {
             let Some(pod) = pods.next() else { break };
             self.place(pod, id, Conditions::ABSENT, false);
-            self.slices[id.index()].change(Lane::Add);
+            let slice = &mut self.slices[id.index()];
+            slice.change(Lane::Add);
+            self.services[slice.service.index()].moves.added += 1;
         }
     }
 
@@ -367,7 +370,12 @@ impl NamespaceState {
             let slice = &mut self.slices[id.index()];
             slice.touched = false;
             slice.object.lane = most_urgent.unwrap_or(slice.object.lane);
-            if slice.role == Role::Live && slice.differs() {
+            let differs = match slice.role {
+                Role::Live => slice.differs(),
+                _ => slice.object.remote.is_some(),
+            };
+            self.services[service.index()].moves.slices += u32::from(differs);
+            if slice.role == Role::Live && differs {
                 slice.object.trigger = earliest(slice.object.trigger, trigger);
             }
             if slice.role == Role::Doomed

@@ -65,6 +65,7 @@ impl NamespaceState {
         let managed = services.filter(|(_, service)| service.facts.selector.is_some());
         let managed: Vec<ServiceId> = managed.map(|(id, _)| ServiceId::from(id)).collect();
         for service in managed {
+            self.untally(service);
             self.mark(service);
         }
     }

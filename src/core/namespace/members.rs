@@ -242,6 +242,7 @@ impl NamespaceState {
         slice.dirty -= u32::from(slot.dirty);
         slice.removed += u32::from(slot.published.is_published());
         let (service_id, family, group) = (slice.service, slice.family, slice.group);
+        self.services[service_id.index()].moves.removed += 1;
         if let Some(moved) = slice.slots.get(place) {
             let mut members = self.pods[moved.pod.index()].members.iter_mut();
             members

@@ -7,7 +7,7 @@ use crate::core::facts::{ServiceFacts, is_reserved_label};
 use crate::core::few::FewSet;
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::intern::make_room;
-use crate::core::object::Flight;
+use crate::core::object::{Flight, Remote};
 use crate::core::queue::Lane;
 use crate::core::slices::{Role, Slice};
 
@@ -48,6 +48,8 @@ impl NamespaceState {
             slices: FewSet::default(),
             endpoints: None,
             dirty: false,
+            tally: super::tally::Tally::default(),
+            moves: super::tally::Moves::default(),
             epoch,
         }));
         self.services_by_name.insert(name, id);
@@ -203,6 +205,7 @@ impl NamespaceState {
     /// A Service is not managed any more: its slices stay as they are, and what they hold is forgotten.
     fn stop_service(&mut self, id: ServiceId) {
         self.auto_hinted.remove(&id);
+        self.untally(id);
         if let Some(shown) = &mut self.shown {
             shown.mark(&self.services[id.index()].facts.name);
             self.forget_slices_of(id);
@@ -231,8 +234,10 @@ impl NamespaceState {
         slice.slots = Vec::new();
         slice.hints = Vec::new();
         (slice.dirty, slice.removed, slice.object.rewrite, slice.touched) = (0, 0, false, false);
-        // A create whose answer was lost may have been carried out.
-        slice.object.unsure &= slice.object.remote.is_none();
+        // A create whose answer was lost may have been carried out; and one that was shown to be gone before its Service
+        // was would be kept for ever, if nobody looked.
+        let outdated = |remote: &Remote| remote.version < slice.object.seen;
+        slice.object.unsure &= slice.object.remote.as_ref().is_none_or(outdated);
         (slice.object.trigger, slice.object.flight_trigger) = (None, None);
         slice.object.extras = None;
         if slice.object.remote.is_none()

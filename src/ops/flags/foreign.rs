@@ -25,11 +25,10 @@ const LEADER_MIGRATION: Group = &[("enable-leader-migration", Bool), ("leader-mi
 
 #[rustfmt::skip]
 const SERVING: Group = &[
-    ("bind-address", Value), ("cert-dir", Value), ("contention-profiling", Bool), ("disable-http2-serving", Bool),
+    ("cert-dir", Value), ("contention-profiling", Bool), ("disable-http2-serving", Bool),
     ("http2-max-streams-per-connection", Value), ("permit-address-sharing", Bool), ("permit-port-sharing", Bool),
-    ("profiling", Bool), ("secure-port", Value), ("tls-cert-file", Value), ("tls-cipher-suites", Value),
-    ("tls-curve-preferences", Value), ("tls-min-version", Value), ("tls-private-key-file", Value),
-    ("tls-sni-cert-key", Value),
+    ("profiling", Bool), ("tls-cipher-suites", Value),
+    ("tls-curve-preferences", Value), ("tls-min-version", Value),     ("tls-sni-cert-key", Value),
 ];
 
 /// Who may read what is served.

@@ -205,8 +205,9 @@ fn a_copied_command_line_is_read() {
     assert!((args.kube_api_qps - 40.0).abs() < f64::EPSILON);
     assert_eq!(args.max_endpoints_per_slice, 200);
     assert_eq!(args.log_format, LogFormat::Json);
-    assert_eq!(ignored.len(), 18, "{ignored:?}");
-    assert_eq!((&*ignored[0], &*ignored[17]), ("--allocate-node-cidrs", "-v"));
+    assert_eq!(args.admin.address(), Some("127.0.0.1:10270".parse().unwrap()));
+    assert_eq!(ignored.len(), 17, "{ignored:?}");
+    assert_eq!((&*ignored[0], &*ignored[16]), ("--allocate-node-cidrs", "-v"));
 }
 
 #[test]
@@ -260,6 +261,19 @@ fn election_is_on_with_upstreams_times_and_a_name_of_its_own() {
         let error = election(&[bad]).unwrap_err();
         assert!(error.contains(says), "{bad}: {error}");
     }
+}
+
+#[test]
+fn the_admin_server_listens_where_upstreams_flags_say() {
+    let address = |args: &[&str]| parse(args).map(|args| args.admin.address());
+    assert_eq!(address(&[]), Ok(Some("127.0.0.1:10270".parse().unwrap())));
+    assert_eq!(
+        address(&["--bind-address=::", "--secure-port", "1"]),
+        Ok(Some("[::]:1".parse().unwrap()))
+    );
+    assert_eq!(address(&["--admin-port=1", "--secure-port=0"]), Ok(None));
+    address(&["--admin-port=65536"]).unwrap_err();
+    address(&["--bind-address=localhost"]).unwrap_err();
 }
 
 /// A flag that comes to mean something must leave the list.

@@ -1,0 +1,254 @@
+//! The admin server: whether this process is well, and what it counts, for kubelets, Prometheus and people.
+//!
+//! ```text
+//!  /livez    do the actors answer?          watchdog: a question a second to each, some shards in turn
+//!  /readyz   are the caches full?           router: the first list of each kind, applied by every shard
+//!  /healthz  as kube-controller-manager's   the lease is renewed, the controllers run
+//!  /metrics  what metrics.md lists
+//! ```
+//!
+//! Nobody here is trusted: connections, their headers and the time for each are limited, and when all places are
+//! taken, whoever has been silent for the longest gives way ([`Limits`]). Who asks costs the actors nothing: the
+//! watchdog has asked them already.
+//!
+//! With TLS, the API server decides who may read metrics; health is for everybody. If it does not answer, nobody may.
+
+mod access;
+mod connections;
+mod health;
+mod tls;
+mod vitals;
+
+pub use connections::Limits;
+pub use tls::{Tls, TlsError, TlsFiles};
+pub use vitals::{Parts, Renewal, Vitals};
+
+use self::access::{Access, Verdict};
+use self::connections::Connections;
+use self::health::Check;
+use self::vitals::Watchdog;
+use super::metrics::Exporter;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Body as _;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+/// The format that Prometheus reads.
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Why there is no admin server.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// The address cannot be listened on.
+    #[error("--bind-address, --admin-port: cannot listen on {address}: {error}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What is wrong.
+        error: std::io::Error,
+    },
+    /// Something else in this process counts already.
+    #[error("metrics: {0}")]
+    Metrics(#[from] metrics_exporter_prometheus::BuildError),
+}
+
+/// A server that has its address, and answers nobody yet.
+#[derive(Debug)]
+pub struct Admin {
+    listener: TcpListener,
+    exporter: Exporter,
+    limits: Limits,
+    tls: Option<Arc<Tls>>,
+    access: Option<Access>,
+}
+
+impl Admin {
+    /// Takes the address, and starts to count.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be had, or something else counts in this process.
+    pub async fn bind(address: SocketAddr) -> Result<Self, AdminError> {
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|error| AdminError::Bind { address, error })?;
+        Ok(Self {
+            listener,
+            exporter: Exporter::of_this_process()?,
+            limits: Limits::default(),
+            tls: None,
+            access: None,
+        })
+    }
+
+    /// With other limits than usual.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// By HTTPS; metrics for those to whom the API server allows them, which this client asks.
+    #[must_use]
+    pub fn with_tls(self, tls: Tls, client: kube::Client) -> Self {
+        Self {
+            tls: Some(Arc::new(tls)),
+            access: Some(Access::new(client)),
+            ..self
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers for as long as it is polled.
+    pub async fn serve(self, vitals: Vitals) {
+        let pages = Arc::new(Pages {
+            watchdog: Watchdog::new(vitals.clone()),
+            vitals,
+            exporter: self.exporter,
+            access: self.access,
+            limits: self.limits,
+        });
+        let watching = {
+            let pages = pages.clone();
+            async move { pages.watchdog.run().await }
+        };
+        let counting = {
+            let pages = pages.clone();
+            async move { pages.exporter.keep_up().await }
+        };
+        let connections = Connections::new(self.limits, self.tls);
+        let serving = connections.serve(self.listener, move |request| {
+            let pages = pages.clone();
+            async move { pages.answer(&request).await }
+        });
+        tokio::join!(watching, counting, serving);
+    }
+}
+
+/// What is served.
+struct Pages {
+    vitals: Vitals,
+    watchdog: Watchdog,
+    exporter: Exporter,
+    access: Option<Access>,
+    limits: Limits,
+}
+
+impl Pages {
+    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let mut response = match timeout(self.limits.answer, self.page(request)).await {
+            Ok(response) => response,
+            Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "no answer in time"),
+        };
+        if !request.body().is_end_stream() {
+            // Nobody here reads bodies, so the connection is of no use any more.
+            let headers = response.headers_mut();
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    async fn page(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let path = request.uri().path();
+        if !matches!(path, "/livez" | "/readyz" | "/healthz" | "/metrics") {
+            return text(StatusCode::NOT_FOUND, "404 page not found");
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+            let headers = response.headers_mut();
+            headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
+        }
+        let query = request.uri().query();
+        match path {
+            "/livez" => self.health("livez", &self.watchdog.checks(), query),
+            "/readyz" => self.health("readyz", &self.vitals.readiness(), query),
+            "/healthz" => {
+                let well = self.watchdog.verdict();
+                self.health("healthz", &self.vitals.health(&well), query)
+            }
+            _ => {
+                if let Some(refusal) = self.refusal(request).await {
+                    return refusal;
+                }
+                let lease = self.vitals.refresh().await;
+                respond(StatusCode::OK, EXPOSITION, self.exporter.render(lease))
+            }
+        }
+    }
+
+    /// The answer to who may not read metrics.
+    async fn refusal(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
+        let access = self.access.as_ref()?;
+        match access
+            .decide(request.headers(), request.method(), "/metrics")
+            .await
+        {
+            Verdict::Allowed => None,
+            Verdict::Unauthenticated => {
+                let mut response = text(StatusCode::UNAUTHORIZED, "Unauthorized");
+                let headers = response.headers_mut();
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+                Some(response)
+            }
+            Verdict::Forbidden(user) => {
+                let method = request.method().as_str().to_ascii_lowercase();
+                let why = format!("Forbidden: user {user:?} cannot {method} path \"/metrics\"");
+                Some(text(StatusCode::FORBIDDEN, &why))
+            }
+            Verdict::Unknown(why) => {
+                self.vitals.complain("metrics", &why);
+                Some(text(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"))
+            }
+        }
+    }
+
+    fn health(&self, name: &str, checks: &[Check], query: Option<&str>) -> Response<Full<Bytes>> {
+        let report = health::report(name, checks, query);
+        if !report.ok {
+            let mut failed = String::new();
+            for Check { name, result } in checks {
+                if let Err(why) = result {
+                    let _ = write!(failed, "{name}: {why}; ");
+                }
+            }
+            self.vitals.complain(name, failed.trim_end_matches("; "));
+        }
+        let code = if report.ok {
+            StatusCode::OK
+        } else {
+            StatusCode::INTERNAL_SERVER_ERROR
+        };
+        respond(code, TEXT, report.text)
+    }
+}
+
+fn text(code: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    respond(code, TEXT, format!("{text}\n"))
+}
+
+fn respond(code: StatusCode, content: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content));
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}

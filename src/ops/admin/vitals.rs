@@ -1,0 +1,395 @@
+//! What can be seen of a running controller from outside.
+
+use super::health::Check;
+use crate::actors::events::{EventHandle, EventMsg};
+use crate::actors::root::RootMsg;
+use crate::actors::router::Router;
+use crate::actors::shard::ShardMsg;
+use crate::actors::standing::Standing;
+use crate::actors::writer::{WriterHandle, WriterMsg};
+use crate::cluster::fence::{Clock, Fence};
+use crate::core::namespace::Kind;
+use crate::core::outputs::Outputs;
+use crate::ops::metrics::LeaseState;
+use parking_lot::Mutex;
+use ractor::ActorRef;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::sync::watch;
+use tokio::time::{Instant, interval, timeout};
+
+/// Whoever has not answered for so long is taken to be stuck. A namespace of 100,000 pods is read in a second or
+/// two; a kubelet waits for several failures besides.
+const STUCK: Duration = Duration::from_secs(20);
+/// How often the watchdog looks.
+const BEAT: Duration = Duration::from_secs(1);
+/// How many shards it asks at a time. Those that have something to do are all seen by the age of that.
+const SAMPLE: usize = 32;
+/// How much longer than its duration a lease may go without being renewed before this process calls itself
+/// unhealthy: as upstream has it.
+const TOLERANCE: Duration = Duration::from_secs(20);
+/// How long who asks for metrics waits for the writer's latest figures.
+const REFRESH: Duration = Duration::from_millis(500);
+
+/// When the lease that this process holds was last renewed. Clones are one.
+#[derive(Clone, Debug)]
+pub struct Renewal {
+    clock: Clock,
+    lease: Duration,
+    /// When the last renewal that was accepted was sent. `None` while another process holds the lease, or nobody.
+    sent: Arc<Mutex<Option<Duration>>>,
+}
+
+impl Renewal {
+    /// Of a lease of this duration, which this process does not hold.
+    pub fn new(clock: Clock, lease: Duration) -> Self {
+        Self {
+            clock,
+            lease,
+            sent: Arc::default(),
+        }
+    }
+
+    /// The lease was renewed then, or is not this process's any more.
+    pub(in crate::ops) fn set(&self, sent: Option<Duration>) {
+        *self.sent.lock() = sent;
+    }
+
+    /// How long ago it was renewed, if this process holds it.
+    pub fn age(&self) -> Option<Duration> {
+        let sent = (*self.sent.lock())?;
+        Some(self.clock.now().saturating_sub(sent))
+    }
+
+    /// A lease that is held should be renewed.
+    fn check(&self) -> Result<(), String> {
+        match self.age() {
+            Some(age) if age > self.lease + TOLERANCE => {
+                Err(format!("the lease was last renewed {} s ago", age.as_secs()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a running controller consists of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The root.
+    pub root: ActorRef<RootMsg>,
+    /// The way to the writer.
+    pub writer: WriterHandle,
+    /// The way to the writer of Events.
+    pub events: EventHandle,
+    /// The way to the shards.
+    pub router: Arc<Router>,
+    /// What this process does.
+    pub standing: watch::Receiver<Standing>,
+    /// Of the lease, if there is an election.
+    pub renewal: Option<Renewal>,
+    /// What writes pass.
+    pub fence: Fence,
+    /// What is kept.
+    pub outputs: Outputs,
+}
+
+/// What others see of a controller: nothing until it runs. Clones are one.
+#[derive(Clone, Default)]
+pub struct Vitals(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    parts: OnceLock<Parts>,
+    /// What was said of each endpoint that failed, so that the same is not said with every probe.
+    complaints: Mutex<Vec<(String, String, Instant)>>,
+}
+
+impl fmt::Debug for Vitals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vitals").finish_non_exhaustive()
+    }
+}
+
+impl Vitals {
+    /// It runs. What is said a second time is not heard.
+    pub fn set(&self, parts: Parts) {
+        let _ = self.0.parts.set(parts);
+    }
+
+    fn parts(&self) -> Option<&Parts> {
+        self.0.parts.get()
+    }
+
+    /// Whether what it knows of the cluster is whole. A standby needs no more than what endpoints are made of.
+    pub(super) fn readiness(&self) -> Vec<Check> {
+        let Some(parts) = self.parts() else {
+            return vec![Check::new("start", Err("not started yet".to_owned()))];
+        };
+        let follows_outputs = parts.standing.borrow().role.follows_outputs();
+        Kind::needed_for(parts.outputs)
+            .filter(|kind| follows_outputs || !matches!(kind, Kind::Slice | Kind::Endpoints))
+            .map(|kind| {
+                let applied = parts.router.has_applied(kind);
+                let wrong = || "not listed and applied yet".to_owned();
+                Check::new(kind.as_str(), applied.then_some(()).ok_or_else(wrong))
+            })
+            .collect()
+    }
+
+    /// As kube-controller-manager says it: the election, and the controllers, which are as well as the actors.
+    pub(super) fn health(&self, actors: &Result<(), String>) -> Vec<Check> {
+        let mut checks = Vec::new();
+        let Some(parts) = self.parts() else {
+            return checks;
+        };
+        if let Some(renewal) = &parts.renewal {
+            checks.push(Check::new("leaderElection", renewal.check()));
+        }
+        let controllers = [
+            (parts.outputs.endpoints, "endpoints-controller"),
+            (parts.outputs.slices, "endpointslice-controller"),
+        ];
+        let on = controllers.into_iter().filter(|(on, _)| *on);
+        checks.extend(on.map(|(_, name)| Check::new(name, actors.clone())));
+        checks
+    }
+
+    /// Lets the writer bring its figures up to date, and says how this process stands with its lease.
+    pub(super) async fn refresh(&self) -> LeaseState {
+        let Some(parts) = self.parts() else {
+            return LeaseState::default();
+        };
+        let (answer, answered) = oneshot::channel();
+        parts.writer.send(WriterMsg::Ping(answer));
+        // Without an answer its last figures are served.
+        let _ = timeout(REFRESH, answered).await;
+        LeaseState {
+            held: parts.fence.is_open(),
+            renewal_age: parts.renewal.as_ref().and_then(Renewal::age),
+        }
+    }
+
+    /// Says why an endpoint does not answer as it should: when the reason is another one, and once a minute.
+    pub(super) fn complain(&self, endpoint: &str, why: &str) {
+        let now = Instant::now();
+        let mut complaints = self.0.complaints.lock();
+        let known = complaints.iter().position(|(known, ..)| known == endpoint);
+        if let Some(at) = known {
+            let (_, said, when) = &complaints[at];
+            if said == why && now.saturating_duration_since(*when) < Duration::from_secs(60) {
+                return;
+            }
+            complaints.remove(at);
+        }
+        complaints.push((endpoint.to_owned(), why.to_owned(), now));
+        tracing::warn!(endpoint, why, "the admin server cannot answer as it should");
+    }
+}
+
+/// Asks the actors once a second whether they answer. At most one question of each is under way.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    vitals: Vitals,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    beat: Instant,
+    root: Asked,
+    writer: Asked,
+    events: Asked,
+    shards: Vec<(Arc<str>, Asked)>,
+    /// The shard with the longest-unhandled inbox.
+    longest: Option<(Arc<str>, Duration)>,
+    random: fastrand::Rng,
+}
+
+/// A question that may be under way, and since when.
+#[derive(Default, Debug)]
+struct Asked(Option<(Instant, oneshot::Receiver<()>)>);
+
+impl Asked {
+    /// Whether there is no answer yet. Who is gone needs not answer: if that is wrong, the root knows.
+    fn waits(&mut self) -> bool {
+        if let Some((_, answer)) = &mut self.0
+            && answer.try_recv() != Err(TryRecvError::Empty)
+        {
+            self.0 = None;
+        }
+        self.0.is_some()
+    }
+
+    fn ask(&mut self, now: Instant, send: impl FnOnce(oneshot::Sender<()>)) {
+        if !self.waits() {
+            let (answer, answered) = oneshot::channel();
+            send(answer);
+            self.0 = Some((now, answered));
+        }
+    }
+
+    fn check(&mut self, now: Instant) -> Result<(), String> {
+        if self.waits()
+            && let Some((since, _)) = self.0
+            && let age = now.saturating_duration_since(since)
+            && age > STUCK
+        {
+            return Err(format!("no answer for {} s", age.as_secs()));
+        }
+        Ok(())
+    }
+}
+
+impl Watchdog {
+    pub(super) fn new(vitals: Vitals) -> Self {
+        Self {
+            vitals,
+            state: Mutex::new(State {
+                beat: Instant::now(),
+                root: Asked::default(),
+                writer: Asked::default(),
+                events: Asked::default(),
+                shards: Vec::new(),
+                longest: None,
+                random: fastrand::Rng::new(),
+            }),
+        }
+    }
+
+    /// Never ends.
+    pub(super) async fn run(&self) {
+        let mut beats = interval(BEAT);
+        loop {
+            beats.tick().await;
+            self.beat();
+            if let Err(why) = self.verdict() {
+                self.vitals.complain("watchdog", &why);
+            }
+        }
+    }
+
+    fn beat(&self) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        state.beat = now;
+        let Some(parts) = self.vitals.parts() else { return };
+        // Who is gone does not matter any more.
+        state
+            .root
+            .ask(now, |answer| drop(parts.root.cast(RootMsg::Ping(answer))));
+        state
+            .writer
+            .ask(now, |answer| parts.writer.send(WriterMsg::Ping(answer)));
+        state
+            .events
+            .ask(now, |answer| parts.events.send(EventMsg::Ping(answer)));
+        state.shards.retain_mut(|(_, asked)| asked.waits());
+        if state.shards.is_empty() {
+            let random = state.random.f64();
+            for (namespace, shard) in parts.router.sample(SAMPLE, random) {
+                let mut asked = Asked::default();
+                asked.ask(now, |answer| drop(shard.cast(ShardMsg::Ping(answer))));
+                state.shards.push((namespace, asked));
+            }
+        }
+        state.longest = parts.router.longest_unhandled(now);
+    }
+
+    /// Who does not answer.
+    pub(super) fn checks(&self) -> Vec<Check> {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let mut shards = Ok(());
+        for (namespace, asked) in &mut state.shards {
+            if let Err(why) = asked.check(now) {
+                shards = Err(format!("namespace {namespace}: {why}"));
+            }
+        }
+        if let Some((namespace, age)) = &state.longest
+            && *age > STUCK
+        {
+            let age = age.as_secs();
+            shards = Err(format!(
+                "namespace {namespace}: events have not been looked at for {age} s"
+            ));
+        }
+        let late = now.saturating_duration_since(state.beat);
+        let watchdog = if late > STUCK {
+            Err(format!("it has not looked for {} s", late.as_secs()))
+        } else {
+            Ok(())
+        };
+        vec![
+            Check::new("watchdog", watchdog),
+            Check::new("root", state.root.check(now)),
+            Check::new("writer", state.writer.check(now)),
+            Check::new("events", state.events.check(now)),
+            Check::new("shards", shards),
+        ]
+    }
+
+    /// Whether all answer.
+    pub(super) fn verdict(&self) -> Result<(), String> {
+        for Check { name, result } in self.checks() {
+            result.map_err(|why| format!("{name}: {why}"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_answer_for_long_is_stuck() {
+        let mut asked = Asked::default();
+        let (start, mut answer) = (Instant::now(), None);
+        asked.ask(start, |sender| answer = Some(sender));
+        assert_eq!(asked.check(start + STUCK), Ok(()));
+        let late = start + STUCK + BEAT;
+        // One question at a time: a second one would be younger.
+        asked.ask(late, |_| panic!("it was asked again"));
+        assert_eq!(asked.check(late), Err("no answer for 21 s".to_owned()));
+        answer.unwrap().send(()).unwrap();
+        assert_eq!(asked.check(late), Ok(()));
+        asked.ask(late, drop);
+        assert_eq!(asked.check(late + 2 * STUCK), Ok(()), "who is gone is not stuck");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watchdog_that_does_not_look_is_stuck_itself() {
+        let watchdog = Watchdog::new(Vitals::default());
+        assert_eq!(watchdog.verdict(), Ok(()));
+        tokio::time::advance(STUCK + BEAT).await;
+        let verdict = watchdog.verdict().unwrap_err();
+        assert_eq!(verdict, "watchdog: it has not looked for 21 s");
+        watchdog.beat();
+        assert_eq!(watchdog.verdict(), Ok(()));
+    }
+
+    #[test]
+    fn a_lease_that_is_held_and_not_renewed_is_unhealthy_after_a_while() {
+        let now = Arc::new(AtomicU64::new(100));
+        let clock = {
+            let now = now.clone();
+            Clock::new(move || Duration::from_secs(now.load(Ordering::Relaxed)))
+        };
+        let renewal = Renewal::new(clock, Duration::from_secs(15));
+        assert_eq!((renewal.age(), renewal.check()), (None, Ok(())));
+        renewal.set(Some(Duration::from_secs(90)));
+        now.store(125, Ordering::Relaxed);
+        assert_eq!(renewal.check(), Ok(()));
+        now.store(126, Ordering::Relaxed);
+        assert_eq!(
+            renewal.check(),
+            Err("the lease was last renewed 36 s ago".to_owned())
+        );
+        renewal.set(None);
+        assert_eq!(renewal.check(), Ok(()));
+    }
+}

@@ -1,0 +1,102 @@
+//! What the election and the writer of Events count.
+
+use crate::core::events::EventOutcome;
+use crate::core::lease::Reply;
+use metrics::{Counter, Gauge, counter, gauge};
+use std::fmt;
+
+/// What the election counts.
+pub struct LeaseMetrics {
+    leads: Gauge,
+    terms: Counter,
+    requests: [Counter; 3],
+}
+
+impl LeaseMetrics {
+    /// Registers them for a Lease, under client-go's names where it has them.
+    pub fn new(name: &str) -> Self {
+        let requests =
+            |outcome: &'static str| counter!("endpointd_lease_requests_total", "outcome" => outcome);
+        let metrics = Self {
+            leads: gauge!("leader_election_master_status", "name" => name.to_owned()),
+            terms: counter!("endpointd_leader_terms_total"),
+            requests: ["ok", "conflict", "unknown"].map(requests),
+        };
+        metrics.leads.set(0.0);
+        metrics
+    }
+
+    /// Whether this process leads now.
+    pub fn leads(&self, leads: bool) {
+        self.leads.set(f64::from(u8::from(leads)));
+        self.terms.increment(u64::from(leads));
+    }
+
+    /// A request for the Lease was answered, or was not.
+    pub fn answered(&self, reply: &Reply) {
+        let at = match reply {
+            Reply::Record(..) | Reply::Missing => 0,
+            Reply::Conflict => 1,
+            Reply::Failed => 2,
+        };
+        self.requests[at].increment(1);
+    }
+}
+
+impl fmt::Debug for LeaseMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseMetrics").finish_non_exhaustive()
+    }
+}
+
+/// What the writer of Events counts.
+pub struct EventMetrics {
+    waiting: Gauge,
+    outcomes: [Counter; 3],
+    dropped: Counter,
+}
+
+impl EventMetrics {
+    /// Registers them.
+    pub fn new() -> Self {
+        let outcomes =
+            |outcome: &'static str| counter!("endpointd_event_requests_total", "outcome" => outcome);
+        Self {
+            waiting: gauge!("endpointd_events_waiting"),
+            outcomes: ["ok", "refused", "unknown"].map(outcomes),
+            dropped: counter!("endpointd_events_dropped_total"),
+        }
+    }
+
+    /// How many Events are to be written.
+    pub fn observe(&self, waiting: usize) {
+        self.waiting.set(waiting as f64);
+    }
+
+    /// A request was answered, or was not.
+    pub fn done(&self, outcome: EventOutcome) {
+        let at = match outcome {
+            EventOutcome::Written => 0,
+            EventOutcome::Exists | EventOutcome::NotFound | EventOutcome::Refused => 1,
+            EventOutcome::Failed { .. } => 2,
+        };
+        self.outcomes[at].increment(1);
+    }
+
+    /// So many Events will not be written, unless they happen again.
+    pub fn dropped(&self, events: u64) {
+        self.dropped.increment(events);
+    }
+}
+
+impl Default for EventMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for EventMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventMetrics").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! What the system says of this process, and what does not fit the exporter's whole-numbered counters.
+
+use super::catalogue;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Nanoseconds in which the limits held back what could go.
+pub(super) static THROTTLED: AtomicU64 = AtomicU64::new(0);
+
+/// Adds them to a text in Prometheus' format. What the system does not say is left out.
+pub(super) fn render(text: &mut String) {
+    let throttled = THROTTLED.load(Ordering::Relaxed) as f64 / 1e9;
+    add(text, "endpointd_throttled_seconds_total", throttled);
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    if let Some(stat) = Stat::parse(&stat) {
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        add(text, "process_cpu_seconds_total", stat.ticks / ticks);
+        let page = rustix::param::page_size() as f64;
+        add(text, "process_resident_memory_bytes", stat.resident_pages * page);
+        add(text, "process_virtual_memory_bytes", stat.virtual_bytes);
+        let system = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        if let Some(boot) = boot_time(&system) {
+            add(text, "process_start_time_seconds", boot + stat.start / ticks);
+        }
+    }
+    if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
+        // Without the one that reads them.
+        let open = open.count().saturating_sub(1);
+        add(text, "process_open_fds", open as f64);
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        add(
+            text,
+            "process_max_fds",
+            limit.current.map_or(f64::INFINITY, |limit| limit as f64),
+        );
+    }
+}
+
+fn add(text: &mut String, name: &str, value: f64) {
+    let metric = catalogue::find(name);
+    let (help, kind) = (metric.help, metric.kind.as_str());
+    // Prometheus has its own name for it.
+    let value = if value.is_infinite() {
+        "+Inf".to_owned()
+    } else {
+        value.to_string()
+    };
+    // Writing to a string does not fail.
+    let _ = write!(
+        text,
+        "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n\n"
+    );
+}
+
+/// What /proc/self/stat says.
+#[derive(PartialEq, Debug)]
+struct Stat {
+    /// Of processor time, of the kernel's and the process's own.
+    ticks: f64,
+    /// Since the system was started.
+    start: f64,
+    virtual_bytes: f64,
+    resident_pages: f64,
+}
+
+impl Stat {
+    /// Fields are counted after the command's name, which may hold anything; the first of them is the third.
+    fn parse(stat: &str) -> Option<Self> {
+        let (_, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
+        Some(Self {
+            ticks: field(14)? + field(15)?,
+            start: field(22)?,
+            virtual_bytes: field(23)?,
+            resident_pages: field(24)?,
+        })
+    }
+}
+
+fn boot_time(system: &str) -> Option<f64> {
+    let line = system.lines().find_map(|line| line.strip_prefix("btime "))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_behind_an_awkward_name() {
+        let text = "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 5 0 777 4096 3 1";
+        let stat = Stat {
+            ticks: 300.0,
+            start: 777.0,
+            virtual_bytes: 4096.0,
+            resident_pages: 3.0,
+        };
+        assert_eq!(Stat::parse(text), Some(stat));
+        assert_eq!(Stat::parse("42 (a) S 1"), None);
+        assert_eq!(boot_time("cpu 1\nbtime 1700000000\nx"), Some(1.7e9));
+        assert_eq!(boot_time("cpu 1"), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! What shards count together: each adds and takes away its part.
+
+use crate::core::hints::HintMode;
+use crate::core::namespace::{NamespaceState, Sizes, SyncReport, Totals};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use std::fmt;
+use std::sync::Arc;
+
+/// What all shards count.
+pub struct ShardMetrics {
+    shards: Gauge,
+    pods: Gauge,
+    services: Gauge,
+    label_sets: Gauge,
+    endpoints: Gauge,
+    slices: Gauge,
+    desired_slices: Gauge,
+    same_zone: Gauge,
+    same_node: Gauge,
+    syncs: Counter,
+    added: Histogram,
+    removed: Histogram,
+    /// By mode of hints: none, Auto, same zone, same node.
+    changed: [Histogram; 4],
+}
+
+impl ShardMetrics {
+    /// Registers them.
+    pub fn new() -> Self {
+        let distribution = |distribution: &'static str| gauge!("endpoint_slice_controller_services_count_by_traffic_distribution", "traffic_distribution" => distribution);
+        let changed = |(topology, distribution): (&'static str, &'static str)| histogram!("endpoint_slice_controller_endpointslices_changed_per_sync", "topology" => topology, "traffic_distribution" => distribution);
+        let labels = [
+            ("Disabled", ""),
+            ("Auto", ""),
+            ("Disabled", "PreferSameZone"),
+            ("Disabled", "PreferSameNode"),
+        ];
+        Self {
+            shards: gauge!("endpointd_shards"),
+            pods: gauge!("endpointd_pods"),
+            services: gauge!("endpointd_services"),
+            label_sets: gauge!("endpointd_label_sets"),
+            endpoints: gauge!("endpoint_slice_controller_endpoints_desired"),
+            slices: gauge!("endpoint_slice_controller_num_endpoint_slices"),
+            desired_slices: gauge!("endpoint_slice_controller_desired_endpoint_slices"),
+            same_zone: distribution("PreferSameZone"),
+            same_node: distribution("PreferSameNode"),
+            syncs: counter!("endpoint_slice_controller_syncs", "result" => "success"),
+            added: histogram!("endpoint_slice_controller_endpoints_added_per_sync"),
+            removed: histogram!("endpoint_slice_controller_endpoints_removed_per_sync"),
+            changed: labels.map(changed),
+        }
+    }
+
+    fn sync(&self, sync: SyncReport) {
+        self.syncs.increment(1);
+        self.added.record(f64::from(sync.added));
+        self.removed.record(f64::from(sync.removed));
+        let mode = match sync.hints {
+            HintMode::None => 0,
+            HintMode::Auto => 1,
+            HintMode::SameZone => 2,
+            HintMode::SameNode => 3,
+        };
+        self.changed[mode].record(f64::from(sync.slices));
+    }
+}
+
+impl Default for ShardMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ShardMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardMetrics").finish_non_exhaustive()
+    }
+}
+
+/// One shard's part of the sums. It is taken out of them when this is dropped.
+#[derive(Debug)]
+pub struct ShardPart {
+    metrics: Arc<ShardMetrics>,
+    sizes: Sizes,
+    totals: Totals,
+}
+
+impl ShardPart {
+    /// Of a shard that knows nothing yet.
+    pub fn new(metrics: Arc<ShardMetrics>) -> Self {
+        metrics.shards.increment(1.0);
+        Self {
+            metrics,
+            sizes: Sizes::default(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// The shard has done something.
+    pub fn update(&mut self, core: &mut NamespaceState) {
+        for sync in core.take_syncs() {
+            self.metrics.sync(sync);
+        }
+        self.set(core.sizes(), core.totals());
+    }
+
+    fn set(&mut self, sizes: Sizes, totals: Totals) {
+        let m = &self.metrics;
+        let (old_sizes, old_totals) = (self.sizes, self.totals);
+        for (gauge, old, new) in [
+            (&m.pods, old_sizes.pods, sizes.pods),
+            (&m.services, old_sizes.services, sizes.services),
+            (&m.label_sets, old_sizes.label_sets, sizes.label_sets),
+            (&m.endpoints, old_totals.endpoints, totals.endpoints),
+            (&m.slices, old_totals.slices, totals.slices),
+            (
+                &m.desired_slices,
+                old_totals.desired_slices,
+                totals.desired_slices,
+            ),
+            (&m.same_zone, old_totals.same_zone, totals.same_zone),
+            (&m.same_node, old_totals.same_node, totals.same_node),
+        ] {
+            if old != new {
+                gauge.increment(new as f64 - old as f64);
+            }
+        }
+        (self.sizes, self.totals) = (sizes, totals);
+    }
+}
+
+impl Drop for ShardPart {
+    fn drop(&mut self) {
+        self.set(Sizes::default(), Totals::default());
+        self.metrics.shards.decrement(1.0);
+    }
+}

@@ -1,0 +1,82 @@
+//! What lists and watches count.
+
+use crate::core::namespace::Kind;
+use metrics::{Counter, Gauge, counter, gauge};
+use std::fmt;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What the times here are counted from.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// By [`Kind::index`]: when the kind's watch last gave a sign of life, in milliseconds and one more; 0 while the kind
+/// is not followed.
+static SEEN: [AtomicU64; Kind::ALL.len()] = [const { AtomicU64::new(0) }; Kind::ALL.len()];
+
+/// What one kind's list and watch count.
+pub struct WatchMetrics {
+    kind: Kind,
+    /// Objects listed.
+    pub listed: Counter,
+    /// Events watched.
+    pub watched: Counter,
+    /// Objects that could not be decoded.
+    pub undecodable: Counter,
+    /// Lists begun.
+    pub lists: Counter,
+    /// Watches begun.
+    pub watches: Counter,
+}
+
+impl WatchMetrics {
+    /// Registers them for a kind.
+    pub fn new(kind: Kind) -> Self {
+        let resource = kind.as_str();
+        Self {
+            kind,
+            listed: counter!("endpointd_listed_objects_total", "resource" => resource),
+            watched: counter!("endpointd_watch_events_total", "resource" => resource),
+            undecodable: counter!("endpointd_decode_failures_total", "resource" => resource),
+            lists: counter!("endpointd_lists_total", "resource" => resource),
+            watches: counter!("endpointd_watches_total", "resource" => resource),
+        }
+    }
+
+    /// The server has shown something.
+    pub fn alive(&self) {
+        let passed = Instant::now().saturating_duration_since(*START);
+        SEEN[self.kind.index()].store(passed.as_millis() as u64 + 1, Ordering::Relaxed);
+    }
+
+    /// The kind is not followed from now on.
+    pub fn left(&self) {
+        SEEN[self.kind.index()].store(0, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for WatchMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchMetrics").finish_non_exhaustive()
+    }
+}
+
+/// How old what is known of each kind is.
+pub(super) struct Lags([Gauge; Kind::ALL.len()]);
+
+impl Lags {
+    pub(super) fn new() -> Self {
+        Self(Kind::ALL.map(|kind| gauge!("endpointd_watch_lag_seconds", "resource" => kind.as_str())))
+    }
+
+    pub(super) fn refresh(&self) {
+        let now = Instant::now().saturating_duration_since(*START);
+        for (gauge, seen) in self.0.iter().zip(&SEEN) {
+            let lag = match seen.load(Ordering::Relaxed) {
+                0 => Duration::ZERO,
+                seen => now.saturating_sub(Duration::from_millis(seen - 1)),
+            };
+            gauge.set(lag.as_secs_f64());
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What the writer counts, and the times of what waits and what is on its way.
+
+use super::process::THROTTLED;
+use crate::actors::writer::ObjectKey;
+use crate::core::body::Request;
+use crate::core::namespace::Outcome;
+use crate::core::object::Output;
+use crate::core::queue::{Lane, WriteQueue};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use rustc_hash::FxHashMap;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const OUTPUTS: [Output; 2] = [Output::Slice, Output::Endpoints];
+const VERBS: [&str; 4] = ["create", "update", "delete", "get"];
+
+/// What the writer counts.
+pub struct WriterMetrics {
+    waiting: Gauge,
+    in_flight: Gauge,
+    window: Gauge,
+    out_of_sync: Gauge,
+    oldest: Gauge,
+    oldest_in_lane: [Gauge; 3],
+    age: [Histogram; 3],
+    changes: Histogram,
+    requests: [Counter; 4],
+    outcomes: [Counter; 5],
+    duration: Histogram,
+    /// By output, as [`OUTPUTS`] has them.
+    acknowledged: [Histogram; 2],
+    queues: [QueueMetrics; 2],
+    /// Slices that were created, updated, deleted.
+    written: [Counter; 3],
+    stale: Counter,
+    failed: Counter,
+    /// By method, as [`METHODS`] has them.
+    limited: [Histogram; 4],
+    /// When the oldest change of an object that is not on its way yet was seen.
+    noticed: FxHashMap<ObjectKey, Duration>,
+    /// What is on its way: no more than may be.
+    flights: FxHashMap<ObjectKey, Flight>,
+    /// Since when the limits have held back what could go, and up to when that has been counted.
+    held_back: Option<(Duration, Duration)>,
+}
+
+/// The methods of [`VERBS`].
+const METHODS: [&str; 4] = ["POST", "PUT", "DELETE", "GET"];
+
+/// As client-go counts work queues.
+struct QueueMetrics {
+    depth: Gauge,
+    adds: Counter,
+    retries: Counter,
+    unfinished: Gauge,
+    longest: Gauge,
+    waited: Histogram,
+    worked: Histogram,
+}
+
+impl QueueMetrics {
+    fn new(output: Output) -> Self {
+        let name = match output {
+            Output::Slice => "endpoint_slice",
+            Output::Endpoints => "endpoint",
+        };
+        Self {
+            depth: gauge!("workqueue_depth", "name" => name),
+            adds: counter!("workqueue_adds_total", "name" => name),
+            retries: counter!("workqueue_retries_total", "name" => name),
+            unfinished: gauge!("workqueue_unfinished_work_seconds", "name" => name),
+            longest: gauge!("workqueue_longest_running_processor_seconds", "name" => name),
+            waited: histogram!("workqueue_queue_duration_seconds", "name" => name),
+            worked: histogram!("workqueue_work_duration_seconds", "name" => name),
+        }
+    }
+}
+
+/// An object on its way.
+struct Flight {
+    since: Duration,
+    /// How long it had to wait for the limits.
+    limited: Duration,
+    /// When the oldest change that it carries was seen.
+    carries: Option<Duration>,
+    /// Its place in [`VERBS`], once it has been sent.
+    verb: Option<usize>,
+}
+
+impl WriterMetrics {
+    /// Registers them.
+    pub fn new() -> Self {
+        let host = super::client::host();
+        let requests = |verb: &'static str| counter!("endpointd_requests_total", "verb" => verb);
+        let outcomes =
+            |outcome: &'static str| counter!("endpointd_request_outcomes_total", "outcome" => outcome);
+        let written =
+            |operation: &'static str| counter!("endpoint_slice_controller_changes", "operation" => operation);
+        let syncs = |result: &'static str| counter!("endpoint_slice_controller_syncs", "result" => result);
+        let limited = |method: &'static str| histogram!("rest_client_rate_limiter_duration_seconds", "verb" => method, "host" => host);
+        Self {
+            waiting: gauge!("endpointd_queue_waiting"),
+            in_flight: gauge!("endpointd_requests_in_flight"),
+            window: gauge!("endpointd_requests_in_flight_limit"),
+            out_of_sync: gauge!("endpointd_services_out_of_sync"),
+            oldest: gauge!("endpointd_services_out_of_sync_oldest_seconds"),
+            oldest_in_lane: Lane::ALL
+                .map(|lane| gauge!("endpointd_queue_oldest_seconds", "lane" => lane.as_str())),
+            age: Lane::ALL.map(|lane| histogram!("endpointd_queue_age_seconds", "lane" => lane.as_str())),
+            changes: histogram!("endpointd_changes_per_write"),
+            requests: VERBS.map(requests),
+            outcomes: ["ok", "conflict", "missing", "refused", "unknown"].map(outcomes),
+            duration: histogram!("endpointd_request_duration_seconds"),
+            acknowledged: OUTPUTS.map(
+                |output| histogram!("endpointd_change_to_acknowledged_seconds", "output" => output.as_str()),
+            ),
+            queues: OUTPUTS.map(QueueMetrics::new),
+            written: ["create", "update", "delete"].map(written),
+            stale: syncs("stale"),
+            failed: syncs("error"),
+            limited: METHODS.map(limited),
+            noticed: FxHashMap::default(),
+            flights: FxHashMap::default(),
+            held_back: None,
+        }
+    }
+
+    /// How much waits and how much is on its way, and how many requests may be.
+    pub fn observe(&mut self, queue: &WriteQueue<ObjectKey>, window: usize, now: Duration) {
+        self.waiting.set(queue.waiting() as f64);
+        self.in_flight.set(queue.in_flight() as f64);
+        self.window.set(window as f64);
+        let (services, oldest) = queue.out_of_order(now);
+        self.out_of_sync.set(services as f64);
+        self.oldest.set(oldest.as_secs_f64());
+        if let Some((_, counted)) = &mut self.held_back {
+            let passed = now.saturating_sub(*counted);
+            THROTTLED.fetch_add(passed.as_nanos() as u64, Ordering::Relaxed);
+            *counted = now.max(*counted);
+        }
+    }
+
+    /// What costs more than a few steps: for who asks.
+    pub fn refresh(&self, queue: &WriteQueue<ObjectKey>, now: Duration) {
+        for (gauge, lane) in self.oldest_in_lane.iter().zip(Lane::ALL) {
+            gauge.set(queue.oldest(lane, now).as_secs_f64());
+        }
+        for (metrics, output) in self.queues.iter().zip(OUTPUTS) {
+            metrics
+                .depth
+                .set(queue.waiting_of(output == Output::Endpoints) as f64);
+            let (mut sum, mut longest) = (Duration::ZERO, Duration::ZERO);
+            for (key, flight) in &self.flights {
+                if key.object.output == output {
+                    let age = now.saturating_sub(flight.since);
+                    (sum, longest) = (sum + age, longest.max(age));
+                }
+            }
+            metrics.unfinished.set(sum.as_secs_f64());
+            metrics.longest.set(longest.as_secs_f64());
+        }
+    }
+
+    /// An object is due, since something that was noticed then; perhaps again, after a failure.
+    pub fn wanted(&mut self, key: &ObjectKey, again: bool, noticed: Duration) {
+        let queue = &self.queues[key.object.output as usize];
+        queue.adds.increment(1);
+        queue.retries.increment(u64::from(again));
+        self.note(key, noticed);
+    }
+
+    fn note(&mut self, key: &ObjectKey, noticed: Duration) {
+        if let Some(known) = self.noticed.get_mut(key) {
+            *known = noticed.min(*known);
+        } else {
+            self.noticed.insert(key.clone(), noticed);
+        }
+    }
+
+    /// Whether something could go but for the limits.
+    pub fn held_back(&mut self, now: Duration, held_back: bool) {
+        match (held_back, self.held_back) {
+            (true, None) => self.held_back = Some((now, now)),
+            (false, Some((_, counted))) => {
+                let passed = now.saturating_sub(counted);
+                THROTTLED.fetch_add(passed.as_nanos() as u64, Ordering::Relaxed);
+                self.held_back = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// An object's turn has come after this long.
+    pub fn granted(&mut self, key: &ObjectKey, lane: Lane, age: Duration, now: Duration) {
+        let limited = self
+            .held_back
+            .map_or(Duration::ZERO, |(since, _)| now.saturating_sub(since));
+        self.held_back(now, false);
+        self.age[lane as usize].record(age);
+        self.queues[key.object.output as usize].waited.record(age);
+        let flight = Flight {
+            since: now,
+            limited: limited.min(age),
+            carries: None,
+            verb: None,
+        };
+        self.flights.insert(key.clone(), flight);
+    }
+
+    /// A request leaves with this many changes in it.
+    pub fn sent(&mut self, key: &ObjectKey, request: &Request, changes: u32) {
+        let at = match request {
+            Request::Create(_) => 0,
+            Request::Update(_) => 1,
+            Request::Delete(_) => 2,
+            Request::Fetch | Request::Probe => 3,
+        };
+        self.requests[at].increment(1);
+        if at < 3 {
+            self.changes.record(f64::from(changes));
+        }
+        if let Some(flight) = self.flights.get_mut(key) {
+            self.limited[at].record(flight.limited);
+            flight.verb = Some(at);
+            // What is only looked at carries nothing: its changes wait on.
+            if at < 3 {
+                flight.carries = self.noticed.remove(key);
+            }
+        }
+    }
+
+    /// A request was answered; or it was not sent, or not waited for, because the lease was lost.
+    pub fn done(&mut self, key: &ObjectKey, outcome: &Outcome, took: Duration, now: Duration) {
+        let at = match outcome {
+            Outcome::Written(_) | Outcome::Deleted | Outcome::Fetched(_) => 0,
+            Outcome::Conflict | Outcome::Exists | Outcome::Foreign => 1,
+            Outcome::NotFound => 2,
+            Outcome::Terminating | Outcome::Rejected | Outcome::Refused => 3,
+            Outcome::Unknown => 4,
+        };
+        self.outcomes[at].increment(1);
+        self.duration.record(took);
+        let output = key.object.output;
+        let Some(flight) = self.flights.remove(key) else {
+            return;
+        };
+        self.queues[output as usize]
+            .worked
+            .record(now.saturating_sub(flight.since));
+        match (at, flight.carries) {
+            // What should be gone and is not there is as good.
+            (0 | 2, Some(noticed)) => {
+                self.acknowledged[output as usize].record(now.saturating_sub(noticed));
+            }
+            (_, Some(noticed)) => self.note(key, noticed),
+            (_, None) => {}
+        }
+        if output == Output::Slice {
+            match (outcome, flight.verb) {
+                (Outcome::Written(_) | Outcome::Deleted, Some(verb @ 0..=2)) => {
+                    self.written[verb].increment(1);
+                }
+                _ if at == 1 => self.stale.increment(1),
+                _ if at > 2 => self.failed.increment(1),
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing more is due of an object.
+    pub fn settled(&mut self, key: &ObjectKey) {
+        self.noticed.remove(key);
+    }
+
+    /// An object's turn has come, and nothing was due of it.
+    pub fn nothing(&mut self, key: &ObjectKey) {
+        self.flights.remove(key);
+        self.noticed.remove(key);
+    }
+
+    /// Nothing waits any more.
+    pub fn cleared(&mut self, now: Duration) {
+        self.noticed.clear();
+        self.held_back(now, false);
+    }
+}
+
+impl Default for WriterMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for WriterMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriterMetrics").finish_non_exhaustive()
+    }
+}
