@@ -30,9 +30,10 @@ use crate::{
 const LATE: Duration = Duration::from_millis(100);
 /// How many problems a report holds.
 const PROBLEMS: usize = 100;
-/// Metrics whose values, summed up, say how much waits: endpointd's, and kube-controller-manager's.
-const QUEUES: [&str; 3] = [
-    "endpointd_queue_waiting",
+/// The metric that says how much waits in endpointd, which serves those of the other list too.
+const QUEUE: &str = "endpointd_queue_waiting";
+/// Metrics whose values, summed up, say how much waits in kube-controller-manager.
+const QUEUES: [&str; 2] = [
     "workqueue_depth{name=\"endpoint\"}",
     "workqueue_depth{name=\"endpoint_slice\"}",
 ];
@@ -259,11 +260,14 @@ pub(super) async fn queue_depth(url: &Uri) -> Option<f64> {
 }
 
 fn waiting(metrics: &str) -> Option<f64> {
-    let values = metrics.lines().filter_map(|line| {
-        let (name, value) = line.rsplit_once(' ')?;
-        QUEUES.contains(&name).then_some(value)?.parse::<f64>().ok()
-    });
-    values.reduce(|sum, value| sum + value)
+    let values = |names: &[&str]| {
+        let values = metrics.lines().filter_map(|line| {
+            let (name, value) = line.rsplit_once(' ')?;
+            names.contains(&name).then_some(value)?.parse::<f64>().ok()
+        });
+        values.reduce(|a, b| a + b)
+    };
+    values(&[QUEUE]).or_else(|| values(&QUEUES))
 }
 
 fn machine() -> Machine {
@@ -309,6 +313,8 @@ mod tests {
                     workqueue_depth{name=\"endpoint_slice\"} 4\nworkqueue_depth{name=\"other\"} 9\n";
         assert_eq!(waiting(page), Some(7.0));
         assert_eq!(waiting("endpointd_queue_waiting 0\n"), Some(0.0));
+        let both = format!("{page}\nendpointd_queue_waiting 3\n");
+        assert_eq!(waiting(&both), Some(3.0), "the same objects are counted once");
         assert_eq!(waiting("up 1\n"), None);
     }
 
