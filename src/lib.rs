@@ -76,7 +76,7 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match runtime(threads) {
         Ok(runtime) => runtime.block_on(async {
             match cli.command {
-                Command::Run(args) => run(args, &ignored).await,
+                Command::Run(args) => run(*args, &ignored).await,
                 Command::Audit(args) => ops::inspect::audit(args).await,
                 Command::Explain(args) => ops::inspect::explain(args).await,
             }

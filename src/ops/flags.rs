@@ -45,7 +45,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the controller until SIGTERM.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Compare all that should be published with what is, and say which Services are out of sync and why
     ///
     /// Only reads. Exits with 0 if all are in sync, 1 if not, 2 if that could not be found out.

@@ -16,6 +16,7 @@ use crate::cluster::watch::{
     Endpoints, Nodes, Pods, Services, Slices, Source, Watch, WholeEndpoints, WholeSlices,
 };
 use crate::core::namespace::{Kind, Settings};
+use crate::core::outputs::Outputs;
 use ractor::{Actor, ActorRef, RpcReplyPort};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -100,6 +101,28 @@ pub enum Part {
     Shadow(Ledger),
 }
 
+impl Part {
+    /// What it may do before it has heard anything.
+    fn at_first(&self) -> (Fence, Standing) {
+        match self {
+            Self::Alone => (Fence::open(), Standing::ALWAYS),
+            Self::Candidate(_, candidacy) => (Fence::closed(candidacy.clock.clone()), Standing::WAITING),
+            // Nothing asks to be written; and what did could not leave.
+            Self::Shadow(_) => (Fence::closed(Clock::default()), Standing::COMPARING),
+        }
+    }
+
+    /// What there is to be told of its Lease.
+    fn renewal(&self) -> Option<Renewal> {
+        match self {
+            Self::Candidate(_, candidacy) => {
+                Some(Renewal::new(candidacy.clock.clone(), candidacy.timing.lease()))
+            }
+            Self::Alone | Self::Shadow(_) => None,
+        }
+    }
+}
+
 impl fmt::Debug for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -118,13 +141,7 @@ pub async fn run_observed(
     vitals: &Vitals,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let (fence, standing) = match &part {
-        Part::Alone => (Fence::open(), Standing::ALWAYS),
-        Part::Candidate(_, candidacy) => (Fence::closed(candidacy.clock.clone()), Standing::WAITING),
-        // Nothing asks to be written; and what did could not leave.
-        Part::Shadow(_) => (Fence::closed(Clock::default()), Standing::COMPARING),
-    };
-    let whole = standing.role == Role::Shadow;
+    let (fence, standing) = part.at_first();
     let (told, standing) = watch::channel(standing);
     let (fatal, mut failed) = watch::channel(None);
     let (root, root_done) = Actor::spawn(None, Root, fatal.clone()).await?;
@@ -160,12 +177,7 @@ pub async fn run_observed(
         handle.send(WriterMsg::Role(role));
         events.send(EventMsg::Role(role));
     }
-    let renewal = match &part {
-        Part::Candidate(_, candidacy) => {
-            Some(Renewal::new(candidacy.clock.clone(), candidacy.timing.lease()))
-        }
-        Part::Alone | Part::Shadow(_) => None,
-    };
+    let renewal = part.renewal();
     vitals.set(Parts {
         root: root.clone(),
         writer: handle.clone(),
@@ -196,20 +208,14 @@ pub async fn run_observed(
             ledger = Some(guarded("the account of differences", shared.keep(), &fatal));
         }
     }
-    let kinds = Kind::needed_for(options.settings.outputs);
-    let watches: Vec<_> = kinds
-        .map(|kind| match kind {
-            Kind::Node => follow::<Nodes>(&clients.watches, &router, &standing, seed, &fatal),
-            Kind::Pod => follow::<Pods>(&clients.watches, &router, &standing, seed, &fatal),
-            Kind::Service => follow::<Services>(&clients.watches, &router, &standing, seed, &fatal),
-            Kind::Slice if whole => follow::<WholeSlices>(&clients.watches, &router, &standing, seed, &fatal),
-            Kind::Endpoints if whole => {
-                follow::<WholeEndpoints>(&clients.watches, &router, &standing, seed, &fatal)
-            }
-            Kind::Slice => follow::<Slices>(&clients.watches, &router, &standing, seed, &fatal),
-            Kind::Endpoints => follow::<Endpoints>(&clients.watches, &router, &standing, seed, &fatal),
-        })
-        .collect();
+    let follower = Follower {
+        client: clients.watches,
+        router,
+        standing,
+        seed,
+        fatal,
+    };
+    let watches = follower.follow(options.settings.outputs);
     let result = tokio::select! {
         biased;
         () = shutdown => Ok(()),
@@ -231,20 +237,47 @@ pub async fn run_observed(
     result
 }
 
-/// Runs a kind's watch as a task. It never ends by itself.
-fn follow<S: Source>(
-    client: &kube::Client,
-    router: &Arc<Router>,
-    standing: &watch::Receiver<Standing>,
+/// Starts watches.
+struct Follower {
+    client: kube::Client,
+    router: Arc<Router>,
+    standing: watch::Receiver<Standing>,
     seed: u64,
-    fatal: &watch::Sender<Option<String>>,
-) -> JoinHandle<()> {
-    let watch = Watch::new::<S>(client.clone(), router.clone(), standing.clone(), seed);
-    guarded(
-        &format!("the watch of {}", S::KIND.as_str()),
-        watch.run::<S>(),
-        fatal,
-    )
+    fatal: watch::Sender<Option<String>>,
+}
+
+impl Follower {
+    /// Of all kinds that are needed.
+    fn follow(&self, outputs: Outputs) -> Vec<JoinHandle<()>> {
+        // Who compares sees what others write whole.
+        let whole = self.standing.borrow().role == Role::Shadow;
+        Kind::needed_for(outputs)
+            .map(|kind| match kind {
+                Kind::Node => self.watch::<Nodes>(),
+                Kind::Pod => self.watch::<Pods>(),
+                Kind::Service => self.watch::<Services>(),
+                Kind::Slice if whole => self.watch::<WholeSlices>(),
+                Kind::Endpoints if whole => self.watch::<WholeEndpoints>(),
+                Kind::Slice => self.watch::<Slices>(),
+                Kind::Endpoints => self.watch::<Endpoints>(),
+            })
+            .collect()
+    }
+
+    /// Runs a kind's watch as a task. It never ends by itself.
+    fn watch<S: Source>(&self) -> JoinHandle<()> {
+        let watch = Watch::new::<S>(
+            self.client.clone(),
+            self.router.clone(),
+            self.standing.clone(),
+            self.seed,
+        );
+        guarded(
+            &format!("the watch of {}", S::KIND.as_str()),
+            watch.run::<S>(),
+            &self.fatal,
+        )
+    }
 }
 
 /// Runs something as a task. If it ends by a panic, so does the process.

@@ -9,7 +9,7 @@ fn parse(args: &[&str]) -> Result<RunArgs, String> {
     let Command::Run(args) = invoke(args)?.cli.command else {
         panic!("only `run` is parsed here");
     };
-    Ok(args)
+    Ok(*args)
 }
 
 #[test]
