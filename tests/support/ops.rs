@@ -259,7 +259,8 @@ pub(crate) fn relist_slices(model: &mut Model) {
     model.epoch = model.epoch.wrapping_add(1);
     model.state.begin_list(Kind::Slice);
     // What was wanted before must wait: nothing leaves on half a picture.
-    while !model.wanted.is_empty() {
+    // Each has one turn: one whose last request is still on its way goes on waiting.
+    for _ in 0..model.wanted.len() {
         let request = model.grant(0);
         assert!(
             matches!(request, None | Some(Request::Fetch | Request::Probe)),
