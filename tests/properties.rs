@@ -463,3 +463,54 @@ fn zones_that_change_while_no_service_depends_on_them_are_not_missed() {
     model.converge();
     assert_eq!(hinted(&model), 4);
 }
+
+/// A pod goes while a request is on its way, and the next request leaves before the Service is looked at again: it
+/// has the hints of before, which must not stay.
+#[test]
+fn hints_that_left_too_early_are_put_right() {
+    let pod = |name| PodSpec {
+        name,
+        generation: 0,
+        labels: 4,
+        node: Some(0),
+        v4: false,
+        v6: true,
+        ready: true,
+        terminating: false,
+        terminal: false,
+        ports: 0,
+        host: None,
+        time: None,
+    };
+    let service = ServiceSpec {
+        selector: Some(8),
+        ports: 1,
+        families: [false, true],
+        hints: HintMode::Auto,
+        ..plain_service(0)
+    };
+    let mut model = start(2);
+    for op in [
+        Op::Pod(pod(5)),
+        Op::Service(service),
+        Op::Plan,
+        Op::Pod(pod(0)),
+        Op::NodeGone(2),
+        Op::Grant(0),
+        Op::Plan,
+        Op::PodGone(0),
+        Op::Answer(0, model::Fate::Carried),
+        Op::Grant(0),
+        Op::Grant(0),
+    ] {
+        happen(&mut model, &op);
+    }
+    model.converge();
+    let hints = |slice: &SliceFacts| slice.endpoints.iter().map(|e| e.zone_hints.len()).sum::<usize>();
+    assert_eq!(
+        model.store.values().map(hints).collect::<Vec<_>>(),
+        [0],
+        "one endpoint, two zones"
+    );
+    assert_eq!(model.restarted(1).plan(), []);
+}

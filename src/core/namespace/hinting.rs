@@ -123,10 +123,13 @@ impl NamespaceState {
             self.hints_are(service, family, HintState::Off);
             return;
         }
-        let touched = |slice: &Slice| slice.role == Role::Live && slice.differs();
-        if !rehint && !round.changed.iter().any(|id| touched(&self.slices[id.index()])) {
+        // A request that was built since its endpoints changed has taken the change along, and hints that are too
+        // old: such a slice does not differ, and is a reason to look all the same.
+        let live = |id: &SliceId| self.slices[id.index()].role == Role::Live;
+        if !rehint && !round.changed.iter().any(live) {
             return;
         }
+        let touched = |slice: &Slice| slice.role == Role::Live && slice.differs();
         let ids = self.slices_of(service, |slice| {
             slice.role == Role::Live && slice.family == family
         });
