@@ -497,6 +497,8 @@ impl NamespaceState {
         if self.holds.any() || self.shown.is_some() {
             return Vec::new();
         }
+        // Whoever does not count does not take them: they must not pile up.
+        self.syncs.clear();
         self.take_arrivals();
         self.take_endpoints_arrivals();
         if std::mem::take(&mut self.starting) {

@@ -70,7 +70,7 @@ pub(super) struct Moves {
 }
 
 impl NamespaceState {
-    /// The evaluations since the last time.
+    /// The evaluations of the last plan, or of the comparisons since the last time.
     pub fn take_syncs(&mut self) -> Vec<SyncReport> {
         std::mem::take(&mut self.syncs)
     }
