@@ -96,7 +96,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             "flags of kube-controller-manager that mean nothing here"
         );
     }
-    let elsewhere = args.controllers_elsewhere();
+    let elsewhere = args.publishing.controllers_elsewhere();
     if !elsewhere.is_empty() {
         tracing::warn!(
             controllers = elsewhere.join(" "),
@@ -121,7 +121,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         ?target,
-        max_endpoints_per_slice = args.max_endpoints_per_slice,
+        max_endpoints_per_slice = args.publishing.max_endpoints_per_slice,
         qps = args.kube_api_qps,
         burst = args.kube_api_burst,
         "starting"

@@ -6,11 +6,11 @@ mod dry_run;
 mod election;
 mod foreign;
 mod inspect;
+mod publishing;
 
 use crate::actors::writer::Pacing;
 use crate::cluster::connect::{ConfigFile, Target};
 use crate::core::golang;
-use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
 use crate::ops::run::Options;
 pub use admin::AdminArgs;
@@ -21,6 +21,7 @@ pub use controllers::Controllers;
 pub use dry_run::DryRunArgs;
 pub use election::ElectionArgs;
 pub use inspect::{AuditArgs, Colour, ExplainArgs};
+pub use publishing::PublishingArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -86,8 +87,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, cla
     }
     let cli = Cli::try_parse_from(args)?;
     let outputs = match &cli.command {
-        Command::Run(run) => run.outputs(),
-        Command::Audit(audit) => audit.outputs(),
+        Command::Run(run) => run.publishing.outputs(),
+        Command::Audit(audit) => audit.publishing.outputs(),
         Command::Explain(_) => Outputs::ALL,
     };
     if outputs.is_none() {
@@ -138,27 +139,14 @@ pub struct RunArgs {
     /// Whether to write at all.
     #[command(flatten)]
     pub dry_run: DryRunArgs,
+
     /// Where health and metrics are served.
     #[command(flatten)]
     pub admin: AdminArgs,
 
-    /// Which of upstream's controllers to stand in for: `*` for all, NAME for one, -NAME to leave one out; the
-    /// first item that names one decides
-    ///
-    /// Known are endpoints-controller and endpointslice-controller. The other controllers of
-    /// kube-controller-manager may be named, and are not run.
-    #[arg(
-        long,
-        value_name = "LIST",
-        default_value = "*",
-        value_parser = Controllers::parse,
-        allow_hyphen_values = true
-    )]
-    pub controllers: Vec<Controllers>,
-
-    /// Endpoints that a slice holds at most
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub max_endpoints_per_slice: u16,
+    /// How objects should be.
+    #[command(flatten)]
+    pub publishing: PublishingArgs,
 
     /// Requests to the API server a second; 0 or less for no limit
     ///
@@ -210,20 +198,6 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub slice_batch: Duration,
-
-    /// Let the annotation `service.alpha.kubernetes.io/tolerate-unready-endpoints` take the place of
-    /// publishNotReadyAddresses in Endpoints, as releases long before 1.36 did
-    #[arg(
-        long = "legacy-tolerate-unready-annotation",
-        value_name = "BOOL",
-        default_value = "false",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = clap::ArgAction::Set,
-        value_parser = parse_bool
-    )]
-    pub legacy_tolerate_unready: bool,
 
     /// How logs are written
     #[arg(long, alias = "logging-format", value_enum, default_value_t = LogFormat::Text)]
@@ -300,25 +274,10 @@ fn parse_log_level(text: &str) -> Result<String, String> {
 }
 
 impl RunArgs {
-    /// Which outputs are on. [`parse`] has seen to it that one is.
-    pub fn outputs(&self) -> Outputs {
-        controllers::outputs(&self.controllers)
-    }
-
-    /// Controllers of kube-controller-manager that are asked for by name and are not run here.
-    pub fn controllers_elsewhere(&self) -> Vec<&'static str> {
-        controllers::elsewhere(&self.controllers)
-    }
-
     /// The controller's options. `seed` is where everything random comes from.
     pub fn options(&self, seed: u64) -> Options {
         Options {
-            settings: Settings {
-                max_endpoints: usize::from(self.max_endpoints_per_slice),
-                outputs: self.outputs(),
-                legacy_tolerate_unready: self.legacy_tolerate_unready,
-                seed,
-            },
+            settings: self.publishing.settings(seed),
             pacing: Pacing {
                 qps: self.kube_api_qps,
                 burst: self.kube_api_burst,

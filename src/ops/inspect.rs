@@ -19,7 +19,7 @@ const UNKNOWN: u8 = 2;
 pub async fn audit(args: AuditArgs) -> ExitCode {
     let scope = audit::Scope {
         namespace: args.namespace.clone().filter(|name| !name.is_empty()),
-        settings: args.settings(),
+        settings: args.publishing.settings(0),
         settle: args.settle,
     };
     let report = match reader(&args.connection).await {

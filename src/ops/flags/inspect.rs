@@ -1,10 +1,8 @@
 //! The flags of the commands that only look.
 
-use super::{ConnectionArgs, Controllers, controllers, parse_bool};
+use super::{ConnectionArgs, PublishingArgs};
 use crate::cluster::connect::{ConfigFile, Target};
 use crate::core::golang;
-use crate::core::namespace::Settings;
-use crate::core::outputs::Outputs;
 use clap::ValueEnum;
 use std::time::Duration;
 
@@ -45,49 +43,9 @@ pub struct AuditArgs {
     )]
     pub settle: Duration,
 
-    /// The controllers whose objects are looked at, as for `run`
-    #[arg(
-        long,
-        value_name = "LIST",
-        default_value = "*",
-        value_parser = Controllers::parse,
-        allow_hyphen_values = true
-    )]
-    pub controllers: Vec<Controllers>,
-
-    /// Endpoints that a slice holds at most, as for `run`
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub max_endpoints_per_slice: u16,
-
-    /// As for `run`
-    #[arg(
-        long = "legacy-tolerate-unready-annotation",
-        value_name = "BOOL",
-        default_value = "false",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = clap::ArgAction::Set,
-        value_parser = parse_bool
-    )]
-    pub legacy_tolerate_unready: bool,
-}
-
-impl AuditArgs {
-    /// Which outputs are looked at. [`super::parse`] has seen to it that one is.
-    pub fn outputs(&self) -> Outputs {
-        controllers::outputs(&self.controllers)
-    }
-
-    /// What the core needs to know.
-    pub fn settings(&self) -> Settings {
-        Settings {
-            max_endpoints: usize::from(self.max_endpoints_per_slice),
-            outputs: self.outputs(),
-            legacy_tolerate_unready: self.legacy_tolerate_unready,
-            seed: 0,
-        }
-    }
+    /// How objects should be, as for `run`.
+    #[command(flatten)]
+    pub publishing: PublishingArgs,
 }
 
 /// The flags of `endpointd explain`.

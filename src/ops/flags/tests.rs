@@ -14,10 +14,11 @@ fn parse(args: &[&str]) -> Result<RunArgs, String> {
 
 #[test]
 fn limits_are_checked() {
-    assert_eq!(parse(&[]).unwrap().max_endpoints_per_slice, 100);
+    assert_eq!(parse(&[]).unwrap().publishing.max_endpoints_per_slice, 100);
     assert_eq!(
         parse(&["--max-endpoints-per-slice=1000"])
             .unwrap()
+            .publishing
             .max_endpoints_per_slice,
         1000
     );
@@ -80,15 +81,27 @@ fn the_last_of_a_repeated_flag_counts_but_lists_grow() {
     ]);
     let args = args.unwrap();
     assert_eq!(args.kube_api_burst, 2);
-    assert_eq!((args.outputs().endpoints, args.outputs().slices), (false, true));
+    assert_eq!(
+        (
+            args.publishing.outputs().endpoints,
+            args.publishing.outputs().slices
+        ),
+        (false, true)
+    );
 }
 
 #[test]
 fn controllers_choose_the_outputs() {
-    assert_eq!(parse(&[]).unwrap().outputs(), Outputs::ALL);
+    assert_eq!(parse(&[]).unwrap().publishing.outputs(), Outputs::ALL);
     let args = parse(&["--controllers", "-endpointslice,*,deployment"]).unwrap();
-    assert_eq!((args.outputs().endpoints, args.outputs().slices), (true, false));
-    assert_eq!(args.controllers_elsewhere(), ["deployment-controller"]);
+    assert_eq!(
+        (
+            args.publishing.outputs().endpoints,
+            args.publishing.outputs().slices
+        ),
+        (true, false)
+    );
+    assert_eq!(args.publishing.controllers_elsewhere(), ["deployment-controller"]);
     for (args, says) in [
         (
             &["--controllers=-endpoint-controller,*"][..],
@@ -134,7 +147,7 @@ fn batch_periods_are_durations_of_go() {
 #[test]
 fn bools_are_those_of_go_and_take_no_argument() {
     let flag = "--legacy-tolerate-unready-annotation";
-    assert!(!parse(&[]).unwrap().legacy_tolerate_unready);
+    assert!(!parse(&[]).unwrap().publishing.legacy_tolerate_unready);
     for (value, on) in [
         ("", true),
         ("=true", true),
@@ -144,12 +157,13 @@ fn bools_are_those_of_go_and_take_no_argument() {
         ("=False", false),
     ] {
         let args = parse(&[&format!("{flag}{value}"), "--kube-api-burst=7"]).unwrap();
-        assert_eq!(args.legacy_tolerate_unready, on, "{value}");
+        assert_eq!(args.publishing.legacy_tolerate_unready, on, "{value}");
         assert_eq!(args.kube_api_burst, 7);
     }
     assert!(
         !parse(&[flag, &format!("{flag}=f")])
             .unwrap()
+            .publishing
             .legacy_tolerate_unready
     );
     parse(&[flag, "false"]).unwrap_err();
@@ -197,13 +211,13 @@ fn a_copied_command_line_is_read() {
         args.connection.target(),
         Target::Kubeconfig("/etc/kubernetes/controller-manager.conf".into())
     );
-    assert_eq!(args.outputs(), Outputs::ALL);
+    assert_eq!(args.publishing.outputs(), Outputs::ALL);
     assert_eq!(
-        args.controllers_elsewhere(),
+        args.publishing.controllers_elsewhere(),
         ["bootstrap-signer-controller", "token-cleaner-controller"]
     );
     assert!((args.kube_api_qps - 40.0).abs() < f64::EPSILON);
-    assert_eq!(args.max_endpoints_per_slice, 200);
+    assert_eq!(args.publishing.max_endpoints_per_slice, 200);
     assert_eq!(args.log_format, LogFormat::Json);
     assert_eq!(args.admin.address(), Some("127.0.0.1:10270".parse().unwrap()));
     assert_eq!(ignored.len(), 17, "{ignored:?}");

@@ -1,0 +1,63 @@
+//! The flags that say how objects should be: of the controller, and of who compares.
+
+use super::{Controllers, controllers, parse_bool};
+use crate::core::namespace::Settings;
+use crate::core::outputs::Outputs;
+
+/// What is published, and how.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PublishingArgs {
+    /// Which of upstream's controllers to stand in for: `*` for all, NAME for one, -NAME to leave one out; the
+    /// first item that names one decides
+    ///
+    /// Known are endpoints-controller and endpointslice-controller. The other controllers of
+    /// kube-controller-manager may be named, and are not run.
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "*",
+        value_parser = Controllers::parse,
+        allow_hyphen_values = true
+    )]
+    pub controllers: Vec<Controllers>,
+
+    /// Endpoints that a slice holds at most
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub max_endpoints_per_slice: u16,
+
+    /// Let the annotation `service.alpha.kubernetes.io/tolerate-unready-endpoints` take the place of
+    /// publishNotReadyAddresses in Endpoints, as releases long before 1.36 did
+    #[arg(
+        long = "legacy-tolerate-unready-annotation",
+        value_name = "BOOL",
+        default_value = "false",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = clap::ArgAction::Set,
+        value_parser = parse_bool
+    )]
+    pub legacy_tolerate_unready: bool,
+}
+
+impl PublishingArgs {
+    /// Which outputs are on. [`super::parse`] has seen to it that one is.
+    pub fn outputs(&self) -> Outputs {
+        controllers::outputs(&self.controllers)
+    }
+
+    /// Controllers of kube-controller-manager that are asked for by name and are not run here.
+    pub fn controllers_elsewhere(&self) -> Vec<&'static str> {
+        controllers::elsewhere(&self.controllers)
+    }
+
+    /// What the core needs to know. `seed` is where everything random comes from.
+    pub fn settings(&self, seed: u64) -> Settings {
+        Settings {
+            max_endpoints: usize::from(self.max_endpoints_per_slice),
+            outputs: self.outputs(),
+            legacy_tolerate_unready: self.legacy_tolerate_unready,
+            seed,
+        }
+    }
+}
