@@ -25,6 +25,11 @@ deny:
 test:
     cargo test --workspace
 
+# The properties over cases that no run before has played. A failure prints its shortest case; with the seed that is
+# printed first it comes again.
+explore SEED=`od -An -N4 -tu4 /dev/urandom | tr -d ' '`:
+    PROPTEST_RNG_SEED={{ SEED }} cargo test --workspace --lib --test properties
+
 # One recorded scenario, by a part of its file's name.
 golden NAME:
     GOLDEN={{ NAME }} cargo test -p endpointd --test goldens -- --nocapture

@@ -145,7 +145,12 @@ proptest! {
             prop_assert_eq!(wants, [], "all is as it should be");
         }
         model.converge();
-        prop_assert_eq!(model.writes - before, fresh.writes);
+        // Which of two equally full slices takes a pod is open; with Auto, hints decide whether the other changes too.
+        if model.services.values().all(|service| service.hints != HintMode::Auto) {
+            prop_assert_eq!(model.writes - before, fresh.writes);
+        } else {
+            prop_assert!((model.writes - before).abs_diff(fresh.writes) <= model.store.len() as u64);
+        }
         check_at_rest(&mut model, seed)?;
     }
 
@@ -513,4 +518,25 @@ fn hints_that_left_too_early_are_put_right() {
         "one endpoint, two zones"
     );
     assert_eq!(model.restarted(1).plan(), []);
+}
+
+/// Endpoints that were on their way while another process took over are seen once their Service has gone.
+#[test]
+fn endpoints_that_arrive_late_go_with_their_service() {
+    let mut model = start(1);
+    model.service(plain_service(1).facts());
+    let wants = model.plan();
+    let at = wants
+        .iter()
+        .position(|want| want.object.output == Output::Endpoints)
+        .unwrap();
+    model.grant(at);
+    model.stand_by();
+    take_over(&mut model);
+    let name = model.late.keys().next().unwrap().clone();
+    model.answer(&name, model::Fate::Carried);
+    model.service_gone("svc-1");
+    model.plan();
+    model.converge();
+    check_at_rest(&mut model, 0).unwrap();
 }

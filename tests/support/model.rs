@@ -396,19 +396,8 @@ impl Model {
 
     /// The server gets one of the requests in flight, and perhaps answers.
     pub(crate) fn answer(&mut self, name: &ObjectName, fate: Fate) {
-        let in_time = self.in_flight.remove(name);
-        let late = in_time.is_none();
-        let request = in_time
-            .or_else(|| self.late.remove(name))
-            .expect("only what is in flight is answered");
-        // Endpoints that the last leader creates when the next one has begun, for a Service that is gone, stay until
-        // a start, as those that people make: nobody can tell the two apart. Histories leave that out.
-        let orphan = late
-            && !self.stands_by
-            && matches!(request, Request::Create(_))
-            && name.output == Output::Endpoints
-            && !self.services.contains_key(&name.name);
-        let fate = if orphan { Fate::Lost } else { fate };
+        let request = self.in_flight.remove(name).or_else(|| self.late.remove(name));
+        let request = request.expect("only what is in flight is answered");
         let outcome = match fate {
             Fate::Carried => self.carry_out(name, &request),
             Fate::CarriedUnanswered => {

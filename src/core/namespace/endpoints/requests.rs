@@ -87,7 +87,11 @@ impl NamespaceState {
         outcome: Outcome,
         why: Option<&str>,
     ) -> Option<Want> {
-        let (name, _) = self.endpoints.get_key_value(name)?;
+        let known = self.endpoints.get_key_value(name);
+        let Some((name, _)) = known.filter(|(_, entry)| entry.object.flight.is_some()) else {
+            self.endpoints_late(name, outcome);
+            return None;
+        };
         let name = name.clone();
         let entry = self.endpoints.get_mut(&name)?;
         let flight = entry.object.flight.take()?;

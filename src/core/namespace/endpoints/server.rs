@@ -5,7 +5,7 @@ use crate::core::body::endpoints_labels;
 use crate::core::facts::{AddressFacts, EndpointsFacts, EndpointsMeta, LABEL_HEADLESS};
 use crate::core::ids::{PodId, ServiceId, Uid};
 use crate::core::labels::Labels;
-use crate::core::namespace::{NamespaceState, Service};
+use crate::core::namespace::{NamespaceState, Outcome, Service};
 use crate::core::object::Remote;
 use crate::core::ports::SlicePort;
 use crate::core::queue::Lane;
@@ -85,21 +85,54 @@ impl NamespaceState {
         entry.object.epoch = epoch;
         entry.object.seen = entry.object.seen.max(meta.version);
         if entry.object.flight.is_none() && entry.object.is_news(meta.version) {
-            entry.published = None;
             entry.look_again(&meta.uid, meta.ours && !meta.leader);
-            entry.object.remote = Some(Remote {
+            let remote = Remote {
                 uid: meta.uid.clone(),
                 version: meta.version,
-            });
-            match entry.role {
-                Role::Live => {
-                    entry.object.suspect();
-                    self.endpoints_wants.insert(meta.name.clone());
-                }
-                Role::Leftover { .. } => {
-                    self.endpoints_wants.insert(meta.name.clone());
-                }
-                Role::Doomed | Role::Parked => {}
+            };
+            self.endpoints_written(&meta.name, remote);
+        }
+    }
+
+    /// The server has a version of an object that is not known to be what it should be.
+    fn endpoints_written(&mut self, name: &Arc<str>, remote: Remote) {
+        let Some(entry) = self.endpoints.get_mut(name) else {
+            return;
+        };
+        entry.published = None;
+        entry.object.remote = Some(remote);
+        match entry.role {
+            Role::Live => {
+                entry.object.suspect();
+                self.endpoints_wants.insert(name.clone());
+            }
+            Role::Leftover { .. } => {
+                self.endpoints_wants.insert(name.clone());
+            }
+            Role::Doomed | Role::Parked => {}
+        }
+    }
+
+    /// The answer to a request that was forgotten when this process began to stand by. The list since then may be
+    /// from before the request was carried out, and the Service may be gone when the watch shows what it made, which
+    /// then could not be told from what others make.
+    pub(super) fn endpoints_late(&mut self, name: &str, outcome: Outcome) {
+        let remote = match outcome {
+            Outcome::Written(remote) => Some(remote),
+            Outcome::Unknown => None,
+            _ => return,
+        };
+        let name: Arc<str> = name.into();
+        let entry = self
+            .endpoints
+            .entry(name.clone())
+            .or_insert_with(|| Box::new(Endpoints::new(Role::Leftover { confirmed: false })));
+        match remote {
+            Some(remote) if entry.object.is_news(remote.version) => self.endpoints_written(&name, remote),
+            Some(_) => {}
+            None => {
+                entry.object.unsure = true;
+                self.endpoints_wants.insert(name);
             }
         }
     }
