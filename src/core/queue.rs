@@ -20,16 +20,6 @@ impl Lane {
     /// All of them, the most urgent first.
     pub const ALL: [Self; 3] = [Self::Remove, Self::Add, Self::Rest];
 
-    /// How long a write of this lane may be overtaken by more urgent ones. With that age it is as urgent as a
-    /// removal that has just come, so no lane starves.
-    pub fn patience(self) -> Duration {
-        match self {
-            Self::Remove => Duration::ZERO,
-            Self::Add => Duration::from_secs(30),
-            Self::Rest => Duration::from_secs(60),
-        }
-    }
-
     /// As metrics name it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -45,8 +35,8 @@ impl Lane {
 pub struct Urgency {
     /// How urgent the change is.
     pub lane: Lane,
-    /// Whether others of its lane go first: Endpoints, which are written whole and which few still read, and so
-    /// take more changes along while there is a queue.
+    /// Whether traffic does not wait for it: Endpoints, which few still read, while kube-proxy and its like read
+    /// slices. They are written whole, and so take more changes along while there is a queue.
     pub yields: bool,
     /// Whose object it is: groups (Services) of one lane take turns, so that one with hundreds of objects does
     /// not hold up the others.
@@ -54,9 +44,6 @@ pub struct Urgency {
 }
 
 impl Urgency {
-    /// How long those that yield let others of their lane go first.
-    const YIELD: Duration = Duration::from_secs(10);
-
     fn min(self, other: Self) -> Self {
         Self {
             lane: self.lane.min(other.lane),
@@ -66,17 +53,35 @@ impl Urgency {
     }
 
     fn class(self) -> usize {
-        self.lane as usize * 2 + usize::from(self.yields)
+        match (self.lane, self.yields) {
+            (Lane::Remove, false) => 0,
+            (Lane::Add, false) => 1,
+            (Lane::Remove, true) => 2,
+            (Lane::Add, true) => 3,
+            (Lane::Rest, false) => 4,
+            (Lane::Rest, true) => 5,
+        }
     }
 }
+
+/// How long objects of a class may be overtaken by those of the ones before it. With that age an object is as
+/// urgent as one of the first class that has just come, so none starves.
+const PATIENCE: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_secs(30),
+    Duration::from_secs(40),
+    Duration::from_secs(50),
+    Duration::from_secs(60),
+    Duration::from_secs(70),
+];
 
 /// Objects that are due, each at most once, and those on their way. Latest wins: to want an object again
 /// changes its place, never its number. Owned by the writer.
 #[derive(Debug)]
 pub struct WriteQueue<K> {
     entries: FxHashMap<K, Entry>,
-    /// Those that may go, by lane, and in it those that yield apart.
-    ready: [Class<K>; 6],
+    /// Those that may go, by class, the most urgent first.
+    ready: [Class<K>; PATIENCE.len()],
     /// By when they may go.
     delayed: BTreeSet<(Duration, u64, K)>,
     groups: FxHashMap<u64, Group>,
@@ -90,7 +95,7 @@ pub struct WriteQueue<K> {
     waiting: [usize; 2],
 }
 
-/// Objects of one lane.
+/// Objects of one lane, those that yield and those that do not apart.
 #[derive(Debug)]
 struct Class<K> {
     /// By turn: of each group the first object has the present turn, its second the next one, and so on. In a
@@ -245,16 +250,11 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         Some((key, entry.urgency.lane, now.saturating_sub(entry.since)))
     }
 
-    /// The most urgent lane's next by turn, unless an object of another lane is older than its patience allows.
+    /// The most urgent class's next by turn, unless an object of another is older than its patience allows.
     fn choose(&self) -> Option<&K> {
         let deadline = |class: usize| {
             let ((since, _), _) = self.ready[class].by_age.first_key_value()?;
-            let yields = if class % 2 == 1 {
-                Urgency::YIELD
-            } else {
-                Duration::ZERO
-            };
-            Some((*since + Lane::ALL[class / 2].patience() + yields, class))
+            Some((*since + PATIENCE[class], class))
         };
         let classes = 0..self.ready.len();
         let top = classes
@@ -364,8 +364,15 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
 
     /// How long the oldest object of a lane has waited, of those that may go.
     pub fn oldest(&self, lane: Lane, now: Duration) -> Duration {
-        let classes = &self.ready[lane as usize * 2..][..2];
-        let oldest = classes.iter().filter_map(|class| class.by_age.first_key_value());
+        let oldest = [false, true].into_iter().filter_map(|yields| {
+            let class = Urgency {
+                lane,
+                yields,
+                group: 0,
+            }
+            .class();
+            self.ready[class].by_age.first_key_value()
+        });
         let since = oldest.map(|((since, _), _)| *since).min();
         since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }

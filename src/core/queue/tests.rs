@@ -18,7 +18,9 @@ trait Want {
 
 impl Want for WriteQueue<&'static str> {
     fn want_one(&mut self, key: &'static str, lane: Lane, delay: Duration, now: Duration) {
-        let group = key.bytes().fold(7, |hash, byte| hash * 31 + u64::from(byte));
+        let group = key
+            .bytes()
+            .fold(7, |hash: u64, byte| hash.wrapping_mul(31) + u64::from(byte));
         self.want(key, of(lane, group), delay, now);
     }
 }
@@ -41,7 +43,7 @@ fn urgent_lanes_go_first_and_the_oldest_of_a_lane() {
 }
 
 #[test]
-fn those_that_yield_let_others_of_their_lane_go_first_for_a_while() {
+fn those_that_yield_let_what_traffic_waits_for_go_first_for_a_while() {
     let mut queue = WriteQueue::default();
     let yielding = |lane| Urgency {
         lane,
@@ -49,11 +51,25 @@ fn those_that_yield_let_others_of_their_lane_go_first_for_a_while() {
         group: 0,
     };
     queue.want("endpoints", yielding(Lane::Remove), NOW, NOW);
-    queue.want_one("slice", Lane::Remove, NOW, SECOND);
-    queue.want_one("addition", Lane::Add, NOW, NOW);
-    queue.want_one("much later", Lane::Remove, NOW, 11 * SECOND);
-    let order = drain(&mut queue, 11 * SECOND);
-    assert_eq!(order, ["slice", "endpoints", "much later", "addition"]);
+    queue.want("more endpoints", yielding(Lane::Add), NOW, NOW);
+    queue.want_one("labels", Lane::Rest, NOW, NOW);
+    queue.want_one("removal", Lane::Remove, NOW, SECOND);
+    queue.want_one("addition", Lane::Add, NOW, SECOND);
+    queue.want_one("much later", Lane::Add, NOW, 11 * SECOND);
+    queue.want_one("removed much later", Lane::Remove, NOW, 41 * SECOND);
+    let order = drain(&mut queue, 41 * SECOND);
+    assert_eq!(
+        order,
+        [
+            "removal",
+            "addition",
+            "endpoints",
+            "removed much later",
+            "much later",
+            "more endpoints",
+            "labels",
+        ]
+    );
 }
 
 #[test]
@@ -87,7 +103,7 @@ fn when_nothing_may_wait_what_is_on_its_way_still_lands_and_that_is_all() {
 fn age_makes_urgent() {
     let mut queue = WriteQueue::default();
     queue.want_one("labels", Lane::Rest, NOW, NOW);
-    let late = Lane::Rest.patience() + SECOND;
+    let late = 61 * SECOND;
     queue.want_one("removal", Lane::Remove, NOW, late);
     assert_eq!(drain(&mut queue, late), ["labels", "removal"]);
 }
