@@ -7,6 +7,7 @@ pub mod fence;
 mod items;
 pub mod lease;
 pub mod objects;
+mod pages;
 pub mod read;
 pub mod watch;
 mod wire;

@@ -1,11 +1,11 @@
 //! Reading once: whole lists, page by page, and single objects. Nothing is kept here but the page that arrives.
 
-use super::decode::{self, Decode, DecodeError, ListReader};
+use super::decode::{self, Decode, DecodeError};
+use super::pages::{self, ANSWER, PAGE, Silent};
 use super::{ACCEPT_JSON, wire};
 use crate::core::namespace::Kind;
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
-use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -13,10 +13,6 @@ use std::fmt;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Objects a page of a list has at most.
-const PAGE: usize = 500;
-/// How long a server may take to begin to answer, or to send what comes next.
-const ANSWER: Duration = Duration::from_secs(60);
 /// How often a request is sent that the server is too busy for.
 const TRIES: u32 = 4;
 /// The longest pause between tries, whatever the server asks for.
@@ -96,8 +92,8 @@ pub enum Cause {
     #[error("malformed answer: {0}")]
     Malformed(String),
     /// The server says nothing.
-    #[error("no answer for {0:?}")]
-    Silent(Duration),
+    #[error("{0}")]
+    Silent(#[from] Silent),
 }
 
 impl From<DecodeError> for Cause {
@@ -181,7 +177,7 @@ impl Reader {
             let body = self.answer(&uri).await?;
             let json = timeout(ANSWER, body.collect_bytes())
                 .await
-                .map_err(|_| Cause::Silent(ANSWER))??;
+                .map_err(|_| Silent(ANSWER))??;
             Ok(decode::object(&json)?)
         };
         match outcome.await {
@@ -205,46 +201,26 @@ impl Reader {
         size: usize,
         each: &mut impl FnMut(Shown<T>),
     ) -> Result<(), Cause> {
-        let mut base = format!("{}?limit={size}", path(kind, of.namespace.as_deref()));
+        let mut query = String::new();
         for (name, selector) in [("labelSelector", &*of.labels), ("fieldSelector", of.fields)] {
             if !selector.is_empty() {
-                base.push('&');
-                base.push_str(name);
-                base.push('=');
-                base.extend(utf8_percent_encode(selector, NON_ALPHANUMERIC));
+                query.extend(["&", name, "="]);
+                query.extend(utf8_percent_encode(selector, NON_ALPHANUMERIC));
             }
         }
-        let mut next = String::new();
-        loop {
-            let mut uri = base.clone();
-            if !next.is_empty() {
-                uri.push_str("&continue=");
-                uri.extend(utf8_percent_encode(&next, NON_ALPHANUMERIC));
+        let path = path(kind, of.namespace.as_deref());
+        let get = |uri: String| async move { self.answer(&uri).await };
+        let read = pages::read(&path, &query, size, get, |items, errors| {
+            // What is left out of the picture would be called wrong, or right, by mistake.
+            if let Some(error) = errors.into_iter().next() {
+                return Err(Cause::Malformed(error));
             }
-            let mut body = self.answer(&uri).await?;
-            let mut reader = ListReader::<T>::default();
-            while let Some(frame) = timeout(ANSWER, body.frame())
-                .await
-                .map_err(|_| Cause::Silent(ANSWER))?
-            {
-                if let Ok(data) = frame?.into_data() {
-                    reader.feed(&data);
-                }
-                let (items, errors) = reader.take();
-                // What is left out of the picture would be called wrong, or right, by mistake.
-                if let Some(error) = errors.into_iter().next() {
-                    return Err(Cause::Malformed(error));
-                }
-                for item in items {
-                    each(Shown::Object(item));
-                }
+            for item in items {
+                each(Shown::Object(item));
             }
-            let end = reader.finish()?;
-            if end.next.is_empty() {
-                return Ok(());
-            }
-            next = end.next;
-        }
+            Ok(())
+        });
+        read.await.map(drop)
     }
 
     /// The body of the answer to a request. One that the server is too busy for is sent again.
@@ -255,7 +231,7 @@ impl Reader {
                 Ok(Ok(body)) => return Ok(body),
                 Ok(Err((Some(wait), cause))) if tries < TRIES => (wait, cause),
                 Ok(Err((_, cause))) => return Err(cause),
-                Err(_) => return Err(Cause::Silent(ANSWER)),
+                Err(_) => return Err(Silent(ANSWER).into()),
             };
             tracing::debug!(%cause, ?wait, "the server is busy; the request is sent again");
             sleep(wait.min(LONGEST_PAUSE)).await;

@@ -9,6 +9,7 @@ pub use sources::{Endpoints, Gone, Nodes, Pods, Services, Slices, Source, WholeE
 
 use self::initial::Way;
 use self::lines::{LONGEST_LINE, Lines, take_lines};
+use super::pages::{ANSWER, Silent};
 use super::{decode, wire};
 use crate::actors::router::Router;
 use crate::actors::standing::Standing;
@@ -23,8 +24,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a server may take to begin to answer, or to send the next page.
-const ANSWER: Duration = Duration::from_secs(60);
 /// A watch that shows nothing for this long, not even a bookmark (the server sends one a minute), is broken.
 const SILENCE: Duration = Duration::from_secs(150);
 /// The longest pause between tries.
@@ -49,8 +48,8 @@ enum WatchError {
     Expired,
     #[error("{0}")]
     Decode(#[from] decode::DecodeError),
-    #[error("no answer for {0:?}")]
-    Silent(Duration),
+    #[error("{0}")]
+    Silent(#[from] Silent),
     #[error("a line of more than {LONGEST_LINE} bytes")]
     LongLine,
     #[error("the list that was streamed broke off")]
@@ -299,7 +298,7 @@ impl Watch {
     async fn answer(&self, uri: &str, accept: &str) -> Result<Body, WatchError> {
         timeout(ANSWER, self.get(uri, accept))
             .await
-            .map_err(|_| WatchError::Silent(ANSWER))?
+            .map_err(|_| Silent(ANSWER))?
     }
 
     async fn get(&self, uri: &str, accept: &str) -> Result<Body, WatchError> {

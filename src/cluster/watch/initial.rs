@@ -2,15 +2,9 @@
 
 use super::lines::{Bookmark, Lines, take_lines};
 use super::sources::{Gone, Source};
-use super::{ANSWER, Watch, WatchError};
-use crate::cluster::ACCEPT_JSON;
-use crate::cluster::decode::{self, ListEnd, ListReader};
-use http_body_util::BodyExt as _;
-use percent_encoding::NON_ALPHANUMERIC;
-use tokio::time::timeout;
-
-/// Objects a page of a list has at most: as many as fit a few megabytes.
-const PAGE: usize = 500;
+use super::{Watch, WatchError};
+use crate::cluster::pages::{self, ANSWER, PAGE};
+use crate::cluster::{ACCEPT_JSON, decode};
 
 /// How everything is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,46 +110,16 @@ impl Watch {
         Err(WatchError::NotListed)
     }
 
-    async fn pages<S: Source>(
-        &mut self,
-        page_size: usize,
-        listed: &mut Listed<S>,
-    ) -> Result<String, WatchError> {
-        let mut next = String::new();
-        loop {
-            let end = self.page(page_size, &next, listed).await?;
-            if end.next.is_empty() {
-                return Ok(end.version);
-            }
-            next = end.next;
-        }
-    }
-
-    async fn page<S: Source>(
-        &self,
-        page_size: usize,
-        next: &str,
-        listed: &mut Listed<S>,
-    ) -> Result<ListEnd, WatchError> {
-        let mut uri = format!("{}?limit={page_size}{}", S::PATH, S::LIST);
-        if !next.is_empty() {
-            uri.push_str("&continue=");
-            uri.extend(percent_encoding::utf8_percent_encode(next, NON_ALPHANUMERIC));
-        }
-        let mut body = self.answer(&uri, ACCEPT_JSON).await?;
-        let mut reader = ListReader::default();
-        let silent = |_| WatchError::Silent(ANSWER);
-        while let Some(frame) = timeout(ANSWER, body.frame()).await.map_err(silent)? {
-            if let Ok(data) = frame?.into_data() {
-                reader.feed(&data);
-            }
-            let (items, errors) = reader.take();
+    async fn pages<S: Source>(&self, page_size: usize, listed: &mut Listed<S>) -> Result<String, WatchError> {
+        let get = |uri: String| async move { self.answer(&uri, ACCEPT_JSON).await };
+        pages::read(S::PATH, S::LIST, page_size, get, |items, errors| {
             listed.take(
                 self,
                 items.into_iter().map(|item| (item, None)).collect(),
                 &errors,
             );
-        }
-        Ok(reader.finish()?)
+            Ok(())
+        })
+        .await
     }
 }

@@ -3,6 +3,7 @@
 use super::WatchError;
 use super::sources::Gone;
 use crate::cluster::decode::{self, Decode, EventKind};
+use crate::cluster::pages::Silent;
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
 use http_body_util::BodyExt as _;
@@ -36,7 +37,7 @@ impl Lines {
         while !self.ended {
             let frame = timeout(silence, self.body.frame())
                 .await
-                .map_err(|_| WatchError::Silent(silence))?;
+                .map_err(|_| Silent(silence))?;
             self.ended = !take_frame(frame, &mut self.buffer)?;
             // What else has arrived already is taken along.
             if let Some(lines) = self.arrived()? {

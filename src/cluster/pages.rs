@@ -1,0 +1,56 @@
+//! Lists, read page by page as they stream in.
+
+use super::decode::{Decode, DecodeError, ListReader};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Objects a page of a list has at most: as many as fit a few megabytes.
+pub(super) const PAGE: usize = 500;
+/// How long a server may take to begin to answer, or to send what comes next.
+pub(super) const ANSWER: Duration = Duration::from_secs(60);
+
+/// The server has said nothing for so long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no answer for {0:?}")]
+pub struct Silent(pub Duration);
+
+/// Reads a list to its end, `size` objects at a time, or in one piece with 0. `query` are its selectors, each after
+/// an ampersand; `get` asks for one page; `each` gets objects as they arrive, and errors about those that cannot be
+/// decoded. Returns the version that the list shows.
+pub(super) async fn read<T, E, Answer>(
+    path: &str,
+    query: &str,
+    size: usize,
+    get: impl Fn(String) -> Answer,
+    mut each: impl FnMut(Vec<T>, Vec<String>) -> Result<(), E>,
+) -> Result<String, E>
+where
+    T: Decode,
+    E: From<kube::Error> + From<DecodeError> + From<Silent>,
+    Answer: Future<Output = Result<Body, E>>,
+{
+    let first = format!("{path}?limit={size}{query}");
+    let mut uri = first.clone();
+    loop {
+        let mut body = get(uri).await?;
+        let mut reader = ListReader::default();
+        while let Some(frame) = timeout(ANSWER, body.frame()).await.map_err(|_| Silent(ANSWER))? {
+            if let Ok(data) = frame?.into_data() {
+                reader.feed(&data);
+            }
+            let (items, errors) = reader.take();
+            each(items, errors)?;
+        }
+        let end = reader.finish()?;
+        if end.next.is_empty() {
+            return Ok(end.version);
+        }
+        uri = format!(
+            "{first}&continue={}",
+            utf8_percent_encode(&end.next, NON_ALPHANUMERIC)
+        );
+    }
+}
