@@ -1,11 +1,9 @@
 //! `endpointd audit`: one look at everything, and a second one at what seems wrong.
 
-use crate::cluster::decode::{self, DecodeError, NamedNode, Namespaced};
+use crate::cluster::decode::{self, Decode, DecodeError, NamedNode, Namespaced};
 use crate::cluster::read::{ReadError, Reader, Selection, Shown};
 use crate::core::body::Request;
-use crate::core::facts::{
-    EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, PodFacts, ServiceFacts, SliceFacts,
-};
+use crate::core::facts::{EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, ServiceFacts};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::object::Output;
@@ -87,49 +85,20 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Counts, Suspects, Nod
                     fields: ALIVE,
                     ..everywhere.clone()
                 };
-                reader
-                    .list(kind, &alive, |shown| match shown {
-                        Shown::Object(Namespaced::<PodFacts> { namespace, facts }) => {
-                            census.pod(&namespace, facts, &mut nodes);
-                        }
-                        Shown::Again => census.again(kind),
-                    })
-                    .await?;
+                let take = |census: &mut Census, namespace: &_, facts| {
+                    census.pod(namespace, facts, &mut nodes);
+                };
+                count(reader, kind, &alive, &mut census, take).await?;
             }
-            Kind::Service => {
-                reader
-                    .list(kind, &everywhere, |shown| match shown {
-                        Shown::Object(Namespaced::<ServiceFacts> { namespace, facts }) => {
-                            census.service(&namespace, facts);
-                        }
-                        Shown::Again => census.again(kind),
-                    })
-                    .await?;
-            }
+            Kind::Service => count(reader, kind, &everywhere, &mut census, Census::service).await?,
             Kind::Slice => {
                 let ours = Selection {
                     labels: format!("{LABEL_MANAGED_BY}={MANAGED_BY}"),
                     ..everywhere.clone()
                 };
-                reader
-                    .list(kind, &ours, |shown| match shown {
-                        Shown::Object(Namespaced::<SliceFacts> { namespace, facts }) => {
-                            census.slice(&namespace, facts);
-                        }
-                        Shown::Again => census.again(kind),
-                    })
-                    .await?;
+                count(reader, kind, &ours, &mut census, Census::slice).await?;
             }
-            Kind::Endpoints => {
-                reader
-                    .list(kind, &everywhere, |shown| match shown {
-                        Shown::Object(Namespaced::<EndpointsFacts> { namespace, facts }) => {
-                            census.endpoints(&namespace, facts);
-                        }
-                        Shown::Again => census.again(kind),
-                    })
-                    .await?;
-            }
+            Kind::Endpoints => count(reader, kind, &everywhere, &mut census, Census::endpoints).await?,
         }
         census.end(kind, &mut nodes);
     }
@@ -139,6 +108,24 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Counts, Suspects, Nod
         suspects.entry(due.namespace).or_default().insert(due.service);
     });
     Ok((counts, suspects, nodes))
+}
+
+/// Takes a list of one kind into a census.
+async fn count<T>(
+    reader: &Reader,
+    kind: Kind,
+    of: &Selection,
+    census: &mut Census,
+    mut take: impl FnMut(&mut Census, &Arc<str>, T),
+) -> Result<(), ReadError>
+where
+    Namespaced<T>: Decode,
+{
+    let each = |shown| match shown {
+        Shown::Object(Namespaced { namespace, facts }) => take(census, &namespace, facts),
+        Shown::Again => census.again(kind),
+    };
+    reader.list(kind, of, each).await
 }
 
 /// All nodes.

@@ -2,7 +2,7 @@
 
 use super::flags::{AuditArgs, Colour, ConnectionArgs, ExplainArgs};
 use super::{audit, explain};
-use crate::cluster::connect::{ConnectError, connect};
+use crate::cluster::connect::connect;
 use crate::cluster::read::Reader;
 use crate::one_line;
 use anstream::{AutoStream, ColorChoice};
@@ -22,13 +22,12 @@ pub async fn audit(args: AuditArgs) -> ExitCode {
         settings: args.publishing.settings(0),
         settle: args.settle,
     };
-    let report = match reader(&args.connection).await {
-        Ok(reader) => audit::audit(&reader, &scope)
-            .await
-            .map_err(|error| one_line(&error)),
-        Err(error) => Err(one_line(&error)),
+    let report = async {
+        let reader = reader(&args.connection).await?;
+        let report = audit::audit(&reader, &scope).await;
+        report.map_err(|error| one_line(&error))
     };
-    let report = match report {
+    let report = match report.await {
         Ok(report) => report,
         Err(error) => return cannot_tell(&error),
     };
@@ -53,13 +52,12 @@ pub async fn audit(args: AuditArgs) -> ExitCode {
 /// `endpointd explain`.
 pub async fn explain(args: ExplainArgs) -> ExitCode {
     let (namespace, name) = &args.service;
-    let explanation = match reader(&args.connection).await {
-        Ok(reader) => explain::look(&reader, namespace, name)
-            .await
-            .map_err(|error| one_line(&error)),
-        Err(error) => Err(one_line(&error)),
+    let explanation = async {
+        let reader = reader(&args.connection).await?;
+        let explanation = explain::look(&reader, namespace, name).await;
+        explanation.map_err(|error| one_line(&error))
     };
-    let explanation = match explanation {
+    let explanation = match explanation.await {
         Ok(explanation) => explanation,
         Err(error) => return cannot_tell(&error),
     };
@@ -74,9 +72,9 @@ pub async fn explain(args: ExplainArgs) -> ExitCode {
     }
 }
 
-async fn reader(connection: &ConnectionArgs) -> Result<Reader, ConnectError> {
-    let client = connect(&connection.target_of_tool()).await?;
-    Ok(Reader::new(client))
+async fn reader(connection: &ConnectionArgs) -> Result<Reader, String> {
+    let client = connect(&connection.target_of_tool()).await;
+    client.map(Reader::new).map_err(|error| one_line(&error))
 }
 
 fn cannot_tell(error: &(impl ToString + ?Sized)) -> ExitCode {
