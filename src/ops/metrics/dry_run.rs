@@ -2,11 +2,11 @@
 
 use crate::core::deviations::Operation;
 use metrics::{Counter, Gauge, counter, gauge};
-use std::fmt;
 use std::time::Duration;
 
 /// Which Services are out of sync: by the names that a process which writes has for those that it has yet to
 /// write.
+#[derive(Debug)]
 pub struct DryRunMetrics {
     out_of_sync: Gauge,
     oldest: Gauge,
@@ -48,11 +48,5 @@ impl DryRunMetrics {
 impl Default for DryRunMetrics {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl fmt::Debug for DryRunMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DryRunMetrics").finish_non_exhaustive()
     }
 }

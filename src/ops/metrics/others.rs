@@ -3,9 +3,9 @@
 use crate::core::events::EventOutcome;
 use crate::core::lease::Reply;
 use metrics::{Counter, Gauge, counter, gauge};
-use std::fmt;
 
 /// What the election counts.
+#[derive(Debug)]
 pub struct LeaseMetrics {
     leads: Gauge,
     terms: Counter,
@@ -43,13 +43,8 @@ impl LeaseMetrics {
     }
 }
 
-impl fmt::Debug for LeaseMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseMetrics").finish_non_exhaustive()
-    }
-}
-
 /// What the writer of Events counts.
+#[derive(Debug)]
 pub struct EventMetrics {
     waiting: Gauge,
     outcomes: [Counter; 3],
@@ -92,11 +87,5 @@ impl EventMetrics {
 impl Default for EventMetrics {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl fmt::Debug for EventMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventMetrics").finish_non_exhaustive()
     }
 }

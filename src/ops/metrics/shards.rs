@@ -3,10 +3,10 @@
 use crate::core::hints::HintMode;
 use crate::core::namespace::{NamespaceState, Sizes, SyncReport, Totals};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use std::fmt;
 use std::sync::Arc;
 
 /// What all shards count.
+#[derive(Debug)]
 pub struct ShardMetrics {
     shards: Gauge,
     pods: Gauge,
@@ -69,12 +69,6 @@ impl ShardMetrics {
 impl Default for ShardMetrics {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl fmt::Debug for ShardMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardMetrics").finish_non_exhaustive()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::core::namespace::Kind;
 use metrics::{Counter, Gauge, counter, gauge};
-use std::fmt;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,6 +14,7 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 static SEEN: [AtomicU64; Kind::ALL.len()] = [const { AtomicU64::new(0) }; Kind::ALL.len()];
 
 /// What one kind's list and watch count.
+#[derive(Debug)]
 pub struct WatchMetrics {
     kind: Kind,
     /// Objects listed.
@@ -52,12 +52,6 @@ impl WatchMetrics {
     /// The kind is not followed from now on.
     pub fn left(&self) {
         SEEN[self.kind.index()].store(0, Ordering::Relaxed);
-    }
-}
-
-impl fmt::Debug for WatchMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchMetrics").finish_non_exhaustive()
     }
 }
 

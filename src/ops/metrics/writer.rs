@@ -8,7 +8,6 @@ use crate::core::object::Output;
 use crate::core::queue::{Lane, WriteQueue};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use rustc_hash::FxHashMap;
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ const OUTPUTS: [Output; 2] = [Output::Slice, Output::Endpoints];
 const VERBS: [&str; 4] = ["create", "update", "delete", "get"];
 
 /// What the writer counts.
+#[derive(Debug)]
 pub struct WriterMetrics {
     waiting: Gauge,
     in_flight: Gauge,
@@ -49,6 +49,7 @@ pub struct WriterMetrics {
 const METHODS: [&str; 4] = ["POST", "PUT", "DELETE", "GET"];
 
 /// As client-go counts work queues.
+#[derive(Debug)]
 struct QueueMetrics {
     depth: Gauge,
     adds: Counter,
@@ -78,6 +79,7 @@ impl QueueMetrics {
 }
 
 /// An object on its way.
+#[derive(Debug)]
 struct Flight {
     since: Duration,
     /// How long it had to wait for the limits.
@@ -289,11 +291,5 @@ impl WriterMetrics {
 impl Default for WriterMetrics {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl fmt::Debug for WriterMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriterMetrics").finish_non_exhaustive()
     }
 }
