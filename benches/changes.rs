@@ -154,7 +154,7 @@ fn node_zone_change(criterion: &mut Criterion, goals: &mut Goals) {
             let wants = timed(&mut total, || {
                 let change = world.nodes.apply(&node_name(7), facts, 0);
                 if let Some(change) = change {
-                    world.state.apply_node("node-7", change.view);
+                    world.state.apply_node(change.view);
                 }
                 world.state.plan()
             });

@@ -227,7 +227,7 @@ fn a_node_that_changes_costs_its_own_pods() {
     let moved = cost_of(&mut world, |world| {
         let zone = fixtures::zone(2);
         let change = world.nodes.apply(&node_name(1), zone, 0).unwrap();
-        world.state.apply_node("node-1", change.view);
+        world.state.apply_node(change.view);
     });
     assert_eq!(
         (moved.endpoints_visited, moved.slices_touched),

@@ -235,17 +235,12 @@ impl Router {
     }
 
     fn node_changed(&self, change: Option<NodeChange>) {
-        let Some(NodeChange {
-            node,
-            view,
-            namespaces,
-        }) = change
-        else {
+        let Some(NodeChange { view, namespaces }) = change else {
             return;
         };
         for namespace in namespaces {
             if let Some(shard) = self.shards.get(&namespace) {
-                shard.deliver(vec![Event::Node(node.clone(), view.clone())]);
+                shard.deliver(vec![Event::Node(view.clone())]);
             }
         }
     }

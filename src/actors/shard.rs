@@ -100,7 +100,7 @@ impl Inbox {
 pub struct SharedNodes(pub Arc<Mutex<NodeTable>>);
 
 impl NodeDirectory for SharedNodes {
-    fn look_up(&mut self, node: &Arc<str>, namespace: &Arc<str>) -> NodeView {
+    fn look_up(&mut self, node: &Arc<str>, namespace: &Arc<str>) -> Arc<NodeView> {
         self.0.lock().look_up(node, namespace)
     }
 

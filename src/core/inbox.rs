@@ -34,7 +34,7 @@ pub enum Event {
     /// An Endpoints object is gone, as of a version.
     EndpointsGone(Arc<str>, u64),
     /// A node on which the namespace has pods has changed.
-    Node(Arc<str>, NodeView),
+    Node(Arc<NodeView>),
     /// The CPU of the zones has changed.
     Zones(ZoneView),
     /// Another list of a kind is about to arrive.
@@ -52,7 +52,7 @@ pub struct Pending {
     services: FxHashMap<Arc<str>, Option<(ServiceFacts, u8)>>,
     slices: FxHashMap<Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>>,
     endpoints: FxHashMap<Arc<str>, ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>>,
-    nodes: FxHashMap<Arc<str>, NodeView>,
+    nodes: FxHashMap<Arc<str>, Arc<NodeView>>,
     zones: Option<ZoneView>,
     lists: [ListEvent; Kind::ALL.len()],
     /// Before all else that waits of a kind, it was forgotten.
@@ -191,10 +191,10 @@ impl Pending {
             Event::EndpointsGone(name, version) => {
                 ObjectEvent::Gone(version).merge(name, &mut self.endpoints);
             }
-            Event::Node(name, view) => {
-                let known = self.nodes.get(&name);
+            Event::Node(view) => {
+                let known = self.nodes.get(&view.name);
                 if known.is_none_or(|known| known.version < view.version) {
-                    self.nodes.insert(name, view);
+                    self.nodes.insert(view.name.clone(), view);
                 }
             }
             Event::Zones(view) => {
@@ -256,8 +256,8 @@ impl Pending {
                 state.forget(kind);
             }
         }
-        for (name, view) in self.nodes {
-            state.apply_node(&name, view);
+        for view in self.nodes.into_values() {
+            state.apply_node(view);
         }
         for (name, PodEvent { latest, earlier }) in self.pods {
             match latest {
@@ -398,20 +398,13 @@ mod tests {
         pending.push(Event::SliceGone("s".into(), 7));
         pending.push(Event::SliceGone("s".into(), 5));
         assert_eq!(pending.slices["s"].version(), 7);
-        pending.push(Event::Node(
-            "n".into(),
-            NodeView {
-                version: 2,
-                facts: None,
-            },
-        ));
-        pending.push(Event::Node(
-            "n".into(),
-            NodeView {
-                version: 1,
-                facts: Some(NodeFacts::default()),
-            },
-        ));
+        for (version, facts) in [(2, None), (1, Some(NodeFacts::default()))] {
+            pending.push(Event::Node(Arc::new(NodeView {
+                name: "n".into(),
+                version,
+                facts,
+            })));
+        }
         assert_eq!(pending.nodes["n"].version, 2);
     }
 }

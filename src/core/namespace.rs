@@ -25,11 +25,11 @@ pub use writes::{Content, Granted, Outcome};
 
 use super::address::Family;
 use super::backoff::Retry;
-use super::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
+use super::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use super::few::FewSet;
 use super::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, SliceId, Uid};
 use super::intern::{Interner, hash_of};
-use super::nodes::{NodeDirectory, ZoneView};
+use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::object::{ObjectName, ObjectState};
 use super::outputs::Outputs;
 use super::ports::ContainerPort;
@@ -273,9 +273,7 @@ struct Member {
 /// A node that pods of this namespace run on.
 #[derive(Debug)]
 struct LocalNode {
-    name: Arc<str>,
-    version: u64,
-    facts: Option<NodeFacts>,
+    view: Arc<NodeView>,
     pods: SmallVec<[PodId; 4]>,
 }
 
@@ -564,7 +562,7 @@ impl NamespaceState {
     fn find_node(&self, name: &str) -> Option<NodeId> {
         let found = self
             .nodes_by_name
-            .find(hash_of(name), |&id| *self.nodes[id as usize].name == *name);
+            .find(hash_of(name), |&id| *self.nodes[id as usize].view.name == *name);
         found.map(|&id| NodeId(id))
     }
 }

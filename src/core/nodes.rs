@@ -2,12 +2,15 @@
 
 use super::facts::NodeFacts;
 use super::hints::{Disabled, NodeCapacity, ZoneCapacity, ZoneRatios};
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-/// What is known of a node at a version of the [`NodeTable`].
+/// What is known of a node at a version of the [`NodeTable`]. Made once, and shared by all namespaces with pods on
+/// the node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeView {
+    /// Its name.
+    pub name: Arc<str>,
     /// Grows with each change of the table, so that an older view cannot replace a newer one.
     pub version: u64,
     /// `None` when there is no such node.
@@ -27,7 +30,7 @@ pub struct ZoneView {
 pub trait NodeDirectory {
     /// The node now, and from now on the namespace hears of its changes: one step, so that a node which
     /// appears in between is not missed.
-    fn look_up(&mut self, node: &Arc<str>, namespace: &Arc<str>) -> NodeView;
+    fn look_up(&mut self, node: &Arc<str>, namespace: &Arc<str>) -> Arc<NodeView>;
 
     /// The namespace has no pod on the node any more.
     fn forget(&mut self, node: &str, namespace: &str);
@@ -49,21 +52,19 @@ pub struct NodeTable {
     interested_in_zones: FxHashSet<Arc<str>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entry {
-    facts: Option<NodeFacts>,
-    version: u64,
+    view: Arc<NodeView>,
     epoch: u8,
-    interested: FxHashSet<Arc<str>>,
+    /// In order: most nodes have pods of few namespaces.
+    interested: Vec<Arc<str>>,
 }
 
 /// A change of a node that namespaces must hear of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeChange {
-    /// The node's name.
-    pub node: Arc<str>,
     /// What it is now.
-    pub view: NodeView,
+    pub view: Arc<NodeView>,
     /// The namespaces with pods on it.
     pub namespaces: Vec<Arc<str>>,
 }
@@ -71,15 +72,42 @@ pub struct NodeChange {
 impl NodeTable {
     /// A node as a list (of the given epoch) or a watch shows it. `None` when nothing that we publish changed.
     pub fn apply(&mut self, name: &Arc<str>, facts: NodeFacts, epoch: u8) -> Option<NodeChange> {
-        let entry = self.nodes.entry(name.clone()).or_default();
+        let entry = self.entry(name);
         entry.epoch = epoch;
-        if entry.facts.as_ref() == Some(&facts) {
+        if entry.view.facts.as_ref() == Some(&facts) {
             return None;
         }
-        entry.facts = Some(facts);
+        Some(self.change(name, Some(facts)))
+    }
+
+    /// The entry of a node. One that is not there is not there as of now: what an older event says of it does not
+    /// count.
+    fn entry(&mut self, name: &Arc<str>) -> &mut Entry {
+        let version = self.version;
+        self.nodes.entry(name.clone()).or_insert_with(|| Entry {
+            view: Arc::new(NodeView {
+                name: name.clone(),
+                version,
+                facts: None,
+            }),
+            epoch: 0,
+            interested: Vec::new(),
+        })
+    }
+
+    fn change(&mut self, name: &Arc<str>, facts: Option<NodeFacts>) -> NodeChange {
         self.version += 1;
-        entry.version = self.version;
-        Some(entry.change(name))
+        let version = self.version;
+        let entry = self.entry(name);
+        entry.view = Arc::new(NodeView {
+            name: entry.view.name.clone(),
+            version,
+            facts,
+        });
+        NodeChange {
+            view: entry.view.clone(),
+            namespaces: entry.interested.clone(),
+        }
     }
 
     /// What a node adds to its zone.
@@ -109,17 +137,14 @@ impl NodeTable {
     pub fn remove(&mut self, name: &str) -> Option<NodeChange> {
         let (name, entry) = self.nodes.get_key_value(name)?;
         let (name, idle) = (name.clone(), entry.interested.is_empty());
-        entry.facts.as_ref()?;
+        entry.view.facts.as_ref()?;
         self.capacity_changed |= self.capacity.apply(&name, None);
-        self.version += 1;
         if idle {
+            self.version += 1;
             self.nodes.remove(&name);
             return None;
         }
-        let entry = self.nodes.get_mut(&name).expect("the entry was just found");
-        entry.facts = None;
-        entry.version = self.version;
-        Some(entry.change(&name))
+        Some(self.change(&name, None))
     }
 
     /// After a whole list of the given epoch: nodes that it did not show are gone.
@@ -127,7 +152,7 @@ impl NodeTable {
         let mut gone: Vec<_> = self
             .nodes
             .iter()
-            .filter(|(_, entry)| entry.facts.is_some() && entry.epoch != epoch)
+            .filter(|(_, entry)| entry.view.facts.is_some() && entry.epoch != epoch)
             .map(|(name, _)| name.clone())
             .collect();
         gone.sort_unstable();
@@ -136,12 +161,13 @@ impl NodeTable {
 
     /// What is known of a node.
     pub fn get(&self, name: &str) -> Option<&NodeFacts> {
-        self.nodes.get(name)?.facts.as_ref()
+        self.nodes.get(name)?.view.facts.as_ref()
     }
 
     /// How many nodes there are.
     pub fn len(&self) -> usize {
-        self.nodes.values().filter(|entry| entry.facts.is_some()).count()
+        let there = |entry: &&Entry| entry.view.facts.is_some();
+        self.nodes.values().filter(there).count()
     }
 
     /// Whether there are no nodes.
@@ -150,36 +176,13 @@ impl NodeTable {
     }
 }
 
-impl Entry {
-    fn change(&self, name: &Arc<str>) -> NodeChange {
-        let mut namespaces: Vec<_> = self.interested.iter().cloned().collect();
-        namespaces.sort_unstable();
-        NodeChange {
-            node: name.clone(),
-            view: self.view(),
-            namespaces,
-        }
-    }
-
-    fn view(&self) -> NodeView {
-        NodeView {
-            version: self.version,
-            facts: self.facts.clone(),
-        }
-    }
-}
-
 impl NodeDirectory for NodeTable {
-    fn look_up(&mut self, node: &Arc<str>, namespace: &Arc<str>) -> NodeView {
-        // A node that is not there is not there as of now: what an older event says of it does not count.
-        let version = self.version;
-        let entry = self.nodes.entry(node.clone()).or_insert_with(|| Entry {
-            version,
-            interested: FxHashSet::with_capacity_and_hasher(1, FxBuildHasher),
-            ..Entry::default()
-        });
-        entry.interested.insert(namespace.clone());
-        entry.view()
+    fn look_up(&mut self, node: &Arc<str>, namespace: &Arc<str>) -> Arc<NodeView> {
+        let entry = self.entry(node);
+        if let Err(at) = entry.interested.binary_search(namespace) {
+            entry.interested.insert(at, namespace.clone());
+        }
+        entry.view.clone()
     }
 
     fn zones(&mut self, namespace: &Arc<str>) -> ZoneView {
@@ -193,8 +196,13 @@ impl NodeDirectory for NodeTable {
 
     fn forget(&mut self, node: &str, namespace: &str) {
         if let Some(entry) = self.nodes.get_mut(node) {
-            entry.interested.remove(namespace);
-            if entry.interested.is_empty() && entry.facts.is_none() {
+            if let Ok(at) = entry
+                .interested
+                .binary_search_by(|known| (**known).cmp(namespace))
+            {
+                entry.interested.remove(at);
+            }
+            if entry.interested.is_empty() && entry.view.facts.is_none() {
                 self.nodes.remove(node);
             }
         }
@@ -218,7 +226,7 @@ mod tests {
         assert_eq!(table.look_up(&n1, &ns).facts, None);
         let change = table.apply(&n1, zone("z1"), 0).unwrap();
         assert_eq!(
-            (change.namespaces.as_slice(), change.view.facts),
+            (change.namespaces.as_slice(), change.view.facts.clone()),
             ([ns.clone()].as_slice(), Some(zone("z1")))
         );
         assert_eq!(table.apply(&n1, zone("z1"), 0), None);
@@ -251,7 +259,7 @@ mod tests {
         }
         table.apply(&"n1".into(), zone("z"), 0);
         let gone = table.sweep(0);
-        assert_eq!(gone.iter().map(|c| &*c.node).collect::<Vec<_>>(), ["n2"]);
+        assert_eq!(gone.iter().map(|c| &*c.view.name).collect::<Vec<_>>(), ["n2"]);
         assert_eq!(table.len(), 1);
     }
 }

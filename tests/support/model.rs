@@ -328,7 +328,7 @@ impl Model {
         };
         self.nodes.apply_capacity(name, &capacity);
         if let Some(change) = self.nodes.apply(name, facts, self.epoch) {
-            self.state.apply_node(&change.node, change.view);
+            self.state.apply_node(change.view);
         }
         self.zones_changed();
     }
@@ -337,7 +337,7 @@ impl Model {
         let name = format!("node-{name}");
         self.zones.remove(name.as_str());
         if let Some(change) = self.nodes.remove(&name) {
-            self.state.apply_node(&change.node, change.view);
+            self.state.apply_node(change.view);
         }
         self.zones_changed();
     }

@@ -434,7 +434,7 @@ impl NamespaceState {
     fn same_content(&self, pod: &Pod, service: &Service, family: Family, endpoint: &EndpointFacts) -> bool {
         let (node, zone) = match self.node_of(pod) {
             Some((name, facts)) => (Some(name), facts.zone.as_ref()),
-            None => (self.nodes.get(pod.node.index()).map(|node| &node.name), None),
+            None => (self.nodes.get(pod.node.index()).map(|node| &node.view.name), None),
         };
         let same = |a: Option<&str>, b: Option<&Arc<str>>| a == b.map(|b| &**b);
         let only = |hints: &[Box<str>], hint: Option<&str>| hints.iter().map(|h| &**h).eq(hint);

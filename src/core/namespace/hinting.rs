@@ -69,7 +69,7 @@ impl NamespaceState {
                 let pod = &self.pods[slot.pod.index()];
                 let ready = desired(pod, service).ready();
                 let zone = self.node_of(pod).and_then(|(_, facts)| facts.zone.as_ref());
-                let node = self.nodes.get(pod.node.index()).map(|node| &*node.name);
+                let node = self.nodes.get(pod.node.index()).map(|node| &*node.view.name);
                 let old = match before {
                     HintMode::Auto => auto_hint(slice, at),
                     mode => mode.hint(ready, zone.map(|zone| &**zone), node),

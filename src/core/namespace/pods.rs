@@ -55,19 +55,18 @@ impl NamespaceState {
     }
 
     /// A node that pods of this namespace run on has changed: exactly their endpoints are looked at.
-    pub fn apply_node(&mut self, name: &str, view: NodeView) {
-        let Some(id) = self.find_node(name) else {
+    pub fn apply_node(&mut self, view: Arc<NodeView>) {
+        let Some(id) = self.find_node(&view.name) else {
             return;
         };
         let node = &mut self.nodes[id.index()];
-        if node.version >= view.version {
+        if node.view.version >= view.version {
             return;
         }
-        node.version = view.version;
-        if node.facts == view.facts {
+        let known = std::mem::replace(&mut node.view, view);
+        if known.facts == node.view.facts {
             return;
         }
-        node.facts = view.facts;
         for pod in node.pods.clone() {
             self.revisit(pod, PodChange::CONTENT);
         }
@@ -149,7 +148,7 @@ impl NamespaceState {
             self.leave_host(old);
         }
         let pod = &self.pods[id.index()];
-        let node = (!pod.node.is_none()).then(|| &self.nodes[pod.node.index()].name);
+        let node = (!pod.node.is_none()).then(|| &self.nodes[pod.node.index()].view.name);
         if node != facts.node.as_ref() {
             self.leave_node(id, nodes);
             let (node, node_at) = self.enter_node(id, facts.node.as_ref(), nodes);
@@ -257,17 +256,14 @@ impl NamespaceState {
         let id = if let Some(id) = self.find_node(name) {
             id
         } else {
-            let NodeView { version, facts } = nodes.look_up(name, &self.namespace);
             let node = LocalNode {
-                name: name.clone(),
-                version,
-                facts,
+                view: nodes.look_up(name, &self.namespace),
                 pods: SmallVec::new(),
             };
             make_room(&mut self.nodes);
             let id = NodeId::from(self.nodes.insert(node));
             self.nodes_by_name.insert_unique(hash_of(&**name), id.0, |&id| {
-                hash_of(&*self.nodes[id as usize].name)
+                hash_of(&*self.nodes[id as usize].view.name)
             });
             id
         };
@@ -287,19 +283,19 @@ impl NamespaceState {
             self.pods[moved.index()].node_at = at;
         }
         if node.pods.is_empty() {
-            let hash = hash_of(&*self.nodes[id.index()].name);
+            let hash = hash_of(&*self.nodes[id.index()].view.name);
             self.nodes_by_name
                 .find_entry(hash, |&other| other == id.0)
                 .expect("a kept node is in the table of names")
                 .remove();
             let node = self.nodes.remove(id.index());
-            nodes.forget(&node.name, &self.namespace);
+            nodes.forget(&node.view.name, &self.namespace);
         }
     }
 
     /// The node that a pod runs on, if it is known.
     pub(super) fn node_of(&self, pod: &Pod) -> Option<(&Arc<str>, &NodeFacts)> {
-        let node = self.nodes.get(pod.node.index())?;
-        Some((&node.name, node.facts.as_ref()?))
+        let view = &self.nodes.get(pod.node.index())?.view;
+        Some((&view.name, view.facts.as_ref()?))
     }
 }

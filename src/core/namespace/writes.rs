@@ -235,8 +235,8 @@ impl NamespaceState {
             slice.slots.iter().enumerate().map(|(at, slot)| {
                 let pod = &self.pods[slot.pod.index()];
                 let node = self.nodes.get(pod.node.index());
-                let zone = node.and_then(|node| node.facts.as_ref()?.zone.as_deref());
-                let node = node.map(|node| &*node.name);
+                let zone = node.and_then(|node| node.view.facts.as_ref()?.zone.as_deref());
+                let node = node.map(|node| &*node.view.name);
                 let conditions = desired(pod, service);
                 EndpointBody {
                     hints: match service.facts.hints {

@@ -182,7 +182,7 @@ impl NamespaceState {
         AddressBody {
             ip,
             hostname: self.hostname(pod, &service.name),
-            node: self.nodes.get(pod.node.index()).map(|node| &*node.name),
+            node: self.nodes.get(pod.node.index()).map(|node| &*node.view.name),
             target: PodReference {
                 namespace: &self.namespace,
                 name: &pod.name,
