@@ -17,7 +17,7 @@ use endpointd::core::object::Remote;
 use endpointd::core::ports::resolve;
 use endpointd::core::subsets::{Published, Subset};
 use fixtures::{ENDPOINTS, SLICES, World, app_pod, app_service, node_name, zone};
-use goals::{Goals, measure, ratio, timed};
+use goals::{Goals, in_turns, measure, ratio, timed};
 use mimalloc::MiMalloc;
 use std::hint::black_box;
 use std::net::IpAddr;
@@ -81,7 +81,7 @@ fn naive(pods: u32, others: u32) -> Naive {
 
 fn sync_slices(criterion: &mut Criterion, goals: &mut Goals) {
     let mut group = criterion.benchmark_group("sync");
-    let mut whole = Vec::new();
+    let mut measured = true;
     for pods in [100, 1000, 10_000, 50_000] {
         let mut world = World::of_one_large(SLICES, pods, OTHERS, NODES);
         let mut turn = 0;
@@ -130,22 +130,29 @@ fn sync_slices(criterion: &mut Criterion, goals: &mut Goals) {
                 " µs",
             );
         }
-        whole.push((plan, built));
+        measured &= plan.is_some() && built.is_some();
     }
-    let [(plan_100, built_100), .., (plan_50k, built_50k)] = whole[..] else {
-        unreachable!("several sizes are measured")
-    };
-    goals.at_most(
-        "sync: slices of 50,000 pods over 100 pods, bodies built",
-        ratio(built_50k, built_100),
-        1.5,
-        "x",
-    );
-    goals.note(
-        "sync: slices of 50,000 pods over 100 pods, before serialisation",
-        ratio(plan_50k, plan_100),
-        "x",
-    );
+    if measured {
+        let (small, large) = (100, 50_000);
+        let worlds = || [small, large].map(|pods| World::of_one_large(SLICES, pods, OTHERS, NODES));
+        for (what, bodies) in [("bodies built", true), ("before serialisation", false)] {
+            let ([mut few, mut many], [mut turn_few, mut turn_many]) = (worlds(), [0; 2]);
+            let [few, many] = in_turns(
+                200,
+                [
+                    Box::new(|runs| flips(&mut few, small, &mut turn_few, runs, bodies)),
+                    Box::new(|runs| flips(&mut many, large, &mut turn_many, runs, bodies)),
+                ],
+            );
+            let what = format!("sync: slices of 50,000 pods over 100 pods, {what}, in turns");
+            let times = ratio(Some(many), Some(few));
+            if bodies {
+                goals.at_most(&what, times, 1.5, "x");
+            } else {
+                goals.note(&what, times, "x");
+            }
+        }
+    }
 }
 
 /// Endpoints show a thousand pods at most, so only flips among the first of them are written.
@@ -158,10 +165,25 @@ fn sync_endpoints(criterion: &mut Criterion, goals: &mut Goals) {
         let flip = measure(&mut group, &format!("endpoints built/{pods}"), |runs| {
             flips(&mut world, SHOWN, &mut turn, runs, true)
         });
-        drop(world);
         let body = measure(&mut group, &format!("endpoints body alone/{pods}"), |runs| {
             body_alone(pods.min(1000), runs)
         });
+        if flip.is_some() && body.is_some() {
+            let [flip, body] = in_turns(
+                20,
+                [
+                    Box::new(|runs| flips(&mut world, SHOWN, &mut turn, runs, true)),
+                    Box::new(|runs| body_alone(pods.min(1000), runs)),
+                ],
+            );
+            goals.at_most(
+                &format!("sync: Endpoints of {pods} pods, a flip over the body alone, in turns"),
+                ratio(Some(flip), Some(body)),
+                1.5,
+                "x",
+            );
+        }
+        drop(world);
         let mut naive = naive(pods, OTHERS);
         let recompute = measure(&mut group, &format!("endpoints recomputed/{pods}"), |runs| {
             let mut total = Duration::ZERO;
@@ -180,12 +202,6 @@ fn sync_endpoints(criterion: &mut Criterion, goals: &mut Goals) {
         if let Some(recompute) = recompute {
             check(recompute, pods);
         }
-        goals.at_most(
-            &format!("sync: Endpoints of {pods} pods, a flip over the body alone"),
-            ratio(flip, body),
-            1.5,
-            "x",
-        );
         goals.note(
             &format!("sync: Endpoints of {pods} pods, a recomputation without the body over a flip with it"),
             ratio(recompute, flip),
@@ -239,18 +255,11 @@ fn event_fanout(criterion: &mut Criterion, goals: &mut Goals) {
     let mut group = criterion.benchmark_group("event_fanout");
     let mut worlds = SERVICES.map(|services| World::of_one_large(SLICES, 100, services - 1, NODES));
     let mut turns = [0; SERVICES.len()];
-    // Twice, some time apart, and the lesser counts: what else the machine does only adds, and to some sizes only.
-    let mut times = [None; SERVICES.len()];
-    for round in ["planned", "planned again"] {
-        for (at, services) in SERVICES.iter().enumerate() {
-            let plan = measure(&mut group, &format!("{round}/{services}"), |runs| {
-                flips(&mut worlds[at], 100, &mut turns[at], runs, false)
-            });
-            times[at] = times[at].into_iter().chain(plan).min_by(f64::total_cmp);
-        }
-    }
-    drop(worlds);
-    for (services, plan) in SERVICES.into_iter().zip(times) {
+    let mut measured = true;
+    for (at, services) in SERVICES.into_iter().enumerate() {
+        let plan = measure(&mut group, &format!("planned/{services}"), |runs| {
+            flips(&mut worlds[at], 100, &mut turns[at], runs, false)
+        });
         let naive = naive(100, services - 1);
         let scan = measure(&mut group, &format!("services scanned/{services}"), |runs| {
             let mut total = Duration::ZERO;
@@ -261,18 +270,35 @@ fn event_fanout(criterion: &mut Criterion, goals: &mut Goals) {
             }
             total
         });
+        measured &= plan.is_some();
         goals.note(
             &format!("event_fanout: {services} services, a scan of all selectors over a whole event"),
             ratio(scan, plan),
             "x",
         );
     }
-    if times.iter().all(Option::is_some) {
-        let fastest = times.into_iter().flatten().min_by(f64::total_cmp);
-        let slowest = times.into_iter().flatten().max_by(f64::total_cmp);
+    if measured {
+        let mut both = worlds.iter_mut().zip(&mut turns);
+        let times = in_turns(
+            200,
+            SERVICES.map(|_| {
+                let (world, turn) = both.next().expect("there is a world for each size");
+                Box::new(|runs| flips(world, 100, turn, runs, false)) as _
+            }),
+        );
+        for (services, time) in SERVICES.into_iter().zip(times) {
+            goals.note(
+                &format!("event_fanout: {services} services, in turns"),
+                Some(time),
+                " ns",
+            );
+        }
         goals.at_most(
-            "event_fanout: the slowest number of services over the fastest",
-            ratio(slowest, fastest),
+            "event_fanout: the slowest number of services over the fastest, in turns",
+            ratio(
+                times.into_iter().max_by(f64::total_cmp),
+                times.into_iter().min_by(f64::total_cmp),
+            ),
             1.5,
             "x",
         );

@@ -29,6 +29,24 @@ pub(crate) fn measure(
     samples.get(samples.len() / 4).copied()
 }
 
+/// Nanoseconds of one run of several routines that take turns, 100 times `runs` runs of each: for ratios, since
+/// whatever else the machine does meets all of them. Lower quartiles, as of [`measure`].
+pub(crate) fn in_turns<'a, const N: usize>(
+    runs: u64,
+    mut routines: [Box<dyn FnMut(u64) -> Duration + 'a>; N],
+) -> [f64; N] {
+    let mut samples = [const { Vec::new() }; N];
+    for _ in 0..100 {
+        for (routine, samples) in routines.iter_mut().zip(&mut samples) {
+            samples.push(routine(runs).as_nanos() as f64 / runs as f64);
+        }
+    }
+    samples.map(|mut samples| {
+        samples.sort_by(f64::total_cmp);
+        samples[samples.len() / 4]
+    })
+}
+
 /// The time that a routine takes, and nothing else that is done in between.
 pub(crate) fn timed<T>(total: &mut Duration, routine: impl FnOnce() -> T) -> T {
     let start = Instant::now();
