@@ -244,7 +244,7 @@ fn body_alone(addresses: u32, runs: u64) -> Duration {
                     },
                 }
             });
-            black_box(body.to_json("ns", Some(&remote), None, None))
+            black_box(body.into_json("ns", Some(&remote), None, None))
         });
     }
     total

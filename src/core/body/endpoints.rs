@@ -19,8 +19,13 @@ pub struct EndpointsBody<'a> {
     service: &'a ServiceFacts,
     truncated: bool,
     addresses: usize,
-    subsets: Vec<u8>,
+    /// The JSON up to the end of the subsets. What depends on the server comes after them, so that hundreds of
+    /// kilobytes need not be moved.
+    json: Vec<u8>,
 }
+
+/// What the JSON begins with.
+const HEAD: &[u8] = br#"{"apiVersion":"v1","kind":"Endpoints","subsets":"#;
 
 impl<'a> EndpointsBody<'a> {
     /// With the addresses that stand for handles.
@@ -34,17 +39,18 @@ impl<'a> EndpointsBody<'a> {
             .iter()
             .map(|subset| subset.ready.len() + subset.not_ready.len())
             .sum();
-        let mut subsets = Vec::with_capacity(256 + 200 * count);
-        subsets.push(b'[');
-        push_all(&mut subsets, published.subsets.iter(), |subset, out| {
+        let mut json = Vec::with_capacity(1024 + 256 * count);
+        json.extend_from_slice(HEAD);
+        json.push(b'[');
+        push_all(&mut json, published.subsets.iter(), |subset, out| {
             push_subset(out, subset, &address);
         });
-        subsets.push(b']');
+        json.push(b']');
         Self {
             service,
             truncated: published.truncated,
             addresses: count,
-            subsets,
+            json,
         }
     }
 
@@ -65,13 +71,13 @@ impl<'a> EndpointsBody<'a> {
             hasher.write_u8(0);
         }
         hasher.write_u8(u8::from(self.truncated));
-        hasher.write(&self.subsets);
+        hasher.write(&self.json[HEAD.len()..]);
         hasher.finish()
     }
 
     /// As JSON.
-    pub fn to_json(
-        &self,
+    pub fn into_json(
+        self,
         namespace: &str,
         remote: Option<&Remote>,
         extras: Option<&Extras>,
@@ -88,11 +94,9 @@ impl<'a> EndpointsBody<'a> {
             trigger,
             truncated: self.truncated,
         };
-        let mut out = Vec::with_capacity(self.subsets.len() + 1024);
-        out.extend_from_slice(br#"{"apiVersion":"v1","kind":"Endpoints","metadata":"#);
+        let mut out = self.json;
+        out.extend_from_slice(br#","metadata":"#);
         push(&mut out, &metadata);
-        out.extend_from_slice(br#","subsets":"#);
-        out.extend_from_slice(&self.subsets);
         out.push(b'}');
         out
     }

@@ -53,7 +53,7 @@ impl NamespaceState {
                     return None;
                 }
                 let (remote, extras) = (entry.object.remote.as_ref(), entry.object.extras.as_deref());
-                let json = body.to_json(&self.namespace, remote, extras, entry.object.trigger);
+                let json = body.into_json(&self.namespace, remote, extras, entry.object.trigger);
                 match remote {
                     Some(_) => (Request::Update(json), Flight::Update),
                     None => (Request::Create(json), Flight::Create),
