@@ -134,9 +134,10 @@ fn sync_slices(criterion: &mut Criterion, goals: &mut Goals) {
     }
     if measured {
         let (small, large) = (100, 50_000);
-        let worlds = || [small, large].map(|pods| World::of_one_large(SLICES, pods, OTHERS, NODES));
+        let mut few = World::of_one_large(SLICES, small, OTHERS, NODES);
+        let mut many = World::of_one_large(SLICES, large, OTHERS, NODES);
+        let [mut turn_few, mut turn_many] = [0; 2];
         for (what, bodies) in [("bodies built", true), ("before serialisation", false)] {
-            let ([mut few, mut many], [mut turn_few, mut turn_many]) = (worlds(), [0; 2]);
             let [few, many] = in_turns(
                 200,
                 [

@@ -59,14 +59,7 @@ fn check_at_rest(model: &mut Model, seed: u64) -> Result<(), TestCaseError> {
 fn plain_service(name: u8) -> ServiceSpec {
     ServiceSpec {
         name,
-        generation: 0,
-        selector: Some(0),
-        ports: 0,
-        families: [true, false],
-        publish_not_ready: false,
-        labels: 0,
-        headless: false,
-        hints: HintMode::None,
+        ..ServiceSpec::plain()
     }
 }
 
@@ -475,17 +468,10 @@ fn zones_that_change_while_no_service_depends_on_them_are_not_missed() {
 fn hints_that_left_too_early_are_put_right() {
     let pod = |name| PodSpec {
         name,
-        generation: 0,
         labels: 4,
-        node: Some(0),
         v4: false,
         v6: true,
-        ready: true,
-        terminating: false,
-        terminal: false,
-        ports: 0,
-        host: None,
-        time: None,
+        ..PodSpec::plain()
     };
     let service = ServiceSpec {
         selector: Some(8),

@@ -25,6 +25,10 @@ pub(crate) fn measure(
     if std::env::args().any(|argument| argument == "--test") {
         return None;
     }
+    lower_quartile(samples)
+}
+
+fn lower_quartile(mut samples: Vec<f64>) -> Option<f64> {
     samples.sort_by(f64::total_cmp);
     samples.get(samples.len() / 4).copied()
 }
@@ -41,10 +45,7 @@ pub(crate) fn in_turns<'a, const N: usize>(
             samples.push(routine(runs).as_nanos() as f64 / runs as f64);
         }
     }
-    samples.map(|mut samples| {
-        samples.sort_by(f64::total_cmp);
-        samples[samples.len() / 4]
-    })
+    samples.map(|samples| lower_quartile(samples).expect("there are a hundred"))
 }
 
 /// The time that a routine takes, and nothing else that is done in between.
