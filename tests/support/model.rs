@@ -528,12 +528,20 @@ impl Model {
 
     /// A state that begins now, with the lists in the order that `seed` gives, each slice's endpoints shuffled.
     pub(crate) fn restarted(&self, seed: u64) -> Model {
+        self.start_over(Some(fastrand::Rng::with_seed(seed)))
+    }
+
+    /// One that lists what slices are made of first, and slices by name, as those do that take over.
+    pub(crate) fn restarted_in_order(&self) -> Model {
+        self.start_over(None)
+    }
+
+    fn start_over(&self, mut random: Option<fastrand::Rng>) -> Model {
         let mut fresh = Model::with_holds(self.limit, Holds::all(Outputs::ALL));
         (fresh.store, fresh.version) = (self.store.clone(), self.version);
         fresh.endpoints = self.endpoints.clone();
-        let mut random = fastrand::Rng::with_seed(seed);
         let mut kinds = Kind::ALL;
-        random.shuffle(&mut kinds);
+        shuffle(&mut random, &mut kinds);
         for kind in kinds {
             assert_eq!(
                 fresh.plan(),
@@ -549,7 +557,7 @@ impl Model {
         fresh
     }
 
-    fn list(&self, fresh: &mut Model, kind: Kind, random: &mut fastrand::Rng) {
+    fn list(&self, fresh: &mut Model, kind: Kind, random: &mut Option<fastrand::Rng>) {
         match kind {
             Kind::Node => {
                 for (name, facts) in &self.zones {
@@ -558,38 +566,44 @@ impl Model {
             }
             Kind::Pod => {
                 let mut pods: Vec<_> = self.pods.values().cloned().collect();
-                random.shuffle(&mut pods);
+                shuffle(random, &mut pods);
                 for pod in pods {
                     fresh.pod(pod);
                 }
             }
             Kind::Service => {
                 let mut services: Vec<_> = self.services.values().cloned().collect();
-                random.shuffle(&mut services);
+                shuffle(random, &mut services);
                 for service in services {
                     fresh.service(service);
                 }
             }
             Kind::Slice => {
                 let mut slices: Vec<_> = self.store.values().filter(|s| is_ours(s)).cloned().collect();
-                random.shuffle(&mut slices);
+                shuffle(random, &mut slices);
                 for mut slice in slices {
-                    random.shuffle(&mut slice.endpoints);
+                    shuffle(random, &mut slice.endpoints);
                     fresh.state.apply_slice(slice, 0);
                 }
             }
             Kind::Endpoints => {
                 for mut endpoints in self.endpoints.values().cloned() {
-                    random.shuffle(&mut endpoints.subsets);
+                    shuffle(random, &mut endpoints.subsets);
                     for subset in &mut endpoints.subsets {
-                        random.shuffle(&mut subset.ports);
-                        random.shuffle(&mut subset.ready);
-                        random.shuffle(&mut subset.not_ready);
+                        shuffle(random, &mut subset.ports);
+                        shuffle(random, &mut subset.ready);
+                        shuffle(random, &mut subset.not_ready);
                     }
                     fresh.state.apply_endpoints(endpoints, 0);
                 }
             }
         }
+    }
+}
+
+fn shuffle<T>(random: &mut Option<fastrand::Rng>, values: &mut [T]) {
+    if let Some(random) = random {
+        random.shuffle(values);
     }
 }
 
