@@ -2,7 +2,7 @@
 //!
 //! Nothing here is async, reads a clock, talks to a server, logs or counts for Prometheus; time is an
 //! argument. One [`namespace::NamespaceState`] per namespace holds everything that is known of it and turns
-//! events into writes; [`queue`] and [`bucket`] decide when a write may go.
+//! events into writes; [`publish`] decides when a write may go.
 
 pub mod address;
 pub mod backoff;
@@ -25,6 +25,7 @@ pub mod nodes;
 pub mod object;
 pub mod outputs;
 pub mod ports;
+pub mod publish;
 pub mod queue;
 pub mod selector;
 pub mod selector_cache;

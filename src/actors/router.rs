@@ -298,9 +298,15 @@ impl Router {
         }
     }
 
-    /// The shard of a namespace, to be sent grants and outcomes.
-    pub fn shard(&self, namespace: &str) -> Option<ActorRef<ShardMsg>> {
-        self.shards.get(namespace).map(|shard| shard.actor.clone())
+    /// Tells the shard of a namespace of a grant or an outcome. False when there is none.
+    pub fn tell(&self, namespace: &str, message: ShardMsg) -> bool {
+        // The guard is held until the message is counted, so that the shard is not retired before it has replied.
+        let Some(shard) = self.shards.get(namespace) else {
+            return false;
+        };
+        shard.inbox.tell();
+        // A shard that failed takes the process with it.
+        shard.actor.cast(message).is_ok()
     }
 
     /// Retires a shard that reported itself empty, unless something has been delivered to it since.
@@ -309,8 +315,7 @@ impl Router {
             .shards
             .remove_if(namespace, |_, shard| shard.inbox.is_idle_since(sequence));
         if let Some((_, shard)) = retired {
-            // What is in its mailbox is still handled: a grant that got no answer would hold its place in flight
-            // for ever. A stop would overtake it.
+            // Questions in its mailbox are still answered; a stop would overtake them.
             let _ = shard.actor.drain();
         }
     }
@@ -343,6 +348,14 @@ impl ShardHandle {
             // A shard that failed takes the process with it; its events no longer matter.
             let _ = self.actor.cast(ShardMsg::Wake);
         }
+    }
+}
+
+#[cfg(test)]
+impl Router {
+    /// The actor of a namespace's shard.
+    fn shard(&self, namespace: &str) -> Option<ActorRef<ShardMsg>> {
+        self.shards.get(namespace).map(|shard| shard.actor.clone())
     }
 }
 

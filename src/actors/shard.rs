@@ -3,11 +3,12 @@
 use super::deviations::{Comparison, Ledger};
 use super::events::EventHandle;
 use super::root::RootMsg;
-use super::writer::{ObjectKey, WriterHandle, WriterMsg};
+use super::writer::WriterHandle;
 use crate::core::inbox::{Event, Pending};
 use crate::core::namespace::{Holds, NamespaceState, Outcome, Remark, Settings};
 use crate::core::nodes::{NodeDirectory, NodeTable, NodeView, ZoneView};
 use crate::core::object::ObjectName;
+use crate::core::publish::reports::Report;
 use crate::ops::metrics::{ShardMetrics, ShardPart};
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -38,6 +39,9 @@ pub struct Inbox {
     state: Mutex<InboxState>,
     /// The last delivery that the shard is done with.
     applied: AtomicU64,
+    /// How many grants and outcomes are in the shard's mailbox. Changed by the router within the shard's entry, and by
+    /// the shard.
+    told: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -88,10 +92,21 @@ impl Inbox {
         self.applied.load(Ordering::Acquire) >= sequence
     }
 
-    /// Whether nothing came since the delivery with this number.
+    /// Whether nothing came since the delivery with this number, and no grant or outcome is still to be handled. A
+    /// shard that replied to one after another was made in its place would speak for objects of the other.
     pub fn is_idle_since(&self, sequence: u64) -> bool {
         let state = self.state.lock();
-        state.pending.is_empty() && state.sequence == sequence
+        state.pending.is_empty() && state.sequence == sequence && self.told.load(Ordering::Acquire) == 0
+    }
+
+    /// A grant or an outcome is put into the shard's mailbox.
+    pub(super) fn tell(&self) {
+        self.told.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The shard handles a grant or an outcome.
+    fn told(&self) {
+        self.told.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -224,7 +239,7 @@ impl Actor for Shard {
         message: ShardMsg,
         state: &mut ShardState,
     ) -> Result<(), ActorProcessingErr> {
-        let (mut again, mut noticed) = (None, None);
+        let (mut said, mut noticed) = (Vec::new(), None);
         match message {
             ShardMsg::Wake => {
                 let (pending, sequence, woken) = state.inbox.take();
@@ -235,20 +250,14 @@ impl Actor for Shard {
                 let _ = answer.send(());
             }
             ShardMsg::Grant(object) => {
-                let granted = state.core.grant(&object);
-                let key = ObjectKey {
-                    namespace: state.core.namespace().clone(),
-                    object,
-                };
-                state.writer.send(WriterMsg::Body(key, granted));
+                state.inbox.told();
+                let reply = state.core.reply_to_grant(&object);
+                said.push((object, reply));
             }
             ShardMsg::Outcome(object, outcome, why) => {
-                again = state.core.outcome(&object, outcome, why.as_deref());
-                if again.is_none() {
-                    let namespace = state.core.namespace().clone();
-                    let key = ObjectKey { namespace, object };
-                    state.writer.send(WriterMsg::Settled(key));
-                }
+                state.inbox.told();
+                let reply = state.core.reply_to_outcome(&object, outcome, why.as_deref());
+                said.push((object, reply));
             }
             ShardMsg::Look => {
                 if let Some(comparison) = &mut state.comparison {
@@ -262,11 +271,11 @@ impl Actor for Shard {
             // Its handle is not kept: a look that comes too early does nothing.
             drop(myself.send_after(delay, || ShardMsg::Look));
         }
-        let mut wants = state.core.plan();
-        wants.extend(again);
-        if !wants.is_empty() {
+        let wanted = state.core.plan().into_iter();
+        said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
+        if !said.is_empty() {
             let noticed = noticed.unwrap_or_else(Instant::now);
-            state.writer.want(state.core.namespace(), wants, noticed);
+            state.writer.report(state.core.namespace(), said, noticed);
         }
         for remark in state.core.take_remarks() {
             state.pass_on(remark);

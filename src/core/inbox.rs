@@ -46,7 +46,7 @@ pub enum Event {
 }
 
 /// The events that wait for one shard.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Pending {
     pods: FxHashMap<Box<str>, PodEvent>,
     services: FxHashMap<Arc<str>, Option<(ServiceFacts, u8)>>,
@@ -60,7 +60,7 @@ pub struct Pending {
     any: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PodEvent {
     /// `None` when it is gone.
     latest: Option<(PodFacts, u8)>,
@@ -71,7 +71,7 @@ struct PodEvent {
 }
 
 /// The last that was seen of an object that we write.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum ObjectEvent<W, M> {
     Whole(W, u8),
     Meta(M, u8),

@@ -7,7 +7,7 @@ use smallvec::{Array, SmallVec};
 use std::hash::{BuildHasher, Hash};
 
 /// A table of equal values with reference counts: what nobody uses any more is freed at once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Interner<T> {
     values: Slab<(T, u32)>,
     by_value: HashTable<u32>,

@@ -4,13 +4,13 @@ use super::intern::{Interner, hash_of};
 
 /// Pairs by number. A key is kept once, not with each of its values: those that are unique to a pod are the larger
 /// part of all pairs, and their keys are longer than they are.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct LabelPairs {
     keys: Interner<Box<str>>,
     pairs: Interner<Pair>,
 }
 
-#[derive(PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Pair {
     key: u32,
     value: Box<str>,

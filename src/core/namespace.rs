@@ -211,7 +211,7 @@ impl Want {
 }
 
 /// A pod, cut to what its endpoints depend on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Pod {
     name: Box<str>,
     uid: Uid,
@@ -250,7 +250,7 @@ impl Pod {
 
 /// A hostname and the subdomain in which it counts. The pods of a `StatefulSet` share one, since each is called
 /// as it is.
-#[derive(PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Host {
     /// `None` if it is the pod's name.
     hostname: Option<Box<str>>,
@@ -271,13 +271,13 @@ struct Member {
 }
 
 /// A node that pods of this namespace run on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct LocalNode {
     view: Arc<NodeView>,
     pods: SmallVec<[PodId; 4]>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Service {
     facts: ServiceFacts,
     /// By [`Family::index`]; `None` where it has no slices, and in both while it is not managed.
@@ -313,7 +313,7 @@ impl Service {
 }
 
 /// Everything that is known of one namespace. Owned by its shard.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct NamespaceState {
     namespace: Arc<str>,
     settings: Settings,

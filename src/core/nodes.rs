@@ -43,7 +43,7 @@ pub trait NodeDirectory {
 }
 
 /// All nodes by name. Owned by the process, behind one lock; never held for longer than one call.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct NodeTable {
     nodes: FxHashMap<Arc<str>, Entry>,
     version: u64,
@@ -52,7 +52,7 @@ pub struct NodeTable {
     interested_in_zones: FxHashSet<Arc<str>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     view: Arc<NodeView>,
     epoch: u8,

@@ -26,6 +26,15 @@ pub struct ObjectName {
     pub name: Arc<str>,
 }
 
+/// An object that we write, cluster-wide.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ObjectKey {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its kind and name.
+    pub object: ObjectName,
+}
+
 impl ObjectName {
     /// A slice's.
     pub fn slice(name: Arc<str>) -> Self {
@@ -85,7 +94,7 @@ pub struct Remote {
 }
 
 /// How one object stands with the server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ObjectState {
     /// What the server has; `None` when it does not have it yet.
     pub remote: Option<Remote>,

@@ -18,7 +18,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 
 /// Label sets ⇄ Services, and full sets ⇄ pods, of one namespace.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SelectorCache {
     full: Slab<FullSet>,
     /// The pairs that full sets consist of: those that are unique to a pod stand among many that it shares with
@@ -33,7 +33,7 @@ pub struct SelectorCache {
     selectors: FxHashMap<ServiceId, Indexed>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct FullSet {
     /// Its pairs, sorted by key.
     pairs: Box<[u32]>,
@@ -45,7 +45,7 @@ struct FullSet {
     pods: SmallVec<[PodId; 4]>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct LabelSet {
     labels: Labels,
     full: SmallVec<[FullSetId; 4]>,
@@ -54,7 +54,7 @@ struct LabelSet {
 }
 
 /// A `key=value` that stands in a label set or indexes a selector.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Pair {
     /// The Services whose selector is indexed under this pair.
     services: Vec<ServiceId>,
@@ -62,7 +62,7 @@ struct Pair {
     sets: Vec<LabelSetId>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Indexed {
     selector: Selector,
     /// The pair it is indexed under.

@@ -99,7 +99,7 @@ pub enum Role {
 }
 
 /// A slice. Owned by its namespace's state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Slice {
     /// `metadata.name`; chosen by us for slices that we create.
     pub name: Arc<str>,
@@ -240,7 +240,7 @@ impl Slice {
 }
 
 /// The slices of one Service and family.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FamilyState {
     /// Pods with an endpoint to place. May name pods that are placed, gone or unfit by now.
     pub to_place: Vec<PodId>,
@@ -259,14 +259,14 @@ pub struct FamilyState {
 }
 
 /// The port groups of one Service and family, by index and by ports.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Groups {
     groups: Slab<Group>,
     by_ports: HashTable<u32>,
 }
 
 /// The pods with one list of ports, and their slices.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Group {
     /// The ports, sorted.
     pub ports: SlicePorts,

@@ -26,7 +26,7 @@ pub struct ZoneRatios {
 }
 
 /// The CPU of the cluster by zone. A change of a node costs one look at each zone, not at each node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ZoneCapacity {
     /// Only nodes that count: ready and not excluded.
     nodes: FxHashMap<Arc<str>, Counted>,
@@ -43,7 +43,7 @@ enum Counted {
     In(Zone, i64),
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sum {
     nodes: usize,
     cpu: i128,

@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What the server has, as far as it is of interest, and which Services have to be looked at.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     slices: FxHashMap<Box<str>, (u8, SliceFacts)>,
     by_service: FxHashMap<Arc<str>, BTreeSet<Box<str>>>,
@@ -31,7 +31,7 @@ pub(super) struct Shown {
 }
 
 /// An Endpoints object on the server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ShownEndpoints {
     epoch: u8,
     pub(super) facts: EndpointsFacts,

@@ -38,7 +38,7 @@ enum Role {
 }
 
 /// An Endpoints object. Owned by its namespace's state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Endpoints {
     role: Role,
     pub(super) object: ObjectState,
@@ -49,7 +49,7 @@ pub(super) struct Endpoints {
 }
 
 /// The pods that a Service's Endpoints object shows. Kept while the Service is managed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ServiceEndpoints {
     members: Members<SlicePort, PodId>,
     /// How often something changed since the last evaluation.

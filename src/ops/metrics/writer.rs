@@ -1,10 +1,9 @@
 //! What the writer counts, and the times of what waits and what is on its way.
 
 use super::process::THROTTLED;
-use crate::actors::writer::ObjectKey;
 use crate::core::body::Request;
 use crate::core::namespace::Outcome;
-use crate::core::object::Output;
+use crate::core::object::{ObjectKey, Output};
 use crate::core::queue::{Lane, WriteQueue};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use rustc_hash::FxHashMap;
