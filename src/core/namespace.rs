@@ -412,6 +412,11 @@ impl NamespaceState {
         self.work
     }
 
+    /// Takes the account of what has been done since it was last taken.
+    pub fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.work)
+    }
+
     /// How many pods, Services, slices, and label sets (whole and projected) there are.
     pub fn sizes(&self) -> Sizes {
         let (full_sets, label_sets) = self.cache.sizes();

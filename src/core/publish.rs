@@ -23,7 +23,7 @@ use super::namespace::{Granted, NamespaceState, Outcome, Want};
 use super::object::{ObjectKey, ObjectName, Output};
 use super::queue::{Lane, Urgency, WriteQueue};
 use super::window::{Sign, Window};
-use reports::{Reply, Report};
+use reports::{Reply, Report, Reported};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
 
@@ -85,14 +85,14 @@ pub enum Next {
     },
 }
 
-/// What becomes of a shard's reply to a grant.
+/// What becomes of what a shard has said of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replied {
     /// The request is to be sent.
     Send(Granted),
     /// The request may not be sent any more: this process has lost the lease. The shard is to be told so.
     Unsent,
-    /// There is nothing to send.
+    /// Nothing is to be sent now.
     Nothing,
 }
 
@@ -169,7 +169,7 @@ impl Publisher {
     }
 
     /// A shard wants an object to be written.
-    pub fn wanted(&mut self, key: ObjectKey, want: &Want, now: Duration) {
+    fn wanted(&mut self, key: &ObjectKey, want: &Want, now: Duration) {
         if !self.writes {
             return;
         }
@@ -190,7 +190,7 @@ impl Publisher {
         if want.exists {
             delay = delay.max(batch);
         }
-        self.queue.want(key, urgency, delay, now);
+        self.queue.want(key.clone(), urgency, delay, now);
     }
 
     /// When a retry of a refused request may go that would go at a time, so that those of its namespace keep to
@@ -206,8 +206,18 @@ impl Publisher {
         at
     }
 
+    /// What a shard has said of an object: the reply came first.
+    pub fn reported(&mut self, key: &ObjectKey, reported: Reported, now: Duration) -> Replied {
+        let Reported { reply, wanted } = reported;
+        let replied = reply.map_or(Replied::Nothing, |reply| self.replied(key, reply, now));
+        if let Some((want, _)) = wanted {
+            self.wanted(key, &want, now);
+        }
+        replied
+    }
+
     /// A shard's reply to a grant, or to an answer.
-    pub fn replied(&mut self, key: &ObjectKey, reply: Reply, now: Duration) -> Replied {
+    fn replied(&mut self, key: &ObjectKey, reply: Reply, now: Duration) -> Replied {
         match reply {
             Reply::Built(granted) => {
                 self.queue.built(key);
