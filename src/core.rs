@@ -10,6 +10,7 @@ pub mod body;
 pub mod bucket;
 pub mod deviations;
 pub mod events;
+pub mod excerpt;
 pub mod facts;
 pub mod few;
 pub mod golang;

@@ -1,5 +1,6 @@
 //! Requests for single objects, and what their answers mean.
 
+use super::client_error::ClientError;
 use super::decode::{self, Namespaced};
 use super::fence::{Closed, Fence};
 use super::wire::Status;
@@ -46,13 +47,13 @@ impl Answer {
 
 /// Why there is no answer.
 enum Failure {
-    Client(kube::Error),
+    Client(ClientError),
     Closed,
 }
 
 impl From<kube::Error> for Failure {
     fn from(error: kube::Error) -> Self {
-        Self::Client(error)
+        Self::Client(error.into())
     }
 }
 
