@@ -122,7 +122,16 @@ pub(super) async fn load(chosen: &ConfigFile) -> Result<Loaded, KubeconfigError>
             }
             Ok(Loaded { config, places })
         }
-        Err(error) => Err(places.error(places.of(&error), client_error::kubeconfig(&error))),
+        Err(error) => {
+            let fault = match (&error, &chosen.context) {
+                // It was asked for on the command line, and is no part of the file.
+                (kube::config::KubeconfigError::LoadContext(_), Some(name)) => {
+                    format!("there is no context {}", Excerpt::value(name))
+                }
+                _ => client_error::kubeconfig(&error),
+            };
+            Err(places.error(places.of(&error), fault))
+        }
     }
 }
 
