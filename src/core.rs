@@ -21,6 +21,7 @@ pub mod intern;
 mod label_pairs;
 pub mod labels;
 pub mod lease;
+pub mod log_shares;
 pub mod namespace;
 pub mod nodes;
 pub mod object;

@@ -28,6 +28,7 @@ pub mod cluster;
 pub mod core;
 pub mod inspect;
 pub mod ops;
+pub mod tenant_log;
 
 use crate::core::excerpt::Excerpt;
 use actors::deviations::Ledger;
@@ -173,11 +174,13 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
     let vitals = Vitals::default();
     // It goes on until the process ends, so that whoever looks sees how that goes.
     let _admin = admin.map(|admin| tokio::spawn(admin.serve(vitals.clone())));
+    tokio::spawn(tenant_log::keep());
     let run = ops::run::run_observed(clients, options, part, &vitals, shutdown);
     let result = tokio::select! {
         result = run => result,
         () = signals => return ExitCode::FAILURE,
     };
+    tenant_log::finish();
     match result {
         Ok(()) => {
             tracing::info!("stopped");

@@ -9,6 +9,7 @@ use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::namespace::{Content, Outcome};
 use crate::core::object::{ObjectName, Output, Remote};
+use crate::tenant_log;
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use kube::Client;
@@ -116,7 +117,9 @@ impl ObjectClient {
         {
             Ok(Ok((code, retry_after, body))) => {
                 let (outcome, status) = judge(kind, *output, code, &body);
-                if let Some(status) = status.as_ref().filter(|_| matters(&outcome)) {
+                if let Some(status) = status.as_ref().filter(|_| matters(&outcome))
+                    && tenant_log::admits(namespace)
+                {
                     tracing::warn!(%namespace, kind = %output, %name, request = ?kind, code = code.as_u16(), reason = %status.reason,
                         message = %status.message, "the API server refused a request; it will be tried again");
                 }
@@ -138,12 +141,16 @@ impl ObjectClient {
                 (Outcome::Unknown, None, None)
             }
             Ok(Err(Failure::Client(error))) => {
-                tracing::warn!(%namespace, kind = %output, %name, request = ?kind, %error, "a request failed; it will be tried again");
+                if tenant_log::admits(namespace) {
+                    tracing::warn!(%namespace, kind = %output, %name, request = ?kind, %error, "a request failed; it will be tried again");
+                }
                 (Outcome::Unknown, None, None)
             }
             Err(_) => {
-                tracing::warn!(%namespace, kind = %output, %name, request = ?kind, deadline = ?self.deadline,
-                    "a request was not answered in time; it will be tried again");
+                if tenant_log::admits(namespace) {
+                    tracing::warn!(%namespace, kind = %output, %name, request = ?kind, deadline = ?self.deadline,
+                        "a request was not answered in time; it will be tried again");
+                }
                 (Outcome::Unknown, None, None)
             }
         };

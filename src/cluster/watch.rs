@@ -16,6 +16,7 @@ use super::{decode, wire};
 use crate::actors::router::Router;
 use crate::actors::standing::Standing;
 use crate::ops::metrics::WatchMetrics;
+use crate::tenant_log;
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use kube::Client;
@@ -298,7 +299,9 @@ impl Watch {
     fn complain<S: Source>(&self, errors: &[Undecodable]) {
         for error in errors {
             self.metrics.undecodable.increment(1);
-            tracing::error!(resource = S::KIND.as_str(), %error, "an object cannot be decoded and is left out");
+            if tenant_log::admits(&error.namespace) {
+                tracing::error!(resource = S::KIND.as_str(), %error, "an object cannot be decoded and is left out");
+            }
         }
     }
 
