@@ -10,6 +10,7 @@ use crate::core::nodes::{NodeDirectory, NodeTable, NodeView, ZoneView};
 use crate::core::object::ObjectName;
 use crate::core::publish::reports::Report;
 use crate::ops::metrics::{ShardMetrics, ShardPart};
+use crate::tenant_log;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
@@ -184,7 +185,9 @@ impl ShardState {
                 value,
             } => {
                 let namespace = self.core.namespace();
-                tracing::warn!(%namespace, %service, annotation, %value, "the annotation is no boolean and is ignored");
+                if tenant_log::admits(namespace) {
+                    tracing::warn!(%namespace, %service, annotation, %value, "the annotation is no boolean and is ignored");
+                }
             }
         }
     }

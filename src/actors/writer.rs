@@ -317,7 +317,11 @@ impl WriterState {
         if let Outcome::Rejected = outcome {
             tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "the request was refused; it is retried slowly");
         }
-        let load = if fenced { Load::Unknown } else { Load::from(&outcome) };
+        let load = if fenced {
+            Load::Unknown
+        } else {
+            Load::from(&outcome)
+        };
         // The shard says whether the object is due again; without a shard, nobody wants it.
         let told = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));
         self.publisher.answered(key, load, took, quiet, told, now);

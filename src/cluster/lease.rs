@@ -1,5 +1,6 @@
 //! The Lease: requests for it, and a watch of it.
 
+use super::client_error::ClientError;
 use super::decode;
 use crate::core::lease::{Ask, Record, Reply};
 use crate::core::time::Time;
@@ -137,7 +138,7 @@ impl LeaseClient {
         &self,
         method: Method,
         body: Option<Value>,
-    ) -> Result<(StatusCode, Vec<u8>), kube::Error> {
+    ) -> Result<(StatusCode, Vec<u8>), ClientError> {
         let mut uri = self.location.collection();
         if method != Method::POST {
             uri = format!("{uri}/{}", self.location.name);
@@ -150,7 +151,7 @@ impl LeaseClient {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
-        let request = request.body(Body::from(body)).map_err(kube::Error::HttpError)?;
+        let request = request.body(Body::from(body))?;
         let response = self.client.send(request).await?;
         let (head, body) = response.into_parts();
         Ok((head.status, body.collect_bytes().await?.to_vec()))

@@ -1,5 +1,6 @@
 //! Requests for single objects, and what their answers mean.
 
+use super::client_error::ClientError;
 use super::decode::{self, Namespaced};
 use super::fence::{Closed, Fence};
 use super::wire::Status;
@@ -8,6 +9,7 @@ use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::namespace::{Content, Outcome};
 use crate::core::object::{ObjectName, Output, Remote};
+use crate::tenant_log;
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use kube::Client;
@@ -46,13 +48,13 @@ impl Answer {
 
 /// Why there is no answer.
 enum Failure {
-    Client(kube::Error),
+    Client(ClientError),
     Closed,
 }
 
 impl From<kube::Error> for Failure {
     fn from(error: kube::Error) -> Self {
-        Self::Client(error)
+        Self::Client(error.into())
     }
 }
 
@@ -115,7 +117,9 @@ impl ObjectClient {
         {
             Ok(Ok((code, retry_after, body))) => {
                 let (outcome, status) = judge(kind, *output, code, &body);
-                if let Some(status) = status.as_ref().filter(|_| matters(&outcome)) {
+                if let Some(status) = status.as_ref().filter(|_| matters(&outcome))
+                    && tenant_log::admits(namespace)
+                {
                     tracing::warn!(%namespace, kind = %output, %name, request = ?kind, code = code.as_u16(), reason = %status.reason,
                         message = %status.message, "the API server refused a request; it will be tried again");
                 }
@@ -137,12 +141,16 @@ impl ObjectClient {
                 (Outcome::Unknown, None, None)
             }
             Ok(Err(Failure::Client(error))) => {
-                tracing::warn!(%namespace, kind = %output, %name, request = ?kind, %error, "a request failed; it will be tried again");
+                if tenant_log::admits(namespace) {
+                    tracing::warn!(%namespace, kind = %output, %name, request = ?kind, %error, "a request failed; it will be tried again");
+                }
                 (Outcome::Unknown, None, None)
             }
             Err(_) => {
-                tracing::warn!(%namespace, kind = %output, %name, request = ?kind, deadline = ?self.deadline,
-                    "a request was not answered in time; it will be tried again");
+                if tenant_log::admits(namespace) {
+                    tracing::warn!(%namespace, kind = %output, %name, request = ?kind, deadline = ?self.deadline,
+                        "a request was not answered in time; it will be tried again");
+                }
                 (Outcome::Unknown, None, None)
             }
         };

@@ -9,11 +9,14 @@ pub use sources::{Endpoints, Gone, Nodes, Pods, Services, Slices, Source, WholeE
 
 use self::initial::Way;
 use self::lines::{LONGEST_LINE, Lines, take_lines};
+use super::client_error::ClientError;
+use super::decode::Undecodable;
 use super::pages::{ANSWER, Silent};
 use super::{decode, wire};
 use crate::actors::router::Router;
 use crate::actors::standing::Standing;
 use crate::ops::metrics::WatchMetrics;
+use crate::tenant_log;
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use kube::Client;
@@ -37,7 +40,7 @@ const HOPELESS: u32 = 10;
 #[derive(Debug, thiserror::Error)]
 enum WatchError {
     #[error("{0}")]
-    Client(#[from] kube::Error),
+    Client(ClientError),
     #[error("the server answered {code} {reason}: {message}")]
     Status {
         code: u16,
@@ -54,6 +57,12 @@ enum WatchError {
     LongLine,
     #[error("the list that was streamed broke off")]
     NotListed,
+}
+
+impl From<kube::Error> for WatchError {
+    fn from(error: kube::Error) -> Self {
+        Self::Client(error.into())
+    }
 }
 
 impl WatchError {
@@ -287,10 +296,12 @@ impl Watch {
     }
 
     /// Objects that cannot be used are named, and left out.
-    fn complain<S: Source>(&self, errors: &[String]) {
+    fn complain<S: Source>(&self, errors: &[Undecodable]) {
         for error in errors {
             self.metrics.undecodable.increment(1);
-            tracing::error!(resource = S::KIND.as_str(), %error, "an object cannot be decoded and is left out");
+            if tenant_log::admits(&error.namespace) {
+                tracing::error!(resource = S::KIND.as_str(), %error, "an object cannot be decoded and is left out");
+            }
         }
     }
 

@@ -427,6 +427,8 @@ pub(super) struct ListMeta {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
+    /// `Status`, if it is one.
+    pub kind: String,
     /// HTTP status.
     pub code: u16,
     /// A word for machines.

@@ -354,7 +354,9 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             Some((*since + PATIENCE[class], class))
         };
         let classes = 0..self.ready.len();
-        let urgent = classes.clone().find(|&class| !self.ready[class].ages.is_empty())?;
+        let urgent = classes
+            .clone()
+            .find(|&class| !self.ready[class].ages.is_empty())?;
         let (_, aged) = classes.filter_map(deadline).min()?;
         let tenant = |class: usize| self.ready[class].head().map(|(_, tenant, _)| tenant);
         let compete = aged != urgent && tenant(aged) != tenant(urgent);

@@ -3,6 +3,7 @@
 use super::lines::{Bookmark, Lines, take_lines};
 use super::sources::{Gone, Source};
 use super::{Watch, WatchError};
+use crate::cluster::decode::Undecodable;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::cluster::{ACCEPT_JSON, decode};
 
@@ -39,7 +40,7 @@ struct Listed<S: Source> {
 }
 
 impl<S: Source> Listed<S> {
-    fn take(&mut self, watch: &Watch, items: Vec<(S::Listed, Option<Gone>)>, errors: &[String]) {
+    fn take(&mut self, watch: &Watch, items: Vec<(S::Listed, Option<Gone>)>, errors: &[Undecodable]) {
         watch.complain::<S>(errors);
         watch.metrics.alive();
         watch.metrics.listed.increment(items.len() as u64);

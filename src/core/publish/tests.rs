@@ -71,7 +71,11 @@ fn a_write_that_is_wanted_after_an_empty_reply_is_not_lost_however_late_both_are
         }
         reports.say(k.clone(), Report::Wanted(want(&k, Retry::Now)), NOW);
         hand_on(&mut reports, &mut publisher, NOW);
-        assert_eq!(granted(&mut publisher, NOW), Some(k), "read between: {read_between}");
+        assert_eq!(
+            granted(&mut publisher, NOW),
+            Some(k),
+            "read between: {read_between}"
+        );
     }
 }
 
@@ -108,7 +112,13 @@ fn a_settled_answer_does_not_cover_what_was_wanted_before() {
 
 #[test]
 fn ten_thousand_refused_services_of_one_namespace_leave_the_rate_to_the_others() {
-    let mut publisher = Publisher::new(Pacing { burst: 100, ..pacing(500.0, 64) }, 0);
+    let mut publisher = Publisher::new(
+        Pacing {
+            burst: 100,
+            ..pacing(500.0, 64)
+        },
+        0,
+    );
     let hopeless: Vec<_> = (0..10_000).map(|i| key("tenant", &format!("k{i}"))).collect();
     for key in &hopeless {
         publisher.wanted(key, &want(key, Retry::Slowly { failures: 9 }), NOW);
@@ -140,7 +150,11 @@ fn one_object_that_is_never_answered_does_not_make_the_window_small() {
         now += LONGEST;
         publisher.answered(&k, Load::Unanswered, LONGEST, None, true, now);
     }
-    assert!(publisher.window() >= before / 2, "halved once: {}", publisher.window());
+    assert!(
+        publisher.window() >= before / 2,
+        "halved once: {}",
+        publisher.window()
+    );
     // Many objects that are not answered are another matter.
     for i in 0..8 {
         let other = key("ns", &format!("other{i}"));
@@ -161,7 +175,10 @@ fn a_process_that_may_not_write_grants_nothing_and_takes_back_what_was_built() {
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
     publisher.wanted(&key("ns", "l"), &want(&k, Retry::Now), NOW);
     publisher.set_writes(false);
-    assert_eq!(publisher.replied(&k, Reply::Built(update()), NOW), Replied::Unsent);
+    assert_eq!(
+        publisher.replied(&k, Reply::Built(update()), NOW),
+        Replied::Unsent
+    );
     publisher.answered(&k, Load::Unknown, NOW, None, true, NOW);
     publisher.replied(&k, Reply::Settled, NOW);
     assert_eq!(granted(&mut publisher, NOW), None);

@@ -284,7 +284,10 @@ fn a_namespace_with_a_thousand_services_waits_for_the_others_as_they_wait_for_it
         queue.want("a".to_owned(), small(2, Lane::Add), NOW, SECOND);
         let pair = [queue.next(SECOND).unwrap().0, queue.next(SECOND).unwrap().0];
         assert!(pair.contains(&"a".to_owned()), "{round}: {pair:?}");
-        assert!(pair.iter().any(|key| key.starts_with("flood")), "{round}: {pair:?}");
+        assert!(
+            pair.iter().any(|key| key.starts_with("flood")),
+            "{round}: {pair:?}"
+        );
     }
 }
 
@@ -295,7 +298,12 @@ fn a_removal_does_not_wait_for_the_aged_backlog_of_another_namespace() {
         let late = 300 * SECOND;
         assert!(queue.next(late).unwrap().0.starts_with("flood"));
         for removal in 0..20u64 {
-            queue.want(format!("removal-{removal}"), small(2 + removal, Lane::Remove), NOW, late);
+            queue.want(
+                format!("removal-{removal}"),
+                small(2 + removal, Lane::Remove),
+                NOW,
+                late,
+            );
         }
         let order: Vec<_> = (0..40).map(|_| queue.next(late).unwrap().0).collect();
         let removals = order.iter().filter(|key| key.starts_with("removal")).count();
@@ -311,5 +319,9 @@ fn aged_objects_go_though_another_namespace_never_ends_to_remove() {
         queue.want(format!("removal-{removal}"), small(2, Lane::Remove), NOW, late);
     }
     let order: Vec<_> = (0..20).map(|_| queue.next(late).unwrap().0).collect();
-    assert_eq!(order.iter().filter(|key| key.starts_with("flood")).count(), 10, "{order:?}");
+    assert_eq!(
+        order.iter().filter(|key| key.starts_with("flood")).count(),
+        10,
+        "{order:?}"
+    );
 }

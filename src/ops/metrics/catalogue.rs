@@ -201,6 +201,7 @@ const EVENTS: &[Metric] = &[
     gauge("endpointd_events_waiting", &[], "Events that wait to be written."),
     counter("endpointd_event_requests_total", &["outcome"], "Requests for Events: ok, refused, unknown."),
     counter("endpointd_events_dropped_total", &[], "Events that are not written, unless they happen again."),
+    counter("endpointd_log_lines_left_out_total", &[], "Lines of the log that are left out, since their namespace has caused too many; a summary counts them by namespace once a minute."),
 ];
 
 #[rustfmt::skip]
