@@ -387,6 +387,7 @@ impl WriterState {
             quiet,
             took,
             fenced,
+            overloaded,
         } = answer;
         self.metrics.done(key, &outcome, took, now);
         if let Some(quiet) = quiet {
@@ -395,9 +396,10 @@ impl WriterState {
         if let Outcome::Rejected = outcome {
             tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "the request was refused; it is retried slowly");
         }
-        let sign = match outcome {
-            Outcome::Refused | Outcome::Unknown => Sign::Overloaded,
-            _ => Sign::Answered,
+        let sign = if overloaded {
+            Sign::Overloaded
+        } else {
+            Sign::Answered
         };
         // What was not sent, or not waited for, says nothing of the server.
         if !fenced {
