@@ -15,6 +15,7 @@ mod world;
 
 use gate::Fate;
 use http::Method;
+use memory_apiserver::{Failure, Fault, FaultPlan, Rule, Verb};
 use serde_json::json;
 use std::time::Duration;
 use world::{NS, World, node, pod, ready_condition, service};
@@ -161,4 +162,29 @@ async fn a_refusal_that_is_about_something_else_is_tried_again() {
         world.in_slices().await,
         [(world::ip(0), false), (world::ip(1), true)]
     );
+}
+
+/// The create fails, the look that follows shows that there is nothing, and that is no reason to begin anew.
+#[tokio::test(start_paused = true)]
+async fn a_create_that_keeps_failing_is_retried_slowly() {
+    for kind in ["endpointslices", "endpoints"] {
+        let mut world = World::new(100);
+        world.start_up().await;
+        let fails = Rule::on(Verb::Create, kind).fault(Fault::before(Failure::Internal));
+        world.server.set_faults(FaultPlan::new(1).rule(fails));
+        world.make(service()).await;
+        let sent = world.rest_for(Duration::from_secs(40)).await;
+        let posts = sent
+            .iter()
+            .filter(|s| s.verb == Method::POST && s.kind() == kind)
+            .count();
+        assert!(
+            (5..=12).contains(&posts),
+            "{posts} creates of {kind} in 40 seconds"
+        );
+        world.server.clear_faults();
+        world.rest_for(Duration::from_secs(60)).await;
+        assert_eq!(world.slices().await.len(), 1);
+        assert!(world.endpoints().await.is_object());
+    }
 }
