@@ -12,7 +12,7 @@ use crate::core::backoff::Retry;
 use crate::core::namespace::{Granted, Outcome};
 use crate::core::object::{ObjectKey, ObjectName};
 use crate::core::publish::reports::{Reply, Report, Reported, Reports};
-use crate::core::publish::{Load, Next, Publisher, Replied};
+use crate::core::publish::{Next, Publisher, Replied};
 use crate::ops::metrics::WriterMetrics;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -311,17 +311,12 @@ impl WriterState {
             why,
             quiet,
             took,
-            fenced,
+            load,
         } = answer;
         self.metrics.done(key, &outcome, took, now);
         if let Outcome::Rejected = outcome {
             tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "the request was refused; it is retried slowly");
         }
-        let load = if fenced {
-            Load::Unknown
-        } else {
-            Load::from(&outcome)
-        };
         // The shard says whether the object is due again; without a shard, nobody wants it.
         let told = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));
         self.publisher.answered(key, load, took, quiet, told, now);

@@ -405,15 +405,6 @@ pub fn is_ours(json: &[u8]) -> Result<bool, DecodeError> {
         .is_some_and(|by| &**by == MANAGED_BY))
 }
 
-/// The UID and the version in the answer to a write.
-pub fn written(json: &[u8]) -> Result<(Uid, u64), DecodeError> {
-    let object: wire::MetaOnly<'_> = serde_json::from_slice(json)?;
-    Ok((
-        Uid::from(&*object.metadata.uid),
-        version(&object.metadata.resource_version)?,
-    ))
-}
-
 fn slice_port(port: &wire::SlicePort<'_>) -> SlicePort {
     SlicePort {
         name: port.name.as_deref().map(Into::into),

@@ -161,9 +161,6 @@ impl Default for Settings {
     }
 }
 
-/// However often a slice was deleted behind our back, it is made again after no more than some seconds.
-const MOST_LOSSES: u8 = 7;
-
 /// An object that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Want {
@@ -181,32 +178,18 @@ pub struct Want {
 
 impl Want {
     fn of(name: ObjectName, service: Arc<str>, object: &ObjectState) -> Self {
-        let retry = match (object.failures, object.rejected) {
-            (0, _) => Retry::Now,
-            (_, true) if object.changes > 0 => Retry::Floor,
-            // What should be written is not what was tried: the failure says nothing about it.
-            (_, false) if object.changes > 0 => Retry::Now,
-            (failures, true) => Retry::Slowly { failures },
-            (failures, false) => Retry::After { failures },
-        };
         Self {
             object: name,
             service,
             exists: object.remote.is_some(),
             lane: object.lane,
-            retry,
+            retry: object.retry(),
         }
     }
 
     fn of_slice(slice: &Slice) -> Self {
         let name = ObjectName::slice(slice.name.clone());
-        let mut want = Self::of(name, slice.service_name.clone(), &slice.object);
-        if slice.object.remote.is_none() && slice.losses > 1 && want.retry == Retry::Now {
-            want.retry = Retry::After {
-                failures: (slice.losses - 1).min(MOST_LOSSES),
-            };
-        }
-        want
+        Self::of(name, slice.service_name.clone(), &slice.object)
     }
 }
 

@@ -332,16 +332,5 @@ impl NamespaceState {
     }
 }
 
-/// How an outcome that carries no sign of its own tells of the server's load.
-impl From<&Outcome> for Load {
-    fn from(outcome: &Outcome) -> Self {
-        match outcome {
-            Outcome::Refused => Self::Overloaded,
-            Outcome::Unknown => Self::Unanswered,
-            _ => Self::Answered,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -125,9 +125,6 @@ pub struct Slice {
     pub created: Option<Time>,
     /// Its object was given to another manager. Until what it holds changes, it is left to them.
     pub yielded: bool,
-    /// How often its object was gone, in a row, before it could be updated once. Who collects what has lost its
-    /// owner may know sooner than we do that the Service is gone, and would delete as fast as we create.
-    pub losses: u8,
     /// How many slots differ from what the server has.
     pub dirty: u32,
     /// How many endpoints the server has that should not be there.
@@ -152,7 +149,6 @@ impl Slice {
             owner: Uid::none(),
             created: None,
             yielded: false,
-            losses: 0,
             dirty: 0,
             removed: 0,
             touched: false,
@@ -226,7 +222,7 @@ impl Slice {
         self.object.forget_remote();
         self.created = None;
         self.removed = 0;
-        self.change(Lane::Add);
+        self.object.lane = self.object.lane.min(Lane::Add);
         self.dirty = self.slots.len() as u32;
         for slot in &mut self.slots {
             *slot = Slot {

@@ -78,6 +78,8 @@ pub(crate) enum Fate {
     Refused(u16),
     /// It is carried out, and answered with this status all the same.
     Lost(u16),
+    /// It is not carried out, and something before the server answers with this status and a page.
+    Page(u16),
     /// It is neither carried out nor answered.
     Unheard,
     /// It is carried out and never answered.
@@ -209,6 +211,10 @@ impl Gate {
                 self.note(at, code, &[]);
                 return status(code);
             }
+            Some(Fate::Page(code)) => {
+                self.note(at, code, &[]);
+                return page(code);
+            }
             Some(Fate::Unheard) => return pending().await,
             Some(Fate::Held) => released.changed().await.unwrap(),
             _ => {}
@@ -285,6 +291,14 @@ fn status(code: u16) -> Answer {
     let body =
         json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code});
     let mut response = Response::new(Full::new(Bytes::from(body.to_string())).boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    response
+}
+
+/// As a proxy answers that does not know where a request should go.
+fn page(code: u16) -> Answer {
+    let body = Bytes::from_static(b"<html><head><title>Not here</title></head></html>\n");
+    let mut response = Response::new(Full::new(body).boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
     response
 }

@@ -131,10 +131,9 @@ impl NamespaceState {
     /// A live slice's object is gone: it is to be created anew, under another name. What may be on its way to
     /// the old name no longer matters.
     pub(super) fn replace_remote(&mut self, id: SliceId) {
-        let losses = &mut self.slices[id.index()].losses;
-        *losses = losses.saturating_add(1);
+        self.slices[id.index()].object.lose();
         self.yield_remote(id);
-        self.touch(id, Lane::Add);
+        self.revise(id, Lane::Add);
     }
 
     /// Forgets a slice that is not live.
@@ -225,7 +224,7 @@ impl NamespaceState {
         } else {
             slice.role = Role::Doomed;
         }
-        slice.object.changes += 1;
+        slice.object.change_by(1);
         self.want(id);
     }
 
@@ -322,14 +321,13 @@ impl NamespaceState {
         let group_ports = self.group_ports(id);
         let slice = &mut self.slices[id.index()];
         let (service_id, family) = (slice.service, slice.family);
-        slice.object.unsure = slice.object.seen > meta.version;
-        slice.object.remote = Some(Remote {
+        let moved = slice.object.read(Remote {
             uid: meta.uid,
             version: meta.version,
         });
         slice.owner = meta.owner;
         slice.object.extras = (!extras.is_usual(&slice.service_name)).then(|| Box::new(extras));
-        (slice.removed, slice.object.flight_trigger) = (0, None);
+        slice.removed = 0;
         for slot in &mut slice.slots {
             (slot.published, slot.stale) = (Conditions::ABSENT, false);
         }
@@ -358,15 +356,23 @@ impl NamespaceState {
             slice.recount(at, desired);
         }
         if slice.differs() {
-            self.touch(id, lane);
+            self.revise(id, lane);
         } else {
             slice.object.trigger = None;
+            // Where it is still the version from before a write that failed, things have changed back, and the next
+            // write may fail as well.
+            if moved && !slice.object.unsure {
+                slice.object.succeed();
+            }
         }
         if self.slices[id.index()].slots.is_empty() {
             self.services[service_id.index()].family(family).empties.push(id);
             self.mark(service_id);
         }
-        if self.slices[id.index()].object.unsure {
+        let object = &mut self.slices[id.index()].object;
+        if object.unsure {
+            // Somebody wrote while it was read: it is read again, but not as often as they write.
+            object.fail(false);
             self.want(id);
         }
     }

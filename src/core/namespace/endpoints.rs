@@ -288,7 +288,7 @@ impl NamespaceState {
             .get_mut(&name)
             .expect("a managed Service has an entry for its Endpoints");
         entry.object.lane = entry.object.lane.min(lane);
-        entry.object.changes += changes;
+        entry.object.change_by(changes);
         entry.object.rewrite = true;
         entry.object.trigger = earliest(entry.object.trigger, trigger);
         self.endpoints_wants.insert(name);

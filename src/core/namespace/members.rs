@@ -260,8 +260,15 @@ impl NamespaceState {
 
     /// Marks a live slice for the next evaluation of its Service.
     pub(super) fn touch(&mut self, id: SliceId, lane: Lane) {
+        self.slices[id.index()].change(lane);
+        self.revise(id, lane);
+    }
+
+    /// The same of one that the server has otherwise than it should, though what it should hold has not changed.
+    pub(super) fn revise(&mut self, id: SliceId, lane: Lane) {
         let slice: &mut Slice = &mut self.slices[id.index()];
-        slice.change(lane);
+        slice.object.lane = slice.object.lane.min(lane);
+        slice.yielded = false;
         let (service, family) = (slice.service, slice.family);
         if !std::mem::replace(&mut slice.touched, true) {
             self.services[service.index()].family(family).touched.push(id);
