@@ -19,6 +19,7 @@ pub mod inbox;
 pub mod intern;
 mod label_pairs;
 pub mod labels;
+pub mod leadership;
 pub mod lease;
 pub mod namespace;
 pub mod nodes;
