@@ -247,7 +247,11 @@ mod tests {
         }
         // Lists and proofs of before do not count.
         assert_eq!(picture.prove(POD, Demand(0)), None);
-        assert_eq!(picture.end_list(POD, 2, 11, Demand(0)), None, "it is a list, and no proof");
+        assert_eq!(
+            picture.end_list(POD, 2, 11, Demand(0)),
+            None,
+            "it is a list, and no proof"
+        );
         assert_eq!(picture.end_list(SLICE, 2, 11, Demand(0)), None);
         assert!(!picture.is_listed(SLICE) && picture.is_listed(POD));
         // A proof lifts the block by the list that was known; of what was forgotten only with a list.

@@ -19,8 +19,9 @@
 //! Nothing else does. The headers of an answer do not: a server sends them before it looks at its backlog. A quiet
 //! watch shows nothing by itself, since bookmarks come once a minute. So when the floor is known and not reached, the
 //! watch is begun anew from where it is, for three seconds: servers send a bookmark two seconds before the end of
-//! a watch. If that does not reach the floor either, everything is listed again. A demand is heard at any time, in
-//! a pause too: a watch that waits to be tried again is not a view.
+//! a watch. If that does not reach the floor either, everything is listed again. The wait for a bookmark lasts one to
+//! two seconds, in which nothing is written: where a list is small, it is the quicker proof, and is made at once.
+//! A demand is heard at any time, in a pause too: a watch that waits to be tried again is not a view.
 //!
 //! A version that is read, or that a list shows, comes from the present of the store. If it is lower than one that
 //! had been seen before it was asked for, then the store was replaced or set back. A watch cannot tell: one that
@@ -32,6 +33,10 @@ use std::time::Duration;
 
 /// How long something may take to reach the floor, once that is known.
 const PROOF: Duration = Duration::from_secs(2);
+/// A kind with no more objects than this is listed again rather than watched for a proof: that is a page.
+const SMALL: usize = 500;
+/// A list that has been under way for no longer than this is begun anew when a proof is demanded.
+const YOUNG: Duration = Duration::from_millis(200);
 /// The longest pause between tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A watch that ends after no longer than this, showing nothing, was not really begun.
@@ -87,6 +92,7 @@ enum Stream {
         demand: Demand,
         /// The highest version seen by then.
         highest: u64,
+        since: Duration,
     },
     Watching {
         since: Duration,
@@ -119,6 +125,8 @@ pub struct View {
     met: Option<Demand>,
     /// All up to this version is known. None before the first list, and when everything has to be listed again.
     reached: Option<u64>,
+    /// The last list was small.
+    small: bool,
     /// The highest version that was seen, since versions last went backwards.
     highest: u64,
     /// A version that was read after the demand was made.
@@ -155,6 +163,7 @@ impl View {
             demand,
             met: None,
             reached: None,
+            small: false,
             highest: 0,
             floor: None,
             patience: None,
@@ -188,6 +197,11 @@ impl View {
         self.reached
     }
 
+    /// Whether neither a list nor a watch is under way.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.stream, Stream::Idle(_))
+    }
+
     /// Whether an answer to [`Action::ReadVersion`] is awaited.
     pub fn is_reading(&self) -> bool {
         matches!(self.reading, Reading::Asked { .. })
@@ -212,7 +226,13 @@ impl View {
             return;
         }
         self.demand = demand;
-        (self.floor, self.patience) = (None, Some(now + PROOF));
+        let patience = match self.stream {
+            // What would be lost is less than a proof costs.
+            Stream::Listing { since, .. } if now.saturating_sub(since) <= YOUNG => Duration::ZERO,
+            Stream::Idle(_) | Stream::Watching { .. } if self.small => Duration::ZERO,
+            _ => PROOF,
+        };
+        (self.floor, self.patience) = (None, Some(now + patience));
         if let Stream::Idle(next) = &mut self.stream {
             *next = now.max(self.rest);
         }
@@ -234,7 +254,7 @@ impl View {
         if self.patience_ends().is_some_and(|end| end <= now) {
             // A list that began before the demand was made is given up, too: that happens once a demand.
             (self.patience, self.reached) = (None, None);
-            (self.stream, self.reading) = (Stream::Idle(now), Reading::Idle);
+            (self.stream, self.reading) = (Stream::Idle(now.max(self.rest)), Reading::Idle);
         }
         self.act_stream(now).or_else(|| self.act_reading(now))
     }
@@ -250,6 +270,7 @@ impl View {
             self.stream = Stream::Listing {
                 demand: self.demand,
                 highest: self.highest,
+                since: now,
             };
             (self.reading, self.checks, self.patience) = (Reading::Idle, false, None);
             return Some(Action::List);
@@ -292,7 +313,10 @@ impl View {
             Reading::Due(at) => Some(at),
             Reading::Idle | Reading::Asked { .. } => None,
         };
-        [stream, reading, self.patience_ends()].into_iter().flatten().min()
+        [stream, reading, self.patience_ends()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether a list that shows this version may be handed on: not if versions went backwards, since what is known
@@ -301,9 +325,10 @@ impl View {
         !matches!(self.stream, Stream::Listing { highest, .. } if version < highest)
     }
 
-    /// A list was whole, and what it shows has been handed on if it was [accepted](Self::accepts).
-    pub fn listed(&mut self, version: u64, now: Duration, random: f64) {
-        let Stream::Listing { demand, highest } = self.stream else {
+    /// A list of so many objects was whole, and what it shows has been handed on if it was
+    /// [accepted](Self::accepts).
+    pub fn listed(&mut self, version: u64, objects: usize, now: Duration, random: f64) {
+        let Stream::Listing { demand, highest, .. } = self.stream else {
             return;
         };
         self.failures = 0;
@@ -311,6 +336,7 @@ impl View {
             let asked = demand == self.demand && !self.is_proven();
             return self.rewind(version, asked, now, random);
         }
+        self.small = objects <= SMALL;
         (self.reached, self.highest, self.fruitful) = (Some(version), version, false);
         self.stream = Stream::Idle(now);
         if demand == self.demand {
@@ -431,7 +457,9 @@ impl View {
         (self.floor, self.patience, self.proves) = (None, None, false);
         self.list_again(now, random);
         // Servers behind one address that do not share a store would else be listed in turn, without a pause.
-        let again = self.turned.is_some_and(|turned| now.saturating_sub(turned) < TURN);
+        let again = self
+            .turned
+            .is_some_and(|turned| now.saturating_sub(turned) < TURN);
         self.turns = if again { self.turns + 1 } else { 0 };
         self.turned = Some(now);
         if self.turns > 0 {

@@ -11,12 +11,13 @@ fn act(view: &mut View, now: Duration) -> Vec<Action> {
 }
 
 const FIRST: Demand = Demand(1);
+const MANY: usize = 20_000;
 
 /// A view that was listed at 10, and watches.
 fn watching() -> View {
     let mut view = View::new(Demand(0));
     assert_eq!(act(&mut view, at(0)), [Action::List]);
-    view.listed(10, at(0), 0.5);
+    view.listed(10, MANY, at(0), 0.5);
     let watch = Action::Watch {
         from: 10,
         short: false,
@@ -62,6 +63,23 @@ fn a_view_that_has_reached_the_floor_already_needs_no_watch() {
 }
 
 #[test]
+fn where_a_list_is_small_it_is_the_quicker_proof() {
+    let mut view = View::new(Demand(0));
+    act(&mut view, at(0));
+    view.listed(10, 500, at(0), 0.5);
+    act(&mut view, at(0));
+    view.demanded(FIRST, at(100));
+    assert_eq!(act(&mut view, at(100)), [Action::List]);
+    view.listed(12, 500, at(120), 0.5);
+    assert_eq!(act(&mut view, at(120))[0], Action::Prove(FIRST));
+    // And so it is when the list has only just been asked for.
+    let mut view = View::new(Demand(0));
+    act(&mut view, at(0));
+    view.demanded(FIRST, at(200));
+    assert_eq!(act(&mut view, at(200)), [Action::List]);
+}
+
+#[test]
 fn what_falls_short_of_the_floor_is_listed_again() {
     let mut view = watching();
     view.demanded(FIRST, at(0));
@@ -71,7 +89,7 @@ fn what_falls_short_of_the_floor_is_listed_again() {
     view.shown(14);
     assert_eq!(act(&mut view, at(2009)), []);
     assert_eq!(act(&mut view, at(2010)), [Action::List]);
-    view.listed(14, at(2500), 0.5);
+    view.listed(14, MANY, at(2500), 0.5);
     assert_eq!(
         act(&mut view, at(2500))[0],
         Action::Prove(FIRST),
@@ -109,19 +127,19 @@ fn a_list_from_before_the_demand_counts_if_it_reaches_the_floor() {
     for (version, proven) in [(14, false), (15, true)] {
         let mut view = View::new(Demand(0));
         act(&mut view, at(0));
-        view.demanded(FIRST, at(100));
-        assert_eq!(act(&mut view, at(100)), [Action::ReadVersion]);
-        view.version_read(Some(15), at(110), 0.5);
-        view.listed(version, at(500), 0.5);
+        view.demanded(FIRST, at(300));
+        assert_eq!(act(&mut view, at(300)), [Action::ReadVersion]);
+        view.version_read(Some(15), at(310), 0.5);
+        view.listed(version, MANY, at(500), 0.5);
         assert_eq!(act(&mut view, at(500)).contains(&Action::Prove(FIRST)), proven);
     }
     // One that takes too long is given up, once.
     let mut view = View::new(Demand(0));
     act(&mut view, at(0));
-    view.demanded(FIRST, at(100));
-    act(&mut view, at(100));
-    view.version_read(Some(15), at(110), 0.5);
-    assert_eq!(act(&mut view, at(2110)), [Action::List]);
+    view.demanded(FIRST, at(300));
+    act(&mut view, at(300));
+    view.version_read(Some(15), at(310), 0.5);
+    assert_eq!(act(&mut view, at(2310)), [Action::List]);
     assert_eq!(act(&mut view, at(90_000)), []);
 }
 
@@ -137,7 +155,7 @@ fn versions_that_go_backwards_are_noticed_by_what_is_read_and_not_by_late_events
     let actions = act(&mut view, at(300_010));
     assert_eq!(actions, [Action::Rewound { asked: false }, Action::List]);
     assert!(view.accepts(5) && !view.accepts(4));
-    view.listed(6, at(300_020), 0.5);
+    view.listed(6, MANY, at(300_020), 0.5);
     assert_eq!(view.reached(), Some(6), "the new ones are trusted");
 
     // By a list.
@@ -146,7 +164,7 @@ fn versions_that_go_backwards_are_noticed_by_what_is_read_and_not_by_late_events
     view.ended(End::Expired, at(0), 0.5);
     assert_eq!(act(&mut view, at(0)), [Action::List]);
     assert!(!view.accepts(9));
-    view.listed(9, at(10), 0.5);
+    view.listed(9, MANY, at(10), 0.5);
     assert_eq!(
         act(&mut view, at(10)),
         [Action::Rewound { asked: false }, Action::List],
@@ -170,7 +188,7 @@ fn stores_that_take_turns_are_not_listed_without_a_pause() {
         match view.act(now) {
             Some(Action::List) => {
                 lists += 1;
-                view.listed(1000, now, 0.5);
+                view.listed(1000, MANY, now, 0.5);
             }
             Some(Action::ReadVersion) => view.version_read(Some(1), now, 0.5),
             Some(Action::Rewound { asked }) => {
@@ -209,6 +227,8 @@ struct Case {
     /// How far the history goes that watches of old connections tell of.
     old: u64,
     reading: bool,
+    /// How many objects a list shows.
+    size: usize,
     changes: u8,
     terms: u8,
     faults: u8,
@@ -227,6 +247,7 @@ impl Case {
             watch: None,
             old: 0,
             reading: false,
+            size: MANY,
             changes: 0,
             terms: 0,
             faults: 0,
@@ -285,7 +306,11 @@ impl Case {
     /// The next event of the watch, if its history has one after what it has told.
     fn next_event(&self) -> Option<u64> {
         let (history, from) = self.watch?;
-        let last = if history == self.history { self.present } else { self.old };
+        let last = if history == self.history {
+            self.present
+        } else {
+            self.old
+        };
         (from < last).then_some(from + 1)
     }
 
@@ -305,7 +330,7 @@ impl Case {
                 if case.view.accepts(case.present) {
                     case.of = case.history;
                 }
-                case.view.listed(case.present, case.now, 0.5);
+                case.view.listed(case.present, case.size, case.now, 0.5);
             });
             if self.faults > 0 {
                 add(&|case| {
@@ -383,7 +408,7 @@ impl Case {
                 if next.view.accepts(next.present) {
                     next.of = next.history;
                 }
-                next.view.listed(next.present, now, 0.5);
+                next.view.listed(next.present, next.size, now, 0.5);
             } else if next.reading {
                 next.reading = false;
                 next.view.version_read(Some(next.present), now, 0.5);
@@ -429,16 +454,21 @@ fn explore(case: Case, depth: u32) -> usize {
 #[test]
 fn in_every_order_a_proof_is_one_and_all_ends_well() {
     let mut total = 0;
-    for (changes, terms, faults, depth) in [(2, 2, 0, 10), (1, 1, 2, 10), (2, 1, 1, 10), (0, 0, 3, 10)] {
-        let case = Case {
-            changes,
-            terms,
-            faults,
-            ..Case::new()
-        };
-        let states = explore(case, depth);
-        println!("{changes} changes, {terms} terms, {faults} faults, {depth} events: {states} states");
-        total += states;
+    for size in [3, MANY] {
+        for (changes, terms, faults, depth) in [(2, 2, 0, 10), (1, 1, 2, 10), (2, 1, 1, 10), (0, 0, 3, 10)] {
+            let case = Case {
+                size,
+                changes,
+                terms,
+                faults,
+                ..Case::new()
+            };
+            let states = explore(case, depth);
+            println!(
+                "{size} objects, {changes} changes, {terms} terms, {faults} faults, {depth} events: {states} states"
+            );
+            total += states;
+        }
     }
     assert!(total > 10_000, "{total}");
 }
