@@ -283,6 +283,11 @@ impl Router {
         self.announce(Picture::begin_term);
     }
 
+    /// Something shows that the server's store was replaced, or set back: every kind has to be proven again.
+    pub fn distrust(&self) {
+        self.announce(Picture::demand_proof);
+    }
+
     /// A kind's view has met a demand.
     pub fn prove(&self, kind: Kind, demand: Demand) {
         self.announce(|picture| picture.prove(kind, demand));

@@ -142,6 +142,12 @@ impl Elector {
     fn answered(&mut self, reply: Reply) {
         self.metrics.answered(&reply);
         self.election.answered(reply, self.clock.now(), self.random.f64());
+        if self.election.take_turn() {
+            tracing::warn!(
+                "the version of the lease went backwards: the server's store was replaced, or set back"
+            );
+            self.told.router.distrust();
+        }
     }
 
     fn see(&mut self, shown: Shown) {
@@ -209,7 +215,7 @@ impl Elector {
                 return;
             };
             let reply = self.client.ask(&ask).await;
-            let failed = reply == Reply::Failed;
+            let failed = matches!(reply, Reply::Failed | Reply::Conflict);
             if matches!((&ask, &reply), (Ask::Replace(..), Reply::Record(..))) {
                 tracing::info!("the lease is given up");
             }

@@ -120,8 +120,8 @@ impl Picture {
         announcements
     }
 
-    /// Asks every kind for a proof.
-    fn demand_proof(&mut self) -> Vec<Announcement> {
+    /// Asks every kind for a proof: of the start of a term, or because something casts doubt on what is known.
+    pub fn demand_proof(&mut self) -> Vec<Announcement> {
         self.demand = self.demand.next();
         self.unproven = self.needed;
         self.kinds().map(Announcement::Block).collect()
