@@ -20,6 +20,7 @@ pub mod inbox;
 pub mod intern;
 mod label_pairs;
 pub mod labels;
+pub mod leadership;
 pub mod lease;
 pub mod log_shares;
 pub mod namespace;

@@ -540,6 +540,12 @@ pub fn bookmark(json: &[u8]) -> Result<(String, bool), DecodeError> {
     Ok((resource_version.to_string(), listed))
 }
 
+/// The version that a list shows.
+pub fn list_version(json: &[u8]) -> Result<u64, DecodeError> {
+    let list: wire::List = serde_json::from_slice(json)?;
+    version(&list.metadata.resource_version)
+}
+
 /// The resourceVersion of an object of any kind.
 pub fn object_version(json: &[u8]) -> Result<String, DecodeError> {
     let object: wire::IdentityOnly<'_> = serde_json::from_slice(json)?;

@@ -74,6 +74,11 @@ impl Kind {
         })
     }
 
+    /// Whether it is what is written, and not what that is made of.
+    pub fn is_output(self) -> bool {
+        matches!(self, Self::Slice | Self::Endpoints)
+    }
+
     /// The place in per-kind tables.
     pub fn index(self) -> usize {
         self as usize
@@ -93,7 +98,7 @@ impl Kind {
 
 /// The kinds of which a whole list is still to come, first one or repeated; while there is one, nothing is
 /// planned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Holds(u8);
 
 impl Holds {
@@ -117,6 +122,12 @@ impl Holds {
     /// The list is whole.
     pub fn clear(&mut self, kind: Kind) {
         self.0 &= !(1 << kind.index());
+    }
+
+    /// The kinds of either.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Whether something is awaited.
