@@ -13,6 +13,7 @@ pub mod events;
 pub mod facts;
 pub mod few;
 pub mod golang;
+pub mod hash;
 pub mod hints;
 pub mod ids;
 pub mod inbox;

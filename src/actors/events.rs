@@ -6,11 +6,11 @@
 use super::standing::Role;
 use crate::cluster::events::{EventAnswer, EventClient};
 use crate::core::events::{EventLog, EventOutcome, Key, Moment, Notice};
+use crate::core::hash::KeyedMap;
 use crate::core::time::Time;
 use crate::ops::metrics::EventMetrics;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use rustc_hash::FxHashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -48,7 +48,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Inbox {
-    by_key: FxHashMap<Key, Pending>,
+    by_key: KeyedMap<Key, Pending>,
     next: u64,
     woken: bool,
     dropped: u64,

@@ -6,6 +6,7 @@ use super::root::RootMsg;
 use super::shard::{Inbox, Shard, ShardArguments, ShardMsg, SharedNodes};
 use super::writer::WriterHandle;
 use crate::core::facts::NodeFacts;
+use crate::core::hash::{KeyedMap, KeyedState};
 use crate::core::hints::NodeCapacity;
 use crate::core::inbox::Event;
 use crate::core::namespace::{Holds, Kind, Settings};
@@ -14,7 +15,6 @@ use crate::ops::metrics::ShardMetrics;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 use ractor::{ActorRef, ActorRuntime};
-use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -32,7 +32,7 @@ pub struct Delivery {
 /// Routes events to shards. Shared by the ingest tasks, the writer and the root.
 #[derive(Debug)]
 pub struct Router {
-    shards: DashMap<Arc<str>, ShardHandle, FxBuildHasher>,
+    shards: DashMap<Arc<str>, ShardHandle, KeyedState>,
     nodes: SharedNodes,
     lists: Mutex<Lists>,
     /// By [`Kind::index`]: how far the shards are with its first list, as far as anybody has asked.
@@ -171,7 +171,7 @@ impl Router {
 
     /// Hands each shard its events in one go. Shards are made for namespaces that begin to matter.
     pub fn deliver(&self, deliveries: Vec<Delivery>) {
-        let mut by_namespace: FxHashMap<Arc<str>, Vec<Event>> = FxHashMap::default();
+        let mut by_namespace: KeyedMap<Arc<str>, Vec<Event>> = KeyedMap::default();
         let mut order = Vec::new();
         for Delivery { namespace, event } in deliveries {
             by_namespace

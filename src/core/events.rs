@@ -10,13 +10,12 @@ mod lru;
 mod tests;
 
 use super::bucket::TokenBucket;
+use super::hash::hash_of;
 use super::ids::Uid;
 use super::time::Time;
 use body::EventBody;
 use lru::Lru;
-use rustc_hash::FxBuildHasher;
 use std::collections::BTreeMap;
-use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -327,7 +326,7 @@ impl EventLog {
 
     /// Whether there have been too many similar ones for this one to have an Event of its own.
     fn combines(&mut self, key: &Key, now: Duration) -> bool {
-        let message = FxBuildHasher.hash_one(&key.message);
+        let message = hash_of(&key.message);
         let (log, _) = self.objects.use_or_insert(&key.object, ObjectLog::new);
         let same = |group: &Group| group.warning == key.warning && group.reason == key.reason;
         let at = log.groups.iter().position(same).unwrap_or_else(|| {

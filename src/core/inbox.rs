@@ -2,10 +2,10 @@
 //! than the namespace, however far behind its shard is.
 
 use super::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use super::hash::KeyedMap;
 use super::namespace::{Kind, NamespaceState};
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::time::Time;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -48,11 +48,11 @@ pub enum Event {
 /// The events that wait for one shard.
 #[derive(Debug, Default)]
 pub struct Pending {
-    pods: FxHashMap<Box<str>, PodEvent>,
-    services: FxHashMap<Arc<str>, Option<(ServiceFacts, u8)>>,
-    slices: FxHashMap<Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>>,
-    endpoints: FxHashMap<Arc<str>, ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>>,
-    nodes: FxHashMap<Arc<str>, Arc<NodeView>>,
+    pods: KeyedMap<Box<str>, PodEvent>,
+    services: KeyedMap<Arc<str>, Option<(ServiceFacts, u8)>>,
+    slices: KeyedMap<Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>>,
+    endpoints: KeyedMap<Arc<str>, ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>>,
+    nodes: KeyedMap<Arc<str>, Arc<NodeView>>,
     zones: Option<ZoneView>,
     lists: [ListEvent; Kind::ALL.len()],
     /// Before all else that waits of a kind, it was forgotten.
@@ -117,7 +117,7 @@ impl<W: Versioned, M: Versioned> ObjectEvent<W, M> {
     }
 
     /// Keeps what says the most of the latest version.
-    fn merge<K: Eq + Hash>(self, name: K, waiting: &mut FxHashMap<K, Self>) {
+    fn merge<K: Eq + Hash>(self, name: K, waiting: &mut KeyedMap<K, Self>) {
         let known = waiting.get(&name).map_or(0, Self::version);
         // A whole object says more than its metadata, so it stays when both show the same version.
         if known == 0 || known < self.version() || matches!(self, Self::Whole(..) if known == self.version())

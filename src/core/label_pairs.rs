@@ -1,6 +1,7 @@
 //! The label pairs of a namespace's pods, kept once and counted.
 
-use super::intern::{Interner, hash_of};
+use super::hash::hash_of;
+use super::intern::Interner;
 
 /// Pairs by number. A key is kept once, not with each of its values: those that are unique to a pod are the larger
 /// part of all pairs, and their keys are longer than they are.

@@ -27,8 +27,9 @@ use super::address::Family;
 use super::backoff::Retry;
 use super::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use super::few::FewSet;
+use super::hash::{KeyedMap, hash_of};
 use super::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, SliceId, Uid};
-use super::intern::{Interner, hash_of};
+use super::intern::Interner;
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::object::{ObjectName, ObjectState};
 use super::outputs::Outputs;
@@ -39,7 +40,6 @@ use super::slices::{Conditions, FamilyState, Slice};
 use super::time::{Time, earliest};
 use super::work::Work;
 use hashbrown::HashTable;
-use rustc_hash::FxHashMap;
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -287,7 +287,7 @@ struct Service {
     /// The earliest Ready time that moved forward since the last evaluation.
     trigger: Option<Time>,
     /// While it is not managed: the Ready times of the pods it selected when it last was.
-    paused_times: Option<Box<FxHashMap<Box<str>, Time>>>,
+    paused_times: Option<Box<KeyedMap<Box<str>, Time>>>,
     /// How many slices must be fetched before it can be evaluated.
     awaiting: u32,
     /// Its slices, whatever their role.
@@ -327,14 +327,14 @@ pub struct NamespaceState {
     nodes_by_name: HashTable<u32>,
     hosts: Interner<Host>,
     services: Slab<Service>,
-    services_by_name: FxHashMap<Arc<str>, ServiceId>,
+    services_by_name: KeyedMap<Arc<str>, ServiceId>,
     slices: Slab<Slice>,
-    slices_by_name: FxHashMap<Arc<str>, SliceId>,
+    slices_by_name: KeyedMap<Arc<str>, SliceId>,
     /// Slices of Services that we do not manage, by the Service that they name.
-    parked: FxHashMap<Arc<str>, Vec<SliceId>>,
+    parked: KeyedMap<Arc<str>, Vec<SliceId>>,
     /// Listed slices that are taken over once their pods and Services have been listed, with the last list that
     /// showed each.
-    arrivals: FxHashMap<Box<str>, (u8, SliceFacts)>,
+    arrivals: KeyedMap<Box<str>, (u8, SliceFacts)>,
     dirty: Vec<ServiceId>,
     /// Services whose hints depend on the zones.
     auto_hinted: BTreeSet<ServiceId>,
@@ -344,9 +344,9 @@ pub struct NamespaceState {
     held: BTreeSet<SliceId>,
     /// Slices that may be due. May name slices that are gone by now.
     wants: BTreeSet<SliceId>,
-    endpoints: FxHashMap<Arc<str>, Box<endpoints::Endpoints>>,
+    endpoints: KeyedMap<Arc<str>, Box<endpoints::Endpoints>>,
     /// As `arrivals`.
-    endpoints_arrivals: FxHashMap<Arc<str>, (u8, EndpointsFacts)>,
+    endpoints_arrivals: KeyedMap<Arc<str>, (u8, EndpointsFacts)>,
     /// As `held`.
     endpoints_held: BTreeSet<Arc<str>>,
     /// As `wants`.
@@ -379,18 +379,18 @@ impl NamespaceState {
             nodes_by_name: HashTable::new(),
             hosts: Interner::default(),
             services: Slab::new(),
-            services_by_name: FxHashMap::default(),
+            services_by_name: KeyedMap::default(),
             slices: Slab::new(),
-            slices_by_name: FxHashMap::default(),
-            parked: FxHashMap::default(),
-            arrivals: FxHashMap::default(),
+            slices_by_name: KeyedMap::default(),
+            parked: KeyedMap::default(),
+            arrivals: KeyedMap::default(),
             dirty: Vec::new(),
             auto_hinted: BTreeSet::new(),
             zones: None,
             held: BTreeSet::new(),
             wants: BTreeSet::new(),
-            endpoints: FxHashMap::default(),
-            endpoints_arrivals: FxHashMap::default(),
+            endpoints: KeyedMap::default(),
+            endpoints_arrivals: KeyedMap::default(),
             endpoints_held: BTreeSet::new(),
             endpoints_wants: BTreeSet::new(),
             starting: holds.any(),

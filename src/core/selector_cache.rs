@@ -6,14 +6,14 @@
 //! pod, as `StatefulSet` and `Job` pods carry them, drop out unless a selector asks for them. Matching is done
 //! once per label set and kept with it, so a match cannot outlive the set that it was made for.
 
+use super::hash::{IdMap, KeyedMap, hash_of};
 use super::ids::{FullSetId, LabelSetId, PodId, ServiceId};
-use super::intern::{hash_of, make_room, push_tight};
+use super::intern::{make_room, push_tight};
 use super::label_pairs::LabelPairs;
 use super::labels::Labels;
 use super::selector::Selector;
 use super::work::Work;
 use hashbrown::HashTable;
-use rustc_hash::FxHashMap;
 use slab::Slab;
 use smallvec::SmallVec;
 
@@ -28,9 +28,9 @@ pub struct SelectorCache {
     sets: Slab<LabelSet>,
     set_by_labels: HashTable<u32>,
     /// How many selectors use a key.
-    keys: FxHashMap<Box<str>, u32>,
-    pairs: FxHashMap<Box<str>, Pair>,
-    selectors: FxHashMap<ServiceId, Indexed>,
+    keys: KeyedMap<Box<str>, u32>,
+    pairs: KeyedMap<Box<str>, Pair>,
+    selectors: IdMap<ServiceId, Indexed>,
 }
 
 #[derive(Debug)]

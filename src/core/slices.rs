@@ -2,9 +2,10 @@
 
 use super::address::Family;
 use super::few::FewSet;
+use super::hash::hash_of;
 use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
-use super::intern::{hash_of, make_room};
+use super::intern::make_room;
 use super::object::{Flight, ObjectState};
 use super::ports::SlicePorts;
 use super::queue::Lane;

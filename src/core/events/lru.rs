@@ -1,13 +1,13 @@
 //! A map that forgets what was not used for the longest time.
 
-use rustc_hash::FxHashMap;
+use crate::core::hash::KeyedMap;
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
 /// At most a number of values, by key. Keys are kept twice, so they should be cheap to clone.
 #[derive(Debug)]
 pub(super) struct Lru<K, V> {
-    values: FxHashMap<K, (u64, V)>,
+    values: KeyedMap<K, (u64, V)>,
     /// Keys by when they were last used.
     by_use: BTreeMap<u64, K>,
     uses: u64,
@@ -17,7 +17,7 @@ pub(super) struct Lru<K, V> {
 impl<K: Clone + Eq + Hash, V> Lru<K, V> {
     pub(super) fn new(limit: usize) -> Self {
         Self {
-            values: FxHashMap::default(),
+            values: KeyedMap::default(),
             by_use: BTreeMap::new(),
             uses: 0,
             limit,

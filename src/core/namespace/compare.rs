@@ -13,21 +13,20 @@ use super::{Holds, Kind, NamespaceState, Settings};
 use crate::core::deviations::{Deviation, Difference, Operation};
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::few::FewSet;
+use crate::core::hash::{KeyedMap, KeyedSet, hash_of};
 use crate::core::ids::{ServiceId, SliceId};
-use crate::core::intern::hash_of;
 use crate::core::object::Output;
 use crate::core::slices::{FamilyState, Role, Slice};
-use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What the server has, as far as it is of interest, and which Services have to be looked at.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    slices: FxHashMap<Box<str>, (u8, SliceFacts)>,
-    by_service: FxHashMap<Arc<str>, BTreeSet<Box<str>>>,
-    pub(super) endpoints: FxHashMap<Arc<str>, ShownEndpoints>,
-    marked: FxHashSet<Arc<str>>,
+    slices: KeyedMap<Box<str>, (u8, SliceFacts)>,
+    by_service: KeyedMap<Arc<str>, BTreeSet<Box<str>>>,
+    pub(super) endpoints: KeyedMap<Arc<str>, ShownEndpoints>,
+    marked: KeyedSet<Arc<str>>,
 }
 
 /// An Endpoints object on the server.
@@ -148,7 +147,7 @@ impl Shown {
         match kind {
             Kind::Slice => {
                 self.marked.extend(self.by_service.drain().map(|(name, _)| name));
-                self.slices = FxHashMap::default();
+                self.slices = KeyedMap::default();
             }
             Kind::Endpoints => self.marked.extend(self.endpoints.drain().map(|(name, _)| name)),
             Kind::Node | Kind::Pod | Kind::Service => {}

@@ -12,13 +12,13 @@ mod server;
 use super::pods::PodChange;
 use super::{Kind, NamespaceState, Pod, Service};
 use crate::core::facts::{ServiceFacts, TolerateUnready};
+use crate::core::hash::{IdMap, KeyedMap};
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::object::ObjectState;
 use crate::core::ports::{SlicePort, SlicePorts};
 use crate::core::queue::Lane;
 use crate::core::subsets::Members;
 use crate::core::time::{Time, earliest};
-use rustc_hash::FxHashMap;
 use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -174,7 +174,7 @@ impl NamespaceState {
         let tolerant = self.is_tolerant(&service.facts);
         let portless = service.facts.no_cluster_ip && service.facts.ports.is_empty();
         // Pods of one template share their ports, so each distinct list is resolved once.
-        let mut resolved: FxHashMap<u32, SlicePorts> = FxHashMap::default();
+        let mut resolved: IdMap<u32, SlicePorts> = IdMap::default();
         let pods = self.cache.pods(id).into_iter().filter_map(|pod_id| {
             let pod = self.pods.get(pod_id.index())?;
             let (ip, ready) = shown(pod, service, tolerant)?;
@@ -257,8 +257,8 @@ impl NamespaceState {
 
     /// As [`NamespaceState::forget`].
     pub(super) fn forget_endpoints(&mut self) {
-        self.endpoints = FxHashMap::default();
-        self.endpoints_arrivals = FxHashMap::default();
+        self.endpoints = KeyedMap::default();
+        self.endpoints_arrivals = KeyedMap::default();
         self.endpoints_held.clear();
         self.endpoints_wants.clear();
         for (_, service) in &self.services {

@@ -3,13 +3,13 @@
 
 use super::NamespaceState;
 use crate::core::address::Family;
+use crate::core::hash::{IdMap, KeyedMap};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::intern::make_room;
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Lane;
 use crate::core::slices::{Conditions, Role, Slice};
 use crate::core::time::{Time, earliest};
-use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// What an evaluation works with in one family.
@@ -101,8 +101,8 @@ impl NamespaceState {
         let queued = std::mem::take(&mut self.services[service.index()].family(family).to_place);
         let mut arrivals: Vec<Arrivals> = Vec::new();
         // Pods of one template share their ports, so each distinct port list is resolved once.
-        let mut by_port_set: FxHashMap<u32, usize> = FxHashMap::default();
-        let mut by_ports: FxHashMap<SlicePorts, usize> = FxHashMap::default();
+        let mut by_port_set: IdMap<u32, usize> = IdMap::default();
+        let mut by_ports: KeyedMap<SlicePorts, usize> = KeyedMap::default();
         for pod in queued {
             let Some(state) = self.pods.get_mut(pod.index()) else {
                 continue;

@@ -3,8 +3,9 @@
 use super::{Host, LocalNode, NamespaceState, Pod};
 use crate::core::address::Family;
 use crate::core::facts::{HostName, NodeFacts, PodFacts};
+use crate::core::hash::hash_of;
 use crate::core::ids::{HostId, NodeId, PodId, ServiceId};
-use crate::core::intern::{hash_of, make_room, push_tight};
+use crate::core::intern::{make_room, push_tight};
 use crate::core::nodes::{NodeDirectory, NodeView};
 use crate::core::time::Time;
 use smallvec::SmallVec;

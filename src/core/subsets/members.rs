@@ -6,7 +6,7 @@ use super::same::{is_same, meaning};
 use super::truncate::{Cut, Truncation};
 use super::{Address, Port, Published, Subset};
 use crate::core::few::FewMap;
-use crate::core::intern::hash_of;
+use crate::core::hash::hash_of;
 use hashbrown::HashTable;
 use slab::Slab;
 use std::cmp::Ordering;
