@@ -11,7 +11,7 @@ use super::standing::Role;
 use crate::cluster::objects::{Answer, ObjectClient};
 use crate::core::backoff::Retry;
 use crate::core::bucket::TokenBucket;
-use crate::core::intern::hash_of;
+use crate::core::hash::{KeyedMap, hash_of};
 use crate::core::namespace::{Granted, Outcome, Want};
 use crate::core::object::{ObjectName, Output};
 use crate::core::queue::{Lane, Urgency, WriteQueue};
@@ -19,7 +19,6 @@ use crate::core::window::{Sign, Window};
 use crate::ops::metrics::WriterMetrics;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -82,7 +81,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Wants {
-    by_key: FxHashMap<ObjectKey, WantState>,
+    by_key: KeyedMap<ObjectKey, WantState>,
     next: u64,
     woken: bool,
 }

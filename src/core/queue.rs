@@ -1,6 +1,6 @@
 //! The order in which objects are written.
 
-use rustc_hash::FxHashMap;
+use super::hash::{IdMap, KeyedMap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::time::Duration;
@@ -79,12 +79,12 @@ const PATIENCE: [Duration; 6] = [
 /// changes its place, never its number. Owned by the writer.
 #[derive(Debug)]
 pub struct WriteQueue<K> {
-    entries: FxHashMap<K, Entry>,
+    entries: KeyedMap<K, Entry>,
     /// Those that may go, by class, the most urgent first.
     ready: [Class<K>; PATIENCE.len()],
     /// By when they may go.
     delayed: BTreeSet<(Duration, u64, K)>,
-    groups: FxHashMap<u64, Group>,
+    groups: IdMap<u64, Group>,
     /// The groups by when they were last in order.
     oldest: BTreeSet<(Duration, u64)>,
     /// The turn that is being served.
@@ -151,10 +151,10 @@ enum State {
 impl<K> Default for WriteQueue<K> {
     fn default() -> Self {
         Self {
-            entries: FxHashMap::default(),
+            entries: KeyedMap::default(),
             ready: std::array::from_fn(|_| Class::default()),
             delayed: BTreeSet::new(),
-            groups: FxHashMap::default(),
+            groups: IdMap::default(),
             oldest: BTreeSet::new(),
             turn: 0,
             sequence: 0,
