@@ -33,7 +33,7 @@ use super::intern::Interner;
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::object::{ObjectName, ObjectState};
 use super::outputs::Outputs;
-use super::ports::ContainerPort;
+use super::ports::{ContainerPort, ResolvedPorts};
 use super::queue::Lane;
 use super::selector_cache::SelectorCache;
 use super::slices::{Conditions, FamilyState, Slice};
@@ -44,6 +44,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A kind that plans depend on.
@@ -231,13 +232,36 @@ struct Pod {
     conditions: Conditions,
     epoch: u8,
     ready_time: Option<Time>,
-    /// The Services that select it, with its place in each family of theirs.
+    /// The Services that select it, with its place in each family of theirs; sorted by both.
     members: SmallVec<[Member; 1]>,
 }
 
 impl Pod {
     fn conditions_of(facts: &PodFacts) -> Conditions {
         Conditions::new(facts.ready, facts.ready, facts.terminating)
+    }
+
+    /// Where a Service and family stand among the members, or would.
+    fn find_member(&self, service: ServiceId, family: Family) -> Result<usize, usize> {
+        self.members
+            .binary_search_by_key(&(service, family), |m| (m.service, m.family))
+    }
+
+    /// The place of a Service and family among the members.
+    fn member(&self, service: ServiceId, family: Family) -> Option<usize> {
+        self.find_member(service, family).ok()
+    }
+
+    /// The places of a Service among the members.
+    fn members_of(&self, service: ServiceId) -> Range<usize> {
+        let (Ok(start) | Err(start)) = self.find_member(service, Family::V4);
+        let of = self.members[start..].iter().take_while(|m| m.service == service);
+        start..start + of.count()
+    }
+
+    /// Whether a Service has it.
+    fn is_member_of(&self, service: ServiceId) -> bool {
+        !self.members_of(service).is_empty()
     }
 
     fn ip(&self, family: Family) -> Option<IpAddr> {
@@ -280,6 +304,8 @@ struct LocalNode {
 #[derive(Debug)]
 struct Service {
     facts: ServiceFacts,
+    /// Another number whenever its ports change.
+    ports: u64,
     /// By [`Family::index`]; `None` where it has no slices, and in both while it is not managed.
     families: [Option<Box<FamilyState>>; 2],
     /// Whether it has been evaluated with a selector: only the first time stamps its creation.
@@ -323,6 +349,9 @@ pub struct NamespaceState {
     pods: Slab<Pod>,
     pods_by_name: HashTable<u32>,
     port_sets: Interner<Box<[ContainerPort]>>,
+    resolved: ResolvedPorts,
+    /// The last number that was given to the ports of a Service.
+    service_ports: u64,
     nodes: Slab<LocalNode>,
     nodes_by_name: HashTable<u32>,
     hosts: Interner<Host>,
@@ -331,7 +360,7 @@ pub struct NamespaceState {
     slices: Slab<Slice>,
     slices_by_name: KeyedMap<Arc<str>, SliceId>,
     /// Slices of Services that we do not manage, by the Service that they name.
-    parked: KeyedMap<Arc<str>, Vec<SliceId>>,
+    parked: KeyedMap<Arc<str>, FewSet<SliceId>>,
     /// Listed slices that are taken over once their pods and Services have been listed, with the last list that
     /// showed each.
     arrivals: KeyedMap<Box<str>, (u8, SliceFacts)>,
@@ -375,6 +404,8 @@ impl NamespaceState {
             pods: Slab::new(),
             pods_by_name: HashTable::new(),
             port_sets: Interner::default(),
+            resolved: ResolvedPorts::default(),
+            service_ports: 0,
             nodes: Slab::new(),
             nodes_by_name: HashTable::new(),
             hosts: Interner::default(),

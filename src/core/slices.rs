@@ -290,8 +290,8 @@ impl Groups {
         };
         make_room(&mut self.groups);
         let id = GroupId::from(self.groups.insert(group));
-        self.by_ports.insert_unique(hash_of(&**ports), id.0, |&id| {
-            hash_of(&*self.groups[id as usize].ports)
+        self.by_ports.insert_unique(hash_of(ports), id.0, |&id| {
+            hash_of(&self.groups[id as usize].ports)
         });
         id
     }
@@ -300,7 +300,7 @@ impl Groups {
     pub fn find(&self, ports: &SlicePorts) -> Option<GroupId> {
         let found = self
             .by_ports
-            .find(hash_of(&**ports), |&id| self.groups[id as usize].ports == *ports);
+            .find(hash_of(ports), |&id| self.groups[id as usize].ports == *ports);
         found.map(|&id| GroupId(id))
     }
 
@@ -346,7 +346,7 @@ impl Groups {
         {
             let group = self.groups.remove(id.index());
             self.by_ports
-                .find_entry(hash_of(&*group.ports), |&other| other == id.0)
+                .find_entry(hash_of(&group.ports), |&other| other == id.0)
                 .expect("a group is in the table of its ports")
                 .remove();
         }

@@ -150,7 +150,7 @@ impl NamespaceState {
 
     fn leave_parked(&mut self, service: &str, id: SliceId) {
         if let Some(parked) = self.parked.get_mut(service) {
-            parked.retain(|&other| other != id);
+            parked.remove(&id);
             if parked.is_empty() {
                 self.parked.remove(service);
             }
@@ -204,11 +204,12 @@ impl NamespaceState {
         let slice = &self.slices[id.index()];
         let service = self.services_by_name.get(&slice.service_name).copied();
         match service.filter(|s| self.services[s.index()].facts.selector.is_some()) {
-            None => self
-                .parked
-                .entry(slice.service_name.clone())
-                .or_default()
-                .push(id),
+            None => {
+                self.parked
+                    .entry(slice.service_name.clone())
+                    .or_default()
+                    .insert(id);
+            }
             Some(service) => self.claim(id, service, holds),
         }
     }
@@ -376,13 +377,10 @@ impl NamespaceState {
         let slice = &self.slices[id.index()];
         let (service_id, family) = (slice.service, slice.family);
         let (pod, service) = (&self.pods[pod_id.index()], &self.services[service_id.index()]);
-        let Some(member) = pod
-            .members
-            .iter()
-            .find(|m| m.service == service_id && m.family == family)
-        else {
+        let Some(place) = pod.member(service_id, family) else {
             return false;
         };
+        let member = pod.members[place];
         let published = match (endpoint.ready, endpoint.serving, endpoint.terminating) {
             (Some(ready), Some(serving), Some(terminating)) => Conditions::new(ready, serving, terminating),
             (ready, ..) => Conditions::new(ready.unwrap_or(true), false, false),
@@ -408,18 +406,15 @@ impl NamespaceState {
             let both = self.starting && holder.created.is_some() && slice.created.is_some();
             holder.yielded || (both && younger())
         });
-        if (!member.slice.is_none() && !gives_way)
+        let placed_elsewhere = !member.slice.is_none() && !gives_way;
+        if placed_elsewhere
             || !self.is_fit(pod, service, family)
             || self.ports_of(pod_id, service_id) != self.group_ports(id)
         {
             return false;
         }
         if gives_way {
-            let at = pod
-                .members
-                .iter()
-                .position(|m| m.service == service_id && m.family == family);
-            self.unplace(pod_id, at.expect("the member was found above"), Lane::Rest);
+            self.unplace(pod_id, place, Lane::Rest);
         }
         self.place(pod_id, id, published, stale);
         let at = self.slices[id.index()].slots.len() - 1;

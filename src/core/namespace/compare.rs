@@ -252,13 +252,10 @@ impl NamespaceState {
             let Some(pod) = self.pods.get_mut(pod_id.index()) else {
                 continue;
             };
-            for member in pod.members.iter_mut().filter(|member| member.service == id) {
+            for at in pod.members_of(id) {
+                let member = &mut self.pods[pod_id.index()].members[at];
                 (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
-            }
-            for at in 0..pod.members.len() {
-                if self.pods[pod_id.index()].members[at].service == id {
-                    self.visit(pod_id, at, PodChange::default());
-                }
+                self.visit(pod_id, at, PodChange::default());
             }
         }
     }
@@ -318,8 +315,9 @@ impl NamespaceState {
         let mut count = 0;
         for endpoint in &facts.endpoints {
             let pod = endpoint.pod.as_deref().and_then(|name| self.find_pod(name));
-            let members = pod.map(|pod| &self.pods[pod.index()].members);
-            if !members.is_some_and(|members| members.iter().any(|member| member.slice == id)) {
+            let pod = pod.map(|pod| &self.pods[pod.index()]);
+            let member = pod.and_then(|pod| Some(pod.members[pod.member(slice.service, slice.family)?]));
+            if member.is_none_or(|member| member.slice != id) {
                 count += 1;
                 add(hash_of(&(&slice.name, &endpoint.pod_uid, &endpoint.addresses)));
             }

@@ -4,7 +4,7 @@ use super::{Host, LocalNode, NamespaceState, Pod};
 use crate::core::address::Family;
 use crate::core::facts::{HostName, NodeFacts, PodFacts};
 use crate::core::hash::hash_of;
-use crate::core::ids::{HostId, NodeId, PodId, ServiceId};
+use crate::core::ids::{HostId, NodeId, PodId};
 use crate::core::intern::{make_room, push_tight};
 use crate::core::nodes::{NodeDirectory, NodeView};
 use crate::core::time::Time;
@@ -100,7 +100,7 @@ impl NamespaceState {
         });
         self.pods_by_name
             .insert_unique(hash, id.0, |&id| hash_of(&*self.pods[id as usize].name));
-        let services: SmallVec<[ServiceId; 4]> = self.cache.services(labels.0).into();
+        let services = self.cache.services(labels.0);
         let time = earlier.iter().copied().chain(facts.ready_time).min();
         for service in services {
             self.services[service.index()].note(time);
@@ -140,7 +140,7 @@ impl NamespaceState {
         if **self.port_sets.get(pod.ports) != *facts.ports {
             let old = pod.ports;
             pod.ports = self.port_sets.acquire(facts.ports.into_boxed_slice());
-            self.port_sets.release(old);
+            self.leave_ports(old);
             change.ports = true;
         }
         if rehosted {
@@ -203,13 +203,19 @@ impl NamespaceState {
             .expect("a kept pod is in the table of names")
             .remove();
         let pod = self.pods.remove(id.index());
-        self.port_sets.release(pod.ports);
+        self.leave_ports(pod.ports);
         self.leave_host(pod.host);
     }
 
     fn detach_labels(&mut self, (set, at): (crate::core::ids::FullSetId, u32)) {
         if let Some(moved) = self.cache.detach(set, at) {
             self.pods[moved.index()].labels.1 = at;
+        }
+    }
+
+    fn leave_ports(&mut self, id: u32) {
+        if self.port_sets.release(id) {
+            self.resolved.forget(id);
         }
     }
 

@@ -38,8 +38,10 @@ impl NamespaceState {
         let name = facts.name.clone();
         let managed = facts.selector.is_some();
         make_room(&mut self.services);
+        self.service_ports += 1;
         let id = ServiceId::from(self.services.insert(Service {
             facts,
+            ports: self.service_ports,
             families: [None, None],
             known: false,
             trigger: None,
@@ -71,6 +73,10 @@ impl NamespaceState {
     }
 
     fn update_service(&mut self, id: ServiceId, facts: ServiceFacts) {
+        if self.services[id.index()].facts.ports != facts.ports {
+            self.service_ports += 1;
+            self.services[id.index()].ports = self.service_ports;
+        }
         let old = &self.services[id.index()].facts;
         match (old.selector.is_some(), facts.selector.is_some()) {
             (false, false) => self.services[id.index()].facts = facts,
@@ -112,11 +118,14 @@ impl NamespaceState {
                 .selector
                 .clone()
                 .expect("the caller has seen that there is a selector");
-            self.cache.remove(id, &mut self.work);
-            self.cache.add(id, selector, &mut self.work);
+            self.cache.remove(id);
+            self.cache.add(id, &selector, &mut self.work);
             members.retain(|&pod| {
-                self.leave_unmatched(pod);
-                self.pods[pod.index()].members.iter().any(|m| m.service == id)
+                let selected = self.cache.selects(id, self.pods[pod.index()].labels.0);
+                if !selected {
+                    self.part(pod, id);
+                }
+                selected
             });
         }
         for family in Family::ALL {
@@ -138,7 +147,7 @@ impl NamespaceState {
         }
         if reselected {
             for pod in self.cache.pods(id) {
-                self.join_matched(pod);
+                self.join_if_new(pod, id);
             }
         }
         if revisit {
@@ -147,10 +156,8 @@ impl NamespaceState {
                     ports: regrouped,
                     ..PodChange::default()
                 };
-                for at in 0..self.pods[pod.index()].members.len() {
-                    if self.pods[pod.index()].members[at].service == id {
-                        self.visit(pod, at, change);
-                    }
+                for at in self.pods[pod.index()].members_of(id) {
+                    self.visit(pod, at, change);
                 }
             }
         }
@@ -183,7 +190,7 @@ impl NamespaceState {
         let name = service.facts.name.clone();
         let times = service.paused_times.take();
         self.note_hint_mode(id);
-        self.cache.add(id, selector, &mut self.work);
+        self.cache.add(id, &selector, &mut self.work);
         for pod in self.cache.pods(id) {
             let Some(pod_state) = self.pods.get(pod.index()) else {
                 continue;
@@ -196,7 +203,7 @@ impl NamespaceState {
             self.join(pod, id);
         }
         self.manage_endpoints(id);
-        for slice_id in self.parked.remove(&name).unwrap_or_default() {
+        for slice_id in self.parked.remove(&name).unwrap_or_default().iter() {
             self.claim(slice_id, id, true);
         }
         self.mark(id);
@@ -213,9 +220,9 @@ impl NamespaceState {
         self.park_endpoints(id);
         for pod in self.cache.pods(id) {
             // The endpoints are not to be taken out of the slices: only the pods forget them.
-            self.pods[pod.index()].members.retain(|m| m.service != id);
+            self.forget_member(pod, id);
         }
-        self.cache.remove(id, &mut self.work);
+        self.cache.remove(id);
         for slice in std::mem::take(&mut self.services[id.index()].slices).iter() {
             self.park(slice);
         }
@@ -247,7 +254,7 @@ impl NamespaceState {
             self.drop_slice(id);
         } else {
             let name = self.slices[id.index()].service_name.clone();
-            self.parked.entry(name).or_default().push(id);
+            self.parked.entry(name).or_default().insert(id);
             self.want(id);
         }
     }
@@ -255,9 +262,10 @@ impl NamespaceState {
     /// A Service has lost a family: its slices there go.
     fn drop_family(&mut self, id: ServiceId, family: Family, members: &[PodId]) {
         for &pod in members {
-            self.pods[pod.index()]
-                .members
-                .retain(|m| m.service != id || m.family != family);
+            let pod = &mut self.pods[pod.index()];
+            if let Some(at) = pod.member(id, family) {
+                pod.members.remove(at);
+            }
         }
         self.services[id.index()].families[family.index()] = None;
         for slice in self.slices_of(id, |slice| slice.role == Role::Live && slice.family == family) {
