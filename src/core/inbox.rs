@@ -1,12 +1,16 @@
 //! What has come in for a namespace and has not been applied yet: latest wins by object, so it is never larger
 //! than the namespace, however far behind its shard is.
 
+mod applying;
 mod latest;
+
+pub use applying::Applying;
 
 use super::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use super::namespace::{Kind, NamespaceState};
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::time::Time;
+use super::work::Budget;
 use latest::Latest;
 use smallvec::SmallVec;
 use std::hash::Hash;
@@ -250,53 +254,27 @@ impl Pending {
         );
     }
 
-    /// Applies all that waits, in an order in which nothing is planned too early: what is forgotten, what has been listed, then
-    /// what that leaves out, then that another list has begun.
+    /// Applies all that waits, as [`Applying`] does.
     pub fn apply(self, state: &mut NamespaceState, nodes: &mut dyn NodeDirectory) {
-        for kind in Kind::ALL {
-            if self.forgotten[kind.index()] {
-                state.forget(kind);
-            }
-        }
-        for (_, view) in self.nodes.into_entries() {
-            state.apply_node(view);
-        }
-        for (name, PodEvent { latest, earlier }) in self.pods.into_entries() {
-            match latest {
-                Some((facts, epoch)) => state.apply_pod(facts, &earlier, epoch, nodes),
-                None => state.remove_pod(&name, nodes),
-            }
-        }
-        for (name, latest) in self.services.into_entries() {
-            match latest {
-                Some((facts, epoch)) => state.apply_service(facts, epoch),
-                None => state.remove_service(&name),
-            }
-        }
-        for (name, event) in self.slices.into_entries() {
-            match event {
-                ObjectEvent::Whole(facts, epoch) => state.apply_slice(*facts, epoch),
-                ObjectEvent::Meta(meta, epoch) => state.apply_slice_meta(&meta, epoch),
-                ObjectEvent::Gone(version) => state.slice_gone(&name, version),
-            }
-        }
-        for (name, event) in self.endpoints.into_entries() {
-            match event {
-                ObjectEvent::Whole(facts, epoch) => state.apply_endpoints(*facts, epoch),
-                ObjectEvent::Meta(meta, epoch) => state.apply_endpoints_meta(&meta, epoch),
-                ObjectEvent::Gone(version) => state.endpoints_gone(&name, version),
-            }
-        }
-        state.watch_zones(nodes);
-        if let Some(view) = self.zones {
-            state.apply_zones(view);
-        }
-        for kind in Kind::ALL {
-            match self.lists[kind.index()] {
-                ListEvent::None => {}
-                ListEvent::Begun => state.begin_list(kind),
-                ListEvent::Ended { epoch, version } => state.end_list(kind, epoch, version, nodes),
-            }
+        let done = self.begin().step(state, nodes, &mut Budget::unlimited());
+        debug_assert!(done, "an unlimited budget is never spent");
+    }
+
+    /// Begins to apply all that waits.
+    pub fn begin(self) -> Applying {
+        let ends = Kind::ALL.into_iter().zip(self.lists);
+        Applying {
+            forgotten: self.forgotten,
+            nodes: self.nodes.into_entries(),
+            pods: self.pods.into_entries(),
+            services: self.services.into_entries(),
+            slices: self.slices.into_entries(),
+            endpoints: self.endpoints.into_entries(),
+            zones: Some(self.zones),
+            lists: ends
+                .filter(|(_, list)| !matches!(list, ListEvent::None))
+                .collect(),
+            unlisted: None,
         }
     }
 }

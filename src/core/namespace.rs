@@ -13,6 +13,8 @@ mod evaluate;
 mod forget;
 mod hinting;
 mod members;
+mod passes;
+mod planning;
 mod pods;
 mod remarks;
 mod services;
@@ -42,7 +44,7 @@ use super::work::Work;
 use hashbrown::HashTable;
 use slab::Slab;
 use smallvec::SmallVec;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::sync::Arc;
@@ -365,6 +367,10 @@ pub struct NamespaceState {
     /// showed each.
     arrivals: KeyedMap<Box<str>, (u8, SliceFacts)>,
     dirty: Vec<ServiceId>,
+    /// What the last event has left to be done.
+    passes: VecDeque<passes::Pass>,
+    /// The plan that is being made.
+    planning: Option<Box<planning::Planning>>,
     /// Services whose hints depend on the zones.
     auto_hinted: BTreeSet<ServiceId>,
     /// The zones, while a Service depends on them.
@@ -416,6 +422,8 @@ impl NamespaceState {
             parked: KeyedMap::default(),
             arrivals: KeyedMap::default(),
             dirty: Vec::new(),
+            passes: VecDeque::new(),
+            planning: None,
             auto_hinted: BTreeSet::new(),
             zones: None,
             held: BTreeSet::new(),
@@ -476,30 +484,41 @@ impl NamespaceState {
     /// The list of an epoch is whole: what it did not show is gone. Slices that were written after it was
     /// taken (their version is above the list's) are not in it, and stay.
     pub fn end_list(&mut self, kind: Kind, epoch: u8, version: u64, nodes: &mut dyn NodeDirectory) {
+        for name in self.unlisted(kind, epoch) {
+            self.begin_unlisted(kind, &name, nodes);
+            self.finish_passes();
+        }
+        self.finish_list(kind, epoch, version);
+    }
+
+    /// The pods or Services that the list of an epoch did not show, by name. Of the other kinds, there are none.
+    pub fn unlisted(&self, kind: Kind, epoch: u8) -> Vec<Box<str>> {
         match kind {
-            Kind::Node => {}
             Kind::Pod => {
-                let gone: Vec<_> = self
-                    .pods
-                    .iter()
-                    .filter(|(_, pod)| pod.epoch != epoch)
-                    .map(|(_, pod)| pod.name.clone())
-                    .collect();
-                for name in gone {
-                    self.remove_pod(&name, nodes);
-                }
+                let gone = self.pods.iter().filter(|(_, pod)| pod.epoch != epoch);
+                gone.map(|(_, pod)| pod.name.clone()).collect()
             }
             Kind::Service => {
-                let gone: Vec<_> = self
-                    .services
-                    .iter()
-                    .filter(|(_, service)| service.epoch != epoch)
-                    .map(|(_, service)| service.facts.name.clone())
-                    .collect();
-                for name in gone {
-                    self.remove_service(&name);
-                }
+                let gone = self.services.iter().filter(|(_, service)| service.epoch != epoch);
+                gone.map(|(_, service)| (*service.facts.name).into()).collect()
             }
+            Kind::Node | Kind::Slice | Kind::Endpoints => Vec::new(),
+        }
+    }
+
+    /// One of [`Self::unlisted`] is gone; its looks at pods are left to [`Self::step_passes`].
+    pub fn begin_unlisted(&mut self, kind: Kind, name: &str, nodes: &mut dyn NodeDirectory) {
+        match kind {
+            Kind::Pod => self.remove_pod(name, nodes),
+            Kind::Service => self.begin_removal(name),
+            Kind::Node | Kind::Slice | Kind::Endpoints => {}
+        }
+    }
+
+    /// As [`Self::end_list`], when what [`Self::unlisted`] names is gone.
+    pub fn finish_list(&mut self, kind: Kind, epoch: u8, version: u64) {
+        match kind {
+            Kind::Node | Kind::Pod | Kind::Service => {}
             Kind::Slice => {
                 let gone: Vec<_> = self
                     .slices
@@ -518,47 +537,6 @@ impl NamespaceState {
             shown.sweep(kind, epoch, version);
         }
         self.holds.clear(kind);
-    }
-
-    /// Evaluates what has changed and returns the objects that are due, in the order in which they should go.
-    /// While a list is awaited, that is nothing.
-    pub fn plan(&mut self) -> Vec<Want> {
-        if self.holds.any() || self.shown.is_some() {
-            return Vec::new();
-        }
-        // Whoever does not count does not take them: they must not pile up.
-        self.syncs.clear();
-        self.take_arrivals();
-        self.take_endpoints_arrivals();
-        if std::mem::take(&mut self.starting) {
-            self.forget_triggers();
-        }
-        for id in std::mem::take(&mut self.dirty) {
-            self.evaluate(id);
-        }
-        for id in std::mem::take(&mut self.held) {
-            if self
-                .slices
-                .get(id.index())
-                .is_some_and(|slice| self.is_held(slice))
-            {
-                self.held.insert(id);
-            } else {
-                self.want(id);
-            }
-        }
-        let due = |id: &SliceId| {
-            self.slices
-                .get(id.index())
-                .filter(|s| s.object.flight.is_none() && self.is_due(s))
-        };
-        let mut wants: Vec<_> = self.wants.iter().filter_map(due).collect();
-        wants.sort_unstable_by_key(|slice| (slice.order(), &slice.name));
-        let mut wants: Vec<_> = wants.into_iter().map(Want::of_slice).collect();
-        self.wants.clear();
-        // Few still read Endpoints, and each is written whole.
-        wants.extend(self.plan_endpoints());
-        wants
     }
 
     fn mark(&mut self, id: ServiceId) {
@@ -611,6 +589,6 @@ pub struct Sizes {
     pub endpoints: usize,
     /// Whole label maps.
     pub full_sets: usize,
-    /// Label maps cut to what selectors use.
+    /// Different sets of selectors that match label maps.
     pub label_sets: usize,
 }

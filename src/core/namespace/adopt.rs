@@ -230,16 +230,12 @@ impl NamespaceState {
         self.want(id);
     }
 
-    /// Takes over the slices that were listed before their pods and Services were known.
-    pub(super) fn take_arrivals(&mut self) {
-        if self.arrivals.is_empty() {
-            return;
-        }
+    /// The slices that were listed before their pods and Services were known, in the order in which they are to be
+    /// taken over.
+    pub(super) fn take_arrivals(&mut self) -> Vec<(u8, SliceFacts)> {
         let mut arrivals: Vec<_> = std::mem::take(&mut self.arrivals).into_values().collect();
         arrivals.sort_unstable_by(|(_, a), (_, b)| (a.created, &a.meta.name).cmp(&(b.created, &b.meta.name)));
-        for (epoch, facts) in arrivals {
-            self.take_arrival(facts, epoch);
-        }
+        arrivals
     }
 
     /// Takes over a slice that was not known.

@@ -100,6 +100,14 @@ impl NamespaceState {
         }
     }
 
+    /// A Service has lost a family: a pod forgets it, and stays in the slices that go.
+    pub(super) fn forget_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
+        let pod = &mut self.pods[pod.index()];
+        if let Some(at) = pod.member(service, family) {
+            pod.members.remove(at);
+        }
+    }
+
     /// A Service is not managed any more: a pod forgets it, and stays in its slices.
     pub(super) fn forget_member(&mut self, pod: PodId, service: ServiceId) {
         let pod = &mut self.pods[pod.index()];
@@ -208,6 +216,7 @@ impl NamespaceState {
 
     /// Puts a pod's endpoint at the end of a live slice. `slot` says what the server has of it.
     pub(super) fn place(&mut self, pod: PodId, id: SliceId, published: Conditions, stale: bool) {
+        self.work.endpoints_placed += 1;
         let slice = &mut self.slices[id.index()];
         let at = slice.slots.len();
         if at == slice.slots.capacity() {

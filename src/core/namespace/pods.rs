@@ -1,5 +1,6 @@
 //! Events of pods and nodes.
 
+use super::passes::Pass;
 use super::{Host, LocalNode, NamespaceState, Pod};
 use crate::core::address::Family;
 use crate::core::facts::{HostName, NodeFacts, PodFacts};
@@ -24,7 +25,7 @@ pub(super) struct PodChange {
 
 impl PodChange {
     /// Something that all families publish, conditions aside.
-    const CONTENT: Self = Self {
+    pub(super) const CONTENT: Self = Self {
         ports: false,
         content: [true; 2],
         endpoints: false,
@@ -57,6 +58,12 @@ impl NamespaceState {
 
     /// A node that pods of this namespace run on has changed: exactly their endpoints are looked at.
     pub fn apply_node(&mut self, view: Arc<NodeView>) {
+        self.begin_node(view);
+        self.finish_passes();
+    }
+
+    /// As [`Self::apply_node`], but leaves the looks at each pod to [`Self::step_passes`].
+    pub fn begin_node(&mut self, view: Arc<NodeView>) {
         let Some(id) = self.find_node(&view.name) else {
             return;
         };
@@ -68,9 +75,8 @@ impl NamespaceState {
         if known.facts == node.view.facts {
             return;
         }
-        for pod in node.pods.clone() {
-            self.revisit(pod, PodChange::CONTENT);
-        }
+        let pods = node.pods.iter().copied().collect();
+        self.passes.push_back(Pass::Node(pods));
     }
 
     fn insert_pod(&mut self, facts: PodFacts, earlier: &[Time], epoch: u8, nodes: &mut dyn NodeDirectory) {
