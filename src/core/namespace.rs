@@ -42,9 +42,11 @@ use super::slices::{Conditions, FamilyState, Slice};
 use super::time::{Time, earliest};
 use super::work::Work;
 use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
+use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::sync::Arc;
@@ -400,7 +402,8 @@ pub struct NamespaceState {
 impl NamespaceState {
     /// Of a namespace of which nothing is known yet. `holds` says which lists are still to come.
     pub fn new(namespace: Arc<str>, settings: Settings, holds: Holds) -> Self {
-        let random = fastrand::Rng::with_seed(settings.seed ^ hash_of(&*namespace));
+        // Names follow from the seed alone, and not from the key of hashes.
+        let random = fastrand::Rng::with_seed(settings.seed ^ FxBuildHasher.hash_one(&namespace));
         Self {
             namespace,
             settings,
