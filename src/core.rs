@@ -14,6 +14,7 @@ pub mod excerpt;
 pub mod facts;
 pub mod few;
 pub mod golang;
+pub mod hash;
 pub mod hints;
 pub mod ids;
 pub mod inbox;

@@ -6,6 +6,7 @@ use super::root::RootMsg;
 use super::shard::{Inbox, Shard, ShardArguments, ShardMsg, SharedNodes};
 use super::writer::WriterHandle;
 use crate::core::facts::NodeFacts;
+use crate::core::hash::{KeyedMap, KeyedState};
 use crate::core::hints::NodeCapacity;
 use crate::core::inbox::Event;
 use crate::core::leadership::Demand;
@@ -16,7 +17,6 @@ use crate::ops::metrics::ShardMetrics;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 use ractor::{ActorRef, ActorRuntime};
-use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -34,7 +34,7 @@ pub struct Delivery {
 /// Routes events to shards. Shared by the ingest tasks, the writer and the root.
 #[derive(Debug)]
 pub struct Router {
-    shards: DashMap<Arc<str>, ShardHandle, FxBuildHasher>,
+    shards: DashMap<Arc<str>, ShardHandle, KeyedState>,
     nodes: SharedNodes,
     picture: Mutex<Picture>,
     /// Held while something is decided about the picture and every shard is told of it, so that all hear of the
@@ -168,7 +168,7 @@ impl Router {
 
     /// Hands each shard its events in one go. Shards are made for namespaces that begin to matter.
     pub fn deliver(&self, deliveries: Vec<Delivery>) {
-        let mut by_namespace: FxHashMap<Arc<str>, Vec<Event>> = FxHashMap::default();
+        let mut by_namespace: KeyedMap<Arc<str>, Vec<Event>> = KeyedMap::default();
         let mut order = Vec::new();
         for Delivery { namespace, event } in deliveries {
             by_namespace

@@ -18,13 +18,12 @@ pub mod reports;
 
 use super::backoff::Retry;
 use super::bucket::TokenBucket;
-use super::intern::hash_of;
+use super::hash::{IdMap, KeyedSet, hash_of};
 use super::namespace::{Granted, NamespaceState, Outcome, Want};
 use super::object::{ObjectKey, ObjectName, Output};
 use super::queue::{Lane, Urgency, WriteQueue};
 use super::window::{Sign, Window};
 use reports::{Reply, Report, Reported};
-use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
 
 /// A namespace whose requests are refused (403, 422) may retry at this part of the rate limit, so that ten thousand
@@ -110,9 +109,9 @@ pub struct Publisher {
     writes: bool,
     drains: bool,
     /// By namespace, when the next retry of a refused request may go.
-    refused: FxHashMap<u64, Duration>,
+    refused: IdMap<u64, Duration>,
     /// Objects whose last request was not answered.
-    unanswered: FxHashSet<ObjectKey>,
+    unanswered: KeyedSet<ObjectKey>,
 }
 
 impl Publisher {
@@ -127,8 +126,8 @@ impl Publisher {
             quiet_until: Duration::ZERO,
             writes: true,
             drains: false,
-            refused: FxHashMap::default(),
-            unanswered: FxHashSet::default(),
+            refused: IdMap::default(),
+            unanswered: KeyedSet::default(),
         }
     }
 

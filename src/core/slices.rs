@@ -2,9 +2,10 @@
 
 use super::address::Family;
 use super::few::FewSet;
+use super::hash::hash_of;
 use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
-use super::intern::{hash_of, make_room};
+use super::intern::make_room;
 use super::object::{Flight, ObjectState};
 use super::ports::SlicePorts;
 use super::queue::Lane;
@@ -285,8 +286,8 @@ impl Groups {
         };
         make_room(&mut self.groups);
         let id = GroupId::from(self.groups.insert(group));
-        self.by_ports.insert_unique(hash_of(&**ports), id.0, |&id| {
-            hash_of(&*self.groups[id as usize].ports)
+        self.by_ports.insert_unique(hash_of(ports), id.0, |&id| {
+            hash_of(&self.groups[id as usize].ports)
         });
         id
     }
@@ -295,7 +296,7 @@ impl Groups {
     pub fn find(&self, ports: &SlicePorts) -> Option<GroupId> {
         let found = self
             .by_ports
-            .find(hash_of(&**ports), |&id| self.groups[id as usize].ports == *ports);
+            .find(hash_of(ports), |&id| self.groups[id as usize].ports == *ports);
         found.map(|&id| GroupId(id))
     }
 
@@ -341,7 +342,7 @@ impl Groups {
         {
             let group = self.groups.remove(id.index());
             self.by_ports
-                .find_entry(hash_of(&*group.ports), |&other| other == id.0)
+                .find_entry(hash_of(&group.ports), |&other| other == id.0)
                 .expect("a group is in the table of its ports")
                 .remove();
         }

@@ -149,7 +149,7 @@ impl NamespaceState {
 
     fn leave_parked(&mut self, service: &str, id: SliceId) {
         if let Some(parked) = self.parked.get_mut(service) {
-            parked.retain(|&other| other != id);
+            parked.remove(&id);
             if parked.is_empty() {
                 self.parked.remove(service);
             }
@@ -203,11 +203,12 @@ impl NamespaceState {
         let slice = &self.slices[id.index()];
         let service = self.services_by_name.get(&slice.service_name).copied();
         match service.filter(|s| self.services[s.index()].facts.selector.is_some()) {
-            None => self
-                .parked
-                .entry(slice.service_name.clone())
-                .or_default()
-                .push(id),
+            None => {
+                self.parked
+                    .entry(slice.service_name.clone())
+                    .or_default()
+                    .insert(id);
+            }
             Some(service) => self.claim(id, service, holds),
         }
     }
@@ -228,16 +229,12 @@ impl NamespaceState {
         self.want(id);
     }
 
-    /// Takes over the slices that were listed before their pods and Services were known.
-    pub(super) fn take_arrivals(&mut self) {
-        if self.arrivals.is_empty() {
-            return;
-        }
+    /// The slices that were listed before their pods and Services were known, in the order in which they are to be
+    /// taken over.
+    pub(super) fn take_arrivals(&mut self) -> Vec<(u8, SliceFacts)> {
         let mut arrivals: Vec<_> = std::mem::take(&mut self.arrivals).into_values().collect();
         arrivals.sort_unstable_by(|(_, a), (_, b)| (a.created, &a.meta.name).cmp(&(b.created, &b.meta.name)));
-        for (epoch, facts) in arrivals {
-            self.take_arrival(facts, epoch);
-        }
+        arrivals
     }
 
     /// Takes over a slice that was not known.
@@ -382,13 +379,10 @@ impl NamespaceState {
         let slice = &self.slices[id.index()];
         let (service_id, family) = (slice.service, slice.family);
         let (pod, service) = (&self.pods[pod_id.index()], &self.services[service_id.index()]);
-        let Some(member) = pod
-            .members
-            .iter()
-            .find(|m| m.service == service_id && m.family == family)
-        else {
+        let Some(place) = pod.member(service_id, family) else {
             return false;
         };
+        let member = pod.members[place];
         let published = match (endpoint.ready, endpoint.serving, endpoint.terminating) {
             (Some(ready), Some(serving), Some(terminating)) => Conditions::new(ready, serving, terminating),
             (ready, ..) => Conditions::new(ready.unwrap_or(true), false, false),
@@ -414,18 +408,15 @@ impl NamespaceState {
             let both = self.starting && holder.created.is_some() && slice.created.is_some();
             holder.yielded || (both && younger())
         });
-        if (!member.slice.is_none() && !gives_way)
+        let placed_elsewhere = !member.slice.is_none() && !gives_way;
+        if placed_elsewhere
             || !self.is_fit(pod, service, family)
             || self.ports_of(pod_id, service_id) != self.group_ports(id)
         {
             return false;
         }
         if gives_way {
-            let at = pod
-                .members
-                .iter()
-                .position(|m| m.service == service_id && m.family == family);
-            self.unplace(pod_id, at.expect("the member was found above"), Lane::Rest);
+            self.unplace(pod_id, place, Lane::Rest);
         }
         self.place(pod_id, id, published, stale);
         let at = self.slices[id.index()].slots.len() - 1;

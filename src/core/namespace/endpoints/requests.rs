@@ -154,14 +154,18 @@ impl NamespaceState {
         (entry.object.flight.is_none() && entry.is_due()).then(|| want(&name, entry))
     }
 
-    /// The objects that are due, by name.
-    pub(in crate::core::namespace) fn plan_endpoints(&mut self) -> Vec<Want> {
+    /// Objects that were granted while nothing might be written of their Service are looked at again.
+    pub(in crate::core::namespace) fn take_held_endpoints(&mut self) {
         for name in std::mem::take(&mut self.endpoints_held) {
             match self.endpoints.get(&name) {
                 Some(entry) if self.holds_endpoints(&name, entry) => self.endpoints_held.insert(name),
                 _ => self.endpoints_wants.insert(name),
             };
         }
+    }
+
+    /// The objects that are due, by name.
+    pub(in crate::core::namespace) fn plan_endpoints(&mut self) -> Vec<Want> {
         let wants = std::mem::take(&mut self.endpoints_wants);
         let due = wants.iter().filter_map(|name| {
             let entry = self.endpoints.get(name)?;

@@ -202,15 +202,17 @@ impl NamespaceState {
         self.endpoints_arrivals.retain(|_, (at, _)| *at == epoch);
     }
 
-    /// Takes over the objects that were listed before their pods and Services were known.
-    pub(in crate::core::namespace) fn take_endpoints_arrivals(&mut self) {
-        for (_, (epoch, facts)) in std::mem::take(&mut self.endpoints_arrivals) {
-            self.take_endpoints(facts, epoch);
-        }
+    /// The objects that were listed before their pods and Services were known, to be taken over.
+    pub(in crate::core::namespace) fn take_endpoints_arrivals(&mut self) -> Vec<(u8, EndpointsFacts)> {
+        let mut arrivals: Vec<_> = std::mem::take(&mut self.endpoints_arrivals)
+            .into_values()
+            .collect();
+        arrivals.sort_unstable_by(|(_, a), (_, b)| a.meta.name.cmp(&b.meta.name));
+        arrivals
     }
 
     /// Takes over an object whose pods and Service are known, or compares it with what is known of it.
-    fn take_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
+    pub(in crate::core::namespace) fn take_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
         let name = facts.meta.name.clone();
         let service = self.services_by_name.get(&name).copied();
         let entry = self.endpoints.entry(name.clone()).or_insert_with(|| {
