@@ -35,9 +35,12 @@ pub(crate) enum Fault {
     OutputsExpire,
     /// The same of the watch of pods.
     PodsExpire,
+    /// Creates are answered with 500, as often as five times.
+    CreatesFail,
 }
 
 impl Fault {
+    /// Those that strike once.
     pub(crate) const ALL: [Self; 10] = [
         Self::LostBefore,
         Self::LostAfter,
@@ -59,17 +62,26 @@ pub(crate) struct Case {
     pub(crate) outputs: Outputs,
     pub(crate) services: Vec<ServiceSpec>,
     pub(crate) pods: Vec<PodSpec>,
+    /// Nothing was published when the controller began.
+    pub(crate) empty: bool,
     /// What happened while no controller ran.
     pub(crate) before: Vec<Change>,
     pub(crate) changes: Vec<Change>,
     pub(crate) fault: Option<Fault>,
     /// Requests in flight at most.
     pub(crate) window: usize,
+    /// Another process takes over, once, at any point.
+    pub(crate) succession: bool,
 }
 
 const SLICES: Outputs = Outputs {
     slices: true,
     endpoints: false,
+};
+
+const ENDPOINTS: Outputs = Outputs {
+    slices: false,
+    endpoints: true,
 };
 
 fn pod(number: u8) -> PodSpec {
@@ -95,10 +107,12 @@ fn two_slices(before: &[Change], changes: &[Change], window: usize) -> Case {
         outputs: SLICES,
         services: vec![service(0), service(1)],
         pods: vec![pod(0), pod(1)],
+        empty: false,
         before: before.to_vec(),
         changes: changes.to_vec(),
         fault: None,
         window,
+        succession: false,
     }
 }
 
@@ -159,6 +173,36 @@ pub(crate) fn all() -> Vec<Case> {
                 ..case
             });
         }
+    }
+    // One object, two changes, and a change of leader, without a fault and with each.
+    for outputs in [SLICES, ENDPOINTS] {
+        for changes in [[Flip(0), Flip(0)], [Flip(0), Toggle(0)], [Toggle(0), Toggle(0)]] {
+            let kind = if outputs.slices { "slice" } else { "Endpoints" };
+            let case = Case {
+                name: format!("{kind}, succession: {}", shown(&[], &changes)),
+                outputs,
+                succession: true,
+                ..slice_and_endpoints(&[], &changes)
+            };
+            for fault in Fault::ALL {
+                cases.push(Case {
+                    name: format!("{}, {fault:?}", case.name),
+                    fault: Some(fault),
+                    ..case.clone()
+                });
+            }
+            cases.push(case);
+        }
+    }
+    for outputs in [SLICES, ENDPOINTS] {
+        let kind = if outputs.slices { "slice" } else { "Endpoints" };
+        cases.push(Case {
+            name: format!("{kind}: creates fail five times"),
+            outputs,
+            fault: Some(Fault::CreatesFail),
+            empty: true,
+            ..slice_and_endpoints(&[], &[Flip(0)])
+        });
     }
     cases
 }

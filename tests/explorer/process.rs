@@ -2,9 +2,13 @@
 //! actor has. A step is what an actor does in one turn.
 
 use crate::model::{self, NAMESPACE, WatchEvent};
+use crate::search::Part;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::inbox::{Event, Pending};
+use endpointd::core::leadership::Demand;
+use endpointd::core::leadership::picture::{Announcement, Picture};
+use endpointd::core::leadership::view::{Action, End, View};
 use endpointd::core::namespace::{Kind, NamespaceState, Outcome, Settings};
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectKey, ObjectName};
@@ -28,7 +32,6 @@ pub(crate) enum ToWriter {
     Wake,
     Done(ObjectName, Outcome, Load),
     Tick,
-    Writes(bool),
 }
 
 /// A request that is out.
@@ -50,32 +53,53 @@ pub(crate) enum Listed {
     Endpoints(Vec<EndpointsFacts>),
 }
 
+/// What the shard owns, and the nodes that it looks at.
+#[derive(Clone, Debug)]
+struct Shard {
+    state: NamespaceState,
+    nodes: NodeTable,
+}
+
+/// The list and watch of pods of a process that has just begun to lead.
+#[derive(Clone, Debug)]
+struct Pods {
+    view: View,
+    listing: bool,
+    reading: bool,
+    watching: bool,
+}
+
 /// A controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
-    pub(crate) shard: NamespaceState,
-    nodes: NodeTable,
-    inbox: Pending,
+    shard: Part<Shard>,
+    inbox: Part<Pending>,
     shard_woken: bool,
     pub(crate) to_shard: VecDeque<ToShard>,
     reports: Reports,
     writer_woken: bool,
     pub(crate) to_writer: VecDeque<ToWriter>,
-    pub(crate) publisher: Publisher,
+    publisher: Part<Publisher>,
     pub(crate) tick: Option<Duration>,
-    now: Duration,
+    pub(crate) now: Duration,
     pub(crate) flights: BTreeMap<ObjectName, Flight>,
+    picture: Picture,
+    pods: Option<Pods>,
     /// By kind, how often it was listed.
     epochs: [u8; Kind::ALL.len()],
     /// How many changes of pods are in the inbox, and how many the shard has applied.
     pub(crate) delivered: usize,
-    pub(crate) applied: usize,
-    /// Whether the process may start writes.
-    pub(crate) fence: bool,
+    applied: usize,
+    /// How many changes of pods had happened when the process began to write. Nothing may be written before the shard has
+    /// applied as many.
+    floor: usize,
+    /// A write left before that.
+    pub(crate) stale: bool,
 }
 
 impl Process {
-    pub(crate) fn new(settings: Settings, window: usize, holds: endpointd::core::namespace::Holds) -> Self {
+    /// One that begins now, and writes from the beginning.
+    pub(crate) fn new(settings: Settings, window: usize) -> Self {
         let pacing = Pacing {
             qps: 0.0,
             burst: 1,
@@ -83,30 +107,171 @@ impl Process {
             slice_batch: Duration::ZERO,
             endpoints_batch: Duration::ZERO,
         };
+        let picture = Picture::new(settings.outputs);
         Self {
-            shard: NamespaceState::new(NAMESPACE.into(), settings, holds),
-            nodes: NodeTable::default(),
-            inbox: Pending::default(),
+            shard: Part::new(Shard {
+                state: NamespaceState::new(NAMESPACE.into(), settings, picture.blocked()),
+                nodes: NodeTable::default(),
+            }),
+            inbox: Part::new(Pending::default()),
             shard_woken: false,
             to_shard: VecDeque::new(),
             reports: Reports::default(),
             writer_woken: false,
             to_writer: VecDeque::new(),
-            publisher: Publisher::new(pacing, 0),
+            publisher: Part::new(Publisher::new(pacing, 0)),
             tick: None,
             now: Duration::ZERO,
             flights: BTreeMap::new(),
+            picture,
+            pods: None,
             epochs: [0; Kind::ALL.len()],
             delivered: 0,
             applied: 0,
-            fence: true,
+            floor: 0,
+            stale: false,
+        }
+    }
+
+    /// A standby that knows the inputs as listed wins the lease when so many changes of pods have happened. It may have
+    /// been waiting to try a broken watch again.
+    pub(crate) fn win(&mut self, shown: usize, happened: usize, broken: bool) {
+        (self.delivered, self.applied, self.floor) = (shown, shown, happened);
+        let mut view = View::new(Demand::default());
+        assert_eq!(view.act(self.now), Some(Action::List));
+        view.listed(version(shown), 1, self.now, 0.5);
+        let mut pods = Pods {
+            view,
+            listing: false,
+            reading: false,
+            watching: false,
+        };
+        while pods.view.act(self.now).is_some() {}
+        pods.watching = true;
+        if broken {
+            pods.view.ended(End::Broken, self.now, 0.5);
+            pods.watching = false;
+        }
+        self.pods = Some(pods);
+        let announcements = self.picture.begin_term();
+        self.announce(announcements);
+        let demand = self.picture.demand();
+        // These never change here, so any view of them is as new as the term.
+        for kind in [Kind::Node, Kind::Service] {
+            let announcement = self.picture.prove(kind, demand);
+            self.announce(announcement);
+        }
+        if let Some(pods) = &mut self.pods {
+            pods.view.demanded(demand, self.now);
+        }
+        self.follow_pods();
+    }
+
+    /// Does what the view of pods asks for.
+    fn follow_pods(&mut self) {
+        let Some(mut pods) = self.pods.take() else {
+            return;
+        };
+        while let Some(action) = pods.view.act(self.now) {
+            match action {
+                Action::List => (pods.listing, pods.watching) = (true, false),
+                Action::Watch { .. } => (pods.listing, pods.watching) = (false, true),
+                Action::ReadVersion => pods.reading = true,
+                Action::Prove(demand) => {
+                    let announcement = self.picture.prove(Kind::Pod, demand);
+                    self.announce(announcement);
+                }
+                Action::Rewound { .. } => panic!("no version goes backwards here"),
+            }
+        }
+        if pods.view.is_idle() {
+            (pods.listing, pods.watching) = (false, false);
+        }
+        pods.reading &= pods.view.is_reading();
+        self.pods = Some(pods);
+    }
+
+    /// Whether it has not taken over from another.
+    pub(crate) fn leads_from_the_start(&self) -> bool {
+        self.pods.is_none()
+    }
+
+    /// Whether the watch of pods shows what happens.
+    pub(crate) fn watches_pods(&self) -> bool {
+        self.pods.as_ref().is_none_or(|pods| pods.watching)
+    }
+
+    /// Whether a bookmark of the watch of pods would make a difference.
+    pub(crate) fn wants_bookmark(&self) -> bool {
+        let pods = self.pods.as_ref();
+        pods.is_some_and(|pods| pods.watching && !pods.view.is_proven())
+    }
+
+    pub(crate) fn lists_pods(&self) -> bool {
+        self.pods.as_ref().is_some_and(|pods| pods.listing)
+    }
+
+    pub(crate) fn reads_version(&self) -> bool {
+        self.pods.as_ref().is_some_and(|pods| pods.reading)
+    }
+
+    /// When the view of pods does something by itself.
+    pub(crate) fn view_wakes(&self) -> Option<Duration> {
+        self.pods.as_ref()?.view.wake()
+    }
+
+    pub(crate) fn wake_view(&mut self) {
+        if let Some(at) = self.view_wakes() {
+            self.now = self.now.max(at);
+        }
+        self.follow_pods();
+    }
+
+    /// The version that the server has of pods is read.
+    pub(crate) fn read_version(&mut self, happened: usize) {
+        if let Some(pods) = &mut self.pods {
+            pods.reading = false;
+            pods.view.version_read(Some(version(happened)), self.now, 0.5);
+        }
+        self.follow_pods();
+    }
+
+    /// The watch of pods has shown all that has happened, and a bookmark says so.
+    pub(crate) fn bookmark(&mut self, happened: usize) {
+        if let Some(pods) = &mut self.pods {
+            pods.view.shown(version(happened));
+        }
+        self.follow_pods();
+    }
+
+    /// A list of pods arrives that the view asked for.
+    pub(crate) fn list_pods(&mut self, pods: Vec<PodFacts>, happened: usize) {
+        self.delivered = happened;
+        let asked = self.pods.as_ref().and_then(|pods| pods.view.listing());
+        self.list_under(Listed::Pods(pods), version(happened), asked.unwrap_or_default());
+        if let Some(pods) = &mut self.pods {
+            pods.listing = false;
+            pods.view.listed(version(happened), 1, self.now, 0.5);
+        }
+        self.follow_pods();
+    }
+
+    /// Whether a kind that others wrote is still to be listed.
+    pub(crate) fn awaits(&self, kind: Kind) -> bool {
+        !self.picture.is_listed(kind)
+    }
+
+    fn announce(&mut self, announcements: impl IntoIterator<Item = Announcement>) {
+        let events: Vec<_> = announcements.into_iter().map(Event::from).collect();
+        if !events.is_empty() {
+            self.deliver(events);
         }
     }
 
     /// Puts events into the inbox, as the router does.
     pub(crate) fn deliver(&mut self, events: impl IntoIterator<Item = Event>) {
         for event in events {
-            self.inbox.push(event);
+            self.inbox.change().push(event);
         }
         if !std::mem::replace(&mut self.shard_woken, true) {
             self.to_shard.push_back(ToShard::Wake);
@@ -127,29 +292,39 @@ impl Process {
 
     /// The watch of pods shows a change.
     pub(crate) fn show_pod(&mut self, pod: Result<PodFacts, Box<str>>) {
+        self.delivered += 1;
         let epoch = self.epochs[Kind::Pod.index()];
         self.deliver([match pod {
             Ok(facts) => Event::Pod(facts, epoch),
             Err(name) => Event::PodGone(name),
         }]);
+        if let Some(pods) = &mut self.pods {
+            pods.view.shown(version(self.delivered));
+        }
+        self.follow_pods();
     }
 
-    /// A list is whole: it is handed on in one go.
-    pub(crate) fn list(&mut self, listed: Listed, version: u64, lift: bool) {
-        let kind = match listed {
-            Listed::Nodes(_) => Kind::Node,
-            Listed::Pods(_) => Kind::Pod,
-            Listed::Services(_) => Kind::Service,
-            Listed::Slices(_) => Kind::Slice,
-            Listed::Endpoints(_) => Kind::Endpoints,
-        };
+    /// A list that was asked for just now is whole: it is handed on in one go.
+    pub(crate) fn list(&mut self, listed: Listed, version: u64) {
+        let demand = self.picture.demand();
+        let kind = listed.kind();
+        self.list_under(listed, version, demand);
+        // A list that was asked for under a demand meets it.
+        let announcement = self.picture.prove(kind, demand);
+        self.announce(announcement);
+    }
+
+    fn list_under(&mut self, listed: Listed, version: u64, asked: Demand) {
+        let kind = listed.kind();
         self.epochs[kind.index()] += 1;
         let epoch = self.epochs[kind.index()];
-        let mut events = vec![Event::Begin(kind)];
+        let begin = self.picture.begin_list(kind);
+        self.announce(begin);
+        let mut events = Vec::new();
         match listed {
             Listed::Nodes(nodes) => {
                 for (name, facts) in nodes {
-                    if let Some(change) = self.nodes.apply(&name, facts, epoch) {
+                    if let Some(change) = self.shard.change().nodes.apply(&name, facts, epoch) {
                         events.push(Event::Node(change.view));
                     }
                 }
@@ -166,10 +341,9 @@ impl Process {
                 events.extend(endpoints.into_iter().map(|e| Event::Endpoints(Box::new(e), epoch)));
             }
         }
-        if lift {
-            events.push(Event::End(kind, epoch, version));
-        }
         self.deliver(events);
+        let end = self.picture.end_list(kind, epoch, version, asked);
+        self.announce(end);
     }
 
     /// The shard handles its next message.
@@ -180,21 +354,24 @@ impl Process {
             Some(ToShard::Wake) => {
                 self.shard_woken = false;
                 self.applied = self.delivered;
-                std::mem::take(&mut self.inbox).apply(&mut self.shard, &mut self.nodes);
+                let pending = std::mem::take(self.inbox.change());
+                let Shard { state, nodes } = self.shard.change();
+                pending.apply(state, nodes);
             }
             Some(ToShard::Grant(object)) => {
-                let reply = self.shard.reply_to_grant(&object);
+                let reply = self.shard.change().state.reply_to_grant(&object);
                 said.push((object, reply));
             }
             Some(ToShard::Outcome(object, outcome)) => {
-                let reply = self.shard.reply_to_outcome(&object, outcome, None);
+                let reply = self.shard.change().state.reply_to_outcome(&object, outcome, None);
                 said.push((object, reply));
             }
         }
-        let wanted = self.shard.plan().into_iter();
+        let state = &mut self.shard.change().state;
+        let wanted = state.plan().into_iter();
         said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
         // Nobody takes them here, and they are no part of what decides.
-        drop((self.shard.take_remarks(), self.shard.take_syncs(), self.shard.take_work()));
+        drop((state.take_remarks(), state.take_syncs(), state.take_work()));
         for (object, report) in said {
             self.reports.say(key(object), report, self.now);
         }
@@ -210,7 +387,7 @@ impl Process {
             Some(ToWriter::Wake) => {
                 self.writer_woken = false;
                 while let Some((key, reported)) = self.reports.take() {
-                    match self.publisher.reported(&key, reported, self.now) {
+                    match self.publisher.change().reported(&key, reported, self.now) {
                         Replied::Send(granted) => self.send(key.object, granted.request),
                         Replied::Unsent => self.done(&key.object, Outcome::Refused, Load::Unknown),
                         Replied::Nothing => {}
@@ -219,10 +396,9 @@ impl Process {
             }
             Some(ToWriter::Done(object, outcome, load)) => self.done(&object, outcome, load),
             Some(ToWriter::Tick) => self.tick = self.tick.filter(|&at| at > self.now),
-            Some(ToWriter::Writes(writes)) => self.publisher.set_writes(writes),
         }
         loop {
-            match self.publisher.next(self.now) {
+            match self.publisher.change().next(self.now) {
                 Next::Grant { key, .. } => self.to_shard.push_back(ToShard::Grant(key.object)),
                 Next::Wait { until, .. } => {
                     if let Some(until) = until.filter(|until| self.tick.is_none_or(|tick| tick > *until)) {
@@ -236,18 +412,15 @@ impl Process {
 
     fn send(&mut self, object: ObjectName, request: Request) {
         let reads = matches!(request, Request::Fetch | Request::Probe);
-        let flight = if self.fence || reads {
-            Flight::Sent(request)
-        } else {
-            Flight::Answered(Outcome::Unknown, Load::Unknown)
-        };
-        let before = self.flights.insert(object, flight);
+        self.stale |= !reads && self.applied < self.floor;
+        let before = self.flights.insert(object, Flight::Sent(request));
         assert!(before.is_none(), "an object has one request out");
     }
 
     fn done(&mut self, object: &ObjectName, outcome: Outcome, load: Load) {
         self.to_shard.push_back(ToShard::Outcome(object.clone(), outcome));
         self.publisher
+            .change()
             .answered(&key(object.clone()), load, Duration::ZERO, None, true, self.now);
     }
 
@@ -274,9 +447,29 @@ impl Process {
         if !self.reports.is_empty() {
             return Some("the writer was not woken for what a shard has said".to_owned());
         }
-        let wanted = self.shard.plan();
+        if self.picture.blocked().any() {
+            return Some("a kind is never shown to be as new as the term".to_owned());
+        }
+        let wanted = self.shard.change().state.plan();
         (!wanted.is_empty()).then(|| format!("the shard wants something and has not said so: {wanted:?}"))
     }
+}
+
+impl Listed {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Nodes(_) => Kind::Node,
+            Self::Pods(_) => Kind::Pod,
+            Self::Services(_) => Kind::Service,
+            Self::Slices(_) => Kind::Slice,
+            Self::Endpoints(_) => Kind::Endpoints,
+        }
+    }
+}
+
+/// The version of pods after so many changes.
+fn version(happened: usize) -> u64 {
+    1000 + happened as u64
 }
 
 fn key(object: ObjectName) -> ObjectKey {

@@ -2,9 +2,12 @@
 
 use crate::cases::Case;
 use crate::world::World;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hasher as _};
+use std::ops::Deref;
+use std::rc::Rc;
 
 /// A case with more states than this has become too large for a test: it fails, so that it is made smaller.
 const MOST_STATES: usize = 3_000_000;
@@ -74,8 +77,10 @@ impl Search {
             histories: 0.0,
             longest: 0,
         };
-        if steps.is_empty() {
+        if world.is_quiet() {
             world.check_final()?;
+        }
+        if steps.is_empty() {
             below.histories = 1.0;
         }
         for step in steps {
@@ -92,8 +97,8 @@ impl Search {
     }
 }
 
-/// Two hashes of all that the state shows of itself: two states with the same are the same.
-fn digest(world: &World<'_>) -> u128 {
+/// Two hashes of all that a value shows of itself: two values with the same are the same.
+fn digest(value: &impl fmt::Debug) -> u128 {
     struct Sink(DefaultHasher, DefaultHasher);
     impl fmt::Write for Sink {
         fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -104,6 +109,44 @@ fn digest(world: &World<'_>) -> u128 {
     }
     let mut sink = Sink(DefaultHasher::new(), DefaultHasher::new());
     sink.1.write_u8(1);
-    write!(sink, "{world:?}").expect("a state can be shown");
+    write!(sink, "{value:?}").expect("a state can be shown");
     u128::from(sink.0.finish()) << 64 | u128::from(sink.1.finish())
+}
+
+/// A part of a state that most steps leave as it is: copied, and looked at for the digest, only when it changes.
+#[derive(Clone)]
+pub(crate) struct Part<T> {
+    value: Rc<T>,
+    digest: Cell<Option<u128>>,
+}
+
+impl<T: Clone> Part<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            value: Rc::new(value),
+            digest: Cell::new(None),
+        }
+    }
+
+    pub(crate) fn change(&mut self) -> &mut T {
+        self.digest.set(None);
+        Rc::make_mut(&mut self.value)
+    }
+}
+
+impl<T> Deref for Part<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Part<T> {
+    /// Its digest stands for it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.digest.get().unwrap_or_else(|| digest(&*self.value));
+        self.digest.set(Some(known));
+        write!(f, "{known:x}")
+    }
 }

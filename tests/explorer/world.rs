@@ -1,15 +1,17 @@
 //! The whole: controllers, an API server, and everything that is on its way between them.
 
 use crate::cases::{Case, Change, Fault};
-use crate::model::{EndpointsTamper, Model, WatchEvent};
+use crate::model::{EndpointsTamper, Model, PodSpec, WatchEvent};
 use crate::process::{Flight, Listed, Process};
+use crate::search::Part;
 use endpointd::core::body::Request;
 use endpointd::core::facts::PodFacts;
-use endpointd::core::namespace::{Holds, Kind, Outcome, Settings};
+use endpointd::core::namespace::{Kind, Outcome, Settings};
 use endpointd::core::object::ObjectName;
 use endpointd::core::publish::Load;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::time::Duration;
 
 /// What can happen next.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,14 +33,28 @@ pub(crate) enum Step {
     /// The fault strikes: a request, an object, or a watch.
     FaultOf(ObjectName),
     FaultIn(Kind),
+    /// Another process takes over. Its watch of pods has shown so many changes, and may be broken.
+    Lead { shown: usize, broken: bool },
+    /// The new leader reads the version of pods, gets a bookmark or a list of them, or its view's time has come.
+    ReadVersion,
+    Bookmark,
+    ListPods,
+    View,
+    /// A request of the last leader is carried out after all.
+    Late(ObjectName),
 }
+
+/// So often creates fail, where they do.
+const FAILURES: u32 = 5;
+/// The pauses between these come to 0.75 s at least.
+const FAILED_FOR: Duration = Duration::from_millis(740);
 
 /// A state of the whole.
 #[derive(Clone)]
 pub(crate) struct World<'c> {
     case: &'c Case,
-    /// The API server: its objects, without what the model does beside that.
-    server: Model,
+    /// The API server.
+    server: Part<Server>,
     /// How many of the case's changes have happened.
     changed: usize,
     process: Process,
@@ -46,63 +62,82 @@ pub(crate) struct World<'c> {
     slices: VecDeque<WatchEvent>,
     endpoints: VecDeque<WatchEvent>,
     /// Lists on their way: how many changes pods show, or what the outputs are.
-    lists: Vec<(Kind, Listed, u64)>,
+    lists: Vec<(Kind, Listed, u64, usize)>,
     fault: Option<Fault>,
+    /// How often creates have failed in a row.
+    failed: u32,
+    /// Whether another process is still to take over.
+    succession: bool,
+    /// Requests of the last leader that are still on their way.
+    late: Vec<(ObjectName, Request)>,
+}
+
+/// The API server: its objects, without what the model does beside that.
+#[derive(Clone)]
+struct Server(Model);
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (&self.0.store, &self.0.endpoints, &self.0.version, &self.0.pods).fmt(f)
+    }
 }
 
 impl fmt::Debug for World<'_> {
     /// All that decides what can happen from here on.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("World")
-            .field("store", &self.server.store)
-            .field("published", &self.server.endpoints)
-            .field("version", &self.server.version)
+            .field("server", &self.server)
             .field("changed", &self.changed)
             .field("process", &self.process)
             .field("slices", &self.slices)
             .field("endpoints", &self.endpoints)
             .field("lists", &self.lists)
-            .field("fault", &self.fault)
+            .field("fault", &(self.fault, self.failed))
+            .field("succession", &(self.succession, &self.late))
             .finish()
     }
 }
 
-/// The pods after so many changes.
-fn apply(server: &mut Model, change: Change) -> Result<PodFacts, Box<str>> {
+/// What the watch of pods shows of a change, which is made to the pods.
+fn apply(pods: &mut BTreeMap<Box<str>, PodFacts>, change: Change) -> Result<PodFacts, Box<str>> {
     let (Change::Flip(number) | Change::Toggle(number)) = change;
     let name: Box<str> = format!("pod-{number}").into();
-    match (change, server.pods.get_mut(&name)) {
+    match (change, pods.get_mut(&name)) {
         (Change::Flip(_), Some(pod)) => {
             pod.ready = !pod.ready;
             Ok(pod.clone())
         }
         (Change::Toggle(_), Some(_)) => {
-            server.pods.remove(&name);
+            pods.remove(&name);
             Err(name)
         }
         (_, None) => {
-            let pod = crate::model::PodSpec {
+            let pod = PodSpec {
                 name: number,
                 labels: number,
                 generation: 1,
-                ..crate::model::PodSpec::plain()
+                ..PodSpec::plain()
             };
-            server.pods.insert(name, pod.facts());
+            pods.insert(name, pod.facts());
             Ok(pod.facts())
         }
     }
+}
+
+/// The pods when so many of a case's changes have happened, and what the watch shows of the last.
+fn pods_after(case: &Case, happened: usize) -> (Vec<PodFacts>, Option<Result<PodFacts, Box<str>>>) {
+    let pods = case.pods.iter().map(|pod| (pod.facts().name.clone(), pod.facts()));
+    let (mut pods, mut last) = (pods.collect(), None);
+    for change in case.before.iter().chain(&case.changes[..happened]) {
+        last = Some(apply(&mut pods, *change));
+    }
+    (pods.into_values().collect(), last)
 }
 
 impl<'c> World<'c> {
     /// A controller that has begun on a cluster that was in sync before what happened while none ran; its lists are
     /// in its inbox.
     pub(crate) fn start(case: &'c Case) -> Self {
-        let settings = Settings {
-            max_endpoints: 2,
-            outputs: case.outputs,
-            seed: 7,
-            ..Settings::default()
-        };
         let mut server = Model::new(2);
         server.node(0, Some(0));
         for service in &case.services {
@@ -111,51 +146,71 @@ impl<'c> World<'c> {
         for pod in &case.pods {
             server.pods.insert(pod.facts().name.clone(), pod.facts());
         }
-        let process = Process::new(settings, case.window, Holds::all(case.outputs));
         let mut world = Self {
             case,
-            server,
+            server: Part::new(Server(server)),
             // None happens before the controller has begun anew.
             changed: case.changes.len(),
-            process,
+            process: Self::process(case),
             slices: VecDeque::new(),
             endpoints: VecDeque::new(),
             lists: Vec::new(),
             fault: None,
+            failed: 0,
+            succession: false,
+            late: Vec::new(),
         };
-        world.list_everything();
-        world.settle();
+        if !case.empty {
+            world.list_everything();
+            world.process.delivered = case.changes.len();
+            world.settle();
+        }
         for change in &case.before {
             // Nobody shows the result.
-            let _ = apply(&mut world.server, *change);
+            let _ = apply(&mut world.server.change().0.pods, *change);
         }
-        world.process = Process::new(settings, case.window, Holds::all(case.outputs));
+        world.process = Self::process(case);
         world.list_everything();
-        (world.changed, world.fault) = (0, case.fault);
+        (world.changed, world.fault, world.succession) = (0, case.fault, case.succession);
+        if case.succession {
+            // What happens at the start is another case's business.
+            (world.changed, world.process.delivered) = (case.changes.len(), case.changes.len());
+            (world.fault, world.succession) = (None, false);
+            world.settle();
+            (world.changed, world.fault, world.succession) = (0, case.fault, true);
+            world.process.delivered = 0;
+        }
         world
+    }
+
+    fn process(case: &Case) -> Process {
+        let settings = Settings {
+            max_endpoints: 2,
+            outputs: case.outputs,
+            seed: 7,
+            ..Settings::default()
+        };
+        Process::new(settings, case.window)
     }
 
     fn list_everything(&mut self) {
         for kind in Kind::needed_for(self.case.outputs) {
             let listed = self.listed(kind);
-            self.process.list(listed, self.server.version, true);
+            self.process.list(listed, self.server.0.version);
         }
-        // What the lists show, the watches do not.
-        self.slices.clear();
-        self.endpoints.clear();
     }
 
     /// What the server would list now.
     fn listed(&self, kind: Kind) -> Listed {
         match kind {
             Kind::Node => {
-                let nodes = self.server.zones.iter();
+                let nodes = self.server.0.zones.iter();
                 Listed::Nodes(nodes.map(|(name, facts)| (name.clone(), facts.clone())).collect())
             }
-            Kind::Pod => Listed::Pods(self.server.pods.values().cloned().collect()),
-            Kind::Service => Listed::Services(self.server.services.values().cloned().collect()),
-            Kind::Slice => Listed::Slices(self.server.store.values().cloned().collect()),
-            Kind::Endpoints => Listed::Endpoints(self.server.endpoints.values().cloned().collect()),
+            Kind::Pod => Listed::Pods(self.server.0.pods.values().cloned().collect()),
+            Kind::Service => Listed::Services(self.server.0.services.values().cloned().collect()),
+            Kind::Slice => Listed::Slices(self.server.0.store.values().cloned().collect()),
+            Kind::Endpoints => Listed::Endpoints(self.server.0.endpoints.values().cloned().collect()),
         }
     }
 
@@ -193,15 +248,75 @@ impl<'c> World<'c> {
             steps.push(Step::Watch(Kind::Endpoints));
         }
         steps.extend(self.lists.first().map(|(kind, ..)| Step::List(*kind)));
+        let outputs = [Kind::Slice, Kind::Endpoints].into_iter();
+        steps.extend(outputs.filter(|kind| self.is_awaited(*kind)).map(Step::List));
         let listing = self.lists.iter().any(|(kind, ..)| *kind == Kind::Pod);
-        if self.changed < self.case.changes.len() && !listing {
+        if process.delivered < self.case.changes.len() && process.watches_pods() && !listing {
             steps.push(Step::Change);
+        }
+        if process.wants_bookmark() && process.delivered == self.changed {
+            steps.push(Step::Bookmark);
+        }
+        if process.reads_version() {
+            steps.push(Step::ReadVersion);
+        }
+        if process.lists_pods() {
+            steps.push(Step::ListPods);
+        }
+        if process.view_wakes().is_some() {
+            steps.push(Step::View);
         }
         if process.tick.is_some() {
             steps.push(Step::Time);
         }
+        if self.succession {
+            for shown in 0..=self.changed {
+                steps.extend([false, true].map(|broken| Step::Lead { shown, broken }));
+            }
+        }
+        steps.extend(self.late.iter().map(|(object, _)| Step::Late(object.clone())));
         steps.extend(self.fault_steps());
         steps
+    }
+
+    /// Whether nothing moves any more, but for requests of a process that leads no longer, which may never arrive.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let waits = |step: &Step| {
+            let happens = matches!(step, Step::Late(_) | Step::Lead { .. });
+            let strikes = matches!(step, Step::FaultOf(_) | Step::FaultIn(_));
+            happens || strikes
+        };
+        self.steps().iter().all(waits)
+    }
+
+    /// Whether a kind that others wrote is still to be listed by a process that has begun to lead.
+    fn is_awaited(&self, kind: Kind) -> bool {
+        Kind::needed_for(self.case.outputs).any(|needed| needed == kind) && self.process.awaits(kind)
+    }
+
+    /// Another process takes over; nothing but its requests is left of the last one.
+    fn lead(&mut self, shown: usize, broken: bool) {
+        self.succession = false;
+        for (object, flight) in std::mem::take(&mut self.process.flights) {
+            if let Flight::Sent(request) = flight
+                && !matches!(request, Request::Fetch | Request::Probe)
+            {
+                self.late.push((object, request));
+            }
+        }
+        self.process = Self::process(self.case);
+        for kind in [Kind::Node, Kind::Service, Kind::Pod] {
+            let listed = match kind {
+                Kind::Pod => Listed::Pods(pods_after(self.case, shown).0),
+                kind => self.listed(kind),
+            };
+            self.process.list(listed, self.server.0.version);
+        }
+        self.process.shard_turn();
+        self.process.win(shown, self.changed, broken);
+        self.slices.clear();
+        self.endpoints.clear();
+        self.lists.clear();
     }
 
     fn fault_steps(&self) -> Vec<Step> {
@@ -216,9 +331,9 @@ impl<'c> World<'c> {
             sent.map(|(object, _)| Step::FaultOf(object.clone())).collect()
         };
         let stored = || {
-            let slices = self.server.store.keys();
+            let slices = self.server.0.store.keys();
             let slices = slices.map(|name| ObjectName::slice((&**name).into()));
-            let endpoints = self.server.endpoints.keys();
+            let endpoints = self.server.0.endpoints.keys();
             let endpoints = endpoints.map(|name| ObjectName::endpoints(name.clone()));
             slices.chain(endpoints).map(Step::FaultOf).collect()
         };
@@ -231,10 +346,14 @@ impl<'c> World<'c> {
             | Fault::ServerError => sent(false),
             Fault::ForeignEdit | Fault::ForeignDelete => stored(),
             Fault::OutputsExpire => Kind::needed_for(self.case.outputs)
-                .filter(|kind| matches!(kind, Kind::Slice | Kind::Endpoints))
+                .filter(|kind| kind.is_output() && !self.is_awaited(*kind))
                 .map(Step::FaultIn)
                 .collect(),
-            Fault::PodsExpire => vec![Step::FaultIn(Kind::Pod)],
+            // A new leader's watch of pods breaks as often as it may without that.
+            Fault::PodsExpire if self.process.delivered == self.changed && self.process.leads_from_the_start() => {
+                vec![Step::FaultIn(Kind::Pod)]
+            }
+            Fault::PodsExpire | Fault::CreatesFail => Vec::new(),
         }
     }
 
@@ -245,11 +364,21 @@ impl<'c> World<'c> {
             Step::Writer => self.process.writer_turn(),
             Step::Time => self.process.pass_time(),
             Step::Change => {
-                let change = self.case.changes[self.changed];
-                self.changed += 1;
-                let shown = apply(&mut self.server, change);
-                self.process.delivered = self.changed;
-                self.process.show_pod(shown);
+                if self.process.delivered == self.changed {
+                    self.happen();
+                }
+                let (_, shown) = pods_after(self.case, self.process.delivered + 1);
+                self.process.show_pod(shown.ok_or("nothing has happened")?);
+            }
+            Step::Lead { shown, broken } => self.lead(shown, broken),
+            Step::ReadVersion => self.process.read_version(self.changed),
+            Step::Bookmark => self.process.bookmark(self.changed),
+            Step::ListPods => self.process.list_pods(pods_after(self.case, self.changed).0, self.changed),
+            Step::View => self.process.wake_view(),
+            Step::Late(object) => {
+                let at = self.late.iter().position(|(late, _)| *late == object);
+                let (object, request) = self.late.remove(at.ok_or("no such request is late")?);
+                self.server.change().0.carry_out(&object, &request);
             }
             Step::Watch(kind) => {
                 let events = if kind == Kind::Slice {
@@ -260,9 +389,15 @@ impl<'c> World<'c> {
                 let event = events.pop_front().ok_or("the watch has nothing to show")?;
                 self.process.show(event);
             }
-            Step::List(_) => {
-                let (_, listed, version) = self.lists.remove(0);
-                self.process.list(listed, version, true);
+            Step::List(kind) if self.is_awaited(kind) => {
+                self.process.list(self.listed(kind), self.server.0.version);
+            }
+            Step::List(kind) => {
+                let (_, listed, version, changed) = self.lists.remove(0);
+                if kind == Kind::Pod {
+                    self.process.delivered = changed;
+                }
+                self.process.list(listed, version);
             }
             Step::Serve(object) => self.serve(&object, None),
             Step::Answer(object) => self.process.answer(&object),
@@ -281,13 +416,13 @@ impl<'c> World<'c> {
                     Kind::Endpoints => self.endpoints.clear(),
                     Kind::Node | Kind::Pod | Kind::Service => {
                         // What happens next is not shown, but listed.
-                        if let Some(change) = self.case.changes.get(self.changed) {
-                            self.changed += 1;
-                            let _ = apply(&mut self.server, *change);
+                        if self.changed < self.case.changes.len() {
+                            self.happen();
                         }
                     }
                 }
-                self.lists.push((kind, self.listed(kind), self.server.version));
+                let listed = self.listed(kind);
+                self.lists.push((kind, listed, self.server.0.version, self.changed));
             }
         }
         self.sort_events();
@@ -299,10 +434,15 @@ impl<'c> World<'c> {
         let Some(Flight::Sent(request)) = self.process.flights.get(object).cloned() else {
             return;
         };
+        let fails = self.fault == Some(Fault::CreatesFail)
+            && self.failed < FAILURES
+            && matches!(request, Request::Create(_));
+        self.failed += u32::from(fails);
         let answer = match fault {
-            None => (self.server.carry_out(object, &request), Load::Answered),
+            None if fails => (Outcome::Unknown, Load::Answered),
+            None => (self.server.change().0.carry_out(object, &request), Load::Answered),
             Some(Fault::LostAfter) => {
-                self.server.carry_out(object, &request);
+                self.server.change().0.carry_out(object, &request);
                 (Outcome::Unknown, Load::Unanswered)
             }
             Some(Fault::LostBefore) => (Outcome::Unknown, Load::Unanswered),
@@ -316,36 +456,65 @@ impl<'c> World<'c> {
     }
 
     fn edit(&mut self, object: &ObjectName) {
-        if let Some(mut slice) = self.server.store.get(&*object.name).cloned() {
+        if let Some(mut slice) = self.server.0.store.get(&*object.name).cloned() {
             slice.endpoints.clear();
-            self.server.put_slice(slice);
+            self.server.change().0.put_slice(slice);
         } else {
             self.server
+                .change()
+                .0
                 .tamper_with_endpoints(&object.name, EndpointsTamper::DropSubset);
         }
     }
 
     fn delete(&mut self, object: &ObjectName) {
-        if self.server.store.contains_key(&*object.name) {
-            self.server.delete_slice(&object.name);
+        if self.server.0.store.contains_key(&*object.name) {
+            self.server.change().0.delete_slice(&object.name);
         } else {
-            self.server.delete_endpoints(&object.name);
+            self.server.change().0.delete_endpoints(&object.name);
         }
     }
 
     /// What the server has to show goes to the watch of its kind.
     fn sort_events(&mut self) {
-        for event in std::mem::take(&mut self.server.watch) {
+        if self.server.0.watch.is_empty() {
+            return;
+        }
+        for event in std::mem::take(&mut self.server.change().0.watch) {
+            // Before a kind is listed, it is not watched.
             match event {
-                WatchEvent::Seen(_) | WatchEvent::Gone(..) => self.slices.push_back(event),
-                WatchEvent::Endpoints(_) | WatchEvent::EndpointsGone(..) => self.endpoints.push_back(event),
+                WatchEvent::Seen(_) | WatchEvent::Gone(..) => {
+                    if !self.is_awaited(Kind::Slice) {
+                        self.slices.push_back(event);
+                    }
+                }
+                WatchEvent::Endpoints(_) | WatchEvent::EndpointsGone(..) => {
+                    if !self.is_awaited(Kind::Endpoints) {
+                        self.endpoints.push_back(event);
+                    }
+                }
             }
         }
     }
 
     /// What holds in every state.
     pub(crate) fn check(&self) -> Result<(), String> {
+        if self.process.stale {
+            return Err("a leader writes on a view that is older than its term".to_owned());
+        }
+        if self.failed == FAILURES && self.process.now < FAILED_FOR {
+            let now = self.process.now;
+            return Err(format!("a request that fails is tried {FAILURES} times within {now:?}"));
+        }
         Ok(())
+    }
+
+    /// The next change happens.
+    fn happen(&mut self) {
+        let change = self.case.changes[self.changed];
+        self.changed += 1;
+        // The watch shows it when its turn comes.
+        let _ = apply(&mut self.server.change().0.pods, change);
     }
 
     /// What holds where nothing is on its way any more, and no time is waited for.
@@ -355,18 +524,18 @@ impl<'c> World<'c> {
             return Err(what);
         }
         if self.case.outputs.slices {
-            let (published, expected) = (self.server.published(), self.server.expected());
+            let (published, expected) = (self.server.0.published(), self.server.0.expected());
             if published != expected {
                 return Err(format!("slices say {published:?}, and should say {expected:?}"));
             }
         }
         if self.case.outputs.endpoints {
-            let (published, expected) = (self.server.published_endpoints(), self.server.expected_endpoints());
+            let (published, expected) = (self.server.0.published_endpoints(), self.server.0.expected_endpoints());
             if published != expected {
                 return Err(format!("Endpoints say {published:?}, and should say {expected:?}"));
             }
         }
-        let slices = self.server.store.len();
+        let slices = self.server.0.store.len();
         let wanted = if self.case.outputs.slices { self.case.services.len() } else { 0 };
         if slices != wanted {
             return Err(format!("there are {slices} slices, and should be {wanted}"));
