@@ -196,3 +196,22 @@ async fn a_list_is_applied_when_every_shard_is_done_with_its_part() {
     assert_eq!(router.sample(1, 0.9).len(), 1);
     assert_eq!(router.sample(1, 0.0).len(), 1);
 }
+
+#[tokio::test]
+async fn a_namespace_to_which_much_happens_lets_others_have_their_turn() {
+    const PODS: u64 = 50_000;
+    let (router, _root) = router().await;
+    let pods = (0..PODS).map(|number| applied("large", &format!("pod-{number}")));
+    router.deliver(pods.collect());
+    router.deliver(vec![applied("small", "pod")]);
+    let has_applied = |namespace| router.shards.get(namespace).unwrap().inbox.has_applied(1);
+    while !has_applied("small") {
+        assert!(
+            !has_applied("large"),
+            "the small namespace waited for all of the large one"
+        );
+        tokio::task::yield_now().await;
+    }
+    assert!(!has_applied("large"), "all of the large namespace was one turn");
+    until("the large one is through as well", || has_applied("large")).await;
+}

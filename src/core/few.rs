@@ -2,6 +2,7 @@
 //! of a tree's node or a hash table's spare places would be the larger part of what they need.
 
 use super::hash::IdMap;
+use rustc_hash::FxBuildHasher;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::ops::RangeToInclusive;
@@ -110,7 +111,7 @@ impl<K: Ord + Hash + Copy, V: Copy> FewMap<K, V> {
     /// For so many entries.
     pub fn with_capacity(capacity: usize) -> Self {
         Self(if capacity > FEW {
-            Map::Many(IdMap::with_capacity_and_hasher(capacity, Default::default()))
+            Map::Many(IdMap::with_capacity_and_hasher(capacity, FxBuildHasher))
         } else {
             Map::Few(Vec::with_capacity(capacity))
         })

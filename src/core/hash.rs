@@ -110,7 +110,7 @@ const BLOCK: usize = 1024;
 /// A part of the key for each 8 bytes of a block.
 static BLOCK_KEY: OnceLock<[u64; BLOCK / 8]> = OnceLock::new();
 
-/// Hashes a long text, such as the body of a request, for some times less than SipHash alone would take.
+/// Hashes a long text, such as the body of a request, for a fraction of what `SipHash` alone would take.
 ///
 /// Each block is condensed to 16 bytes by the function NH (Black, Halevi, Krawczyk, Krovetz and Rogaway, *UMAC: fast
 /// and secure message authentication*, 1999), and these are what is hashed. For any two texts that are chosen without

@@ -270,7 +270,8 @@ impl Pending {
             services: self.services.into_entries(),
             slices: self.slices.into_entries(),
             endpoints: self.endpoints.into_entries(),
-            zones: Some(self.zones),
+            zones: self.zones,
+            zones_watched: false,
             lists: ends
                 .filter(|(_, list)| !matches!(list, ListEvent::None))
                 .collect(),

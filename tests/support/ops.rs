@@ -9,7 +9,6 @@ use endpointd::core::labels::Labels;
 use endpointd::core::namespace::Kind;
 use proptest::option;
 use proptest::prelude::*;
-use std::sync::Arc;
 
 /// Something that happens.
 #[derive(Clone, Debug)]

@@ -9,6 +9,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
+/// What waited of a kind: by name, in the order in which it came.
+type Waiting<N, E> = IntoIter<(N, E)>;
+/// A Service and the last list that showed it; none when it is gone.
+type ServiceEvent = Option<(ServiceFacts, u8)>;
+type SliceEvent = ObjectEvent<Box<SliceFacts>, SliceMeta>;
+type EndpointsEvent = ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>;
+
 /// What waited for a shard, while it is being applied: a hundred thousand pods perhaps, and other namespaces are not to
 /// wait for all of them. Until all is applied, nothing else may be done with the state: it is not one that the cluster
 /// ever had.
@@ -19,13 +26,14 @@ use std::vec::IntoIter;
 pub struct Applying {
     /// By [`Kind::index`].
     pub(super) forgotten: [bool; Kind::ALL.len()],
-    pub(super) nodes: IntoIter<(Arc<str>, Arc<NodeView>)>,
-    pub(super) pods: IntoIter<(Box<str>, PodEvent)>,
-    pub(super) services: IntoIter<(Arc<str>, Option<(ServiceFacts, u8)>)>,
-    pub(super) slices: IntoIter<(Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>)>,
-    pub(super) endpoints: IntoIter<(Arc<str>, ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>)>,
-    /// None when they have been applied.
-    pub(super) zones: Option<Option<ZoneView>>,
+    pub(super) nodes: Waiting<Arc<str>, Arc<NodeView>>,
+    pub(super) pods: Waiting<Box<str>, PodEvent>,
+    pub(super) services: Waiting<Arc<str>, ServiceEvent>,
+    pub(super) slices: Waiting<Box<str>, SliceEvent>,
+    pub(super) endpoints: Waiting<Arc<str>, EndpointsEvent>,
+    pub(super) zones: Option<ZoneView>,
+    /// Whether it has been looked whether the zones matter.
+    pub(super) zones_watched: bool,
     pub(super) lists: VecDeque<(Kind, ListEvent)>,
     /// What the first of the lists leaves out, as far as it has not been taken out.
     pub(super) unlisted: Option<IntoIter<Box<str>>>,
@@ -93,9 +101,9 @@ impl Applying {
                 ObjectEvent::Meta(meta, epoch) => state.apply_endpoints_meta(&meta, epoch),
                 ObjectEvent::Gone(version) => state.endpoints_gone(&name, version),
             }
-        } else if let Some(zones) = self.zones.take() {
+        } else if !std::mem::replace(&mut self.zones_watched, true) {
             state.watch_zones(nodes);
-            if let Some(view) = zones {
+            if let Some(view) = self.zones.take() {
                 state.apply_zones(view);
             }
         } else {

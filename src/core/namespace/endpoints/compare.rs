@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// All that an Endpoints object says of one address at one port.
 #[derive(Hash)]
 struct Entry<'a> {
-    /// None where a subset has no ports.
-    port: Option<&'a SlicePort>,
+    /// One of [`each`].
+    port: u64,
     ready: bool,
     ip: &'a str,
     hostname: Option<&'a str>,
@@ -25,10 +25,17 @@ struct Entry<'a> {
     pod: Option<(&'a str, &'a Uid)>,
 }
 
-/// Each port of a subset, or none for one without ports.
-fn each(ports: &[SlicePort]) -> impl Iterator<Item = Option<&SlicePort>> {
-    let none = ports.is_empty().then_some(None);
-    none.into_iter().chain(ports.iter().map(Some))
+/// A subset with more ports than this is taken as a whole: it may have thousands, each at a thousand addresses.
+const MANY_PORTS: usize = 32;
+
+/// What stands for each port of a subset, or for there being none.
+fn each(ports: &[SlicePort]) -> Vec<u64> {
+    if ports.is_empty() || ports.len() > MANY_PORTS {
+        let mut ports: Vec<_> = ports.iter().collect();
+        ports.sort_unstable();
+        return vec![hash_of(&ports)];
+    }
+    ports.iter().map(hash_of).collect()
 }
 
 fn deviation(operation: Operation, name: &Arc<str>) -> Deviation {
@@ -92,6 +99,7 @@ impl NamespaceState {
         // By what is published of it, and what tells it from the same a while ago.
         let mut wanted = IdMap::default();
         for subset in members.publish(MAX_ADDRESSES, by_uid(&self.pods)).subsets {
+            let ports = each(&subset.ports);
             for (list, ready) in [(&subset.ready, true), (&subset.not_ready, false)] {
                 for &pod_id in list {
                     let Some((ip, ..)) = members.get(pod_id) else {
@@ -99,7 +107,7 @@ impl NamespaceState {
                     };
                     let address = self.address_body(pod_id, ip, service);
                     let ip = ip.to_string();
-                    for port in each(&subset.ports) {
+                    for &port in &ports {
                         let key = hash_of(&Entry {
                             port,
                             ready,
@@ -114,10 +122,11 @@ impl NamespaceState {
             }
         }
         for subset in &facts.subsets {
+            let ports = each(&subset.ports);
             for (list, ready) in [(&subset.ready, true), (&subset.not_ready, false)] {
                 for address in list {
                     let pod = address.pod.as_ref().map(|(name, uid)| (&**name, uid));
-                    for port in each(&subset.ports) {
+                    for &port in &ports {
                         let key = hash_of(&Entry {
                             port,
                             ready,
