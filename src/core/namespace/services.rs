@@ -102,8 +102,8 @@ impl NamespaceState {
         let reselected = old.selector != new.selector;
         let families = new.families;
         // Endpoints are compared with what was written of them before they are written again, so what does not
-        // concern them costs no write.
-        self.services[id.index()].endpoints = None;
+        // concern them costs no write. Their members are collected anew below, and not looked after until then.
+        let endpoints = self.services[id.index()].endpoints.take();
         let new = &self.services[id.index()].facts;
 
         let mut members = self.cache.pods(id);
@@ -163,7 +163,7 @@ impl NamespaceState {
                 self.touch(slice, Lane::Rest);
             }
         }
-        self.collect_endpoints(id);
+        self.collect_endpoints(id, endpoints);
         // Not every one of these changes has touched a slice or a pod: a family may be new, and have none.
         self.mark(id);
     }

@@ -1,0 +1,91 @@
+//! What becomes of single objects: the state between a cluster and a server, both made up by the test.
+#![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
+
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
+#[path = "support/model.rs"]
+mod model;
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
+#[path = "support/ops.rs"]
+mod ops;
+
+use endpointd::core::object::Output;
+use endpointd::core::queue::Lane;
+use model::{Model, PodSpec, ServiceSpec};
+
+fn pod(name: u8, labels: u8) -> PodSpec {
+    PodSpec {
+        name,
+        labels,
+        ..PodSpec::plain()
+    }
+}
+
+/// Pods `0` and on with all labels 0, and one Service that selects them, published.
+fn published(pods: u8, limit: usize) -> Model {
+    let mut model = ops::start(limit);
+    for name in 0..pods {
+        model.pod(pod(name, 0).facts());
+    }
+    model.service(ServiceSpec::plain().facts());
+    model.converge();
+    model
+}
+
+/// The lane in which Endpoints are due after a change of their Service.
+fn lane_after(change: ServiceSpec) -> Option<Lane> {
+    let mut model = published(2, 3);
+    // Bit 0 is the label that the plain Service selects by.
+    model.pod(pod(2, 1).facts());
+    let mut unready = pod(3, 1);
+    unready.ready = false;
+    model.pod(unready.facts());
+    model.converge();
+    model.service(change.facts());
+    let wants = model.plan();
+    let mut endpoints = wants
+        .iter()
+        .filter(|want| want.object.output == Output::Endpoints);
+    endpoints.next().map(|want| want.lane)
+}
+
+/// An address that a change of the Service takes out of its Endpoints must stop receiving traffic as soon as one whose
+/// pod has gone.
+#[test]
+fn endpoints_that_lose_addresses_to_a_change_of_their_service_are_urgent() {
+    let plain = ServiceSpec::plain;
+    for (what, change, lane) in [
+        (
+            "another selector",
+            ServiceSpec {
+                selector: Some(1),
+                ..plain()
+            },
+            Lane::Remove,
+        ),
+        ("other ports", ServiceSpec { ports: 1, ..plain() }, Lane::Remove),
+        ("other labels", ServiceSpec { labels: 1, ..plain() }, Lane::Rest),
+        (
+            "nothing that Endpoints show",
+            ServiceSpec {
+                families: [true, true],
+                ..plain()
+            },
+            Lane::Rest,
+        ),
+    ] {
+        assert_eq!(lane_after(change), Some(lane), "{what}");
+    }
+    // It loses none, and gains one.
+    let mut model = published(1, 3);
+    let mut unready = pod(1, 0);
+    unready.ready = false;
+    model.pod(unready.facts());
+    model.converge();
+    let change = ServiceSpec {
+        publish_not_ready: true,
+        ..plain()
+    };
+    model.service(change.facts());
+    let lanes: Vec<_> = model.plan().iter().map(|want| want.lane).collect();
+    assert_eq!(lanes, [Lane::Add, Lane::Add]);
+}
