@@ -8,6 +8,7 @@ mod model;
 #[path = "support/ops.rs"]
 mod ops;
 
+use endpointd::core::namespace::Kind;
 use endpointd::core::object::Output;
 use endpointd::core::queue::Lane;
 use model::{Model, PodSpec, ServiceSpec};
@@ -88,4 +89,47 @@ fn endpoints_that_lose_addresses_to_a_change_of_their_service_are_urgent() {
     model.service(change.facts());
     let lanes: Vec<_> = model.plan().iter().map(|want| want.lane).collect();
     assert_eq!(lanes, [Lane::Add, Lane::Add]);
+}
+
+/// Others fill one of our slices with pods that have no place yet, while the slices are listed again: those beyond the
+/// limit get a place elsewhere.
+#[test]
+fn endpoints_that_others_add_do_not_fill_a_slice_above_its_limit() {
+    let mut model = published(2, 2);
+    let name = model.store.keys().next().unwrap().clone();
+    let mut slice = model.store[&name].clone();
+    model.epoch += 1;
+    model.state.begin_list(Kind::Slice);
+    for number in 2..5 {
+        let facts = pod(number, 0).facts();
+        let mut endpoint = slice.endpoints[0].clone();
+        endpoint.addresses = vec![facts.v4.unwrap().to_string().into()];
+        endpoint.pod = Some(facts.name.clone());
+        endpoint.pod_uid = Some(facts.uid.clone());
+        slice.endpoints.push(endpoint);
+        model.pod(facts);
+    }
+    model.put_slice(slice);
+    model.watch.clear();
+    model.state.apply_slice(model.store[&name].clone(), model.epoch);
+    model
+        .state
+        .end_list(Kind::Slice, model.epoch, model.version, &mut model.nodes);
+    model.converge();
+    // This checks the limit, too.
+    assert_eq!(model.published(), model.expected());
+    assert_eq!(model.store.len(), 3);
+}
+
+/// What an older limit allowed, or an older controller, is taken over as it is.
+#[test]
+fn a_slice_above_the_limit_is_taken_over_as_it_is() {
+    let mut model = published(5, 5);
+    model.limit = 2;
+    let mut fresh = model.restarted(0);
+    assert_eq!(fresh.plan(), []);
+    fresh.pod_gone("pod-0");
+    fresh.converge();
+    let sizes: Vec<_> = fresh.store.values().map(|slice| slice.endpoints.len()).collect();
+    assert_eq!(sizes, [4]);
 }

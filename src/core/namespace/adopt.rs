@@ -268,7 +268,9 @@ impl NamespaceState {
                 .family
                 .filter(|&family| facts.meta.owner == service.facts.uid && service.facts.has(family));
             match (slice.role, family) {
-                (Role::Live, Some(family)) if family == slice.family => self.settle(id, facts),
+                (Role::Live, Some(family)) if family == slice.family => {
+                    self.settle(id, facts, self.settings.max_endpoints);
+                }
                 (Role::Live, _) => self.disown(id, &facts.meta),
                 (_, Some(family)) => {
                     // A slice from before this process began: the Service's creation is long past.
@@ -305,11 +307,13 @@ impl NamespaceState {
         state.rehint = true;
         self.join_group(id, &facts.ports);
         self.mark(service);
-        self.settle(id, facts);
+        // One that was made with another limit stays as it is.
+        self.settle(id, facts, usize::MAX);
     }
 
-    /// Compares a live slice with what the server has, and marks what differs.
-    fn settle(&mut self, id: SliceId, facts: SliceFacts) {
+    /// Compares a live slice with what the server has, and marks what differs. Endpoints that others have put there
+    /// stay if they should be in some slice, and if this one then holds no more than `limit`.
+    fn settle(&mut self, id: SliceId, facts: SliceFacts, limit: usize) {
         let SliceFacts {
             meta,
             labels,
@@ -338,7 +342,7 @@ impl NamespaceState {
 
         for endpoint in &endpoints {
             let pod = endpoint.pod.as_deref().and_then(|name| self.find_pod(name));
-            if !pod.is_some_and(|pod| self.settle_endpoint(id, pod, endpoint)) {
+            if !pod.is_some_and(|pod| self.settle_endpoint(id, pod, endpoint, limit)) {
                 self.slices[id.index()].removed += 1;
             }
         }
@@ -378,7 +382,13 @@ impl NamespaceState {
     }
 
     /// Finds the place of an endpoint that the server has. False when it should not be in this slice.
-    fn settle_endpoint(&mut self, id: SliceId, pod_id: PodId, endpoint: &EndpointFacts) -> bool {
+    fn settle_endpoint(
+        &mut self,
+        id: SliceId,
+        pod_id: PodId,
+        endpoint: &EndpointFacts,
+        limit: usize,
+    ) -> bool {
         let slice = &self.slices[id.index()];
         let (service_id, family) = (slice.service, slice.family);
         let (pod, service) = (&self.pods[pod_id.index()], &self.services[service_id.index()]);
@@ -415,6 +425,7 @@ impl NamespaceState {
             holder.yielded || (both && younger())
         });
         if (!member.slice.is_none() && !gives_way)
+            || slice.slots.len() >= limit
             || !self.is_fit(pod, service, family)
             || self.ports_of(pod_id, service_id) != self.group_ports(id)
         {
