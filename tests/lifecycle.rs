@@ -133,3 +133,23 @@ fn a_slice_above_the_limit_is_taken_over_as_it_is() {
     let sizes: Vec<_> = fresh.store.values().map(|slice| slice.endpoints.len()).collect();
     assert_eq!(sizes, [4]);
 }
+
+/// Upstream takes a slice for a Service's own if any of its owners is that Service.
+#[test]
+fn a_slice_whose_second_owner_is_its_service_is_kept_with_both() {
+    let mut model = published(2, 3);
+    let name = model.store.keys().next().unwrap().clone();
+    ops::tamper_with(&mut model, &name, ops::Tamper::SecondOwner);
+    let owners = model.store[&name].extras.owners.clone();
+    assert_eq!(owners.len(), 2);
+    for mut model in [model.restarted(0), model] {
+        model.pod(pod(2, 0).facts());
+        model.converge();
+        assert_eq!(model.store.keys().collect::<Vec<_>>(), [&name]);
+        assert_eq!(model.published(), model.expected());
+        assert_eq!(
+            model.store[&name].extras.owners, owners,
+            "as others wrote them: there can be only one controller"
+        );
+    }
+}

@@ -275,7 +275,7 @@ fn places(model: &Model) -> BTreeMap<(String, Family, String), (Box<str>, String
     for slice in model.store.values() {
         for endpoint in &slice.endpoints {
             let pod = endpoint.pod_uid.as_ref().unwrap().to_string();
-            let key = (slice.meta.owner.to_string(), slice.family.unwrap(), pod);
+            let key = (format!("{:?}", slice.meta.owner), slice.family.unwrap(), pod);
             places.insert(key, (slice.meta.name.clone(), format!("{:?}", slice.ports)));
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::model::{self, EndpointsTamper, Fate, Model, PodSpec, ServiceSpec, WatchEvent};
 use endpointd::core::body::Request;
-use endpointd::core::facts::SliceFacts;
+use endpointd::core::facts::{OwnerReference, Owners, SliceFacts};
 use endpointd::core::hints::HintMode;
 use endpointd::core::ids::Uid;
 use endpointd::core::labels::Labels;
@@ -51,6 +51,8 @@ pub(crate) enum Tamper {
     Disown,
     OtherService,
     OtherPorts,
+    /// Another Service is named as an owner, ahead of the one that is.
+    SecondOwner,
 }
 
 pub(crate) fn pod() -> impl Strategy<Value = PodSpec> {
@@ -143,6 +145,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
         Just(Tamper::Disown),
         Just(Tamper::OtherService),
         Just(Tamper::OtherPorts),
+        Just(Tamper::SecondOwner),
     ];
     let endpoints_tamper = prop_oneof![
         Just(EndpointsTamper::Delete),
@@ -246,11 +249,36 @@ pub(crate) fn tamper_with(model: &mut Model, name: &str, tamper: Tamper) {
         Tamper::ExtraLabel => {
             slice.labels = slice.labels.iter().chain([("extra", "1")]).collect::<Labels>();
         }
-        Tamper::Disown => slice.meta.owner = Uid::none(),
+        Tamper::Disown => {
+            slice.meta.owner = Owners::default();
+            slice.extras.owners.clear();
+        }
+        Tamper::SecondOwner => share(&mut slice),
         Tamper::OtherService => slice.meta.service = "svc-0".into(),
         Tamper::OtherPorts => slice.ports = Arc::from([]),
     }
     model.put_slice(slice);
+}
+
+/// The slice's owners with another Service before them, as a decoder has them.
+fn share(slice: &mut SliceFacts) {
+    let Some(service) = slice.meta.service.strip_prefix("svc-") else {
+        return;
+    };
+    let uids = [0, 1].map(|generation| Uid::from(format!("svc-{service}-{generation}").as_str()));
+    let Some(own) = uids.iter().find(|uid| slice.meta.owner.includes(uid)) else {
+        return;
+    };
+    let reference = |uid: &str| OwnerReference {
+        api_version: "v1".into(),
+        kind: "Service".into(),
+        name: "svc".into(),
+        uid: uid.into(),
+        controller: None,
+        block_owner_deletion: None,
+    };
+    slice.extras.owners = vec![reference("another"), reference(&own.to_string())];
+    slice.meta.owner = Owners::from_iter([Uid::from("another"), own.clone()]);
 }
 
 pub(crate) fn relist_slices(model: &mut Model) {

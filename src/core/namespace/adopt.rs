@@ -171,7 +171,9 @@ impl NamespaceState {
     /// A known slice has a newer version that we did not write.
     fn meta_changed(&mut self, id: SliceId, meta: &SliceMeta) {
         let slice = &mut self.slices[id.index()];
-        if slice.service_name != meta.service || (slice.role == Role::Live && slice.owner != meta.owner) {
+        let service = self.services.get(slice.service.index());
+        let owned = || service.is_some_and(|service| meta.owner.includes(&service.facts.uid));
+        if slice.service_name != meta.service || (slice.role == Role::Live && !owned()) {
             self.disown(id, meta);
         } else if slice.role == Role::Live {
             slice.object.suspect();
@@ -218,7 +220,7 @@ impl NamespaceState {
         let slice = &mut self.slices[id.index()];
         slice.service = service;
         state.slices.insert(id);
-        if slice.owner == state.facts.uid {
+        if slice.owner.includes(&state.facts.uid) {
             slice.role = Role::Adopting { holds };
             state.awaiting += u32::from(holds);
         } else {
@@ -266,7 +268,7 @@ impl NamespaceState {
             let service = &mut self.services[slice.service.index()];
             let family = facts
                 .family
-                .filter(|&family| facts.meta.owner == service.facts.uid && service.facts.has(family));
+                .filter(|&family| facts.meta.owner.includes(&service.facts.uid) && service.facts.has(family));
             match (slice.role, family) {
                 (Role::Live, Some(family)) if family == slice.family => {
                     self.settle(id, facts, self.settings.max_endpoints);
