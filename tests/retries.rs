@@ -215,6 +215,7 @@ fn no_answer_is_asked_for_in_a_loop() {
         Outcome::Unknown,
         Outcome::Refused,
         Outcome::Rejected,
+        Outcome::TooLarge { bytes: 5000 },
         Outcome::Conflict,
         Outcome::Exists,
         Outcome::NotFound,

@@ -247,6 +247,14 @@ pub(crate) enum Fate {
     Lost,
     /// Not carried out: too many requests.
     Refused,
+    /// Not carried out: the server takes no such object.
+    Rejected,
+    /// Not carried out: the server takes none as large.
+    TooLarge,
+    /// Not carried out, and said to be in conflict with what there is.
+    Disputed,
+    /// Carried out, and said to be in conflict with what there is.
+    CarriedDisputed,
 }
 
 impl Model {
@@ -406,6 +414,13 @@ impl Model {
             }
             Fate::Lost => Outcome::Unknown,
             Fate::Refused => Outcome::Refused,
+            Fate::Rejected => Outcome::Rejected,
+            Fate::TooLarge => Outcome::TooLarge { bytes: 5000 },
+            Fate::Disputed => Outcome::Conflict,
+            Fate::CarriedDisputed => {
+                self.carry_out(name, &request);
+                Outcome::Conflict
+            }
         };
         if let Some(want) = self.state.outcome(name, outcome, None) {
             self.want(want.object);

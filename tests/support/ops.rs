@@ -161,13 +161,17 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
     let fate = prop_oneof![
         Just(Fate::CarriedUnanswered),
         Just(Fate::Lost),
-        Just(Fate::Refused)
+        Just(Fate::Refused),
+        Just(Fate::Rejected),
+        Just(Fate::TooLarge),
+        Just(Fate::Disputed),
+        Just(Fate::CarriedDisputed),
     ];
     prop_oneof![
         20 => cluster_op(),
         3 => (any::<u8>(), tamper).prop_map(|(at, tamper)| Op::Tamper(at, tamper)),
         3 => (any::<u8>(), endpoints_tamper).prop_map(|(at, tamper)| Op::TamperEndpoints(at, tamper)),
-        2 => (any::<u8>(), fate).prop_map(|(at, fate)| Op::Answer(at, fate)),
+        3 => (any::<u8>(), fate).prop_map(|(at, fate)| Op::Answer(at, fate)),
         1 => Just(Op::Relist),
         1 => Just(Op::RelistEndpoints),
         1 => Just(Op::StandBy),
