@@ -15,7 +15,7 @@ use endpointd::core::namespace::{Holds, Kind};
 use endpointd::core::object::Output;
 use endpointd::core::outputs::Outputs;
 use model::{Model, PodSpec, ServiceSpec};
-use ops::{Op, any_op, cluster_op, happen, pod, service, start, take_over};
+use ops::{Op, any_op, cluster_op, happen, notice, pod, service, start, take_over};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,6 +98,7 @@ proptest! {
             happen(&mut model, op);
         }
         take_over(&mut model);
+        notice(&mut model);
         model.converge();
         check_at_rest(&mut model, seed)?;
     }

@@ -38,6 +38,12 @@ pub(crate) enum Op {
     StandBy,
     /// It no longer stands by.
     TakeOver,
+    /// The server is backed up.
+    BackUp,
+    /// The server is restored from its backup.
+    Restore,
+    /// The watches notice that it was.
+    Notice,
 }
 
 /// What people do to slices.
@@ -176,6 +182,9 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
         1 => Just(Op::RelistEndpoints),
         1 => Just(Op::StandBy),
         2 => Just(Op::TakeOver),
+        1 => Just(Op::BackUp),
+        1 => Just(Op::Restore),
+        1 => Just(Op::Notice),
     ]
 }
 
@@ -221,12 +230,26 @@ pub(crate) fn happen(model: &mut Model, op: &Op) {
                 model.answer(name, *fate);
             }
         }
-        Op::Watch | Op::Relist | Op::RelistEndpoints if model.stands_by => {}
+        Op::Watch | Op::Relist | Op::RelistEndpoints if model.stands_by || model.restored => {}
         Op::Watch => model.watch_one(),
         Op::Relist => relist_slices(model),
         Op::RelistEndpoints => relist_endpoints(model),
         Op::StandBy => model.stand_by(),
         Op::TakeOver => take_over(model),
+        Op::BackUp => model.back_up(),
+        Op::Restore => model.restore(),
+        Op::Notice => notice(model),
+    }
+}
+
+/// The watches of slices and Endpoints have ended, and their next lists show versions that are lower than before.
+pub(crate) fn notice(model: &mut Model) {
+    if model.restored && !model.stands_by {
+        model.restored = false;
+        model.watch.clear();
+        model.forget();
+        relist_slices(model);
+        relist_endpoints(model);
     }
 }
 
@@ -234,6 +257,7 @@ pub(crate) fn happen(model: &mut Model, op: &Op) {
 pub(crate) fn take_over(model: &mut Model) {
     if std::mem::take(&mut model.stands_by) {
         model.watch.clear();
+        model.restored = false;
         relist_slices(model);
         relist_endpoints(model);
     }
