@@ -188,3 +188,55 @@ async fn a_create_that_keeps_failing_is_retried_slowly() {
         assert!(world.endpoints().await.is_object());
     }
 }
+
+/// Nobody but the owner of the Service can help, so they hear of it once, with the size, and the server is left alone.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_too_large_is_told_of_once_and_tried_slowly() {
+    for (kind, reason, source) in [
+        ("endpoints", "FailedToUpdateEndpoint", "endpoint-controller"),
+        (
+            "endpointslices",
+            "FailedToUpdateEndpointSlices",
+            "endpoint-slice-controller",
+        ),
+    ] {
+        let mut world = published().await;
+        for _ in 0..40 {
+            world.gate.next(Method::PUT, kind, Fate::Refused(413));
+        }
+        world.flip("p0", false, 1).await;
+        let sent = world.rest_for(Duration::from_secs(120)).await;
+        let puts: Vec<_> = sent
+            .iter()
+            .filter(|s| s.verb == Method::PUT && s.kind() == kind)
+            .collect();
+        assert!((4..=12).contains(&puts.len()), "{} updates of {kind}", puts.len());
+        let bytes = serde_json::to_vec(&puts[0].body).unwrap().len();
+        let events: Vec<_> = world.events().await;
+        assert_eq!(events.len(), 1, "{events:#?}");
+        assert_eq!(
+            (
+                &events[0]["reason"],
+                &events[0]["source"]["component"],
+                &events[0]["count"]
+            ),
+            (&json!(reason), &json!(source), &json!(1))
+        );
+        let message = events[0]["message"].as_str().unwrap();
+        assert!(message.contains(&format!(" {bytes} bytes")), "{bytes}: {message}");
+        // A pod less may be what helps: it is not tried at once, but soon.
+        world.delete("Pod", "p0").await;
+        let sent = world.rest_for(Duration::from_secs(6)).await;
+        assert!(sent.iter().any(|s| s.verb == Method::PUT && s.kind() == kind));
+        // All this time the other objects were written at once.
+        world.flip("p1", false, 2).await;
+        world.rest_for(Duration::from_secs(1)).await;
+        let other = if kind == "endpoints" {
+            world.in_slices().await
+        } else {
+            world.in_endpoints().await
+        };
+        assert_eq!(other, [(world::ip(1), false)]);
+        world.stop().await;
+    }
+}

@@ -15,7 +15,7 @@ use endpointd::core::namespace::{Holds, Kind};
 use endpointd::core::object::Output;
 use endpointd::core::outputs::Outputs;
 use model::{Model, PodSpec, ServiceSpec};
-use ops::{Op, any_op, cluster_op, happen, pod, service, start, take_over};
+use ops::{Op, any_op, cluster_op, happen, notice, pod, service, start, take_over};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,6 +98,7 @@ proptest! {
             happen(&mut model, op);
         }
         take_over(&mut model);
+        notice(&mut model);
         model.converge();
         check_at_rest(&mut model, seed)?;
     }
@@ -275,7 +276,7 @@ fn places(model: &Model) -> BTreeMap<(String, Family, String), (Box<str>, String
     for slice in model.store.values() {
         for endpoint in &slice.endpoints {
             let pod = endpoint.pod_uid.as_ref().unwrap().to_string();
-            let key = (slice.meta.owner.to_string(), slice.family.unwrap(), pod);
+            let key = (format!("{:?}", slice.meta.owner), slice.family.unwrap(), pod);
             places.insert(key, (slice.meta.name.clone(), format!("{:?}", slice.ports)));
         }
     }

@@ -215,6 +215,7 @@ fn no_answer_is_asked_for_in_a_loop() {
         Outcome::Unknown,
         Outcome::Refused,
         Outcome::Rejected,
+        Outcome::TooLarge { bytes: 5000 },
         Outcome::Conflict,
         Outcome::Exists,
         Outcome::NotFound,
@@ -447,4 +448,42 @@ fn the_first_conflict_is_put_right_at_once() {
     run.run(Duration::from_millis(10), &mut server);
     assert_eq!(run.take_sent(), [3, 1], "a conflict, a look and a write");
     assert_eq!(run.model.published(), run.model.expected());
+}
+
+/// A server that was restored from a backup has lower versions. What a look shows is believed, and late events of the
+/// watch that show higher ones cost a look each.
+#[test]
+fn versions_that_go_back_are_believed_when_they_are_read() {
+    let mut run = published();
+    run.model.back_up();
+    let mut late = Vec::new();
+    for round in 0..10 {
+        flip(&mut run.model, round % 2 == 1);
+        run.run(MINUTE, &mut server);
+    }
+    for slice in run.model.store.values() {
+        late.push(WatchEvent::Seen(slice.meta.clone()));
+    }
+    for object in run.model.endpoints.values() {
+        late.push(WatchEvent::Endpoints(object.meta.clone()));
+    }
+    run.model.restore();
+    run.take_sent();
+    flip(&mut run.model, false);
+    run.run(MINUTE, &mut |model, object, request| {
+        let outcome = model.carry_out(object, request);
+        if is_look(request) {
+            // They arrive before the answer.
+            model.watch.extend(late.drain(..));
+            while !model.watch.is_empty() {
+                model.watch_one();
+            }
+        }
+        Some(outcome)
+    });
+    for sent in run.take_sent() {
+        assert!((3..=6).contains(&sent), "{sent}");
+    }
+    assert_eq!(run.model.published(), run.model.expected());
+    assert_eq!(run.model.published_endpoints(), run.model.expected_endpoints());
 }

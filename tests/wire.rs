@@ -5,6 +5,7 @@
 
 use endpointd::cluster::decode::{self, DecodeError, EventKind, ListEnd, ListReader, NamedNode, Namespaced};
 use endpointd::core::facts::{PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use endpointd::core::ids::Uid;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::serde::de::DeserializeOwned;
@@ -147,7 +148,7 @@ fn slices() {
             slice.metadata.resource_version
         );
         let owner = slice.metadata.owner_references.unwrap().remove(0);
-        assert_eq!(facts.meta.owner.to_string(), owner.uid);
+        assert!(facts.meta.owner.includes(&Uid::from(&*owner.uid)));
         assert!(facts.extras.owners.is_empty(), "the Service is no other owner");
         assert_eq!(&*facts.meta.service, owner.name);
         assert_eq!(facts.family.unwrap().as_str(), slice.address_type);
@@ -289,4 +290,33 @@ fn nulls_and_absence_are_the_same() {
         "annotations": null, "ownerReferences": null}, "addressType": "IPv4", "endpoints": null, "ports": null}"#;
     let slice = decode::object::<Namespaced<SliceFacts>>(slice).unwrap().facts;
     assert!(slice.endpoints.is_empty() && slice.ports.is_empty() && slice.meta.owner.is_none());
+}
+
+/// The reference to the Service is written anew each time only where that changes nothing of the others.
+#[test]
+fn owners_that_stand_beside_the_service_are_kept_as_they_are() {
+    let service = |uid: &str, controller: bool| serde_json::json!({"apiVersion": "v1", "kind": "Service", "name": "s", "uid": uid, "controller": controller});
+    let pod = |controller: bool| serde_json::json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": controller});
+    for (owners, services, kept) in [
+        (vec![], vec![], 0),
+        (vec![service("a", true)], vec!["a"], 0),
+        (vec![service("a", false), pod(false)], vec!["a"], 1),
+        (vec![pod(true), service("a", false)], vec!["a"], 2),
+        (vec![service("a", true), service("b", false)], vec!["a", "b"], 2),
+        (vec![pod(true)], vec![], 1),
+    ] {
+        let slice = serde_json::json!({"metadata": {"name": "s-1", "namespace": "a", "resourceVersion": "1",
+            "ownerReferences": owners}, "addressType": "IPv4"});
+        let slice = decode::object::<Namespaced<SliceFacts>>(slice.to_string().as_bytes())
+            .unwrap()
+            .facts;
+        assert_eq!(slice.extras.owners.len(), kept, "{owners:?}");
+        for uid in ["a", "b"] {
+            assert_eq!(
+                slice.meta.owner.includes(&Uid::from(uid)),
+                services.contains(&uid)
+            );
+        }
+        assert_eq!(slice.meta.owner.is_none(), services.is_empty());
+    }
 }

@@ -186,6 +186,11 @@ impl ShardState {
             // They are written by whoever writes the rest.
             Remark::Event(_) if self.comparison.is_some() => {}
             Remark::Event(notice) => self.events.record(notice),
+            Remark::TooLarge { object, bytes, why } => {
+                let namespace = self.core.namespace();
+                tracing::warn!(%namespace, kind = %object.output, name = %object.name, bytes, %why,
+                    "the object is too large for the API server; it is tried again slowly, without another word");
+            }
             Remark::IgnoredAnnotation {
                 service,
                 annotation,

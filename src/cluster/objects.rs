@@ -122,8 +122,13 @@ impl ObjectClient {
             Request::Fetch => (Method::GET, Verb::Fetch),
             Request::Probe => (Method::GET, Verb::Probe),
         };
+        let bytes = match &request {
+            Request::Create(body) | Request::Update(body) => body.len(),
+            Request::Delete(_) | Request::Fetch | Request::Probe => 0,
+        };
         let asked = Asked {
             verb,
+            bytes,
             output: *output,
             namespace,
             name,

@@ -248,24 +248,33 @@ struct Owners<'a> {
 
 impl Owners<'_> {
     fn is_empty(&self) -> bool {
-        self.service.is_none() && self.extras.is_none_or(|extras| extras.owners.is_empty())
+        self.service.is_none() && self.others().is_empty()
+    }
+
+    fn others(&self) -> &[OwnerReference] {
+        self.extras.map_or(&[], |extras| &extras.owners)
     }
 }
 
 impl Serialize for Owners<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_seq(None)?;
-        if let Some(service) = self.service {
+        let service = self.service.map(|service| (service, service.uid.to_string()));
+        // Where the Service stands among those that are kept, all stay as others wrote them: there can be only one
+        // controller.
+        if let Some((service, uid)) = service
+            && self.others().iter().all(|owner| *owner.uid != *uid)
+        {
             out.serialize_element(&OwnerReference {
                 api_version: "v1".into(),
                 kind: "Service".into(),
                 name: (&*service.name).into(),
-                uid: service.uid.to_string().into(),
+                uid: uid.into(),
                 controller: Some(true),
                 block_owner_deletion: Some(true),
             })?;
         }
-        for owner in self.extras.iter().flat_map(|extras| &extras.owners) {
+        for owner in self.others() {
             out.serialize_element(owner)?;
         }
         out.end()

@@ -161,10 +161,73 @@ pub struct SliceMeta {
     pub version: u64,
     /// The label `kubernetes.io/service-name`, or empty.
     pub service: Arc<str>,
-    /// The UID of the controlling Service in `ownerReferences`, or none.
-    pub owner: Uid,
+    /// The Services in `ownerReferences`.
+    pub owner: Owners,
     /// Whether `metadata.deletionTimestamp` is set: it is as good as gone.
     pub deleting: bool,
+}
+
+/// The Services that own an object, by their UIDs. There is nearly always one, which takes no more room than its UID.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Owners(OwnerUids);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum OwnerUids {
+    /// [`Uid::none`] if there is none at all.
+    One(Uid),
+    Several(Box<[Uid]>),
+}
+
+impl Owners {
+    /// Whether a Service is among them.
+    pub fn includes(&self, service: &Uid) -> bool {
+        self.uids().contains(service)
+    }
+
+    /// Whether two objects have an owner in common.
+    pub fn meet(&self, other: &Self) -> bool {
+        self.uids().iter().any(|uid| other.includes(uid))
+    }
+
+    /// Whether no Service owns the object.
+    pub fn is_none(&self) -> bool {
+        self.uids().iter().all(Uid::is_none)
+    }
+
+    fn uids(&self) -> &[Uid] {
+        match &self.0 {
+            OwnerUids::One(uid) => std::slice::from_ref(uid),
+            OwnerUids::Several(uids) => uids,
+        }
+    }
+}
+
+impl Default for Owners {
+    /// None.
+    fn default() -> Self {
+        Self::from(Uid::none())
+    }
+}
+
+impl From<Uid> for Owners {
+    fn from(uid: Uid) -> Self {
+        Self(OwnerUids::One(uid))
+    }
+}
+
+impl FromIterator<Uid> for Owners {
+    fn from_iter<I: IntoIterator<Item = Uid>>(uids: I) -> Self {
+        let mut uids = uids.into_iter();
+        let Some(first) = uids.next() else {
+            return Self::default();
+        };
+        match uids.next() {
+            None => Self::from(first),
+            Some(second) => Self(OwnerUids::Several(
+                [first, second].into_iter().chain(uids).collect(),
+            )),
+        }
+    }
 }
 
 /// A whole slice, as read from the server.
@@ -260,7 +323,8 @@ pub struct Extras {
     pub generate_name: Option<Box<str>>,
     /// Annotations but for the trigger time.
     pub annotations: BTreeMap<Box<str>, Box<str>>,
-    /// Owner references but for the one to the Service.
+    /// Owner references but for the one to the Service; all of them where that one is not as we would write it, or
+    /// is not the only one to a Service.
     pub owners: Vec<OwnerReference>,
     /// `metadata.finalizers`.
     pub finalizers: Vec<Box<str>>,
@@ -332,4 +396,19 @@ pub struct EndpointFacts {
     pub zone_hints: Vec<Box<str>>,
     /// `hints.forNodes`, by name.
     pub node_hints: Vec<Box<str>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_owner_takes_no_more_room_than_its_uid() {
+        assert_eq!(size_of::<Owners>(), size_of::<Uid>());
+        let uid = |text: &str| Uid::from(text);
+        let (one, two) = (Owners::from(uid("a")), Owners::from_iter([uid("b"), uid("a")]));
+        assert!(one.includes(&uid("a")) && two.includes(&uid("a")) && two.includes(&uid("b")));
+        assert!(!one.includes(&uid("b")) && !Owners::default().includes(&uid("a")));
+        assert!(one.meet(&two) && !one.is_none() && Owners::from_iter([]).is_none());
+    }
 }

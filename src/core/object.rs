@@ -142,6 +142,8 @@ pub struct ObjectState {
     pub losses: u8,
     /// Whether the last failure was a refusal of what was sent, which waiting alone does not cure.
     pub rejected: bool,
+    /// Whether the server has refused it for its size since it last took a write.
+    pub oversized: bool,
     /// The last list that showed it.
     pub epoch: u8,
 }
@@ -165,6 +167,7 @@ impl Default for ObjectState {
             failures: 0,
             losses: 0,
             rejected: false,
+            oversized: false,
             epoch: 0,
         }
     }
@@ -243,7 +246,7 @@ impl ObjectState {
 
     /// The server has what it should since it took a write of ours: its answer says so, or a look has shown it.
     pub fn succeed(&mut self) {
-        (self.failures, self.rejected) = (0, false);
+        (self.failures, self.rejected, self.oversized) = (0, false, false);
     }
 
     /// A look at the object has shown what the server has, or that it has nothing: that is reason enough for one

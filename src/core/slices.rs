@@ -1,10 +1,11 @@
 //! One `EndpointSlice` as the controller sees it: what it should hold, and what the server is known to hold.
 
 use super::address::Family;
+use super::facts::Owners;
 use super::few::FewSet;
 use super::hash::hash_of;
 use super::hints::{HintState, Zone};
-use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
+use super::ids::{GroupId, PodId, ServiceId, SliceId};
 use super::intern::make_room;
 use super::object::{Flight, ObjectState};
 use super::ports::SlicePorts;
@@ -120,8 +121,8 @@ pub struct Slice {
     pub slots: Vec<Slot>,
     /// By slot: the zone that the endpoint is hinted to. Empty unless the Service's hints depend on the zones.
     pub hints: Vec<Option<Zone>>,
-    /// The UID of the Service that owns it.
-    pub owner: Uid,
+    /// The Services that own it.
+    pub owner: Owners,
     /// When the object was created, of those that were listed whole.
     pub created: Option<Time>,
     /// Its object was given to another manager. Until what it holds changes, it is left to them.
@@ -147,7 +148,7 @@ impl Slice {
             object: ObjectState::default(),
             slots: Vec::new(),
             hints: Vec::new(),
-            owner: Uid::none(),
+            owner: Owners::default(),
             created: None,
             yielded: false,
             dirty: 0,

@@ -368,7 +368,7 @@ fn summary(slice: &SliceFacts, service: &ServiceFacts) -> SliceSummary {
         Some("from when the Service had a selector: left alone")
     } else if slice.meta.owner.is_none() {
         Some("has no owner: to be replaced")
-    } else if slice.meta.owner != service.uid {
+    } else if !slice.meta.owner.includes(&service.uid) {
         Some("of an earlier Service of that name: to be replaced")
     } else if slice.endpoints.is_empty() {
         Some("empty")

@@ -217,6 +217,12 @@ pub(crate) struct Model {
     pub(crate) store: BTreeMap<Box<str>, SliceFacts>,
     pub(crate) endpoints: BTreeMap<Arc<str>, EndpointsFacts>,
     pub(crate) version: u64,
+    /// How many UIDs have been given out.
+    uids: u64,
+    /// What a backup holds: slices, Endpoints, and their version.
+    backup: Option<Backup>,
+    /// Whether the server has gone back to its backup, and the state has not been told.
+    pub(crate) restored: bool,
     /// What the watch of slices has yet to show.
     pub(crate) watch: VecDeque<WatchEvent>,
     pub(crate) wanted: Vec<ObjectName>,
@@ -229,6 +235,12 @@ pub(crate) struct Model {
     pub(crate) writes: u64,
     pub(crate) epoch: u8,
 }
+
+type Backup = (
+    BTreeMap<Box<str>, SliceFacts>,
+    BTreeMap<Arc<str>, EndpointsFacts>,
+    u64,
+);
 
 #[derive(Clone, Debug)]
 pub(crate) enum WatchEvent {
@@ -248,6 +260,14 @@ pub(crate) enum Fate {
     Lost,
     /// Not carried out: too many requests.
     Refused,
+    /// Not carried out: the server takes no such object.
+    Rejected,
+    /// Not carried out: the server takes none as large.
+    TooLarge,
+    /// Not carried out, and said to be in conflict with what there is.
+    Disputed,
+    /// Carried out, and said to be in conflict with what there is.
+    CarriedDisputed,
 }
 
 impl Model {
@@ -272,6 +292,9 @@ impl Model {
             store: BTreeMap::new(),
             endpoints: BTreeMap::new(),
             version: 100,
+            uids: 0,
+            backup: None,
+            restored: false,
             watch: VecDeque::new(),
             wanted: Vec::new(),
             in_flight: BTreeMap::new(),
@@ -407,6 +430,13 @@ impl Model {
             }
             Fate::Lost => Outcome::Unknown,
             Fate::Refused => Outcome::Refused,
+            Fate::Rejected => Outcome::Rejected,
+            Fate::TooLarge => Outcome::TooLarge { bytes: 5000 },
+            Fate::Disputed => Outcome::Conflict,
+            Fate::CarriedDisputed => {
+                self.carry_out(name, &request);
+                Outcome::Conflict
+            }
         };
         if let Some(want) = self.state.outcome(name, outcome, None) {
             self.want(want.object);
@@ -451,7 +481,7 @@ impl Model {
                     return Outcome::Exists;
                 }
                 self.version += 1;
-                slice.meta.uid = Uid::from(format!("slice-{}", self.version).as_str());
+                slice.meta.uid = self.next_uid();
                 slice.created = Some(Time::from_seconds(self.version.cast_signed()));
                 self.writes += 1;
                 self.put_slice(slice)
@@ -468,6 +498,35 @@ impl Model {
                 self.writes += 1;
                 self.put_slice(slice)
             }
+        }
+    }
+
+    /// Never given out before, also where versions go back.
+    fn next_uid(&mut self) -> Uid {
+        self.uids += 1;
+        Uid::from(format!("object-{}", self.uids).as_str())
+    }
+
+    /// What the server holds now is backed up.
+    pub(crate) fn back_up(&mut self) {
+        self.backup = Some((self.store.clone(), self.endpoints.clone(), self.version));
+    }
+
+    /// The server goes back to what it held when it was last backed up, and its versions with it. Watches end.
+    pub(crate) fn restore(&mut self) {
+        if let Some((store, endpoints, version)) = self.backup.clone() {
+            (self.store, self.endpoints, self.version) = (store, endpoints, version);
+            self.watch.clear();
+            self.restored = true;
+        }
+    }
+
+    /// The watches of slices and Endpoints have noticed, by their lists, that versions have gone back.
+    pub(crate) fn forget(&mut self) {
+        self.stood_by = true;
+        self.late.append(&mut self.in_flight);
+        for kind in [Kind::Slice, Kind::Endpoints] {
+            self.state.forget(kind);
         }
     }
 
@@ -539,7 +598,7 @@ impl Model {
 
     fn start_over(&self, mut random: Option<fastrand::Rng>) -> Model {
         let mut fresh = Model::with_holds(self.limit, Holds::all(Outputs::ALL));
-        (fresh.store, fresh.version) = (self.store.clone(), self.version);
+        (fresh.store, fresh.version, fresh.uids) = (self.store.clone(), self.version, self.uids);
         fresh.endpoints = self.endpoints.clone();
         let mut kinds = Kind::ALL;
         shuffle(&mut random, &mut kinds);

@@ -5,7 +5,6 @@ use super::{Model, Outcome, WatchEvent, decode};
 use endpointd::cluster::decode::Namespaced;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, LABEL_HEADLESS, SubsetFacts};
-use endpointd::core::ids::Uid;
 use endpointd::core::namespace::Content;
 use endpointd::core::object::Remote;
 use endpointd::core::ports::TargetPort;
@@ -63,7 +62,7 @@ impl Model {
                 object["metadata"]["resourceVersion"] = "1".into();
                 let mut new = parse(object.to_string().as_bytes());
                 assert_eq!(new.meta.name, *name);
-                new.meta.uid = Uid::from(format!("endpoints-{}", self.version).as_str());
+                new.meta.uid = self.next_uid();
                 self.writes += 1;
                 self.put_endpoints(new)
             }

@@ -90,8 +90,8 @@ impl Model {
             if service.selector.is_none() {
                 continue;
             }
-            assert_eq!(
-                slice.meta.owner, service.uid,
+            assert!(
+                slice.meta.owner.includes(&service.uid),
                 "{}: of an older Service",
                 slice.meta.name
             );

@@ -2,7 +2,7 @@
 
 use crate::model::{self, EndpointsTamper, Fate, Model, PodSpec, ServiceSpec, WatchEvent};
 use endpointd::core::body::Request;
-use endpointd::core::facts::SliceFacts;
+use endpointd::core::facts::{OwnerReference, Owners, SliceFacts};
 use endpointd::core::hints::HintMode;
 use endpointd::core::ids::Uid;
 use endpointd::core::labels::Labels;
@@ -37,6 +37,12 @@ pub(crate) enum Op {
     StandBy,
     /// It no longer stands by.
     TakeOver,
+    /// The server is backed up.
+    BackUp,
+    /// The server is restored from its backup.
+    Restore,
+    /// The watches notice that it was.
+    Notice,
 }
 
 /// What people do to slices.
@@ -50,6 +56,8 @@ pub(crate) enum Tamper {
     Disown,
     OtherService,
     OtherPorts,
+    /// Another Service is named as an owner, ahead of the one that is.
+    SecondOwner,
 }
 
 pub(crate) fn pod() -> impl Strategy<Value = PodSpec> {
@@ -142,6 +150,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
         Just(Tamper::Disown),
         Just(Tamper::OtherService),
         Just(Tamper::OtherPorts),
+        Just(Tamper::SecondOwner),
     ];
     let endpoints_tamper = prop_oneof![
         Just(EndpointsTamper::Delete),
@@ -157,17 +166,24 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
     let fate = prop_oneof![
         Just(Fate::CarriedUnanswered),
         Just(Fate::Lost),
-        Just(Fate::Refused)
+        Just(Fate::Refused),
+        Just(Fate::Rejected),
+        Just(Fate::TooLarge),
+        Just(Fate::Disputed),
+        Just(Fate::CarriedDisputed),
     ];
     prop_oneof![
         20 => cluster_op(),
         3 => (any::<u8>(), tamper).prop_map(|(at, tamper)| Op::Tamper(at, tamper)),
         3 => (any::<u8>(), endpoints_tamper).prop_map(|(at, tamper)| Op::TamperEndpoints(at, tamper)),
-        2 => (any::<u8>(), fate).prop_map(|(at, fate)| Op::Answer(at, fate)),
+        3 => (any::<u8>(), fate).prop_map(|(at, fate)| Op::Answer(at, fate)),
         1 => Just(Op::Relist),
         1 => Just(Op::RelistEndpoints),
         1 => Just(Op::StandBy),
         2 => Just(Op::TakeOver),
+        1 => Just(Op::BackUp),
+        1 => Just(Op::Restore),
+        1 => Just(Op::Notice),
     ]
 }
 
@@ -213,12 +229,26 @@ pub(crate) fn happen(model: &mut Model, op: &Op) {
                 model.answer(name, *fate);
             }
         }
-        Op::Watch | Op::Relist | Op::RelistEndpoints if model.stands_by => {}
+        Op::Watch | Op::Relist | Op::RelistEndpoints if model.stands_by || model.restored => {}
         Op::Watch => model.watch_one(),
         Op::Relist => relist_slices(model),
         Op::RelistEndpoints => relist_endpoints(model),
         Op::StandBy => model.stand_by(),
         Op::TakeOver => take_over(model),
+        Op::BackUp => model.back_up(),
+        Op::Restore => model.restore(),
+        Op::Notice => notice(model),
+    }
+}
+
+/// The watches of slices and Endpoints have ended, and their next lists show versions that are lower than before.
+pub(crate) fn notice(model: &mut Model) {
+    if model.restored && !model.stands_by {
+        model.restored = false;
+        model.watch.clear();
+        model.forget();
+        relist_slices(model);
+        relist_endpoints(model);
     }
 }
 
@@ -226,6 +256,7 @@ pub(crate) fn happen(model: &mut Model, op: &Op) {
 pub(crate) fn take_over(model: &mut Model) {
     if std::mem::take(&mut model.stands_by) {
         model.watch.clear();
+        model.restored = false;
         relist_slices(model);
         relist_endpoints(model);
     }
@@ -245,11 +276,36 @@ pub(crate) fn tamper_with(model: &mut Model, name: &str, tamper: Tamper) {
         Tamper::ExtraLabel => {
             slice.labels = slice.labels.iter().chain([("extra", "1")]).collect::<Labels>();
         }
-        Tamper::Disown => slice.meta.owner = Uid::none(),
+        Tamper::Disown => {
+            slice.meta.owner = Owners::default();
+            slice.extras.owners.clear();
+        }
+        Tamper::SecondOwner => share(&mut slice),
         Tamper::OtherService => slice.meta.service = "svc-0".into(),
         Tamper::OtherPorts => slice.ports = Vec::new().into(),
     }
     model.put_slice(slice);
+}
+
+/// The slice's owners with another Service before them, as a decoder has them.
+fn share(slice: &mut SliceFacts) {
+    let Some(service) = slice.meta.service.strip_prefix("svc-") else {
+        return;
+    };
+    let uids = [0, 1].map(|generation| Uid::from(format!("svc-{service}-{generation}").as_str()));
+    let Some(own) = uids.iter().find(|uid| slice.meta.owner.includes(uid)) else {
+        return;
+    };
+    let reference = |uid: &str| OwnerReference {
+        api_version: "v1".into(),
+        kind: "Service".into(),
+        name: "svc".into(),
+        uid: uid.into(),
+        controller: None,
+        block_owner_deletion: None,
+    };
+    slice.extras.owners = vec![reference("another"), reference(&own.to_string())];
+    slice.meta.owner = Owners::from_iter([Uid::from("another"), own.clone()]);
 }
 
 pub(crate) fn relist_slices(model: &mut Model) {

@@ -31,7 +31,7 @@ fn slice_meta(meta: &wire::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeErro
             .labels
             .get(LABEL_SERVICE_NAME)
             .map_or_else(|| Arc::from(""), |name| Arc::from(&**name)),
-        owner: owner(meta).map_or_else(Uid::none, |owner| Uid::from(&*owner.uid)),
+        owner: services(meta).map(|owner| Uid::from(&*owner.uid)).collect(),
         deleting: meta.deletion_timestamp.is_some(),
     };
     Ok(Namespaced {
@@ -40,15 +40,21 @@ fn slice_meta(meta: &wire::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeErro
     })
 }
 
-/// The reference to the owning Service.
-fn owner<'m, 'a>(meta: &'m wire::Meta<'a>) -> Option<&'m wire::Owner<'a>> {
-    let services = || {
-        let owners = meta.owner_references.iter().flatten();
-        owners.filter(|owner| &*owner.kind == "Service" && &*owner.api_version == "v1")
-    };
-    services()
-        .find(|owner| owner.controller == Some(true))
-        .or_else(|| services().next())
+/// The references to Services.
+fn services<'m, 'a>(meta: &'m wire::Meta<'a>) -> impl Iterator<Item = &'m wire::Owner<'a>> {
+    let owners = meta.owner_references.iter().flatten();
+    owners.filter(|owner| &*owner.kind == "Service" && &*owner.api_version == "v1")
+}
+
+/// The UID in the one reference that is written anew each time: the only one to a Service, unless something else is
+/// said to be the controller. Anything else is kept as it is.
+fn own_reference(meta: &wire::Meta<'_>) -> Option<String> {
+    let mut services = services(meta);
+    let only = services.next().filter(|_| services.next().is_none())?;
+    let others = meta.owner_references.iter().flatten();
+    let mut others = others.filter(|owner| *owner.uid != *only.uid);
+    let controlled = others.any(|owner| owner.controller == Some(true));
+    (!controlled).then(|| only.uid.to_string())
 }
 
 impl Decode for Namespaced<SliceFacts> {
@@ -60,7 +66,7 @@ impl Decode for Namespaced<SliceFacts> {
             facts: meta,
         } = slice_meta(&slice.metadata)?;
         let wire = &mut slice.metadata;
-        let owned_by = owner(wire).map(|owner| owner.uid.to_string());
+        let owned_by = own_reference(wire);
         let extras = extras(wire, owned_by.as_deref(), &[ANNOTATION_TRIGGER_TIME]);
         let ports = slice.ports.iter().flatten().map(slice_port);
         let facts = SliceFacts {

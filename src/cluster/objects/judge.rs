@@ -26,6 +26,8 @@ pub(super) enum Verb {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     pub(super) verb: Verb,
+    /// The size of the object that it carries.
+    pub(super) bytes: usize,
     pub(super) output: Output,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
@@ -116,9 +118,26 @@ fn refused(asked: &Asked<'_>, code: StatusCode, status: &Status) -> Outcome {
         (StatusCode::NOT_FOUND, _) => Outcome::Unknown,
         (StatusCode::FORBIDDEN, Verb::Create) if is_terminating(status) && about_it() => Outcome::Terminating,
         (StatusCode::TOO_MANY_REQUESTS, _) => Outcome::Refused,
+        (code, Verb::Create | Verb::Update) if is_too_large(code, status) => {
+            Outcome::TooLarge { bytes: asked.bytes }
+        }
         (code, _) if code.is_client_error() && code != StatusCode::REQUEST_TIMEOUT => Outcome::Rejected,
         _ => Outcome::Unknown,
     }
+}
+
+/// Whether the object that was sent is larger than what can be stored. The API server has a limit on what it reads;
+/// what is within that may still be too much for etcd, or for the server's own connection to it, and those errors are
+/// handed on in words alone.
+fn is_too_large(code: StatusCode, status: &Status) -> bool {
+    const OF_ETCD: [&str; 2] = [
+        "etcdserver: request is too large",
+        "trying to send message larger than max",
+    ];
+    code == StatusCode::PAYLOAD_TOO_LARGE
+        || (code == StatusCode::INTERNAL_SERVER_ERROR
+            && status.kind == "Status"
+            && OF_ETCD.iter().any(|words| status.message.contains(words)))
 }
 
 /// Whether the namespace takes no objects any more.

@@ -171,7 +171,9 @@ impl NamespaceState {
     /// A known slice has a newer version that we did not write.
     fn meta_changed(&mut self, id: SliceId, meta: &SliceMeta) {
         let slice = &mut self.slices[id.index()];
-        if slice.service_name != meta.service || (slice.role == Role::Live && slice.owner != meta.owner) {
+        let service = self.services.get(slice.service.index());
+        let owned = || service.is_some_and(|service| meta.owner.includes(&service.facts.uid));
+        if slice.service_name != meta.service || (slice.role == Role::Live && !owned()) {
             self.disown(id, meta);
         } else if slice.role == Role::Live {
             slice.object.suspect();
@@ -219,7 +221,7 @@ impl NamespaceState {
         let slice = &mut self.slices[id.index()];
         slice.service = service;
         state.slices.insert(id);
-        if slice.owner == state.facts.uid {
+        if slice.owner.includes(&state.facts.uid) {
             slice.role = Role::Adopting { holds };
             state.awaiting += u32::from(holds);
         } else {
@@ -263,9 +265,11 @@ impl NamespaceState {
             let service = &mut self.services[slice.service.index()];
             let family = facts
                 .family
-                .filter(|&family| facts.meta.owner == service.facts.uid && service.facts.has(family));
+                .filter(|&family| facts.meta.owner.includes(&service.facts.uid) && service.facts.has(family));
             match (slice.role, family) {
-                (Role::Live, Some(family)) if family == slice.family => self.settle(id, facts),
+                (Role::Live, Some(family)) if family == slice.family => {
+                    self.settle(id, facts, self.settings.max_endpoints);
+                }
                 (Role::Live, _) => self.disown(id, &facts.meta),
                 (_, Some(family)) => {
                     // A slice from before this process began: the Service's creation is long past.
@@ -302,11 +306,13 @@ impl NamespaceState {
         state.rehint = true;
         self.join_group(id, &facts.ports);
         self.mark(service);
-        self.settle(id, facts);
+        // One that was made with another limit stays as it is.
+        self.settle(id, facts, usize::MAX);
     }
 
-    /// Compares a live slice with what the server has, and marks what differs.
-    fn settle(&mut self, id: SliceId, facts: SliceFacts) {
+    /// Compares a live slice with what the server has, and marks what differs. Endpoints that others have put there
+    /// stay if they should be in some slice, and if this one then holds no more than `limit`.
+    fn settle(&mut self, id: SliceId, facts: SliceFacts, limit: usize) {
         let SliceFacts {
             meta,
             labels,
@@ -335,7 +341,7 @@ impl NamespaceState {
 
         for endpoint in &endpoints {
             let pod = endpoint.pod.as_deref().and_then(|name| self.find_pod(name));
-            if !pod.is_some_and(|pod| self.settle_endpoint(id, pod, endpoint)) {
+            if !pod.is_some_and(|pod| self.settle_endpoint(id, pod, endpoint, limit)) {
                 self.slices[id.index()].removed += 1;
             }
         }
@@ -375,7 +381,13 @@ impl NamespaceState {
     }
 
     /// Finds the place of an endpoint that the server has. False when it should not be in this slice.
-    fn settle_endpoint(&mut self, id: SliceId, pod_id: PodId, endpoint: &EndpointFacts) -> bool {
+    fn settle_endpoint(
+        &mut self,
+        id: SliceId,
+        pod_id: PodId,
+        endpoint: &EndpointFacts,
+        limit: usize,
+    ) -> bool {
         let slice = &self.slices[id.index()];
         let (service_id, family) = (slice.service, slice.family);
         let (pod, service) = (&self.pods[pod_id.index()], &self.services[service_id.index()]);
@@ -410,6 +422,7 @@ impl NamespaceState {
         });
         let placed_elsewhere = !member.slice.is_none() && !gives_way;
         if placed_elsewhere
+            || slice.slots.len() >= limit
             || !self.is_fit(pod, service, family)
             || self.ports_of(pod_id, service_id) != self.group_ports(id)
         {

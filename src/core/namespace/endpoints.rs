@@ -165,8 +165,9 @@ impl NamespaceState {
         }
     }
 
-    /// Makes the list of a Service's members anew, in one pass over its pods.
-    pub(super) fn collect_endpoints(&mut self, id: ServiceId) {
+    /// Makes the list of a Service's members anew, in one pass over its pods. `before` is the list whose place it
+    /// takes.
+    pub(super) fn collect_endpoints(&mut self, id: ServiceId, before: Option<Box<ServiceEndpoints>>) {
         if !self.settings.outputs.endpoints {
             return;
         }
@@ -191,12 +192,16 @@ impl NamespaceState {
         }
         self.work.addresses_visited += pods.len() as u64;
         let members = Members::collect(portless, pods, by_uid(&self.pods));
-        let before = self.services[id.index()].endpoints.take();
+        let lane = match &before {
+            Some(before) if before.members.loses_to(&members) => Lane::Remove,
+            Some(before) if !members.loses_to(&before.members) => Lane::Rest,
+            _ => Lane::Add,
+        };
+        let (changes, pending) = before.map_or((0, Lane::Rest), |before| (before.changes, before.lane));
         self.services[id.index()].endpoints = Some(Box::new(ServiceEndpoints {
             members,
-            changes: before.as_ref().map_or(0, |before| before.changes) + 1,
-            // What exactly changed is not looked for: some address may have gone.
-            lane: before.map_or(Lane::Add, |_| Lane::Remove),
+            changes: changes + 1,
+            lane: lane.min(pending),
         }));
         self.mark(id);
     }
@@ -208,7 +213,7 @@ impl NamespaceState {
         if !self.settings.outputs.endpoints {
             return;
         }
-        self.collect_endpoints(id);
+        self.collect_endpoints(id, None);
         let name = self.services[id.index()].facts.name.clone();
         let entry = self
             .endpoints

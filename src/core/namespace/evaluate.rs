@@ -262,7 +262,7 @@ impl NamespaceState {
         let name = self.fresh_name(&service_name);
         let mut slice = Slice::new(name.clone(), service_name, Role::Live, service);
         slice.family = family;
-        slice.owner = self.services[service.index()].facts.uid.clone();
+        slice.owner = self.services[service.index()].facts.uid.clone().into();
         slice.change(Lane::Add);
         make_room(&mut self.slices);
         let id = SliceId::from(self.slices.insert(slice));

@@ -5,6 +5,7 @@
 //! the same however it is cut into steps. Nothing is planned in between.
 
 use super::NamespaceState;
+use super::endpoints::ServiceEndpoints;
 use super::pods::PodChange;
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
@@ -43,6 +44,8 @@ pub(super) enum Pass {
 pub(super) struct Edit {
     id: ServiceId,
     old: ServiceFacts,
+    /// The members that its Endpoints had.
+    endpoints: Option<Box<ServiceEndpoints>>,
     /// The pods that it had, and from the second stage on still has.
     members: Vec<PodId>,
     /// The pods that it selects now.
@@ -67,10 +70,16 @@ enum Stage {
 }
 
 impl Edit {
-    pub(super) fn new(id: ServiceId, old: ServiceFacts, members: Vec<PodId>) -> Self {
+    pub(super) fn new(
+        id: ServiceId,
+        old: ServiceFacts,
+        members: Vec<PodId>,
+        endpoints: Option<Box<ServiceEndpoints>>,
+    ) -> Self {
         Self {
             id,
             old,
+            endpoints,
             members,
             selected: Vec::new(),
             stage: Stage::Leave,
@@ -254,7 +263,7 @@ impl NamespaceState {
             }
             Stage::Join => Stage::Revisit,
             Stage::Revisit => {
-                self.finish_edit(id, &edit.old);
+                self.finish_edit(id, &edit.old, edit.endpoints.take());
                 return (false, looked_at);
             }
         };

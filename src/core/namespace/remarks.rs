@@ -5,7 +5,7 @@ use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::facts::{ANNOTATION_TOLERATE_UNREADY, TolerateUnready};
 use crate::core::hints::HintEvent;
 use crate::core::ids::{ServiceId, SliceId, Uid};
-use crate::core::object::{Flight, ObjectState};
+use crate::core::object::{Flight, ObjectName, ObjectState};
 use std::sync::Arc;
 
 /// So many requests for one object fail before people hear of it: with the delays between them, about a minute.
@@ -26,6 +26,15 @@ pub enum Remark {
         annotation: &'static str,
         /// What it begins with, fit to be printed.
         value: Box<str>,
+    },
+    /// In the log, beside an Event: the server takes no object as large as this one. Said once, until it takes one.
+    TooLarge {
+        /// Which.
+        object: ObjectName,
+        /// Its size in JSON.
+        bytes: usize,
+        /// What the server said.
+        why: Box<str>,
     },
 }
 
@@ -76,31 +85,42 @@ impl NamespaceState {
         }
     }
 
-    /// A request for a slice has failed. Once is everyday life; what lasts, or was refused outright, is not.
-    pub(super) fn remark_slice_failure(&mut self, id: SliceId, why: Option<&str>) {
+    /// A request for a slice has failed. Once is everyday life; what lasts, or was refused outright, is not. `bytes` is
+    /// the size of one that is too large.
+    pub(super) fn remark_slice_failure(&mut self, id: SliceId, bytes: Option<usize>, why: Option<&str>) {
+        let object = &mut self.slices[id.index()].object;
+        let Some(told) = told(object, bytes, why) else {
+            return;
+        };
         let slice = &self.slices[id.index()];
-        if slice.service.is_none() || !is_told(&slice.object) {
+        if slice.service.is_none() {
             return;
         }
-        let message = format!("EndpointSlice {}: {}", slice.name, told(&slice.object, why));
         let notice = Notice {
             source: Source::Slices,
             involved: self.involved(slice.service),
             warning: true,
             reason: "FailedToUpdateEndpointSlices",
-            message,
+            message: format!("EndpointSlice {}: {told}", slice.name),
         };
-        self.remarks.push(Remark::Event(notice));
+        let object = ObjectName::slice(slice.name.clone());
+        self.remark_failure(object, notice, bytes, why);
     }
 
     /// The same of an Endpoints object.
-    pub(super) fn remark_endpoints_failure(&mut self, name: &Arc<str>, flight: Flight, why: Option<&str>) {
-        let Some(object) = self.endpoints.get(name).map(|entry| &entry.object) else {
+    pub(super) fn remark_endpoints_failure(
+        &mut self,
+        name: &Arc<str>,
+        flight: Flight,
+        bytes: Option<usize>,
+        why: Option<&str>,
+    ) {
+        let Some(object) = self.endpoints.get_mut(name).map(|entry| &mut entry.object) else {
             return;
         };
-        if !is_told(object) {
+        let Some(message) = told(object, bytes, why) else {
             return;
-        }
+        };
         let notice = Notice {
             source: Source::Endpoints,
             involved: Involved {
@@ -118,24 +138,47 @@ impl NamespaceState {
                 Flight::Create => "FailedToCreateEndpoint",
                 _ => "FailedToUpdateEndpoint",
             },
-            message: told(object, why),
+            message,
         };
+        self.remark_failure(ObjectName::endpoints(name.clone()), notice, bytes, why);
+    }
+
+    fn remark_failure(
+        &mut self,
+        object: ObjectName,
+        notice: Notice,
+        bytes: Option<usize>,
+        why: Option<&str>,
+    ) {
         self.remarks.push(Remark::Event(notice));
+        if let Some(bytes) = bytes {
+            self.remarks.push(Remark::TooLarge {
+                object,
+                bytes,
+                why: why.unwrap_or_default().into(),
+            });
+        }
     }
 }
 
-/// Whether the latest failure is one that people should hear of.
-fn is_told(object: &ObjectState) -> bool {
-    let failures = object.failures;
-    (object.rejected && failures == 1) || (failures >= LASTING && (failures - LASTING).is_multiple_of(REPEAT))
-}
-
-fn told(object: &ObjectState, why: Option<&str>) -> String {
+/// What people should hear of the latest failure, if anything.
+fn told(object: &mut ObjectState, bytes: Option<usize>, why: Option<&str>) -> Option<String> {
     let why = why.unwrap_or("the API server does not answer, or not in time");
-    // The number would make each a message of its own, and nothing could be counted.
-    if object.failures >= LASTING {
-        format!("cannot be brought up to date, and is tried again: {why}")
+    if let Some(bytes) = bytes {
+        // Nothing but a smaller object helps, so this is said once.
+        let known = std::mem::replace(&mut object.oversized, true);
+        return (!known).then(|| {
+            format!("too large for the API server with its {bytes} bytes, and tried again slowly: {why}")
+        });
+    }
+    let failures = object.failures;
+    // The number would make each message one of its own, and nothing could be counted.
+    if failures >= LASTING {
+        (failures - LASTING)
+            .is_multiple_of(REPEAT)
+            .then(|| format!("cannot be brought up to date, and is tried again: {why}"))
     } else {
-        format!("refused by the API server, and tried again: {why}")
+        (object.rejected && failures == 1)
+            .then(|| format!("refused by the API server, and tried again: {why}"))
     }
 }

@@ -1,5 +1,6 @@
 //! Events of Services. What changes a Service is a pass over its pods; what changes a pod is not.
 
+use super::endpoints::ServiceEndpoints;
 use super::passes::{Edit, Pass};
 use super::{NamespaceState, Service};
 use crate::core::address::Family;
@@ -127,8 +128,8 @@ impl NamespaceState {
         let new = &self.services[id.index()].facts;
         let reselected = old.selector != new.selector;
         // Endpoints are compared with what was written of them before they are written again, so what does not
-        // concern them costs no write.
-        self.services[id.index()].endpoints = None;
+        // concern them costs no write. Their members are collected anew in the end, and not looked after until then.
+        let endpoints = self.services[id.index()].endpoints.take();
         let members = self.cache.pods(id);
         if reselected {
             let selector = self.services[id.index()].facts.selector.clone();
@@ -137,11 +138,16 @@ impl NamespaceState {
             self.cache.add(id, &selector, &mut self.work);
         }
         self.passes
-            .push_back(Pass::Edit(Box::new(Edit::new(id, old, members))));
+            .push_back(Pass::Edit(Box::new(Edit::new(id, old, members, endpoints))));
     }
 
     /// All pods of a Service that has changed have been looked at.
-    pub(super) fn finish_edit(&mut self, id: ServiceId, old: &ServiceFacts) {
+    pub(super) fn finish_edit(
+        &mut self,
+        id: ServiceId,
+        old: &ServiceFacts,
+        endpoints: Option<Box<ServiceEndpoints>>,
+    ) {
         let new = &self.services[id.index()].facts;
         let relabelled = !same_slice_labels(old, new);
         if old.hints != new.hints {
@@ -153,7 +159,7 @@ impl NamespaceState {
                 self.touch(slice, Lane::Rest);
             }
         }
-        self.collect_endpoints(id);
+        self.collect_endpoints(id, endpoints);
         // Not every one of these changes has touched a slice or a pod: a family may be new, and have none.
         self.mark(id);
     }

@@ -31,10 +31,25 @@ pub enum Outcome {
     Terminating,
     /// The server refuses the request as it is, or us.
     Rejected,
+    /// The server takes no object as large as this one.
+    TooLarge {
+        /// Its size in JSON, as it was sent.
+        bytes: usize,
+    },
     /// The request was not carried out, and may be another time.
     Refused,
     /// Whether the request was carried out is not known.
     Unknown,
+}
+
+impl Outcome {
+    /// The size of an object that the server refused for it.
+    pub(super) fn too_large(&self) -> Option<usize> {
+        match self {
+            Self::TooLarge { bytes } => Some(*bytes),
+            _ => None,
+        }
+    }
 }
 
 /// An object as the answer to a get shows it.
@@ -62,7 +77,10 @@ pub(super) fn set_back(object: &mut ObjectState, flight: Flight, outcome: &Outco
             object.undo_departure();
             object.fail(false);
         }
-        (Flight::Create | Flight::Update, Outcome::Rejected | Outcome::Terminating) => {
+        (
+            Flight::Create | Flight::Update,
+            Outcome::Rejected | Outcome::TooLarge { .. } | Outcome::Terminating,
+        ) => {
             object.undo_departure();
             object.fail(true);
         }
@@ -145,6 +163,7 @@ impl NamespaceState {
         let slice = &mut self.slices[id.index()];
         let flight = slice.object.flight.take()?;
         let failures = slice.object.failures;
+        let bytes = outcome.too_large();
         let live = slice.role == Role::Live;
         let fetched = matches!(outcome, Outcome::Fetched(_));
         let looked =
@@ -187,7 +206,7 @@ impl NamespaceState {
         }
         let slice = self.slices.get(id.index()).filter(|slice| *slice.name == *name)?;
         if slice.object.failures > failures {
-            self.remark_slice_failure(id, why);
+            self.remark_slice_failure(id, bytes, why);
         }
         let slice = &self.slices[id.index()];
         if self.is_held(slice) {

@@ -174,6 +174,12 @@ impl<P: Port, A: Address> Members<P, A> {
         true
     }
 
+    /// Whether a pod that is ready here is listed otherwise, or not at all, in what takes the place of this.
+    pub fn loses_to(&self, next: &Self) -> bool {
+        let mut ready = self.groups.iter().flat_map(|group| &group.ready);
+        ready.any(|&address| self.get(address) != next.get(address))
+    }
+
     /// How many pods there are.
     pub fn len(&self) -> usize {
         self.places.len()

@@ -20,7 +20,7 @@ impl SliceContext<'_> {
             other.is_ours()
                 && other.meta.service == slice.meta.service
                 && other.family == slice.family
-                && other.meta.owner == slice.meta.owner
+                && other.meta.owner.meet(&slice.meta.owner)
                 && other.meta.name != slice.meta.name
         })
     }
@@ -168,7 +168,7 @@ fn absent(found: &mut Found, desired: &SliceFacts, around: SliceContext<'_>) {
         slice.meta.service == desired.meta.service
             && slice.family == desired.family
             && !slice.is_ours()
-            && slice.meta.owner == desired.meta.owner
+            && slice.meta.owner.meet(&desired.meta.owner)
     }) {
         found.add(Rank::Metadata, managed_elsewhere(foreign));
     }
@@ -188,7 +188,7 @@ fn superfluous(found: &mut Found, stored: &SliceFacts, around: SliceContext<'_>)
         found.add(Rank::Object, "left over: there is no such Service");
         return;
     };
-    if stored.meta.owner != service.uid {
+    if !stored.meta.owner.includes(&service.uid) {
         found.add(
             Rank::Object,
             if stored.meta.owner.is_none() {

@@ -237,7 +237,7 @@ impl WriterMetrics {
             Outcome::Written(_) | Outcome::Deleted | Outcome::Fetched(_) => 0,
             Outcome::Conflict | Outcome::Exists | Outcome::Foreign => 1,
             Outcome::NotFound => 2,
-            Outcome::Terminating | Outcome::Rejected | Outcome::Refused => 3,
+            Outcome::Terminating | Outcome::Rejected | Outcome::TooLarge { .. } | Outcome::Refused => 3,
             Outcome::Unknown => 4,
         };
         self.outcomes[at].increment(1);

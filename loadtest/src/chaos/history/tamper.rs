@@ -130,13 +130,18 @@ impl History {
             "labels": slice["metadata"]["labels"],
         });
         let v6 = slice["addressType"] == "IPv6";
-        let what = match self.rng.u32(..4) {
+        let what = match self.rng.u32(..5) {
             0 | 1 => {
                 copy["metadata"]["labels"][MANAGED_BY] = json!(OTHER);
                 copy["endpoints"] = json!([{ "addresses": [alien(v6)] }]);
                 "create slice of another manager"
             }
             2 => "create slice without owner",
+            3 => {
+                copy["metadata"]["ownerReferences"] = slice["metadata"]["ownerReferences"].clone();
+                copy["endpoints"] = json!([]);
+                "create empty slice beside others"
+            }
             _ => {
                 copy["metadata"]["ownerReferences"] = slice["metadata"]["ownerReferences"].clone();
                 "create second slice of the same endpoints"

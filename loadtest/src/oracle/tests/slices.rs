@@ -207,15 +207,24 @@ fn a_service_without_endpoints_has_one_placeholder() {
 }
 
 #[test]
-fn a_service_with_endpoints_has_no_empty_slice() {
+fn a_service_with_endpoints_has_no_empty_slice_of_other_ports() {
     let mut cluster = cluster();
     cluster.slices.push(slice("s-2", &json!([]), &[]));
-    cluster.slices.push(slice("s-3", &http(), &[]));
+    let other = json!([{"name": "http", "port": 9090, "protocol": "TCP"}]);
+    cluster.slices.push(slice("s-3", &other, &[]));
     let expected = [
-        "ns/s IPv4 [http 8080/TCP] slice s-3: unexpected: it has no endpoints",
+        "ns/s IPv4 [http 9090/TCP] slice s-3: unexpected: it has no endpoints",
         "ns/s IPv4 slice s-2: unexpected: a needless placeholder",
     ];
     assert_eq!(differences(&cluster), expected);
+}
+
+/// Somebody has emptied it, or made it so: upstream leaves it for the next endpoints.
+#[test]
+fn an_empty_slice_may_stay_beside_those_of_its_ports() {
+    let mut cluster = cluster();
+    cluster.slices.push(slice("s-2", &http(), &[]));
+    assert_eq!(differences(&cluster), [""; 0]);
 }
 
 /// As upstream leaves it, when more endpoints come at once than the slice of none could take.

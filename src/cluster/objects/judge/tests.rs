@@ -9,6 +9,7 @@ fn of_slice(verb: Verb, code: u16, body: &str) -> Outcome {
 fn of(output: Output, verb: Verb, code: u16, body: &str) -> Outcome {
     let asked = Asked {
         verb,
+        bytes: 5000,
         output,
         namespace: "ns",
         name: "s",
@@ -227,4 +228,31 @@ fn a_delete_is_done_when_the_server_says_so_of_the_object() {
     assert_eq!(of_slice(Verb::Delete, 200, &kept), Outcome::Deleted);
     assert_eq!(of_slice(Verb::Delete, 200, PAGE), Outcome::Unknown);
     assert_eq!(of_slice(Verb::Delete, 204, ""), Outcome::Unknown);
+}
+
+#[test]
+fn an_object_that_is_too_large_is_known_by_its_answer() {
+    let failed =
+        |message: &str| json!({"kind": "Status", "status": "Failure", "message": message}).to_string();
+    let too_large = Outcome::TooLarge { bytes: 5000 };
+    for (code, body) in [
+        (413, status("RequestEntityTooLarge", "", "").to_string()),
+        (413, PAGE.to_owned()),
+        (500, failed("etcdserver: request is too large")),
+        (
+            500,
+            failed(
+                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2098165 vs. 2097152)",
+            ),
+        ),
+    ] {
+        for verb in [Verb::Create, Verb::Update] {
+            assert_eq!(of_slice(verb, code, &body), too_large, "{body}");
+        }
+        assert_ne!(of_slice(Verb::Fetch, code, &body), too_large);
+    }
+    let other = failed("etcdserver: request timed out");
+    assert_eq!(of_slice(Verb::Update, 500, &other), Outcome::Unknown);
+    let said_by_a_page = "etcdserver: request is too large";
+    assert_eq!(of_slice(Verb::Update, 500, said_by_a_page), Outcome::Unknown);
 }

@@ -97,6 +97,7 @@ impl NamespaceState {
         let entry = self.endpoints.get_mut(&name)?;
         let flight = entry.object.flight.take()?;
         let failures = entry.object.failures;
+        let bytes = outcome.too_large();
         let live = entry.role == Role::Live;
         let fetched = matches!(outcome, Outcome::Fetched(_));
         let looked = flight == Flight::Fetch && (fetched || outcome == Outcome::NotFound);
@@ -140,7 +141,7 @@ impl NamespaceState {
             entry.object.looked(fetched && live && failures == 0);
         }
         if self.endpoints.get(&name)?.object.failures > failures {
-            self.remark_endpoints_failure(&name, flight, why);
+            self.remark_endpoints_failure(&name, flight, bytes, why);
         }
         let entry = self.endpoints.get(&name)?;
         if entry.role == Role::Parked && entry.is_nothing() {

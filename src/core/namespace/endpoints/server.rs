@@ -118,24 +118,22 @@ impl NamespaceState {
     /// from before the request was carried out, and the Service may be gone when the watch shows what it made, which
     /// then could not be told from what others make.
     pub(super) fn endpoints_late(&mut self, name: &str, outcome: Outcome) {
-        let remote = match outcome {
-            Outcome::Written(remote) => Some(remote),
-            Outcome::Unknown => None,
+        match &outcome {
+            Outcome::Written(_) | Outcome::Unknown => {}
             _ => return,
-        };
+        }
         let name: Arc<str> = name.into();
         let entry = self
             .endpoints
             .entry(name.clone())
             .or_insert_with(|| Box::new(Endpoints::new(Role::Leftover { confirmed: false })));
-        match remote {
-            Some(remote) if entry.object.is_news(remote.version) => self.endpoints_written(&name, remote),
-            Some(_) => {}
-            None => {
-                entry.object.unsure = true;
-                self.endpoints_wants.insert(name);
-            }
+        let known = |remote: &Remote| !entry.object.is_news(remote.version);
+        if entry.role == Role::Parked || matches!(&outcome, Outcome::Written(remote) if known(remote)) {
+            return;
         }
+        // The version in the answer may be one that the server has gone back from since.
+        entry.object.unsure = true;
+        self.endpoints_wants.insert(name);
     }
 
     /// An object is gone, as of a version. One that we keep is made again.
