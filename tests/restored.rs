@@ -26,6 +26,7 @@ use memory_apiserver::ApiServer;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -70,8 +71,8 @@ async fn pod(api: &Api, number: u8) {
     api.create(&pod, NS).await.unwrap();
 }
 
-/// Starts a controller behind a gate.
-fn start(gate: &Gate, elected: bool) -> JoinHandle<()> {
+/// Starts a controller behind a gate. It ends when what is returned first is dropped or told.
+fn start(gate: &Gate, elected: bool) -> (oneshot::Sender<()>, JoinHandle<()>) {
     let client = || Client::new(gate.clone(), "default");
     let clients = Clients {
         watches: client(),
@@ -93,15 +94,19 @@ fn start(gate: &Gate, elected: bool) -> JoinHandle<()> {
             Time::from_nanoseconds(epoch + i64::try_from(passed().as_nanos()).unwrap())
         }),
     };
-    tokio::spawn(async move {
-        let never = std::future::pending();
+    let (stop, stopped) = oneshot::channel();
+    let task = tokio::spawn(async move {
+        let stopped = async {
+            let _ = stopped.await;
+        };
         let result = if elected {
-            run_elected(clients, options, lease, candidacy, never).await
+            run_elected(clients, options, lease, candidacy, stopped).await
         } else {
-            run(clients, options, never).await
+            run(clients, options, stopped).await
         };
         result.unwrap();
-    })
+    });
+    (stop, task)
 }
 
 fn names(objects: &[Value]) -> BTreeSet<String> {
@@ -157,7 +162,7 @@ async fn becomes_right(api: &Api, gate: &Gate, case: &str) {
 async fn replaced_by_a_fresh_one(elected: bool) {
     let (old, old_api) = server(1..13, 500).await;
     let gate = Gate::new(&old);
-    let controller = start(&gate, elected);
+    let (_stop, controller) = start(&gate, elected);
     sleep(5 * SECOND).await;
     assert!(is_right(&old_api).await);
     let (new, api) = server(4..9, 0).await;
@@ -185,14 +190,15 @@ async fn without_an_election_a_fresh_server_is_listed_again() {
 async fn restored_from_a_copy(elected: bool) {
     let (old, old_api) = server(1..13, 500).await;
     let gate = Gate::new(&old);
-    let controller = start(&gate, elected);
+    let (_stop, controller) = start(&gate, elected);
     sleep(5 * SECOND).await;
     assert!(is_right(&old_api).await);
     // The copy has slices and Endpoints of a time when there were other pods; one went and one came since.
     let (new, api) = server(1..8, 0).await;
-    let earlier = start(&Gate::new(&new), false);
+    let (stop, earlier) = start(&Gate::new(&new), false);
     sleep(5 * SECOND).await;
-    earlier.abort();
+    drop(stop);
+    earlier.await.unwrap();
     assert!(is_right(&api).await);
     api.delete("Pod", NS, "p2", Some(0)).await.unwrap();
     pod(&api, 50).await;

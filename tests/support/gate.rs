@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tower::{Service, ServiceExt as _};
 
 /// More requests than any test has a use for. On a paused clock, whoever asks without a pause would never end.
-const MOST: usize = 100_000;
+const MOST: usize = 50_000;
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -244,8 +244,12 @@ impl Gate {
             let rule = state.rules.iter().position(meets);
             let fate = rule.map(|at| state.rules.remove(at).fate);
             state.log.push(sent.clone());
-            let last: Vec<String> = state.log.iter().rev().take(8).map(Sent::line).collect();
-            assert!(state.log.len() < MOST, "it asks all the time: {last:#?}");
+            if state.log.len() > MOST {
+                let last: Vec<String> = state.log.iter().rev().take(8).map(Sent::line).collect();
+                // A panic would be met by whoever asks, and might be taken for a failure to be tried again.
+                eprintln!("it asks all the time: {last:#?}");
+                std::process::abort();
+            }
             (state.log.len() - 1, fate)
         };
         let mut released = self.released.subscribe();
