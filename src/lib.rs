@@ -32,9 +32,10 @@ pub mod ops;
 use actors::deviations::Ledger;
 use clap::error::ErrorKind;
 use cluster::connect::{Clients, Target, connect};
+use futures::FutureExt as _;
 use ops::admin::{Admin, Tls, Vitals};
 use ops::flags::{AdminArgs, Command, Invocation, LogFormat, RunArgs};
-use ops::run::Part;
+use ops::run::{Connect, Part, Renewing};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
@@ -111,9 +112,9 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let (clients, lease) = match (Clients::connect(&target).await, connect(&target).await) {
-        (Ok(clients), Ok(lease)) => (clients, lease),
-        (Err(error), _) | (_, Err(error)) => {
+    let clients = match Clients::connect(&target).await {
+        Ok(clients) => clients,
+        Err(error) => {
             eprintln!("error: {}", one_line(&error));
             return ExitCode::from(USAGE);
         }
@@ -159,7 +160,12 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             );
             Part::Shadow(Ledger::new(patience))
         }
-        Some(candidacy) => Part::Candidate(lease, Box::new(candidacy)),
+        Some(candidacy) => {
+            // As the clients above, which could be made.
+            let client = async move { connect(&target).await.map_err(|error| one_line(&error)) };
+            let connect: Connect = Box::new(move || client.boxed());
+            Part::Candidate(Renewing::Apart(connect), Box::new(candidacy))
+        }
         None => Part::Alone,
     };
     let vitals = Vitals::default();

@@ -18,6 +18,7 @@ use endpointd::cluster::lease::Location;
 use endpointd::core::lease::Timing;
 use endpointd::core::time::Time;
 use endpointd::ops::election::Candidacy;
+use endpointd::ops::progress::PATIENCE;
 use endpointd::ops::run::{run, run_elected};
 use gate::Gate;
 use http::Method;
@@ -93,6 +94,7 @@ fn start(gate: &Gate, elected: bool) -> (oneshot::Sender<()>, JoinHandle<()>) {
         wall: WallClock::new(move || {
             Time::from_nanoseconds(epoch + i64::try_from(passed().as_nanos()).unwrap())
         }),
+        patience: PATIENCE,
     };
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
