@@ -35,9 +35,10 @@ use actors::deviations::Ledger;
 use clap::error::ErrorKind;
 use cluster::connect::{Clients, Target, connect};
 use core::hash::{self, HashKey};
+use futures::FutureExt as _;
 use ops::admin::{Admin, Tls, Vitals};
 use ops::flags::{AdminArgs, Command, Invocation, LogFormat, RunArgs};
-use ops::run::Part;
+use ops::run::{Connect, Part, Renewing};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
 use std::hash::BuildHasher as _;
@@ -127,9 +128,9 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let (clients, lease) = match (Clients::connect(&target).await, connect(&target).await) {
-        (Ok(clients), Ok(lease)) => (clients, lease),
-        (Err(error), _) | (_, Err(error)) => {
+    let clients = match Clients::connect(&target).await {
+        Ok(clients) => clients,
+        Err(error) => {
             eprintln!("error: {}", one_line(&error));
             return ExitCode::from(USAGE);
         }
@@ -175,7 +176,12 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             );
             Part::Shadow(Ledger::new(patience))
         }
-        Some(candidacy) => Part::Candidate(lease, Box::new(candidacy)),
+        Some(candidacy) => {
+            // As the clients above, which could be made.
+            let client = async move { connect(&target).await.map_err(|error| one_line(&error)) };
+            let connect: Connect = Box::new(move || client.boxed());
+            Part::Candidate(Renewing::Apart(connect), Box::new(candidacy))
+        }
         None => Part::Alone,
     };
     let vitals = Vitals::default();

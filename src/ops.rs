@@ -7,4 +7,5 @@ pub mod explain;
 pub mod flags;
 pub mod inspect;
 pub mod metrics;
+pub mod progress;
 pub mod run;

@@ -24,7 +24,7 @@ use endpointd::cluster::lease::Location;
 use endpointd::core::lease::Timing;
 use endpointd::ops::admin::{Admin, Limits, Vitals};
 use endpointd::ops::election::Candidacy;
-use endpointd::ops::run::{Part, run_observed};
+use endpointd::ops::run::{Part, Renewing, run_observed};
 use gate::Gate;
 use http::Method;
 use http_client::{Answer, get, request};
@@ -66,8 +66,9 @@ fn run(gate: &Gate, vitals: &Vitals, elected: bool) {
             timing: Timing::new(seconds(15), seconds(10), seconds(2)).unwrap(),
             clock: Clock::default(),
             wall: WallClock::default(),
+            patience: endpointd::ops::progress::PATIENCE,
         };
-        Part::Candidate(client(), Box::new(candidacy))
+        Part::Candidate(Renewing::Here(client()), Box::new(candidacy))
     } else {
         Part::Alone
     };

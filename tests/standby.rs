@@ -18,6 +18,7 @@ use endpointd::cluster::lease::Location;
 use endpointd::core::lease::Timing;
 use endpointd::core::time::Time;
 use endpointd::ops::election::Candidacy;
+use endpointd::ops::progress::PATIENCE;
 use endpointd::ops::run::run_elected;
 use gate::{Fate, Gate, Sent};
 use http::Method;
@@ -65,6 +66,7 @@ impl Candidate {
             wall: WallClock::new(move || {
                 Time::from_nanoseconds(epoch + i64::try_from(passed().as_nanos()).unwrap())
             }),
+            patience: PATIENCE,
         };
         let (lease, (stop, stopped)) = (client(), oneshot::channel::<()>());
         let task = tokio::spawn(async move {

@@ -166,7 +166,7 @@ impl Watch {
         loop {
             serving.act(self);
             let wake = serving.view.wake().map(|wake| serving.start + wake);
-            let (view, now) = (&mut serving.view, || serving.start.elapsed());
+            let (view, now) = (&mut serving.view, || since(serving.start));
             tokio::select! {
                 biased;
                 _ = demands.changed() => view.demanded(*demands.borrow_and_update(), now()),
@@ -235,7 +235,7 @@ impl<S: Source> Serving<S> {
     /// Begins all that there is to do now.
     fn act(&mut self, watch: &mut Watch) {
         let (router, resource) = (watch.reader.router.clone(), S::KIND.as_str());
-        while let Some(action) = self.view.act(self.start.elapsed()) {
+        while let Some(action) = self.view.act(since(self.start)) {
             match action {
                 Action::List => self.list(watch),
                 Action::Watch { from, short } => {
@@ -257,7 +257,7 @@ impl<S: Source> Serving<S> {
                         "versions went backwards: the server's store was replaced, or set back; everything is listed again"
                     );
                     let demand = router.rewound(S::KIND, asked);
-                    self.view.demanded(demand, self.start.elapsed());
+                    self.view.demanded(demand, since(self.start));
                 }
             }
         }
@@ -289,7 +289,7 @@ impl<S: Source> Serving<S> {
 
     /// Takes what has come.
     fn went_on(&mut self, watch: &mut Watch, progress: Progress<S>) {
-        let now = self.start.elapsed();
+        let now = since(self.start);
         match progress {
             Progress::Listed(Ok(listing)) => {
                 self.stream = Stream::None;
@@ -357,7 +357,7 @@ impl<S: Source> Serving<S> {
                 End::Broken
             }
         };
-        self.view.ended(end, self.start.elapsed(), watch.random.f64());
+        self.view.ended(end, since(self.start), watch.random.f64());
     }
 }
 
@@ -367,6 +367,11 @@ async fn ready<T>(work: &mut Option<BoxFuture<'static, T>>) -> T {
         Some(work) => work.await,
         None => pending().await,
     }
+}
+
+/// How long that is ago.
+fn since(start: Instant) -> Duration {
+    Instant::now().saturating_duration_since(start)
 }
 
 /// Waits until then.

@@ -26,7 +26,6 @@ pub use vitals::{Parts, Renewal, Vitals};
 use self::access::{Access, Verdict};
 use self::connections::Connections;
 use self::health::Check;
-use self::vitals::Watchdog;
 use super::metrics::Exporter;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -112,7 +111,6 @@ impl Admin {
     /// Answers for as long as it is polled.
     pub async fn serve(self, vitals: Vitals) {
         let pages = Arc::new(Pages {
-            watchdog: Watchdog::new(vitals.clone()),
             vitals,
             exporter: self.exporter,
             access: self.access,
@@ -120,7 +118,7 @@ impl Admin {
         });
         let watching = {
             let pages = pages.clone();
-            async move { pages.watchdog.run().await }
+            async move { pages.vitals.watch_over().await }
         };
         let counting = {
             let pages = pages.clone();
@@ -138,7 +136,6 @@ impl Admin {
 /// What is served.
 struct Pages {
     vitals: Vitals,
-    watchdog: Watchdog,
     exporter: Exporter,
     access: Option<Access>,
     limits: Limits,
@@ -171,10 +168,10 @@ impl Pages {
         }
         let query = request.uri().query();
         match path {
-            "/livez" => self.health("livez", &self.watchdog.checks(), query),
+            "/livez" => self.health("livez", &self.vitals.checks(), query),
             "/readyz" => self.health("readyz", &self.vitals.readiness(), query),
             "/healthz" => {
-                let well = self.watchdog.verdict();
+                let well = self.vitals.verdict();
                 self.health("healthz", &self.vitals.health(&well), query)
             }
             _ => {

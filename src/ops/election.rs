@@ -2,6 +2,7 @@
 //! it for those who write.
 
 use super::admin::Renewal;
+use super::progress::Progress;
 use crate::actors::events::{EventHandle, EventMsg, WallClock};
 use crate::actors::router::Router;
 use crate::actors::standing::{Role, Standing};
@@ -37,6 +38,8 @@ pub struct Candidacy {
     pub clock: Clock,
     /// The clock that people read.
     pub wall: WallClock,
+    /// How long this process may make no progress before it does not renew the lease any more.
+    pub patience: Duration,
 }
 
 /// An identity as client-go makes them: the host's name, and a UUID.
@@ -59,6 +62,7 @@ pub(super) struct Told {
     pub(super) events: EventHandle,
     pub(super) standing: watch::Sender<Standing>,
     pub(super) renewal: Renewal,
+    pub(super) progress: Progress,
 }
 
 /// A running election.
@@ -71,6 +75,8 @@ pub(super) struct Elector {
     random: fastrand::Rng,
     told: Told,
     metrics: LeaseMetrics,
+    /// Whether it was said that there is no progress.
+    stalled: bool,
 }
 
 /// The request on its way.
@@ -84,6 +90,7 @@ impl Elector {
             timing,
             clock,
             wall,
+            patience: _,
         } = candidacy;
         tracing::info!(%identity, namespace = %location.namespace, name = %location.name, "standing for election");
         let metrics = LeaseMetrics::new(&location.name);
@@ -96,6 +103,7 @@ impl Elector {
             random: fastrand::Rng::with_seed(seed),
             told,
             metrics,
+            stalled: false,
         }
     }
 
@@ -107,6 +115,7 @@ impl Elector {
         let mut waits = false;
         let release = loop {
             let now = self.clock.now();
+            self.heed_progress(now);
             let ask = self.election.ask(now, self.wall.now());
             self.publish();
             if let Some(ask) = ask {
@@ -132,6 +141,20 @@ impl Elector {
             tracing::warn!("the lease could not be given up; it runs out by itself");
         }
         self.metrics.leads(false);
+    }
+
+    /// Who makes no progress must not hold the lease.
+    fn heed_progress(&mut self, now: Duration) {
+        let stall = self.told.progress.stall();
+        if stall.is_some() != self.stalled {
+            self.stalled = stall.is_some();
+            if let Some(why) = &stall {
+                tracing::error!(why, "the lease is not renewed any more, nor asked for");
+            } else {
+                tracing::info!("there is progress again; the lease is asked for as ever");
+            }
+        }
+        self.election.set_able(stall.is_none(), now);
     }
 
     fn ask(&self, ask: Ask) -> Asked {

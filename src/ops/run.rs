@@ -2,6 +2,7 @@
 
 use super::admin::{Parts, Renewal, Vitals};
 use super::election::{Candidacy, Elector, Told};
+use super::progress::Progress;
 use crate::actors::deviations::Ledger;
 use crate::actors::events::{EventArguments, EventHandle, EventMsg, Events, WallClock};
 use crate::actors::root::{Root, RootMsg};
@@ -17,10 +18,12 @@ use crate::cluster::watch::{
 };
 use crate::core::namespace::{Kind, Settings};
 use crate::core::outputs::Outputs;
+use futures::future::BoxFuture;
 use ractor::{Actor, ActorRef, RpcReplyPort};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -44,6 +47,9 @@ pub enum RunError {
     /// An actor could not be started.
     #[error("cannot start: {0}")]
     Start(#[from] ractor::SpawnErr),
+    /// A thread could not be started.
+    #[error("cannot start a thread for {0}: {1}")]
+    Thread(String, std::io::Error),
     /// An actor or a watch failed, and what it knew is lost.
     #[error("{0}")]
     Fatal(String),
@@ -69,7 +75,7 @@ pub async fn run_elected(
     candidacy: Candidacy,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let part = Part::Candidate(lease, Box::new(candidacy));
+    let part = Part::Candidate(Renewing::Here(lease), Box::new(candidacy));
     run_observed(clients, options, part, &Vitals::default(), shutdown).await
 }
 
@@ -91,12 +97,24 @@ pub async fn run_dry(
     .await
 }
 
+/// Makes a client for the Lease, on the runtime where it is to be used: a client works off its requests by a task.
+pub type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<kube::Client, String>> + Send>;
+
+/// Where the Lease is asked for and renewed.
+pub enum Renewing {
+    /// On a thread of its own, so that nothing that this process has to do can keep it from renewing in time.
+    Apart(Connect),
+    /// On the runtime that does everything else, by this client: for tests whose clock stands still unless everybody
+    /// waits.
+    Here(kube::Client),
+}
+
 /// What part a process plays beside others.
 pub enum Part {
     /// Nobody else may write.
     Alone,
-    /// It writes while it holds a Lease, which is asked for by this client.
-    Candidate(kube::Client, Box<Candidacy>),
+    /// It writes while it holds a Lease.
+    Candidate(Renewing, Box<Candidacy>),
     /// It writes nothing, and tells what it would write.
     Shadow(Ledger),
 }
@@ -109,6 +127,14 @@ impl Part {
             Self::Candidate(_, candidacy) => (Fence::closed(candidacy.clock.clone()), Standing::WAITING),
             // Nothing asks to be written; and what did could not leave.
             Self::Shadow(_) => (Fence::closed(Clock::default()), Standing::COMPARING),
+        }
+    }
+
+    /// What the election is told of the rest.
+    fn progress(&self) -> Option<Progress> {
+        match self {
+            Self::Candidate(_, candidacy) => Some(Progress::new(candidacy.clock.clone(), candidacy.patience)),
+            Self::Alone | Self::Shadow(_) => None,
         }
     }
 
@@ -177,7 +203,7 @@ pub async fn run_observed(
         handle.send(WriterMsg::Role(role));
         events.send(EventMsg::Role(role));
     }
-    let renewal = part.renewal();
+    let (renewal, progress) = (part.renewal(), part.progress());
     vitals.set(Parts {
         root: root.clone(),
         writer: handle.clone(),
@@ -187,12 +213,13 @@ pub async fn run_observed(
         renewal: renewal.clone(),
         fence: fence.clone(),
         outputs: options.settings.outputs,
+        progress: progress.clone(),
     });
     let mut elector = None;
     let mut ledger = None;
     match part {
         Part::Alone => {}
-        Part::Candidate(client, candidacy) => {
+        Part::Candidate(renewing, candidacy) => {
             let told = Told {
                 fence,
                 router: router.clone(),
@@ -200,10 +227,9 @@ pub async fn run_observed(
                 events,
                 standing: told,
                 renewal: renewal.expect("a candidate has one"),
+                progress: progress.expect("a candidate has one"),
             };
-            let election = Elector::new(client, *candidacy, told, seed);
-            let (stop, stopped) = oneshot::channel();
-            elector = Some((stop, guarded("the election", election.run(stopped), &fatal)));
+            elector = Some(Elected::start(renewing, *candidacy, told, seed, vitals, &fatal)?);
         }
         Part::Shadow(shared) => {
             ledger = Some(guarded("the account of differences", shared.keep(), &fatal));
@@ -228,14 +254,58 @@ pub async fn run_observed(
         task.abort();
     }
     let drained = drain(&writer, options.drain).await;
-    if let Some((stop, election)) = elector {
-        // It has been renewing the lease until now.
-        let _ = stop.send(drained);
-        let _ = election.await;
+    if let Some(elected) = elector {
+        elected.end(drained).await;
     }
     root.stop(None);
     let _ = root_done.await;
     result
+}
+
+/// A running election, and what it depends on.
+struct Elected {
+    stop: oneshot::Sender<bool>,
+    election: JoinHandle<()>,
+    watchdog: JoinHandle<()>,
+}
+
+impl Elected {
+    fn start(
+        renewing: Renewing,
+        candidacy: Candidacy,
+        told: Told,
+        seed: u64,
+        vitals: &Vitals,
+        fatal: &watch::Sender<Option<String>>,
+    ) -> Result<Self, RunError> {
+        let (stop, stopped) = oneshot::channel();
+        let election = match renewing {
+            Renewing::Here(client) => {
+                let election = Elector::new(client, candidacy, told, seed);
+                guarded("the election", election.run(stopped), fatal)
+            }
+            Renewing::Apart(connect) => apart("the election", fatal, async move {
+                let client = connect().await?;
+                Elector::new(client, candidacy, told, seed).run(stopped).await;
+                Ok(())
+            })?,
+        };
+        let vitals = vitals.clone();
+        let watching = async move { vitals.watch_over().await };
+        Ok(Self {
+            stop,
+            election,
+            watchdog: guarded("the watchdog", watching, fatal),
+        })
+    }
+
+    /// Gives the lease up if all that was on its way is done, and leaves it to run out otherwise. It has been renewed
+    /// until now.
+    async fn end(self, drained: bool) {
+        let _ = self.stop.send(drained);
+        let _ = self.election.await;
+        self.watchdog.abort();
+    }
 }
 
 /// Starts watches.
@@ -299,6 +369,37 @@ fn guarded(
             fatal.send_replace(Some(format!("{what} failed: {error}")));
         }
     })
+}
+
+/// Runs something on a thread of its own, with a runtime of its own. If it fails, so does the process. What is
+/// returned is done when the thread is.
+fn apart(
+    what: &str,
+    fatal: &watch::Sender<Option<String>>,
+    work: impl Future<Output = Result<(), String>> + Send + 'static,
+) -> Result<JoinHandle<()>, RunError> {
+    let wrong = |error| RunError::Thread(what.to_owned(), error);
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(wrong)?;
+    let (done, result) = oneshot::channel();
+    std::thread::Builder::new()
+        .name(what.to_owned())
+        .spawn(move || {
+            // Nobody waits for it when everything ends at once.
+            let _ = done.send(runtime.block_on(work));
+        })
+        .map_err(wrong)?;
+    let (what, fatal) = (what.to_owned(), fatal.clone());
+    Ok(tokio::spawn(async move {
+        let failure = match result.await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(_) => "its thread panicked".to_owned(),
+        };
+        fatal.send_replace(Some(format!("{what} failed: {failure}")));
+    }))
 }
 
 struct AbortOnDrop(tokio::task::AbortHandle);

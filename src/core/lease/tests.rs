@@ -600,11 +600,13 @@ fn a_server_that_was_replaced_by_a_fresh_one_is_believed_when_it_answers() {
     assert_eq!(me.holder(), Some("third"));
 }
 
+/// What a server says to the request of this number.
+type Answer = fn(&Ask, u64) -> Reply;
+
 /// Whatever a server answers, and whatever watches show meanwhile, it is not asked all the time.
 #[test]
 fn nothing_that_is_answered_makes_it_ask_without_a_pause() {
     let mut random = fastrand::Rng::with_seed(1);
-    type Answer = fn(&Ask, u64) -> Reply;
     let servers: [(&str, Answer); 6] = [
         ("refuses", |_, _| Reply::Conflict),
         ("fails", |_, _| Reply::Failed),

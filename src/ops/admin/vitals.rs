@@ -11,9 +11,11 @@ use crate::cluster::fence::{Clock, Fence};
 use crate::core::namespace::Kind;
 use crate::core::outputs::Outputs;
 use crate::ops::metrics::LeaseState;
+use crate::ops::progress::Progress;
 use parking_lot::Mutex;
 use ractor::ActorRef;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -93,6 +95,8 @@ pub struct Parts {
     pub fence: Fence,
     /// What is kept.
     pub outputs: Outputs,
+    /// Whom the watchdog tells what it finds, if there is an election.
+    pub progress: Option<Progress>,
 }
 
 /// What others see of a controller: nothing until it runs. Clones are one.
@@ -102,6 +106,7 @@ pub struct Vitals(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     parts: OnceLock<Parts>,
+    watchdog: Watchdog,
     /// What was said of each endpoint that failed, so that the same is not said with every probe.
     complaints: Mutex<Vec<(String, String, Instant)>>,
 }
@@ -113,6 +118,44 @@ impl fmt::Debug for Vitals {
 }
 
 impl Vitals {
+    /// Asks the actors once a second whether they answer, and tells the election what came of it. Never ends. One is
+    /// enough: a second does nothing.
+    pub(in crate::ops) async fn watch_over(&self) {
+        if self.0.watchdog.runs.swap(true, Ordering::AcqRel) {
+            std::future::pending::<()>().await;
+        }
+        let mut beats = interval(BEAT);
+        loop {
+            beats.tick().await;
+            self.beat();
+        }
+    }
+
+    fn beat(&self) {
+        let parts = self.parts();
+        self.0.watchdog.beat(parts);
+        let verdict = self.verdict();
+        if let Err(why) = &verdict {
+            self.complain("watchdog", why);
+        }
+        if let Some(progress) = parts.and_then(|parts| parts.progress.as_ref()) {
+            progress.note(verdict);
+        }
+    }
+
+    /// Who answers, and who does not.
+    pub(super) fn checks(&self) -> Vec<Check> {
+        self.0.watchdog.checks()
+    }
+
+    /// Whether all answer.
+    pub(super) fn verdict(&self) -> Result<(), String> {
+        for Check { name, result } in self.checks() {
+            result.map_err(|why| format!("{name}: {why}"))?;
+        }
+        Ok(())
+    }
+
     /// It runs. What is said a second time is not heard.
     pub fn set(&self, parts: Parts) {
         let _ = self.0.parts.set(parts);
@@ -188,16 +231,17 @@ impl Vitals {
     }
 }
 
-/// Asks the actors once a second whether they answer. At most one question of each is under way.
-#[derive(Debug)]
-pub(super) struct Watchdog {
-    vitals: Vitals,
+/// Asks the actors whether they answer. At most one question of each is under way.
+#[derive(Default, Debug)]
+struct Watchdog {
+    runs: AtomicBool,
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Default, Debug)]
 struct State {
-    beat: Instant,
+    /// When it last looked, if it has begun to.
+    beat: Option<Instant>,
     root: Asked,
     writer: Asked,
     events: Asked,
@@ -243,38 +287,11 @@ impl Asked {
 }
 
 impl Watchdog {
-    pub(super) fn new(vitals: Vitals) -> Self {
-        Self {
-            vitals,
-            state: Mutex::new(State {
-                beat: Instant::now(),
-                root: Asked::default(),
-                writer: Asked::default(),
-                events: Asked::default(),
-                shards: Vec::new(),
-                longest: None,
-                random: fastrand::Rng::new(),
-            }),
-        }
-    }
-
-    /// Never ends.
-    pub(super) async fn run(&self) {
-        let mut beats = interval(BEAT);
-        loop {
-            beats.tick().await;
-            self.beat();
-            if let Err(why) = self.verdict() {
-                self.vitals.complain("watchdog", &why);
-            }
-        }
-    }
-
-    fn beat(&self) {
+    fn beat(&self, parts: Option<&Parts>) {
         let now = Instant::now();
         let mut state = self.state.lock();
-        state.beat = now;
-        let Some(parts) = self.vitals.parts() else { return };
+        state.beat = Some(now);
+        let Some(parts) = parts else { return };
         // Who is gone does not matter any more.
         state
             .root
@@ -297,8 +314,7 @@ impl Watchdog {
         state.longest = parts.router.longest_unhandled(now);
     }
 
-    /// Who does not answer.
-    pub(super) fn checks(&self) -> Vec<Check> {
+    fn checks(&self) -> Vec<Check> {
         let now = Instant::now();
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -316,7 +332,9 @@ impl Watchdog {
                 "namespace {namespace}: events have not been looked at for {age} s"
             ));
         }
-        let late = now.saturating_duration_since(state.beat);
+        let late = state
+            .beat
+            .map_or(Duration::ZERO, |beat| now.saturating_duration_since(beat));
         let watchdog = if late > STUCK {
             Err(format!("it has not looked for {} s", late.as_secs()))
         } else {
@@ -329,14 +347,6 @@ impl Watchdog {
             Check::new("events", state.events.check(now)),
             Check::new("shards", shards),
         ]
-    }
-
-    /// Whether all answer.
-    pub(super) fn verdict(&self) -> Result<(), String> {
-        for Check { name, result } in self.checks() {
-            result.map_err(|why| format!("{name}: {why}"))?;
-        }
-        Ok(())
     }
 }
 
@@ -363,13 +373,54 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watchdog_that_does_not_look_is_stuck_itself() {
-        let watchdog = Watchdog::new(Vitals::default());
-        assert_eq!(watchdog.verdict(), Ok(()));
+        let vitals = Vitals::default();
+        assert_eq!(vitals.verdict(), Ok(()), "it has not begun");
+        vitals.beat();
         tokio::time::advance(STUCK + BEAT).await;
-        let verdict = watchdog.verdict().unwrap_err();
+        let verdict = vitals.verdict().unwrap_err();
         assert_eq!(verdict, "watchdog: it has not looked for 21 s");
-        watchdog.beat();
-        assert_eq!(watchdog.verdict(), Ok(()));
+        vitals.beat();
+        assert_eq!(vitals.verdict(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stuck_actor_is_no_progress_once_livez_has_failed_for_too_long() {
+        use crate::actors::root::Root;
+        use crate::core::namespace::Settings;
+        use crate::ops::progress::PATIENCE;
+        use ractor::Actor;
+
+        let (fatal, _) = watch::channel(None);
+        let (root, _) = Actor::spawn(None, Root, fatal).await.unwrap();
+        // Nobody reads what it is told, so that the watchdog's questions are never answered.
+        let (writer, events) = (WriterHandle::default(), EventHandle::default());
+        let router = Router::new(Settings::default(), writer.clone(), root.clone(), events.clone());
+        let start = Instant::now();
+        let clock = Clock::new(move || Instant::now().saturating_duration_since(start));
+        let progress = Progress::new(clock.clone(), PATIENCE);
+        let vitals = Vitals::default();
+        vitals.set(Parts {
+            root,
+            writer,
+            events,
+            router: Arc::new(router),
+            standing: watch::channel(Standing::WAITING).1,
+            renewal: None,
+            fence: Fence::closed(clock),
+            outputs: Outputs::ALL,
+            progress: Some(progress.clone()),
+        });
+        let watching = vitals.clone();
+        tokio::spawn(async move { watching.watch_over().await });
+        tokio::time::sleep(STUCK).await;
+        assert_eq!(vitals.verdict(), Ok(()));
+        tokio::time::sleep(2 * BEAT).await;
+        let why = vitals.verdict().unwrap_err();
+        assert!(why.starts_with("writer: no answer"), "{why}");
+        assert_eq!(progress.stall(), None, "it may still be well again");
+        tokio::time::sleep(PATIENCE).await;
+        let stall = progress.stall().unwrap();
+        assert!(stall.contains("writer: no answer"), "{stall}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::cluster::lease::Location;
 use crate::core::golang;
 use crate::core::lease::{Timing, TimingError};
 use crate::ops::election::{Candidacy, identity};
+use crate::ops::progress::PATIENCE;
 use std::time::Duration;
 
 /// How processes agree which of them writes.
@@ -107,6 +108,7 @@ impl ElectionArgs {
             timing: self.timing().ok()??,
             clock: Clock::default(),
             wall: WallClock::default(),
+            patience: PATIENCE,
         })
     }
 }

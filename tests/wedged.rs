@@ -1,0 +1,227 @@
+//! A process whose threads stand still: a lease that is renewed by a thread of its own outlives that for a while,
+//! and is lost to another process when it lasts. In real time, each process on a thread of its own, with the times of
+//! the election cut down.
+
+#![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
+
+#[path = "support/cluster.rs"]
+#[allow(dead_code)] // Other tests use more of it.
+mod cluster;
+#[path = "support/gate.rs"]
+#[allow(dead_code)] // Other tests use more of it.
+mod gate;
+
+use cluster::Api;
+use endpointd::actors::events::WallClock;
+use endpointd::cluster::connect::Clients;
+use endpointd::cluster::fence::Clock;
+use endpointd::cluster::lease::Location;
+use endpointd::core::lease::Timing;
+use endpointd::ops::admin::Vitals;
+use endpointd::ops::election::Candidacy;
+use endpointd::ops::run::{Connect, Part, Renewing, run_observed};
+use futures::FutureExt as _;
+use gate::Gate;
+use http::Method;
+use kube::Client;
+use memory_apiserver::{ApiServer, Config};
+use serde_json::{Value, json};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::runtime::Builder;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep};
+
+const NS: &str = "default";
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/endpointd";
+const MS: Duration = Duration::from_millis(1);
+const LASTS: Duration = Duration::from_secs(2);
+
+/// A controller on a thread of its own.
+struct Process {
+    gate: Gate,
+    /// How long its thread is to stand still.
+    blocks: mpsc::UnboundedSender<Duration>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Process {
+    fn start(server: &ApiServer, name: &str, patience: Duration) -> Self {
+        let gate = Gate::new(server);
+        let (blocks, mut blocked) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel();
+        let candidacy = Candidacy {
+            location: Location {
+                namespace: "kube-system".to_owned(),
+                name: "endpointd".to_owned(),
+            },
+            identity: name.to_owned(),
+            timing: Timing::new(LASTS, 1500 * MS, 250 * MS).unwrap(),
+            clock: Clock::default(),
+            wall: WallClock::default(),
+            patience,
+        };
+        let work = {
+            let gate = gate.clone();
+            async move {
+                let client = || Client::new(gate.clone(), "default");
+                let clients = Clients {
+                    watches: client(),
+                    objects: client(),
+                    events: client(),
+                };
+                tokio::spawn(async move {
+                    while let Some(time) = blocked.recv().await {
+                        std::thread::sleep(time);
+                    }
+                });
+                let lease = gate.clone();
+                let connect: Connect =
+                    Box::new(move || async move { Ok(Client::new(lease, "default")) }.boxed());
+                let part = Part::Candidate(Renewing::Apart(connect), Box::new(candidacy));
+                let stopped = async {
+                    let _ = stopped.await;
+                };
+                let (options, vitals) = (cluster::options(10), Vitals::default());
+                run_observed(clients, options, part, &vitals, stopped)
+                    .await
+                    .unwrap();
+            }
+        };
+        let thread = std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(work);
+        });
+        Self {
+            gate,
+            blocks,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    /// From now on, for so long, its thread gets to nothing.
+    fn block(&self, time: Duration) {
+        self.blocks.send(time).unwrap();
+    }
+
+    /// What it wrote since the last time, beside the Lease.
+    fn writes(&self) -> Vec<String> {
+        let mut sent = self.gate.take();
+        sent.retain(|sent| sent.verb != Method::GET && sent.kind() != "leases");
+        sent.iter().map(gate::Sent::outline).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A test that fails says so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn cluster() -> (ApiServer, Api) {
+    let server = ApiServer::new(Config::default());
+    let api = Api(cluster::client(&server));
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
+    });
+    api.create(&service, NS).await.unwrap();
+    (server, api)
+}
+
+async fn pod(api: &Api, number: u8) {
+    let ip = format!("10.1.0.{number}");
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}"), "labels": {"app": "a"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
+            "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    api.create(&pod, NS).await.unwrap();
+}
+
+async fn lease(api: &Api) -> Value {
+    let lease = api.call(Method::GET, LEASE, None).await;
+    lease.map(|lease| lease["spec"].clone()).unwrap_or_default()
+}
+
+fn passed(start: Instant) -> Duration {
+    Instant::now().saturating_duration_since(start)
+}
+
+async fn until_published(api: &Api, count: usize) {
+    let start = Instant::now();
+    loop {
+        let slices = api.slices_of(NS, "s").await;
+        let endpoints = slices.iter().filter_map(|slice| slice["endpoints"].as_array());
+        if endpoints.map(Vec::len).sum::<usize>() == count {
+            return;
+        }
+        assert!(
+            passed(start) < Duration::from_secs(20),
+            "{count} are not published"
+        );
+        sleep(20 * MS).await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_stands_still_for_a_while_keeps_its_lease() {
+    let (server, api) = cluster().await;
+    let first = Process::start(&server, "a", Duration::from_secs(30));
+    pod(&api, 1).await;
+    until_published(&api, 1).await;
+    let second = Process::start(&server, "b", Duration::from_secs(30));
+    sleep(500 * MS).await;
+    // Three times as long as the lease lasts.
+    first.block(3 * LASTS);
+    sleep(200 * MS).await;
+    pod(&api, 2).await;
+    let start = Instant::now();
+    while passed(start) < 3 * LASTS {
+        let lease = lease(&api).await;
+        assert_eq!(
+            (&lease["holderIdentity"], &lease["leaseTransitions"]),
+            (&json!("a"), &json!(0))
+        );
+        sleep(50 * MS).await;
+    }
+    until_published(&api, 2).await;
+    assert_eq!(second.writes(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_process_that_stands_still_for_too_long_loses_its_lease_and_writes_nothing_more() {
+    let (server, api) = cluster().await;
+    let patience = Duration::from_secs(2);
+    let first = Process::start(&server, "a", patience);
+    pod(&api, 1).await;
+    until_published(&api, 1).await;
+    let second = Process::start(&server, "b", patience);
+    sleep(500 * MS).await;
+    first.writes();
+    let (start, blocked) = (Instant::now(), 12 * patience);
+    first.block(blocked);
+    sleep(200 * MS).await;
+    // It has this to write when it goes on.
+    pod(&api, 2).await;
+    until_published(&api, 2).await;
+    let took = passed(start);
+    assert!(took > patience, "not before it is out of patience: {took:?}");
+    assert!(took < blocked / 2, "another has taken over: {took:?}");
+    assert_eq!(lease(&api).await["holderIdentity"], "b");
+    sleep(blocked.saturating_sub(passed(start)) + 500 * MS).await;
+    assert_eq!(first.writes(), [""; 0], "the fence was closed when it went on");
+    assert!(!second.writes().is_empty());
+    // It stands by, and takes over in its turn.
+    drop(second);
+    pod(&api, 3).await;
+    until_published(&api, 3).await;
+    assert_eq!(lease(&api).await["holderIdentity"], "a");
+}
