@@ -15,7 +15,7 @@ mod normal;
 #[path = "support/player.rs"]
 mod player;
 
-use player::{Player, QUIET, compared, limit};
+use player::{But, Player, QUIET, compared, limit};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -73,7 +73,7 @@ fn play(scenario: &Value) -> Vec<String> {
             }
             player.settle(QUIET).await;
             let state = player.state().await;
-            differences.extend(player.differences(i, &state, true));
+            differences.extend(player.differences(i, &state, &But::default()));
         }
         assert!(!controller.is_finished(), "the controller runs to the end");
         controller.abort();

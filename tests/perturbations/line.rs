@@ -14,7 +14,7 @@ use kube::client::Body;
 use memory_apiserver::{ApiServer, ApiService, ResponseBody};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::future::pending;
 use std::io;
@@ -75,7 +75,11 @@ pub(crate) struct Rules {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}/{} at {}", self.change, self.kind, self.name, self.version)
+        write!(
+            f,
+            "{} {}/{} at {}",
+            self.change, self.kind, self.name, self.version
+        )
     }
 }
 
@@ -111,6 +115,8 @@ struct Log {
     events: Vec<Event>,
     /// The first event that was held back.
     withheld: Option<(&'static str, u64)>,
+    /// The kinds that were listed as of an older version.
+    as_of: BTreeSet<&'static str>,
 }
 
 /// An open watch.
@@ -192,6 +198,11 @@ impl Line {
         self.state.log.lock().withheld
     }
 
+    /// The kinds that were listed as of an older version.
+    pub(crate) fn shown_as_of(&self) -> BTreeSet<&'static str> {
+        self.state.log.lock().as_of.clone()
+    }
+
     async fn pass(self, request: Request<Body>) -> io::Result<Answer> {
         if self.is_cut() {
             return pending().await;
@@ -214,9 +225,10 @@ impl Line {
         }
         let query = parts.uri.query().unwrap_or_default().to_owned();
         let as_of = kind.and_then(|kind| self.rules.borrow().as_of.get(kind).copied());
-        if let Some(version) = as_of
-            && !query.contains("&resourceVersion=")
+        if let (Some(kind), Some(version)) = (kind, as_of)
+            && query.contains("sendInitialEvents")
         {
+            self.state.log.lock().as_of.insert(kind);
             let list = self.list_as_of(&parts.uri, version).await;
             return Ok(Response::new(list));
         }
@@ -328,9 +340,11 @@ impl Flow {
         // A line is taken out only when it is shown: this may be dropped at any time.
         while self.lines.is_empty() {
             match self.body.next().await? {
-                Ok(chunk) => self
-                    .lines
-                    .extend(chunk.split_inclusive(|&c| c == b'\n').map(|line| chunk.slice_ref(line))),
+                Ok(chunk) => self.lines.extend(
+                    chunk
+                        .split_inclusive(|&c| c == b'\n')
+                        .map(|line| chunk.slice_ref(line)),
+                ),
                 Err(error) => return Some(Err(error)),
             }
         }

@@ -47,10 +47,19 @@ pub(crate) enum Action {
 /// The sorts of plans.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Sort {
+    /// The process is killed before or after a request; another one starts at once, or five seconds later.
     Killed,
+    /// From an event on, the watch of a kind shows nothing until the step has settled, or the next one has.
     Late,
+    /// The process is killed before an event is shown. Another one lists at once, and its watch of that kind shows
+    /// nothing until the step has settled.
     LateAfterRestart,
+    /// The process is killed when a step has settled. Another one is shown one kind, or everything, as it was
+    /// before an event of that step, or of any step when it is the last one, until it has settled on that.
     Stale,
+    /// From an event on, the watch of a kind shows nothing until the same object has changed again, or, where it
+    /// does not, until the step has settled. Then the server's history is compacted and the watch breaks, so that
+    /// the next list is the first to show anything.
     Hidden,
 }
 
@@ -75,14 +84,18 @@ pub(crate) struct Plan {
     pub(crate) compared_from: usize,
 }
 
-impl Sort {
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Killed,
-        Self::Late,
-        Self::LateAfterRestart,
-        Self::Stale,
-        Self::Hidden,
-    ];
+impl Plan {
+    /// Whether the controller does not see, or sees too late, how things were at the end of some step. What it
+    /// would have left of a Service that is abandoned afterwards is not there then.
+    pub(crate) fn may_miss(&self) -> bool {
+        self.sort == Sort::Stale || self.compared_from > self.from
+    }
+
+    /// Whether events are shown at another moment than in the recorded run, or never. A Ready time that changes
+    /// nothing that is published goes with the next write, as upstream has it, and that can be another one then.
+    pub(crate) fn moves_events(&self) -> bool {
+        self.sort != Sort::Killed
+    }
 }
 
 impl fmt::Display for Sort {

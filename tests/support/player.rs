@@ -14,6 +14,31 @@ pub(crate) const QUIET: Duration = Duration::from_millis(2200);
 /// After so long a step is over all the same.
 const LONGEST: Duration = Duration::from_secs(40);
 
+/// What is left out of a comparison beside what no run is compared by.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct But {
+    /// The annotation with the trigger time.
+    pub(crate) trigger_times: bool,
+    /// The Endpoints and slices of these Services.
+    pub(crate) services: BTreeSet<String>,
+}
+
+impl But {
+    fn cut(&self, mut state: Value) -> Value {
+        let of = |object: &Value| {
+            let label = object["labels"]["kubernetes.io/service-name"].as_str();
+            self.services
+                .contains(label.or(object["name"].as_str()).unwrap_or_default())
+        };
+        for field in ["endpoints", "endpointslices", "groups"] {
+            if let Some(objects) = state[field].as_array_mut() {
+                objects.retain(|object| !of(object));
+            }
+        }
+        state
+    }
+}
+
 /// A scenario that is being played.
 pub(crate) struct Player<'a> {
     server: ApiServer,
@@ -86,33 +111,96 @@ impl<'a> Player<'a> {
         self.pods = false;
         let endpoints = self.api.list("Endpoints", &self.namespace).await;
         let slices = self.api.list("EndpointSlice", &self.namespace).await;
-        normal::normal(
-            &self.api,
-            &self.namespace,
-            &endpoints,
-            &slices,
-            &mut self.created,
-        )
-        .await
+        normal::normal(&self.api, &self.namespace, &endpoints, &slices, &mut self.created).await
     }
 
-    /// How the state at the end of a step differs from the recorded one, trigger times included or left out.
-    pub(crate) fn differences(&self, step: usize, state: &Value, timed: bool) -> Vec<String> {
-        let recorded = &self.steps()[step];
-        let timed = timed && self.timed(step);
-        let compared = compared(self.scenario);
-        let want = normal::cut(&recorded["then"], compared, timed);
-        let got = if self.scenario["packing"] == "free" {
-            normal::cut(&normal::pack(state), compared, timed)
-        } else {
-            normal::cut(state, compared, timed)
-        };
+    /// How the state at the end of a step differs from the recorded one.
+    pub(crate) fn differences(&self, step: usize, state: &Value, but: &But) -> Vec<String> {
+        let timed = !but.trigger_times && self.timed(step);
+        let want = but.cut(self.recorded(step, timed));
+        let got = but.cut(self.observed(state, timed));
         let mut found = Vec::new();
         normal::differ(&want, &got, "", limit(self.scenario) as u64, &mut found);
         found
             .into_iter()
             .map(|difference| format!("step {step}{difference}"))
             .collect()
+    }
+
+    /// Of the objects that a step changed, those whose trigger time is not the recorded one, or, where it may come
+    /// from an earlier change, is later than that. The others keep what an earlier step gave them.
+    pub(crate) fn other_triggers(&self, step: usize, state: &Value, but: &But, earlier: bool) -> Vec<String> {
+        if step == 0 || !self.timed(step) {
+            return Vec::new();
+        }
+        let before = but.cut(self.recorded(step - 1, false));
+        let after = but.cut(self.recorded(step, true));
+        let got = but.cut(self.observed(state, true));
+        let mut found = Vec::new();
+        for field in ["endpoints", "endpointslices"] {
+            let objects = |state: &Value| state[field].as_array().cloned().unwrap_or_default();
+            // An owner that goes does not change them.
+            let before: Vec<_> = objects(&before).iter().map(normal::anonymous).collect();
+            for object in objects(&after) {
+                let bare = normal::untimed(&object);
+                if before.contains(&normal::anonymous(&bare)) {
+                    continue;
+                }
+                let want = normal::trigger(&object);
+                let same = objects(&got).into_iter().filter(|o| normal::untimed(o) == bare);
+                let got: Vec<_> = same.map(|o| normal::trigger(&o)).collect();
+                let fits = |got: &Option<String>| {
+                    *got == want
+                        || (earlier
+                            && got.is_some()
+                            && want.as_ref().is_none_or(|want| got.as_ref() < Some(want)))
+                };
+                if !got.iter().any(fits) {
+                    found.push(format!(
+                        "step {step}.{field}: want the trigger time {want:?}, got {got:?}: {bare}"
+                    ));
+                }
+            }
+        }
+        found
+    }
+
+    /// The Services that had a selector in some step and are not managed now: there is none of that name, it has
+    /// no selector, or it is an external name. Their Endpoints and slices stay as they were last seen to be right.
+    pub(crate) async fn abandoned(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for op in self
+            .steps()
+            .iter()
+            .flat_map(|step| step["do"].as_array().unwrap())
+        {
+            let (kind, name, spec) = match (&op["create"], &op["patch"]) {
+                (Value::Null, patch) => (&patch["kind"], &patch["name"], &patch["patch"]["spec"]),
+                (object, _) => (&object["kind"], &object["metadata"]["name"], &object["spec"]),
+            };
+            if kind == "Service" && selects(spec) {
+                names.insert(text(name));
+            }
+        }
+        for service in self.api.list("Service", &self.namespace).await {
+            if selects(&service["spec"]) && service["spec"]["type"] != "ExternalName" {
+                names.remove(service["metadata"]["name"].as_str().unwrap());
+            }
+        }
+        names
+    }
+
+    fn recorded(&self, step: usize, timed: bool) -> Value {
+        normal::cut(&self.steps()[step]["then"], compared(self.scenario), timed)
+    }
+
+    fn observed(&self, state: &Value, timed: bool) -> Value {
+        let compared = compared(self.scenario);
+        if self.scenario["packing"] == "free" {
+            normal::cut(&normal::pack(state), compared, timed)
+        } else {
+            normal::cut(state, compared, timed)
+        }
     }
 
     /// Of several changes in a step, which share a write is free, and with it the trigger time.
@@ -183,6 +271,12 @@ pub(crate) fn compared(scenario: &Value) -> Compared {
 /// How many endpoints a slice holds in a scenario.
 pub(crate) fn limit(scenario: &Value) -> usize {
     if scenario["config"] == "max4" { 4 } else { 100 }
+}
+
+fn selects(spec: &Value) -> bool {
+    spec["selector"]
+        .as_object()
+        .is_some_and(|selector| !selector.is_empty())
 }
 
 fn text(value: &Value) -> String {
