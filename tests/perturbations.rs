@@ -33,7 +33,8 @@
 //!   late or together with others shares another write. So the annotation is not compared in the first step that is
 //!   compared after the disturbance. In later steps it is, on each object that the step changes: exactly, or, where
 //!   events were moved, as never later than recorded, since a Ready time that changes nothing that is published goes
-//!   with the next write (upstream does the same).
+//!   with the next write (upstream does the same). In `to-external-name`, times that wait in the memory of a process
+//!   while the Service is an external name are lost with it.
 //! - What is left of a Service that is not managed any more (it was deleted, or lost its selector, or became an
 //!   external name), where the controller did not know the Service's last state in time. Such leftovers stay as the
 //!   controller last left them; the garbage collector, which is off in the recordings, has those of deleted Services.

@@ -91,6 +91,11 @@ impl Plan {
         self.sort == Sort::Stale || self.compared_from > self.from
     }
 
+    /// Whether another process goes on.
+    pub(crate) fn restarts(&self) -> bool {
+        matches!(self.sort, Sort::Killed | Sort::LateAfterRestart | Sort::Stale)
+    }
+
     /// Whether events are shown at another moment than in the recorded run, or never. A Ready time that changes
     /// nothing that is published goes with the next write, as upstream has it, and that can be another one then.
     pub(crate) fn moves_events(&self) -> bool {

@@ -231,8 +231,8 @@ pub(crate) fn untimed(value: &Value) -> Value {
 }
 
 /// The trigger time of an object.
-pub(crate) fn trigger(object: &Value) -> Option<String> {
-    object["annotations"][TRIGGER].as_str().map(str::to_owned)
+pub(crate) fn trigger(object: &Value) -> Option<&str> {
+    object["annotations"][TRIGGER].as_str()
 }
 
 /// Leaves out UIDs.

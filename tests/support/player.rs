@@ -127,9 +127,15 @@ impl<'a> Player<'a> {
             .collect()
     }
 
-    /// Of the objects that a step changed, those whose trigger time is not the recorded one, or, where it may come
-    /// from an earlier change, is later than that. The others keep what an earlier step gave them.
-    pub(crate) fn other_triggers(&self, step: usize, state: &Value, but: &But, earlier: bool) -> Vec<String> {
+    /// Of the objects that a step changed, those whose trigger time does not fit the recorded one: `fits` is asked
+    /// with the recorded time and the one found. The others keep what an earlier step gave them.
+    pub(crate) fn other_triggers(
+        &self,
+        step: usize,
+        state: &Value,
+        but: &But,
+        fits: impl Fn(Option<&str>, Option<&str>) -> bool,
+    ) -> Vec<String> {
         if step == 0 || !self.timed(step) {
             return Vec::new();
         }
@@ -141,23 +147,18 @@ impl<'a> Player<'a> {
             let objects = |state: &Value| state[field].as_array().cloned().unwrap_or_default();
             // An owner that goes does not change them.
             let before: Vec<_> = objects(&before).iter().map(normal::anonymous).collect();
+            let got = objects(&got);
             for object in objects(&after) {
                 let bare = normal::untimed(&object);
                 if before.contains(&normal::anonymous(&bare)) {
                     continue;
                 }
                 let want = normal::trigger(&object);
-                let same = objects(&got).into_iter().filter(|o| normal::untimed(o) == bare);
-                let got: Vec<_> = same.map(|o| normal::trigger(&o)).collect();
-                let fits = |got: &Option<String>| {
-                    *got == want
-                        || (earlier
-                            && got.is_some()
-                            && want.as_ref().is_none_or(|want| got.as_ref() < Some(want)))
-                };
-                if !got.iter().any(fits) {
+                let same = got.iter().filter(|o| normal::untimed(o) == bare);
+                let times: Vec<_> = same.map(normal::trigger).collect();
+                if !times.iter().any(|time| fits(want, *time)) {
                     found.push(format!(
-                        "step {step}.{field}: want the trigger time {want:?}, got {got:?}: {bare}"
+                        "step {step}.{field}: want the trigger time {want:?}, got {times:?}: {bare}"
                     ));
                 }
             }
