@@ -8,10 +8,13 @@
 
 #[path = "support/cluster.rs"]
 mod cluster;
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "support/scenarios.rs"]
 mod files;
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "support/normal.rs"]
 mod normal;
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "support/player.rs"]
 mod player;
 
