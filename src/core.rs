@@ -2,7 +2,7 @@
 //!
 //! Nothing here is async, reads a clock, talks to a server, logs or counts for Prometheus; time is an
 //! argument. One [`namespace::NamespaceState`] per namespace holds everything that is known of it and turns
-//! events into writes; [`queue`] and [`bucket`] decide when a write may go.
+//! events into writes; [`publish`] decides when a write may go.
 
 pub mod address;
 pub mod backoff;
@@ -10,21 +10,26 @@ pub mod body;
 pub mod bucket;
 pub mod deviations;
 pub mod events;
+pub mod excerpt;
 pub mod facts;
 pub mod few;
 pub mod golang;
+pub mod hash;
 pub mod hints;
 pub mod ids;
 pub mod inbox;
 pub mod intern;
 mod label_pairs;
 pub mod labels;
+pub mod leadership;
 pub mod lease;
+pub mod log_shares;
 pub mod namespace;
 pub mod nodes;
 pub mod object;
 pub mod outputs;
 pub mod ports;
+pub mod publish;
 pub mod queue;
 pub mod selector;
 pub mod selector_cache;

@@ -28,18 +28,30 @@ pub mod cluster;
 pub mod core;
 pub mod inspect;
 pub mod ops;
+pub mod tenant_log;
 
+use crate::core::excerpt::Excerpt;
 use actors::deviations::Ledger;
 use clap::error::ErrorKind;
 use cluster::connect::{Clients, Target, connect};
+use core::hash::{self, HashKey};
 use ops::admin::{Admin, Tls, Vitals};
 use ops::flags::{AdminArgs, Command, Invocation, LogFormat, RunArgs};
 use ops::run::Part;
+use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
+use std::hash::BuildHasher as _;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::Level;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// An error is cut to so many bytes.
+const LONGEST_LINE: usize = 8192;
 
 /// The exit code of a command line or a kubeconfig that cannot be used.
 pub(crate) const USAGE: u8 = 2;
@@ -69,6 +81,10 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
+    // Keyed by what the system gives each process at random.
+    let random = RandomState::new();
+    let key = u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1));
+    hash::set_key(HashKey::new(key)).expect("a process runs one command, and hashes nothing before");
     let threads = match &cli.command {
         Command::Run(args) => args.worker_threads,
         Command::Audit(_) | Command::Explain(_) => 1,
@@ -165,11 +181,13 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
     let vitals = Vitals::default();
     // It goes on until the process ends, so that whoever looks sees how that goes.
     let _admin = admin.map(|admin| tokio::spawn(admin.serve(vitals.clone())));
+    tokio::spawn(tenant_log::keep());
     let run = ops::run::run_observed(clients, options, part, &vitals, shutdown);
     let result = tokio::select! {
         result = run => result,
         () = signals => return ExitCode::FAILURE,
     };
+    tenant_log::finish();
     match result {
         Ok(()) => {
             tracing::info!("stopped");
@@ -221,7 +239,8 @@ pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
         }
         source = cause.source();
     }
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    Excerpt::new(&text, LONGEST_LINE).to_string()
 }
 
 fn start_logging(args: &RunArgs) {
@@ -231,11 +250,45 @@ fn start_logging(args: &RunArgs) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
+    let bounded = filter_fn(|metadata| may_be_logged(metadata.target(), metadata.level()));
     // Somebody else may have set up logging already, in a test for example.
     let _ = match args.log_format {
         LogFormat::Text => builder
             .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+            .finish()
+            .with(bounded)
             .try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Json => builder.json().finish().with(bounded).try_init(),
     };
+}
+
+/// What a library says may be logged, whatever `--log-level` asks for. In their traces they print what they send and
+/// receive: headers with tokens, bodies, messages of TLS. kube prints URLs and bodies at its debug level too.
+fn may_be_logged(target: &str, level: &Level) -> bool {
+    let ours = target.strip_prefix("endpointd");
+    if ours.is_some_and(|module| module.is_empty() || module.starts_with("::")) {
+        return true;
+    }
+    let most = if target.starts_with("kube") {
+        Level::INFO
+    } else {
+        Level::DEBUG
+    };
+    *level <= most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_libraries_print_of_requests_is_not_logged() {
+        assert!(may_be_logged("endpointd", &Level::TRACE));
+        assert!(may_be_logged("endpointd::cluster::watch", &Level::TRACE));
+        assert!(!may_be_logged("endpointd_evil", &Level::TRACE));
+        assert!(may_be_logged("kube_client::client::builder", &Level::WARN));
+        assert!(!may_be_logged("kube_client::client::builder", &Level::DEBUG));
+        assert!(may_be_logged("hyper_util::client::legacy::pool", &Level::DEBUG));
+        assert!(!may_be_logged("rustls::client::hs", &Level::TRACE));
+    }
 }

@@ -5,21 +5,17 @@
 
 use super::standing::Role;
 use crate::cluster::events::{EventAnswer, EventClient};
-use crate::core::events::{EventLog, EventOutcome, Key, Moment, Notice};
+use crate::core::events::{EventLog, EventOutcome, Inbox, Key, Moment, Notice, Pending};
 use crate::core::time::Time;
 use crate::ops::metrics::EventMetrics;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use rustc_hash::FxHashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-
-/// So many different notices wait for the actor at most. It takes them as soon as it runs, so more of them come
-/// only while it does not.
-const INBOX: usize = 4096;
 
 /// What the actor is told.
 #[derive(Debug)]
@@ -43,57 +39,20 @@ pub struct EventHandle(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     inbox: Mutex<Inbox>,
+    /// A wake-up is in the mailbox.
+    woken: AtomicBool,
     actor: OnceLock<ActorRef<EventMsg>>,
-}
-
-#[derive(Debug, Default)]
-struct Inbox {
-    by_key: FxHashMap<Key, Pending>,
-    next: u64,
-    woken: bool,
-    dropped: u64,
-}
-
-#[derive(Debug)]
-struct Pending {
-    /// Notices are handed on in the order in which they came first.
-    order: u64,
-    notice: Notice,
-    times: u32,
 }
 
 impl EventHandle {
     /// Something has happened. This never blocks, and costs a look-up.
     pub fn record(&self, notice: Notice) {
-        let key = notice.key();
-        let mut inbox = self.0.inbox.lock();
-        let full = inbox.by_key.len() >= INBOX;
-        inbox.next += 1;
-        let order = inbox.next;
-        match inbox.by_key.get_mut(&key) {
-            Some(pending) => {
-                pending.times = pending.times.saturating_add(1);
-                pending.notice = notice;
-            }
-            None if full => inbox.dropped += 1,
-            None => {
-                inbox.by_key.insert(
-                    key,
-                    Pending {
-                        order,
-                        notice,
-                        times: 1,
-                    },
-                );
-            }
-        }
+        self.0.inbox.lock().record(notice);
         // Before the actor is there nobody is to be woken; it looks when it starts.
         let Some(actor) = self.0.actor.get() else {
             return;
         };
-        let wake = !std::mem::replace(&mut inbox.woken, true);
-        drop(inbox);
-        if wake {
+        if !self.0.woken.swap(true, Ordering::AcqRel) {
             let _ = actor.cast(EventMsg::Wake);
         }
     }
@@ -107,13 +66,9 @@ impl EventHandle {
 
     /// What waits, and how much found no place.
     fn take(&self) -> (Vec<Pending>, u64) {
-        let mut inbox = self.0.inbox.lock();
-        inbox.woken = false;
-        let mut notices: Vec<_> = inbox.by_key.drain().map(|(_, pending)| pending).collect();
-        let dropped = std::mem::take(&mut inbox.dropped);
-        drop(inbox);
-        notices.sort_unstable_by_key(|pending| pending.order);
-        (notices, dropped)
+        // What is recorded from here on wakes the actor again.
+        self.0.woken.store(false, Ordering::Release);
+        self.0.inbox.lock().take()
     }
 }
 
@@ -228,7 +183,7 @@ impl Actor for Events {
             EventMsg::Wake => {
                 let wall = state.clock.now();
                 let (notices, dropped) = state.handle.take();
-                for Pending { notice, times, .. } in notices {
+                for Pending { notice, times } in notices {
                     state.log.record(notice, times, Moment { now, wall });
                 }
                 state.metrics.dropped(dropped);

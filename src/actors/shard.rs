@@ -3,19 +3,28 @@
 use super::deviations::{Comparison, Ledger};
 use super::events::EventHandle;
 use super::root::RootMsg;
-use super::writer::{ObjectKey, WriterHandle, WriterMsg};
+use super::writer::WriterHandle;
 use crate::core::inbox::{Event, Pending};
 use crate::core::namespace::{Holds, NamespaceState, Outcome, Remark, Settings};
 use crate::core::nodes::{NodeDirectory, NodeTable, NodeView, ZoneView};
 use crate::core::object::ObjectName;
+use crate::core::publish::reports::Report;
+use crate::core::work::Budget;
 use crate::ops::metrics::{ShardMetrics, ShardPart};
+use crate::tenant_log;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::Instant;
+
+/// How much a shard does before others get their turn: some milliseconds. Its own messages wait until it is through.
+fn turn() -> Budget {
+    Budget::new(10_000)
+}
 
 /// What a shard is told.
 #[derive(Debug)]
@@ -38,6 +47,9 @@ pub struct Inbox {
     state: Mutex<InboxState>,
     /// The last delivery that the shard is done with.
     applied: AtomicU64,
+    /// How many grants and outcomes are in the shard's mailbox. Changed by the router within the shard's entry, and by
+    /// the shard.
+    told: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -88,10 +100,21 @@ impl Inbox {
         self.applied.load(Ordering::Acquire) >= sequence
     }
 
-    /// Whether nothing came since the delivery with this number.
+    /// Whether nothing came since the delivery with this number, and no grant or outcome is still to be handled. A
+    /// shard that replied to one after another was made in its place would speak for objects of the other.
     pub fn is_idle_since(&self, sequence: u64) -> bool {
         let state = self.state.lock();
-        state.pending.is_empty() && state.sequence == sequence
+        state.pending.is_empty() && state.sequence == sequence && self.told.load(Ordering::Acquire) == 0
+    }
+
+    /// A grant or an outcome is put into the shard's mailbox.
+    pub(super) fn tell(&self) {
+        self.told.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The shard handles a grant or an outcome.
+    fn told(&self) {
+        self.told.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -169,7 +192,9 @@ impl ShardState {
                 value,
             } => {
                 let namespace = self.core.namespace();
-                tracing::warn!(%namespace, %service, annotation, %value, "the annotation is no boolean and is ignored");
+                if tenant_log::admits(namespace) {
+                    tracing::warn!(%namespace, %service, annotation, %value, "the annotation is no boolean and is ignored");
+                }
             }
         }
     }
@@ -224,31 +249,28 @@ impl Actor for Shard {
         message: ShardMsg,
         state: &mut ShardState,
     ) -> Result<(), ActorProcessingErr> {
-        let (mut again, mut noticed) = (None, None);
+        let (mut said, mut noticed) = (Vec::new(), None);
         match message {
             ShardMsg::Wake => {
                 let (pending, sequence, woken) = state.inbox.take();
                 (state.sequence, noticed) = (sequence, woken);
-                pending.apply(&mut state.core, &mut state.nodes);
+                let mut applying = pending.begin();
+                while !applying.step(&mut state.core, &mut state.nodes, &mut turn()) {
+                    yield_now().await;
+                }
             }
             ShardMsg::Ping(answer) => {
                 let _ = answer.send(());
             }
             ShardMsg::Grant(object) => {
-                let granted = state.core.grant(&object);
-                let key = ObjectKey {
-                    namespace: state.core.namespace().clone(),
-                    object,
-                };
-                state.writer.send(WriterMsg::Body(key, granted));
+                state.inbox.told();
+                let reply = state.core.reply_to_grant(&object);
+                said.push((object, reply));
             }
             ShardMsg::Outcome(object, outcome, why) => {
-                again = state.core.outcome(&object, outcome, why.as_deref());
-                if again.is_none() {
-                    let namespace = state.core.namespace().clone();
-                    let key = ObjectKey { namespace, object };
-                    state.writer.send(WriterMsg::Settled(key));
-                }
+                state.inbox.told();
+                let reply = state.core.reply_to_outcome(&object, outcome, why.as_deref());
+                said.push((object, reply));
             }
             ShardMsg::Look => {
                 if let Some(comparison) = &mut state.comparison {
@@ -262,11 +284,20 @@ impl Actor for Shard {
             // Its handle is not kept: a look that comes too early does nothing.
             drop(myself.send_after(delay, || ShardMsg::Look));
         }
-        let mut wants = state.core.plan();
-        wants.extend(again);
-        if !wants.is_empty() {
-            let noticed = noticed.unwrap_or_else(Instant::now);
-            state.writer.want(state.core.namespace(), wants, noticed);
+        let noticed = noticed.unwrap_or_else(Instant::now);
+        let mut wants = Vec::new();
+        loop {
+            let planned = state.core.step_plan(&mut wants, &mut turn());
+            let wanted = wants.drain(..);
+            said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
+            if !said.is_empty() {
+                let said = std::mem::take(&mut said);
+                state.writer.report(state.core.namespace(), said, noticed);
+            }
+            if planned {
+                break;
+            }
+            yield_now().await;
         }
         for remark in state.core.take_remarks() {
             state.pass_on(remark);

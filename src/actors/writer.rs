@@ -1,50 +1,35 @@
-//! The writer: one actor that decides which object is written when, and has it done.
+//! The writer: one actor that carries messages between shards, the [`Publisher`], which decides what is written when,
+//! and the API server.
 //!
-//! It knows objects by name only. When one has a token and a place in flight, the writer grants it; the shard
-//! answers with the request, built from the state of that moment, or with nothing. So a body carries every
-//! change up to the moment it leaves, and an object that changes often is written no more often than its
-//! answers come back.
+//! A body is built when its turn has come, so it carries every change up to the moment it leaves, and an object that
+//! changes often is written no more often than its answers come back.
 
 use super::router::Router;
 use super::shard::ShardMsg;
 use super::standing::Role;
 use crate::cluster::objects::{Answer, ObjectClient};
 use crate::core::backoff::Retry;
-use crate::core::bucket::TokenBucket;
-use crate::core::intern::hash_of;
-use crate::core::namespace::{Granted, Outcome, Want};
-use crate::core::object::{ObjectName, Output};
-use crate::core::queue::{Lane, Urgency, WriteQueue};
-use crate::core::window::{Sign, Window};
+use crate::core::namespace::{Granted, Outcome};
+use crate::core::object::{ObjectKey, ObjectName};
+use crate::core::publish::reports::{Reply, Report, Reported, Reports};
+use crate::core::publish::{Next, Publisher, Replied};
 use crate::ops::metrics::WriterMetrics;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// An object, cluster-wide.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct ObjectKey {
-    /// Its namespace.
-    pub namespace: Arc<str>,
-    /// Its kind and name.
-    pub object: ObjectName,
-}
+pub use crate::core::publish::Pacing;
 
 /// What the writer is told.
 #[derive(Debug)]
 pub enum WriterMsg {
-    /// Objects are due: they wait in the handle's map. At most one of these is in the mailbox.
+    /// Shards have something to say: it waits in the handle. At most one of these is in the mailbox.
     Wake,
-    /// A shard's answer to a grant.
-    Body(ObjectKey, Option<Granted>),
     /// The server's answer to a request.
     Done(ObjectKey, Answer),
-    /// After its answer, nothing more is due of an object.
-    Settled(ObjectKey),
     /// Time has passed that something waited for.
     Tick,
     /// Whether anything may be written from now on. Until it is told, the writer takes it that it may.
@@ -55,85 +40,54 @@ pub enum WriterMsg {
     Drain(RpcReplyPort<()>),
 }
 
-/// How writes are paced.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Pacing {
-    /// Requests a second; zero or less is no limit.
-    pub qps: f64,
-    /// Requests that may go at once after a pause.
-    pub burst: u32,
-    /// Requests in flight.
-    pub in_flight: usize,
-    /// How long a change of a slice that exists waits for others to come along.
-    pub slice_batch: Duration,
-    /// The same of Endpoints.
-    pub endpoints_batch: Duration,
-}
+/// So many objects are taken from the reports at once. What shards say of more waits for the writer's next turn, so that
+/// answers and grants are not held up by a namespace with a hundred thousand objects.
+const TAKEN_AT_ONCE: usize = 1024;
 
-/// How shards reach the writer. Wants wait here, latest by object.
+/// How shards reach the writer. Clones are one.
 #[derive(Clone, Debug, Default)]
 pub struct WriterHandle(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
-    wants: Mutex<Wants>,
+    mailbox: Mutex<ReportBox>,
     actor: OnceLock<ActorRef<WriterMsg>>,
+    /// What the times of reports and of the publisher count from.
+    start: Instant,
 }
 
 #[derive(Debug, Default)]
-struct Wants {
-    by_key: FxHashMap<ObjectKey, WantState>,
-    next: u64,
+struct ReportBox {
+    reports: Reports,
+    /// A [`WriterMsg::Wake`] is in the mailbox.
     woken: bool,
 }
 
-#[derive(Debug)]
-struct WantState {
-    /// Wants are handed on in the order in which they came.
-    order: u64,
-    lane: Lane,
-    retry: Retry,
-    exists: bool,
-    group: u64,
-    /// When what it is due to was first noticed.
-    noticed: Instant,
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            mailbox: Mutex::default(),
+            actor: OnceLock::new(),
+            start: Instant::now(),
+        }
+    }
 }
 
 impl WriterHandle {
-    /// Objects of a namespace are due, since something that was noticed then.
-    pub fn want(&self, namespace: &Arc<str>, wants: Vec<Want>, noticed: Instant) {
-        let mut state = self.0.wants.lock();
-        for want in wants {
-            let Want {
+    /// What a shard says of objects of its namespace, in this order. `noticed` is when the changes were noticed that the
+    /// objects are wanted for.
+    pub fn report(&self, namespace: &Arc<str>, said: Vec<(ObjectName, Report)>, noticed: Instant) {
+        let noticed = noticed.saturating_duration_since(self.0.start);
+        let mut mailbox = self.0.mailbox.lock();
+        for (object, report) in said {
+            let key = ObjectKey {
+                namespace: namespace.clone(),
                 object,
-                service,
-                exists,
-                lane,
-                retry,
-            } = want;
-            state.next += 1;
-            let new = WantState {
-                order: state.next,
-                lane,
-                retry,
-                exists,
-                group: hash_of(&(&**namespace, &*service)),
-                noticed,
             };
-            state
-                .by_key
-                .entry(ObjectKey {
-                    namespace: namespace.clone(),
-                    object,
-                })
-                .and_modify(|old| {
-                    (old.lane, old.retry, old.exists) = (old.lane.min(lane), retry, exists);
-                    old.noticed = old.noticed.min(noticed);
-                })
-                .or_insert(new);
+            mailbox.reports.say(key, report, noticed);
         }
-        let wake = !std::mem::replace(&mut state.woken, true);
-        drop(state);
+        let wake = !mailbox.reports.is_empty() && !std::mem::replace(&mut mailbox.woken, true);
+        drop(mailbox);
         if wake {
             self.send(WriterMsg::Wake);
         }
@@ -146,12 +100,14 @@ impl WriterHandle {
         }
     }
 
-    fn take(&self) -> Vec<(ObjectKey, WantState)> {
-        let mut state = self.0.wants.lock();
-        state.woken = false;
-        let mut wants: Vec<_> = state.by_key.drain().collect();
-        wants.sort_unstable_by_key(|(_, want)| want.order);
-        wants
+    /// Takes the next reports. When some are left, the writer is to be woken again.
+    fn take(&self) -> (Vec<(ObjectKey, Reported)>, bool) {
+        let mut mailbox = self.0.mailbox.lock();
+        let taken = std::iter::from_fn(|| mailbox.reports.take())
+            .take(TAKEN_AT_ONCE)
+            .collect();
+        mailbox.woken = !mailbox.reports.is_empty();
+        (taken, mailbox.woken)
     }
 }
 
@@ -176,16 +132,9 @@ pub struct WriterState {
     handle: WriterHandle,
     router: Arc<OnceLock<Arc<Router>>>,
     objects: ObjectClient,
-    pacing: Pacing,
-    queue: WriteQueue<ObjectKey>,
-    window: Window,
-    bucket: TokenBucket,
-    random: fastrand::Rng,
-    start: Instant,
+    publisher: Publisher,
     /// When the next [`WriterMsg::Tick`] comes, if one does.
     tick: Option<Duration>,
-    /// Until when the server has asked us to be quiet.
-    quiet_until: Duration,
     role: Role,
     draining: Vec<RpcReplyPort<()>>,
     metrics: WriterMetrics,
@@ -221,14 +170,8 @@ impl Actor for Writer {
             handle,
             router,
             objects,
-            pacing,
-            queue: WriteQueue::default(),
-            window: Window::new(pacing.in_flight),
-            bucket: TokenBucket::new(pacing.qps, pacing.burst),
-            random: fastrand::Rng::with_seed(seed),
-            start: Instant::now(),
+            publisher: Publisher::new(pacing, seed),
             tick: None,
-            quiet_until: Duration::ZERO,
             role: Role::Leader,
             draining: Vec::new(),
             metrics: WriterMetrics::new(),
@@ -243,79 +186,44 @@ impl Actor for Writer {
     ) -> Result<(), ActorProcessingErr> {
         let now = state.now();
         match message {
-            // When it is this process's turn, everything is looked at anew.
-            WriterMsg::Wake if !state.role.writes() => drop(state.handle.take()),
             WriterMsg::Wake => {
-                for (key, want) in state.handle.take() {
-                    let WantState {
-                        lane,
-                        retry,
-                        exists,
-                        group,
-                        noticed,
-                        ..
-                    } = want;
-                    let noticed = noticed.saturating_duration_since(state.start);
-                    state.metrics.wanted(&key, retry != Retry::Now, noticed);
-                    let (yields, batch) = match key.object.output {
-                        Output::Slice => (false, state.pacing.slice_batch),
-                        Output::Endpoints => (true, state.pacing.endpoints_batch),
-                    };
-                    let mut delay = retry.delay(state.random.f64());
-                    if exists {
-                        delay = delay.max(batch);
-                    }
-                    let urgency = Urgency { lane, yields, group };
-                    state.queue.want(key, urgency, delay, now);
+                let (taken, more) = state.handle.take();
+                for (key, reported) in taken {
+                    state.reported(key, reported, now, &myself);
                 }
-            }
-            WriterMsg::Body(key, Some(granted)) => {
-                state.queue.built(&key);
-                if state.role.writes() {
-                    state.send(key, granted, &myself);
-                } else {
-                    state.done(&key, Answer::unsent(), now);
+                if more {
+                    let _ = myself.cast(WriterMsg::Wake);
                 }
-            }
-            WriterMsg::Body(key, None) => {
-                state.bucket.give_back();
-                state.queue.built(&key);
-                state.queue.landed(&key, true, now);
-                state.metrics.nothing(&key);
-            }
-            WriterMsg::Settled(key) => {
-                state.queue.settled(&key);
-                state.metrics.settled(&key);
             }
             WriterMsg::Done(key, answer) => state.done(&key, answer, now),
             // One that was armed for later than the present one changes nothing.
             WriterMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
             WriterMsg::Role(role) => {
                 state.role = role;
+                state.publisher.set_writes(role.writes());
                 if !role.writes() {
-                    state.queue.clear_waiting();
                     state.metrics.cleared(now);
-                    drop(state.handle.take());
                 }
             }
             WriterMsg::Ping(answer) => {
-                state.metrics.refresh(&state.queue, now);
+                state.metrics.refresh(state.publisher.queue(), now);
                 let _ = answer.send(());
             }
-            WriterMsg::Drain(reply) => state.draining.push(reply),
-        }
-        if state.draining.is_empty() {
-            if state.role.writes() {
-                state.grant(now, &myself);
+            WriterMsg::Drain(reply) => {
+                state.publisher.drain();
+                state.draining.push(reply);
             }
-        } else if state.queue.in_flight() == 0 {
+        }
+        state.grant(now, &myself);
+        if state.publisher.is_drained() {
             for reply in state.draining.drain(..) {
                 let _ = reply.send(());
             }
         }
         // In a dry run others say what is out of sync.
         if state.role != Role::Shadow {
-            state.metrics.observe(&state.queue, state.window.size(), now);
+            let window = state.publisher.window();
+            state.metrics.observe(state.publisher.queue(), window, now);
         }
         Ok(())
     }
@@ -323,41 +231,36 @@ impl Actor for Writer {
 
 impl WriterState {
     fn now(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.start)
+        Instant::now().saturating_duration_since(self.handle.0.start)
     }
 
     /// Grants as many objects as tokens and places allow.
     fn grant(&mut self, now: Duration, myself: &ActorRef<WriterMsg>) {
-        while self.queue.in_flight() < self.window.size() {
-            if self.quiet_until > now {
-                self.metrics.held_back(now, self.queue.has_ready(now));
-                self.wake_at(self.quiet_until, now, myself);
-                return;
-            }
-            if let Err(wait) = self.bucket.take(now) {
-                self.metrics.held_back(now, self.queue.has_ready(now));
-                if self.queue.waiting() > 0 {
-                    self.wake_at(now + wait, now, myself);
+        loop {
+            match self.publisher.next(now) {
+                Next::Grant { key, lane, age } => {
+                    self.metrics.granted(&key, lane, age, now);
+                    if !self.tell(&key, ShardMsg::Grant(key.object.clone())) {
+                        // Retired: it had nothing left to write.
+                        self.publisher.nothing(&key, now);
+                        self.metrics.nothing(&key);
+                    }
                 }
-                return;
-            }
-            let Some((key, lane, age)) = self.queue.next(now) else {
-                self.bucket.give_back();
-                self.metrics.held_back(now, false);
-                if let Some(at) = self.queue.next_delayed() {
-                    self.wake_at(at, now, myself);
+                Next::Wait { until, limited } => {
+                    self.metrics.held_back(now, limited);
+                    if let Some(until) = until {
+                        self.wake_at(until, now, myself);
+                    }
+                    return;
                 }
-                return;
-            };
-            self.metrics.granted(&key, lane, age, now);
-            let shard = self.router.get().and_then(|router| router.shard(&key.namespace));
-            if shard.is_none_or(|shard| shard.cast(ShardMsg::Grant(key.object.clone())).is_err()) {
-                // Retired: it had nothing left to write.
-                self.bucket.give_back();
-                self.queue.landed(&key, true, now);
-                self.metrics.nothing(&key);
             }
         }
+    }
+
+    /// Tells an object's shard something. False when there is none.
+    fn tell(&self, key: &ObjectKey, message: ShardMsg) -> bool {
+        let router = self.router.get();
+        router.is_some_and(|router| router.tell(&key.namespace, message))
     }
 
     fn wake_at(&mut self, at: Duration, now: Duration, myself: &ActorRef<WriterMsg>) {
@@ -367,6 +270,28 @@ impl WriterState {
         self.tick = Some(at);
         // Its handle is not kept: a tick that comes too early or too late does no harm.
         drop(myself.send_after(at.saturating_sub(now), || WriterMsg::Tick));
+    }
+
+    /// What a shard said of an object.
+    fn reported(&mut self, key: ObjectKey, reported: Reported, now: Duration, myself: &ActorRef<WriterMsg>) {
+        match &reported.reply {
+            Some(Reply::Settled) => self.metrics.settled(&key),
+            Some(Reply::Nothing) => self.metrics.nothing(&key),
+            Some(Reply::Built(_)) | None => {}
+        }
+        let wanted = reported.wanted.as_ref();
+        let wanted = wanted.map(|(want, noticed)| (want.retry != Retry::Now, *noticed));
+        match self.publisher.reported(&key, reported, now) {
+            Replied::Send(granted) => self.send(key.clone(), granted, myself),
+            Replied::Unsent => self.done(&key, Answer::unsent(), now),
+            Replied::Nothing => {}
+        }
+        // Counted last: a request that has just left does not carry it.
+        if let Some((again, noticed)) = wanted
+            && self.publisher.writes()
+        {
+            self.metrics.wanted(&key, again, noticed);
+        }
     }
 
     fn send(&mut self, key: ObjectKey, granted: Granted, myself: &ActorRef<WriterMsg>) {
@@ -386,28 +311,14 @@ impl WriterState {
             why,
             quiet,
             took,
-            fenced,
+            load,
         } = answer;
         self.metrics.done(key, &outcome, took, now);
-        if let Some(quiet) = quiet {
-            self.quiet_until = self.quiet_until.max(now + quiet);
-        }
         if let Outcome::Rejected = outcome {
             tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "the request was refused; it is retried slowly");
         }
-        let sign = match outcome {
-            Outcome::Refused | Outcome::Unknown => Sign::Overloaded,
-            _ => Sign::Answered,
-        };
-        // What was not sent, or not waited for, says nothing of the server.
-        if !fenced {
-            self.window.answered(sign, took, self.queue.in_flight(), now);
-        }
-        // Whether it is due again is the shard's to say; without one, nobody is left to want it.
-        let shard = self.router.get().and_then(|router| router.shard(&key.namespace));
-        self.queue.landed(key, shard.is_none(), now);
-        if let Some(shard) = shard {
-            let _ = shard.cast(ShardMsg::Outcome(key.object.clone(), outcome, why));
-        }
+        // The shard says whether the object is due again; without a shard, nobody wants it.
+        let told = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));
+        self.publisher.answered(key, load, took, quiet, told, now);
     }
 }

@@ -1,23 +1,43 @@
 //! Clients for the API server.
 
+use super::client_error::ClientError;
+use super::kubeconfig::{self, KubeconfigError, Loaded};
 use crate::ops::metrics::RequestLayer;
+use http::Uri;
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use std::path::{Path, PathBuf};
+use percent_encoding::percent_decode_str;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the API server is.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// Where the API server is. A URL may hold a password, and is shown without it.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Target {
     /// As a kubeconfig file says.
     Kubeconfig(ConfigFile),
     /// As a kubeconfig file says, but at another URL.
     KubeconfigAt(ConfigFile, String),
-    /// At a URL, without credentials.
+    /// At a URL, with no other credentials than it holds itself.
     Server(String),
     /// As the pod that we run in says.
     InCluster,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kubeconfig(file) => f.debug_tuple("Kubeconfig").field(file).finish(),
+            Self::KubeconfigAt(file, url) => f
+                .debug_tuple("KubeconfigAt")
+                .field(file)
+                .field(&shown(url))
+                .finish(),
+            Self::Server(url) => f.debug_tuple("Server").field(&shown(url)).finish(),
+            Self::InCluster => f.write_str("InCluster"),
+        }
+    }
 }
 
 /// A kubeconfig file, and what is used of it.
@@ -47,31 +67,21 @@ impl ConfigFile {
     }
 }
 
-/// Why there is no client.
+/// Why there is no client. One line, without anything that a kubeconfig, a URL or a credential holds.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig cannot be used.
-    #[error("kubeconfig {path}: {error}")]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<kube::config::KubeconfigError>,
-    },
+    #[error("{0}")]
+    Kubeconfig(#[from] KubeconfigError),
     /// The URL cannot be used.
-    #[error("--server {url}: {error}")]
-    Server {
-        /// The URL.
-        url: String,
-        /// What is wrong.
-        error: String,
-    },
+    #[error("--server {0}")]
+    Server(&'static str),
     /// This is no pod, or its service account is not mounted.
     #[error("no --kubeconfig or --server is given, and this is not a pod of a cluster: {0}")]
-    InCluster(#[from] kube::config::InClusterError),
+    InCluster(ClientError),
     /// The client cannot be made, of certificates that cannot be read for example.
     #[error("cannot make a client: {0}")]
-    Client(Box<kube::Error>),
+    Client(#[from] ClientError),
 }
 
 /// Three clients: each has one queue of its own inside; watches must not wait for writes, nor writes for Events.
@@ -85,8 +95,8 @@ pub struct Clients {
     pub events: Client,
 }
 
-impl std::fmt::Debug for Clients {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Clients").finish_non_exhaustive()
     }
 }
@@ -94,75 +104,182 @@ impl std::fmt::Debug for Clients {
 impl Clients {
     /// Makes them. Nothing is sent yet.
     pub async fn connect(target: &Target) -> Result<Self, ConnectError> {
-        let config = config(target).await?;
+        let source = source(target).await?;
         Ok(Self {
-            watches: client(&config)?,
-            objects: client(&config)?,
-            events: client(&config)?,
+            watches: source.client()?,
+            objects: source.client()?,
+            events: source.client()?,
         })
     }
 }
 
 /// One more client, for what must not wait for any of the others.
 pub async fn connect(target: &Target) -> Result<Client, ConnectError> {
-    client(&config(target).await?)
+    source(target).await?.client()
 }
 
-fn client(config: &Config) -> Result<Client, ConnectError> {
-    let host = config
-        .cluster_url
-        .authority()
-        .map_or("", |authority| authority.as_str());
-    let builder =
-        ClientBuilder::try_from(config.clone()).map_err(|error| ConnectError::Client(Box::new(error)))?;
-    Ok(builder.with_layer(&RequestLayer::new(host)).build())
+/// What clients are made of.
+enum Source {
+    Kubeconfig(Box<Loaded>),
+    Other(Box<Config>),
 }
 
-async fn config(target: &Target) -> Result<Config, ConnectError> {
-    let mut config = match target {
-        Target::Kubeconfig(path) => kubeconfig(path).await?,
-        Target::KubeconfigAt(path, url) => {
-            let mut config = kubeconfig(path).await?;
-            config.cluster_url = server(url)?;
-            config
+impl Source {
+    fn client(&self) -> Result<Client, ConnectError> {
+        let config = match self {
+            Self::Kubeconfig(loaded) => &loaded.config,
+            Self::Other(config) => config,
+        };
+        let host = config
+            .cluster_url
+            .authority()
+            .map_or("", |authority| authority.as_str());
+        // A token that no header can hold, from a credential plugin that says nothing of when it expires, is a panic
+        // there. It says nothing of the token.
+        let made = catch_unwind(AssertUnwindSafe(|| ClientBuilder::try_from(config.clone())))
+            .map_err(|_| ClientError::new("the credentials hold a character that cannot be sent"))?;
+        match made {
+            Ok(builder) => Ok(builder.with_layer(&RequestLayer::new(host)).build()),
+            Err(error) => Err(match self {
+                Self::Kubeconfig(loaded) => loaded.blame(error).into(),
+                Self::Other(_) => ClientError::from(error).into(),
+            }),
         }
-        Target::Server(url) => Config::new(server(url)?),
-        Target::InCluster => Config::incluster()?,
-    };
+    }
+}
+
+async fn source(target: &Target) -> Result<Source, ConnectError> {
+    Ok(match target {
+        Target::Kubeconfig(file) => {
+            let mut loaded = kubeconfig::load(file).await?;
+            adapt(&mut loaded.config);
+            Source::Kubeconfig(Box::new(loaded))
+        }
+        Target::KubeconfigAt(file, url) => {
+            let mut loaded = kubeconfig::load(file).await?;
+            loaded.config.cluster_url = check_url(url).map_err(ConnectError::Server)?;
+            adapt(&mut loaded.config);
+            Source::Kubeconfig(Box::new(loaded))
+        }
+        Target::Server(url) => {
+            let mut config = Config::new(check_url(url).map_err(ConnectError::Server)?);
+            adapt(&mut config);
+            Source::Other(Box::new(config))
+        }
+        Target::InCluster => {
+            let mut config = Config::incluster().map_err(|error| ConnectError::InCluster(error.into()))?;
+            adapt(&mut config);
+            Source::Other(Box::new(config))
+        }
+    })
+}
+
+fn adapt(config: &mut Config) {
     // Every request has a deadline of its own here, and is retried by those who know what it means.
     config.default_retry = false;
     config.read_timeout = None;
     config.write_timeout = None;
     config.connect_timeout = Some(Duration::from_secs(10));
-    Ok(config)
+    take_credentials(config);
 }
 
-async fn kubeconfig(chosen: &ConfigFile) -> Result<Config, ConnectError> {
-    let path = chosen.path.as_deref();
-    let wrap = |error| ConnectError::Kubeconfig {
-        path: path.unwrap_or(Path::new("from the environment")).to_owned(),
-        error: Box::new(error),
+/// Takes a user's name and password out of the URL, where logs and errors of libraries would show them. They are sent,
+/// as Go's client sends them, if there are no other credentials.
+fn take_credentials(config: &mut Config) {
+    let Some((credentials, host)) = config
+        .cluster_url
+        .authority()
+        .and_then(|authority| authority.as_str().rsplit_once('@'))
+    else {
+        return;
     };
-    let file = path.map_or_else(Kubeconfig::read, Kubeconfig::read_from);
-    let options = KubeConfigOptions {
-        context: chosen.context.clone(),
-        ..KubeConfigOptions::default()
-    };
-    Config::from_custom_kubeconfig(file.map_err(wrap)?, &options)
-        .await
-        .map_err(wrap)
+    let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let (user, password) = (plain(user), plain(password));
+    let mut parts = config.cluster_url.clone().into_parts();
+    parts.authority = Some(
+        host.parse()
+            .expect("what follows the user in an authority is one"),
+    );
+    config.cluster_url = Uri::from_parts(parts).expect("a URL stays one without its user");
+    let auth = &mut config.auth_info;
+    let none = auth.username.is_none()
+        && auth.token.is_none()
+        && auth.token_file.is_none()
+        && auth.exec.is_none()
+        && auth.auth_provider.is_none();
+    if none {
+        auth.username = Some(user);
+        auth.password = Some(password.into());
+    }
 }
 
-fn server(url: &str) -> Result<http::Uri, ConnectError> {
-    let wrong = |error: String| ConnectError::Server {
-        url: url.to_owned(),
-        error,
-    };
-    let uri: http::Uri = url
-        .parse()
-        .map_err(|error: http::uri::InvalidUri| wrong(error.to_string()))?;
+/// A server's URL, or what is wrong with it, to stand behind the name of what holds it.
+pub(super) fn check_url(url: &str) -> Result<Uri, &'static str> {
+    let uri: Uri = url.parse().map_err(|_| "is no URL")?;
     match uri.scheme_str() {
-        Some("http" | "https") => Ok(uri),
-        _ => Err(wrong("must begin with http:// or https://".to_owned())),
+        Some("http" | "https") => {}
+        _ => return Err("must begin with http:// or https://"),
+    }
+    if uri.host().is_none_or(str::is_empty) {
+        return Err("names no host");
+    }
+    if uri.query().is_some() {
+        return Err("must not have a query");
+    }
+    Ok(uri)
+}
+
+/// A URL's scheme, host and port. The rest may hold secrets.
+fn shown(url: &str) -> String {
+    let Ok(uri) = check_url(url) else {
+        return "a URL that cannot be used".to_owned();
+    };
+    let port = uri.port().map_or(String::new(), |port| format!(":{port}"));
+    let path = if matches!(uri.path(), "" | "/") {
+        ""
+    } else {
+        "/..."
+    };
+    format!(
+        "{}://{}{port}{path}",
+        uri.scheme_str().unwrap_or_default(),
+        uri.host().unwrap_or_default()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_without_its_password() {
+        let url = "https://user:canary@host:6443/canary";
+        for target in [
+            Target::Server(url.to_owned()),
+            Target::KubeconfigAt(ConfigFile::default(), url.to_owned()),
+            Target::Server("https://user:canary@host/?token=canary".to_owned()),
+            Target::Server("canary@@".to_owned()),
+        ] {
+            assert!(!format!("{target:?}").contains("canary"), "{target:?}");
+        }
+        assert_eq!(shown(url), "https://host:6443/...");
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_sent_in_a_header_instead() {
+        let mut config = Config::new("https://us%40er:pass@host:6443/path".parse().unwrap());
+        take_credentials(&mut config);
+        assert_eq!(config.cluster_url, "https://host:6443/path");
+        assert_eq!(config.auth_info.username.as_deref(), Some("us@er"));
+        assert!(config.auth_info.password.is_some());
+        let mut config = Config::new("https://user:pass@[::1]:6443".parse().unwrap());
+        config.auth_info.token_file = Some("/token".to_owned());
+        take_credentials(&mut config);
+        assert_eq!(config.cluster_url, "https://[::1]:6443/");
+        assert_eq!(
+            config.auth_info.username, None,
+            "who has a token has no use for a password"
+        );
     }
 }

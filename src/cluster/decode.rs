@@ -9,6 +9,7 @@ pub use seen::{planned_endpoints, planned_slice};
 use super::items::ItemSplitter;
 use super::wire::{self, BookmarkMeta, Str, StrMap};
 use crate::core::address::{Family, parse_sloppy};
+use crate::core::excerpt::Excerpt;
 use crate::core::facts::{
     ANNOTATION_TOLERATE_UNREADY, Extras, HostName, LABEL_MANAGED_BY, LABEL_ZONE, MANAGED_BY, NodeFacts,
     OwnerReference, PodFacts, ServiceFacts, TolerateUnready,
@@ -30,15 +31,69 @@ use std::sync::Arc;
 /// On the bookmark after the last object of a list that a watch began with.
 const ANNOTATION_LISTED: &str = "k8s.io/initial-events-end";
 
+/// Names of objects are not longer.
+const LONGEST_NAME: usize = 253;
+
 /// Why an object cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// It is not what the schema says.
-    #[error("malformed JSON: {0}")]
+    #[error("{}", malformed(.0))]
     Json(#[from] serde_json::Error),
     /// It lacks something without which it means nothing.
     #[error("{0} is missing or malformed")]
     Field(&'static str),
+}
+
+/// What there is to say of text that is not what it should be. The library's own sentence quotes the text, which is of
+/// any length, and may be a proxy's; of it, only what was expected is repeated.
+fn malformed(error: &serde_json::Error) -> String {
+    let place = format!(
+        "malformed JSON at line {}, column {}",
+        error.line(),
+        error.column()
+    );
+    let text = error.to_string();
+    // What was found comes first.
+    let expected = text.rsplit_once(", expected ").filter(|_| error.is_data());
+    let expected = expected.and_then(|(_, rest)| rest.rsplit_once(" at line "));
+    match expected {
+        Some((expected, _)) => format!("{place}: {} was expected", Excerpt::value(expected)),
+        None => place,
+    }
+}
+
+/// An object that is left out, since it cannot be decoded. One line.
+#[derive(Debug, thiserror::Error)]
+#[error("{}/{}: {error}", Excerpt::new(.namespace, LONGEST_NAME), Excerpt::new(.name, LONGEST_NAME))]
+pub struct Undecodable {
+    /// Its namespace; empty if it has none, or not even that can be decoded.
+    pub namespace: String,
+    /// Its name; empty if not even that can be decoded.
+    pub name: String,
+    /// What is wrong with it.
+    pub error: DecodeError,
+}
+
+impl Undecodable {
+    /// Of an object of any kind.
+    pub(super) fn new(json: &[u8], error: DecodeError) -> Self {
+        let named = serde_json::from_slice::<wire::IdentityOnly<'_>>(json);
+        let (namespace, name) = named.map_or_else(
+            |_| Default::default(),
+            |object| {
+                (
+                    (*object.metadata.namespace).to_owned(),
+                    (*object.metadata.name).to_owned(),
+                )
+            },
+        );
+        Self {
+            namespace,
+            name,
+            error,
+        }
+    }
 }
 
 /// A kind of object, from the wire.
@@ -85,7 +140,7 @@ pub struct ListReader<T> {
     /// What could be decoded, and was not taken yet.
     pub items: Vec<T>,
     /// What could not be, and why; not taken yet.
-    pub errors: Vec<String>,
+    pub errors: Vec<Undecodable>,
 }
 
 /// What a list, or a page of one, says of itself.
@@ -114,16 +169,13 @@ impl<T: Decode> ListReader<T> {
         while let Some(json) = self.splitter.next_item() {
             match object(&json) {
                 Ok(item) => self.items.push(item),
-                Err(error) => {
-                    let name = object_name(&json).unwrap_or_default();
-                    self.errors.push(format!("{name}: {error}"));
-                }
+                Err(error) => self.errors.push(Undecodable::new(&json, error)),
             }
         }
     }
 
     /// What has been decoded and could not be, since it was last taken.
-    pub fn take(&mut self) -> (Vec<T>, Vec<String>) {
+    pub fn take(&mut self) -> (Vec<T>, Vec<Undecodable>) {
         (std::mem::take(&mut self.items), std::mem::take(&mut self.errors))
     }
 
@@ -135,10 +187,6 @@ impl<T: Decode> ListReader<T> {
             next: list.metadata.next,
         })
     }
-}
-
-fn full_name(meta: &wire::Identity<'_>) -> String {
-    format!("{}/{}", &*meta.namespace, &*meta.name)
 }
 
 /// A resourceVersion. Since 1.35 they may be compared as numbers.
@@ -357,15 +405,6 @@ pub fn is_ours(json: &[u8]) -> Result<bool, DecodeError> {
         .is_some_and(|by| &**by == MANAGED_BY))
 }
 
-/// The UID and the version in the answer to a write.
-pub fn written(json: &[u8]) -> Result<(Uid, u64), DecodeError> {
-    let object: wire::MetaOnly<'_> = serde_json::from_slice(json)?;
-    Ok((
-        Uid::from(&*object.metadata.uid),
-        version(&object.metadata.resource_version)?,
-    ))
-}
-
 fn slice_port(port: &wire::SlicePort<'_>) -> SlicePort {
     SlicePort {
         name: port.name.as_deref().map(Into::into),
@@ -488,12 +527,6 @@ pub fn event(line: &[u8]) -> Result<Event<'_>, DecodeError> {
     })
 }
 
-/// `namespace/name` of an object of any kind.
-pub fn object_name(json: &[u8]) -> Result<String, DecodeError> {
-    let object: wire::IdentityOnly<'_> = serde_json::from_slice(json)?;
-    Ok(full_name(&object.metadata))
-}
-
 /// The version that a bookmark shows, and whether it ends the list that a watch began with.
 pub fn bookmark(json: &[u8]) -> Result<(String, bool), DecodeError> {
     let bookmark: wire::Bookmark<'_> = serde_json::from_slice(json)?;
@@ -507,20 +540,30 @@ pub fn bookmark(json: &[u8]) -> Result<(String, bool), DecodeError> {
     Ok((resource_version.to_string(), listed))
 }
 
+/// The version that a list shows.
+pub fn list_version(json: &[u8]) -> Result<u64, DecodeError> {
+    let list: wire::List = serde_json::from_slice(json)?;
+    version(&list.metadata.resource_version)
+}
+
 /// The resourceVersion of an object of any kind.
 pub fn object_version(json: &[u8]) -> Result<String, DecodeError> {
     let object: wire::IdentityOnly<'_> = serde_json::from_slice(json)?;
     Ok(object.metadata.resource_version.to_string())
 }
 
-/// A `Status`, or what can be made of a body that is none.
+/// A `Status`, its texts cut to a line each. Of a body that is none, nothing is kept: a proxy that answers in the
+/// server's place may quote the request with its credentials.
 pub fn status(code: u16, body: &[u8]) -> wire::Status {
-    let mut status = serde_json::from_slice::<wire::Status>(body).unwrap_or_else(|_| wire::Status {
-        message: String::from_utf8_lossy(&body[..body.len().min(200)])
-            .trim()
-            .to_owned(),
-        ..wire::Status::default()
-    });
+    let mut status = serde_json::from_slice::<wire::Status>(body)
+        .ok()
+        .filter(|status| status.kind == "Status")
+        .unwrap_or_else(|| wire::Status {
+            message: "the answer is not the API server's".to_owned(),
+            ..wire::Status::default()
+        });
+    status.reason = Excerpt::value(&status.reason).to_string();
+    status.message = Excerpt::sentence(&status.message).to_string();
     if status.code == 0 {
         status.code = code;
     }

@@ -1,6 +1,7 @@
 //! Requests for Events, and what their answers mean.
 
 use super::ACCEPT_JSON;
+use super::client_error::ClientError;
 use super::decode;
 use super::fence::Fence;
 use crate::core::events::{EventOutcome, EventRequest, EventWrite};
@@ -76,7 +77,7 @@ impl EventClient {
         }
     }
 
-    async fn exchange(&self, write: &EventWrite) -> Result<(StatusCode, Option<u64>, Vec<u8>), kube::Error> {
+    async fn exchange(&self, write: &EventWrite) -> Result<(StatusCode, Option<u64>, Vec<u8>), ClientError> {
         let collection = format!("/api/v1/namespaces/{}/events", write.namespace);
         let (method, uri, content, body) = match &write.request {
             EventRequest::Create(body) => (Method::POST, collection, "application/json", body),
@@ -92,8 +93,7 @@ impl EventClient {
             .uri(uri)
             .header(header::ACCEPT, ACCEPT_JSON)
             .header(header::CONTENT_TYPE, content)
-            .body(Body::from(body.clone()))
-            .map_err(kube::Error::HttpError)?;
+            .body(Body::from(body.clone()))?;
         let response = self.client.send(request).await?;
         let (head, body) = response.into_parts();
         let retry_after = head
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn answers_mean_what_they_mean() {
         let body = |reason: &str, cause: &str| {
-            serde_json::json!({"reason": reason, "details": {"causes": [{"reason": cause}]}}).to_string()
+            serde_json::json!({"kind": "Status", "reason": reason, "details": {"causes": [{"reason": cause}]}}).to_string()
         };
         let quiet = Some(Duration::from_secs(7));
         for (create, code, retry_after, body, outcome, complains) in [

@@ -1,6 +1,6 @@
 //! Lists, read page by page as they stream in.
 
-use super::decode::{Decode, DecodeError, ListReader};
+use super::decode::{Decode, DecodeError, ListReader, Undecodable};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -25,7 +25,7 @@ pub(super) async fn read<T, E, Answer>(
     query: &str,
     size: usize,
     get: impl Fn(String) -> Answer,
-    mut each: impl FnMut(Vec<T>, Vec<String>) -> Result<(), E>,
+    mut each: impl FnMut(Vec<T>, Vec<Undecodable>) -> Result<(), E>,
 ) -> Result<String, E>
 where
     T: Decode,

@@ -1,5 +1,6 @@
 //! Reading once: whole lists, page by page, and single objects. Nothing is kept here but the page that arrives.
 
+use super::client_error::ClientError;
 use super::decode::{self, Decode, DecodeError};
 use super::pages::{self, ANSWER, PAGE, Silent};
 use super::{ACCEPT_JSON, wire};
@@ -68,7 +69,7 @@ pub struct ReadError {
 pub enum Cause {
     /// The server could not be reached, or broke off.
     #[error("{0}")]
-    Client(#[from] kube::Error),
+    Client(#[from] ClientError),
     /// The server does not let us.
     #[error("forbidden: {0}")]
     Forbidden(String),
@@ -94,6 +95,12 @@ pub enum Cause {
     /// The server says nothing.
     #[error("{0}")]
     Silent(#[from] Silent),
+}
+
+impl From<kube::Error> for Cause {
+    fn from(error: kube::Error) -> Self {
+        Self::Client(error.into())
+    }
 }
 
 impl From<DecodeError> for Cause {
@@ -213,7 +220,7 @@ impl Reader {
         let read = pages::read(&path, &query, size, get, |items, errors| {
             // What is left out of the picture would be called wrong, or right, by mistake.
             if let Some(error) = errors.into_iter().next() {
-                return Err(Cause::Malformed(error));
+                return Err(Cause::Malformed(error.to_string()));
             }
             for item in items {
                 each(Shown::Object(item));
@@ -245,7 +252,7 @@ impl Reader {
             .method(Method::GET)
             .uri(uri)
             .header(header::ACCEPT, ACCEPT_JSON);
-        let last = |error| (None, Cause::Client(error));
+        let last = |error: kube::Error| (None, Cause::from(error));
         let request = request.body(Body::empty()).map_err(kube::Error::HttpError);
         let response = self.client.send(request.map_err(last)?).await.map_err(last)?;
         let (head, body) = response.into_parts();

@@ -7,7 +7,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 
 /// Lets a number of requests a second pass, and a burst of them at once after a pause. Owned by the writer;
 /// time is what the caller says it is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TokenBucket {
     /// Tokens a second; infinite when there is no limit.
     rate: f64,

@@ -2,23 +2,27 @@
 //! there already, what differs in its message alone is combined before it floods, and all of it is bounded.
 //!
 //! Unlike client-go's, nothing is lost to a limit but the moment: what may not be written yet waits as a count,
-//! latest wins, and is written when its turn comes.
+//! latest wins, and is written when its turn comes. Namespaces take turns, and share what is remembered: one that
+//! causes ten thousand Events delays another's by one turn.
 
 mod body;
+mod inbox;
 mod lru;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use super::bucket::TokenBucket;
+use super::excerpt;
+use super::hash::hash_of;
 use super::ids::Uid;
 use super::time::Time;
 use body::EventBody;
-use lru::Lru;
-use rustc_hash::FxBuildHasher;
-use std::collections::BTreeMap;
-use std::hash::BuildHasher as _;
+pub use inbox::{Inbox, Pending};
+use lru::SharedLru;
 use std::sync::Arc;
 use std::time::Duration;
+use turns::{Due, Turns};
 
 /// So many Events, and so many objects that they are about, are remembered; with client-go it is as many.
 const REMEMBERED: usize = 4096;
@@ -204,10 +208,10 @@ pub enum EventOutcome {
 /// All Events of this process. Owned by one actor.
 #[derive(Debug)]
 pub struct EventLog {
-    entries: Lru<Arc<Key>, Entry>,
-    objects: Lru<Object, ObjectLog>,
-    /// Entries that are to be written, by when they may be, and in their order.
-    due: BTreeMap<(Duration, u64), Arc<Key>>,
+    entries: SharedLru<Arc<Key>, Entry>,
+    objects: SharedLru<Object, ObjectLog>,
+    /// Entries that are to be written.
+    turns: Turns,
     sequence: u64,
     bucket: TokenBucket,
     /// Until when no request goes.
@@ -234,8 +238,8 @@ struct Entry {
     written: u32,
     /// The count that is on its way.
     sent: u32,
-    /// Its key in `due`.
-    due: Option<(Duration, u64)>,
+    /// When it may be written, if it is to be.
+    due: Option<Due>,
     /// Whether its object's bucket has given a token for the next request.
     paid: bool,
     failures: u8,
@@ -267,9 +271,9 @@ impl Default for EventLog {
 impl EventLog {
     fn with_limit(limit: usize) -> Self {
         Self {
-            entries: Lru::new(limit),
-            objects: Lru::new(limit),
-            due: BTreeMap::new(),
+            entries: SharedLru::new(limit),
+            objects: SharedLru::new(limit),
+            turns: Turns::default(),
             sequence: 0,
             bucket: TokenBucket::new(QPS, BURST),
             pause: Duration::ZERO,
@@ -291,7 +295,7 @@ impl EventLog {
         }
         let key = Arc::new(key);
         let last_name = &mut self.last_name;
-        let (entry, gone) = self.entries.use_or_insert(&key, || {
+        let (entry, gone) = self.entries.use_or_insert(&key.object.namespace, &key, || {
             *last_name = at.wall.as_nanoseconds().max(*last_name + 1);
             Entry {
                 name: format!("{}.{last_name:x}", notice.involved.name).into(),
@@ -315,20 +319,22 @@ impl EventLog {
             self.sequence += 1;
             let due = (at.now, self.sequence);
             entry.due = Some(due);
-            self.due.insert(due, key);
+            self.turns.insert(due, key);
         }
-        if let Some((_, gone)) = gone
+        if let Some((key, gone)) = gone
             && let Some(due) = gone.due
         {
-            self.due.remove(&due);
+            self.turns.remove(&key.object.namespace, &due);
             self.given_up += 1;
         }
     }
 
     /// Whether there have been too many similar ones for this one to have an Event of its own.
     fn combines(&mut self, key: &Key, now: Duration) -> bool {
-        let message = FxBuildHasher.hash_one(&key.message);
-        let (log, _) = self.objects.use_or_insert(&key.object, ObjectLog::new);
+        let message = hash_of(&key.message);
+        let (log, _) = self
+            .objects
+            .use_or_insert(&key.object.namespace, &key.object, ObjectLog::new);
         let same = |group: &Group| group.warning == key.warning && group.reason == key.reason;
         let at = log.groups.iter().position(same).unwrap_or_else(|| {
             log.groups.push(Group {
@@ -360,28 +366,29 @@ impl EventLog {
             return None;
         }
         loop {
-            let (&due, _) = self.due.first_key_value()?;
-            if due.0 > now {
+            if self.turns.next_due()? > now {
                 return None;
             }
             if let Err(wait) = self.bucket.take(now) {
                 self.pause = self.pause.max(now + wait);
                 return None;
             }
-            let (_, key) = self.due.pop_first()?;
+            let key = self.turns.pop(now)?;
             let entry = self
                 .entries
-                .get_mut(&key)
+                .get_mut(&key.object.namespace, &key)
                 .expect("an entry that goes leaves the list of what is due");
             entry.due = None;
             if !entry.paid {
-                let (log, _) = self.objects.use_or_insert(&key.object, ObjectLog::new);
+                let (log, _) = self
+                    .objects
+                    .use_or_insert(&key.object.namespace, &key.object, ObjectLog::new);
                 if let Err(wait) = log.bucket.take(now) {
                     self.bucket.give_back();
                     self.sequence += 1;
                     let due = (now + wait, self.sequence);
                     entry.due = Some(due);
-                    self.due.insert(due, key);
+                    self.turns.insert(due, key);
                     continue;
                 }
                 entry.paid = true;
@@ -419,8 +426,7 @@ impl EventLog {
         if self.flying.is_some() {
             return None;
         }
-        let (&(due, _), _) = self.due.first_key_value()?;
-        Some(due.max(self.pause))
+        Some(self.turns.next_due()?.max(self.pause))
     }
 
     /// The server has answered, or has not.
@@ -440,7 +446,7 @@ impl EventLog {
             _ => self.failures = 0,
         }
         // Else it was forgotten while it was on its way.
-        let Some(entry) = self.entries.get_mut(&key) else {
+        let Some(entry) = self.entries.get_mut(&key.object.namespace, &key) else {
             return;
         };
         let tries_left = entry.failures + 1 < TRIES;
@@ -474,7 +480,7 @@ impl EventLog {
             self.sequence += 1;
             let due = (now, self.sequence);
             entry.due = Some(due);
-            self.due.insert(due, key);
+            self.turns.insert(due, key);
         }
     }
 
@@ -486,7 +492,7 @@ impl EventLog {
 
     /// How many Events are to be written.
     pub fn waiting(&self) -> usize {
-        self.due.len()
+        self.turns.len()
     }
 }
 
@@ -501,9 +507,5 @@ impl ObjectLog {
 
 /// Cuts a text to so many bytes at most, between two characters.
 fn cut(text: &mut String, limit: usize) {
-    let mut end = limit.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
+    text.truncate(excerpt::cut(text, limit).len());
 }

@@ -2,6 +2,7 @@
 //! compared and taken apart by the core.
 
 use super::address::Family;
+use super::excerpt::Excerpt;
 use super::golang;
 use super::hints::HintMode;
 use super::ids::Uid;
@@ -116,14 +117,17 @@ pub enum TolerateUnready {
     Unset,
     /// It stands for `publishNotReadyAddresses`.
     Set(bool),
-    /// It is no boolean, and is ignored.
+    /// It is no boolean, and is ignored. Its beginning, fit to be printed: all of it may be 256 KiB.
     Malformed(Box<str>),
 }
 
 impl From<&str> for TolerateUnready {
     /// As Go spells booleans.
     fn from(text: &str) -> Self {
-        golang::parse_bool(text).map_or_else(|| Self::Malformed(text.into()), Self::Set)
+        golang::parse_bool(text).map_or_else(
+            || Self::Malformed(Excerpt::value(text).to_string().into()),
+            Self::Set,
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! The order in which objects are written.
 
-use rustc_hash::FxHashMap;
+use super::hash::{IdMap, KeyedMap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::time::Duration;
@@ -38,8 +38,10 @@ pub struct Urgency {
     /// Whether traffic does not wait for it: Endpoints, which few still read, while kube-proxy and its like read
     /// slices. They are written whole, and so take more changes along while there is a queue.
     pub yields: bool,
-    /// Whose object it is: groups (Services) of one lane take turns, so that one with hundreds of objects does
-    /// not hold up the others.
+    /// The namespace that the object belongs to: namespaces take turns, so that one with a hundred thousand
+    /// objects does not hold up the others.
+    pub tenant: u64,
+    /// The Service that the object belongs to: the Services of a namespace take turns too.
     pub group: u64,
 }
 
@@ -48,6 +50,7 @@ impl Urgency {
         Self {
             lane: self.lane.min(other.lane),
             yields: self.yields && other.yields,
+            tenant: self.tenant,
             group: self.group,
         }
     }
@@ -66,6 +69,9 @@ impl Urgency {
 
 /// How long objects of a class may be overtaken by those of the ones before it. With that age an object is as
 /// urgent as one of the first class that has just come, so none starves.
+///
+/// Age alone would let a namespace with a long backlog hold up the removals of all others, so where an aged object
+/// of one namespace competes with a more urgent one of another, the two alternate.
 const PATIENCE: [Duration; 6] = [
     Duration::ZERO,
     Duration::from_secs(30),
@@ -77,18 +83,19 @@ const PATIENCE: [Duration; 6] = [
 
 /// Objects that are due, each at most once, and those on their way. Latest wins: to want an object again
 /// changes its place, never its number. Owned by the writer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct WriteQueue<K> {
-    entries: FxHashMap<K, Entry>,
+    entries: KeyedMap<K, Entry>,
     /// Those that may go, by class, the most urgent first.
     ready: [Class<K>; PATIENCE.len()],
     /// By when they may go.
     delayed: BTreeSet<(Duration, u64, K)>,
-    groups: FxHashMap<u64, Group>,
+    tenants: IdMap<u64, Tenant>,
+    groups: IdMap<u64, Group>,
     /// The groups by when they were last in order.
     oldest: BTreeSet<(Duration, u64)>,
-    /// The turn that is being served.
-    turn: u64,
+    /// An aged object has just gone before a more urgent one of another namespace, whose turn it is therefore.
+    owes_urgent: bool,
     sequence: u64,
     in_flight: usize,
     /// Those that do not yield, and those that do.
@@ -96,27 +103,110 @@ pub struct WriteQueue<K> {
 }
 
 /// Objects of one lane, those that yield and those that do not apart.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Class<K> {
-    /// By turn: of each group the first object has the present turn, its second the next one, and so on. In a
-    /// turn the oldest goes first.
+    /// By namespace, the objects by turn: of each Service the first object has the present turn, its second the next
+    /// one, and so on. In a turn the oldest goes first.
+    by_tenant: IdMap<u64, Share<K>>,
+    /// The namespaces in `by_tenant` by their turn, then by their next object.
+    tenants: BTreeSet<(u64, Duration, u64, u64)>,
+    /// When the objects were first wanted.
+    ages: BTreeSet<(Duration, u64)>,
+    /// The turn of namespaces that come to have objects here.
+    turn: u64,
+}
+
+/// What one namespace has ready in one class.
+#[derive(Clone, Debug)]
+struct Share<K> {
+    turn: u64,
     by_turn: BTreeMap<(u64, Duration, u64), K>,
-    /// By when they were first wanted.
-    by_age: BTreeMap<(Duration, u64), K>,
+}
+
+impl<K> Share<K> {
+    /// Its place among the namespaces of its class.
+    fn place(&self, tenant: u64) -> Option<(u64, Duration, u64, u64)> {
+        let ((_, since, sequence), _) = self.by_turn.first_key_value()?;
+        Some((self.turn, *since, *sequence, tenant))
+    }
 }
 
 impl<K> Default for Class<K> {
     fn default() -> Self {
         Self {
-            by_turn: BTreeMap::new(),
-            by_age: BTreeMap::new(),
+            by_tenant: IdMap::default(),
+            tenants: BTreeSet::new(),
+            ages: BTreeSet::new(),
+            turn: 0,
         }
     }
+}
+
+impl<K> Class<K> {
+    fn insert(&mut self, tenant: u64, at: (u64, Duration, u64), key: K) {
+        self.ages.insert((at.1, at.2));
+        let turn = self.turn;
+        self.change(tenant, turn, |share| {
+            share.by_turn.insert(at, key);
+        });
+    }
+
+    fn remove(&mut self, tenant: u64, at: (u64, Duration, u64)) {
+        self.ages.remove(&(at.1, at.2));
+        self.change(tenant, 0, |share| {
+            share.by_turn.remove(&at);
+        });
+    }
+
+    /// Changes what a namespace has here; `turn` is its turn if it had nothing.
+    fn change(&mut self, tenant: u64, turn: u64, change: impl FnOnce(&mut Share<K>)) {
+        let share = self.by_tenant.entry(tenant).or_insert_with(|| Share {
+            turn,
+            by_turn: BTreeMap::new(),
+        });
+        if let Some(place) = share.place(tenant) {
+            self.tenants.remove(&place);
+        }
+        change(share);
+        match share.place(tenant) {
+            Some(place) => {
+                self.tenants.insert(place);
+            }
+            None => {
+                self.by_tenant.remove(&tenant);
+            }
+        }
+    }
+
+    /// The turn that is to be served, the namespace whose turn it is, and its next object.
+    fn head(&self) -> Option<(u64, u64, &K)> {
+        let (turn, .., tenant) = self.tenants.first()?;
+        let (_, key) = self.by_tenant[tenant].by_turn.first_key_value()?;
+        Some((*turn, *tenant, key))
+    }
+
+    /// The namespace has had this turn. Namespaces that come from now on have the next one: with the present one,
+    /// those that come and go could overtake one that waits, again and again.
+    fn served(&mut self, turn: u64, tenant: u64) {
+        self.turn = self.turn.max(turn + 1);
+        if self.by_tenant.contains_key(&tenant) {
+            self.change(tenant, turn, |share| share.turn = turn + 1);
+        }
+    }
+}
+
+/// A namespace with objects that wait or are on their way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tenant {
+    groups: u32,
+    /// The turn of Services that come to have objects here.
+    turn: u64,
 }
 
 /// The objects of one Service that wait or are on their way.
 #[derive(Clone, Copy, Debug)]
 struct Group {
+    tenant: u64,
     /// The turn of the next object of it that becomes ready.
     next_turn: u64,
     members: u32,
@@ -151,12 +241,13 @@ enum State {
 impl<K> Default for WriteQueue<K> {
     fn default() -> Self {
         Self {
-            entries: FxHashMap::default(),
+            entries: KeyedMap::default(),
             ready: std::array::from_fn(|_| Class::default()),
             delayed: BTreeSet::new(),
-            groups: FxHashMap::default(),
+            tenants: IdMap::default(),
+            groups: IdMap::default(),
             oldest: BTreeSet::new(),
-            turn: 0,
+            owes_urgent: false,
             sequence: 0,
             in_flight: 0,
             waiting: [0; 2],
@@ -171,11 +262,11 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         let until = now + delay;
         if let Some(known) = self.entries.get(&key) {
             // A slice that was given to another Service stays where it is counted until it has left.
-            urgency.group = known.urgency.group;
+            (urgency.tenant, urgency.group) = (known.urgency.tenant, known.urgency.group);
         }
         let mut entry = match self.entries.get(&key) {
             None => {
-                self.enter_group(urgency.group, now);
+                self.enter_group(urgency, now);
                 self.fresh(urgency, until, now)
             }
             Some(Entry {
@@ -238,34 +329,40 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             self.link(&key, &mut entry, now);
             self.entries.insert(key, entry);
         }
-        let key = self.choose()?.clone();
+        let class = self.choose()?;
+        let (turn, tenant, key) = self.ready[class].head()?;
+        let key = key.clone();
         let entry = self.entries[&key];
-        if let State::Ready { turn } = entry.state {
-            self.turn = self.turn.max(turn);
+        if let State::Ready { turn } = entry.state
+            && let Some(tenant) = self.tenants.get_mut(&tenant)
+        {
+            // As for namespaces, Services that come from now on have the next turn.
+            tenant.turn = tenant.turn.max(turn + 1);
         }
         self.unlink(&key, entry);
+        self.ready[class].served(turn, tenant);
         self.in_flight += 1;
         let entry = self.entries.get_mut(&key).expect("what is ready is in the queue");
         entry.state = State::Flying { again: None };
         Some((key, entry.urgency.lane, now.saturating_sub(entry.since)))
     }
 
-    /// The most urgent class's next by turn, unless an object of another is older than its patience allows.
-    fn choose(&self) -> Option<&K> {
+    /// The most urgent class that has something, unless an object of another one is older than its patience allows.
+    fn choose(&mut self) -> Option<usize> {
         let deadline = |class: usize| {
-            let ((since, _), _) = self.ready[class].by_age.first_key_value()?;
+            let (since, _) = self.ready[class].ages.first()?;
             Some((*since + PATIENCE[class], class))
         };
         let classes = 0..self.ready.len();
-        let top = classes
+        let urgent = classes
             .clone()
-            .find(|&class| !self.ready[class].by_turn.is_empty())?;
-        let (_, chosen) = classes.filter_map(deadline).min()?;
-        if chosen == top {
-            self.ready[top].by_turn.values().next()
-        } else {
-            self.ready[chosen].by_age.values().next()
-        }
+            .find(|&class| !self.ready[class].ages.is_empty())?;
+        let (_, aged) = classes.filter_map(deadline).min()?;
+        let tenant = |class: usize| self.ready[class].head().map(|(_, tenant, _)| tenant);
+        let compete = aged != urgent && tenant(aged) != tenant(urgent);
+        let owed = compete && self.owes_urgent;
+        self.owes_urgent = compete && !owed;
+        Some(if owed { urgent } else { aged })
     }
 
     /// The request of an object that is on its way has been built: it holds all that was wanted until now.
@@ -358,7 +455,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
 
     /// Whether an object waits for nothing but its turn.
     pub fn has_ready(&self, now: Duration) -> bool {
-        self.ready.iter().any(|class| !class.by_age.is_empty())
+        self.ready.iter().any(|class| !class.ages.is_empty())
             || self.next_delayed().is_some_and(|until| until <= now)
     }
 
@@ -368,12 +465,13 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             let class = Urgency {
                 lane,
                 yields,
+                tenant: 0,
                 group: 0,
             }
             .class();
-            self.ready[class].by_age.first_key_value()
+            self.ready[class].ages.first()
         });
-        let since = oldest.map(|((since, _), _)| *since).min();
+        let since = oldest.map(|(since, _)| *since).min();
         since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
@@ -389,10 +487,12 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         self.entries.is_empty()
     }
 
-    fn enter_group(&mut self, id: u64, now: Duration) {
-        let group = self.groups.entry(id).or_insert_with(|| {
-            self.oldest.insert((now, id));
+    fn enter_group(&mut self, Urgency { tenant, group, .. }: Urgency, now: Duration) {
+        let group = self.groups.entry(group).or_insert_with_key(|id| {
+            self.oldest.insert((now, *id));
+            self.tenants.entry(tenant).or_default().groups += 1;
             Group {
+                tenant,
                 next_turn: 0,
                 members: 0,
                 since: now,
@@ -402,11 +502,20 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
     }
 
     fn leave_group(&mut self, id: u64) {
-        if let Some(group) = self.groups.get_mut(&id) {
-            group.members -= 1;
-            if group.members == 0 {
-                self.oldest.remove(&(group.since, id));
-                self.groups.remove(&id);
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        group.members -= 1;
+        if group.members > 0 {
+            return;
+        }
+        let Group { tenant, since, .. } = *group;
+        self.oldest.remove(&(since, id));
+        self.groups.remove(&id);
+        if let Some(known) = self.tenants.get_mut(&tenant) {
+            known.groups -= 1;
+            if known.groups == 0 {
+                self.tenants.remove(&tenant);
             }
         }
     }
@@ -422,25 +531,27 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
                 .groups
                 .get_mut(&entry.urgency.group)
                 .expect("what is in the queue is in its group");
-            let turn = group.next_turn.max(self.turn);
+            let tenant = self
+                .tenants
+                .get(&group.tenant)
+                .expect("a group that is in the queue is in its namespace");
+            let turn = group.next_turn.max(tenant.turn);
             group.next_turn = turn + 1;
             entry.state = State::Ready { turn };
         }
         if let State::Ready { turn } = entry.state {
-            let class = &mut self.ready[entry.urgency.class()];
-            class
-                .by_turn
-                .insert((turn, entry.since, entry.sequence), key.clone());
-            class.by_age.insert((entry.since, entry.sequence), key.clone());
+            let Urgency { tenant, .. } = entry.urgency;
+            let place = (turn, entry.since, entry.sequence);
+            self.ready[entry.urgency.class()].insert(tenant, place, key.clone());
         }
     }
 
     fn unlink(&mut self, key: &K, entry: Entry) {
         match entry.state {
             State::Ready { turn } => {
-                let class = &mut self.ready[entry.urgency.class()];
-                class.by_turn.remove(&(turn, entry.since, entry.sequence));
-                class.by_age.remove(&(entry.since, entry.sequence));
+                let Urgency { tenant, .. } = entry.urgency;
+                let place = (turn, entry.since, entry.sequence);
+                self.ready[entry.urgency.class()].remove(tenant, place);
             }
             State::Delayed { until } => {
                 self.delayed.remove(&(until, entry.sequence, key.clone()));

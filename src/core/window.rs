@@ -26,7 +26,7 @@ pub enum Sign {
 
 /// The number of requests that may be in flight: one more for each window full of answers, half as many when the
 /// server shows that it is too much. Owned by the writer; time is what the caller says it is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Window {
     size: f64,
     limit: f64,

@@ -16,7 +16,7 @@ mod writer;
 
 pub use client::{Counted, Counting, RequestLayer};
 pub use dry_run::DryRunMetrics;
-pub use others::{EventMetrics, LeaseMetrics};
+pub use others::{EventMetrics, LeaseMetrics, LogMetrics};
 pub use shards::{ShardMetrics, ShardPart};
 pub use watches::WatchMetrics;
 pub use writer::WriterMetrics;

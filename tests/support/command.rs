@@ -34,12 +34,18 @@ pub(crate) async fn endpointd(args: &[&str]) -> Ended {
 
 /// The same, as somebody with this home directory.
 pub(crate) async fn endpointd_at_home(home: &str, args: &[&str]) -> Ended {
+    endpointd_with(&[("HOME", home)], args).await
+}
+
+/// The same, with these variables in its environment.
+pub(crate) async fn endpointd_with(variables: &[(&str, &str)], args: &[&str]) -> Ended {
     let child = Command::new(env!("CARGO_BIN_EXE_endpointd"))
         .args(args)
         .env_remove("KUBECONFIG")
         .env_remove("NO_COLOR")
         .env_remove("CLICOLOR_FORCE")
-        .env("HOME", home)
+        .env("HOME", "/nonexistent")
+        .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

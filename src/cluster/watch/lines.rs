@@ -2,7 +2,7 @@
 
 use super::WatchError;
 use super::sources::Gone;
-use crate::cluster::decode::{self, Decode, EventKind};
+use crate::cluster::decode::{self, Decode, EventKind, Undecodable};
 use crate::cluster::pages::Silent;
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
@@ -85,7 +85,7 @@ pub(super) struct Shown<T> {
     /// Objects, each with whether it is gone, in order.
     pub(super) items: Vec<(T, Option<Gone>)>,
     /// Which objects cannot be used, and why.
-    pub(super) errors: Vec<String>,
+    pub(super) errors: Vec<Undecodable>,
     /// The version of the last event that was understood.
     pub(super) version: Option<String>,
     /// The last bookmark, if there is any.
@@ -151,7 +151,7 @@ enum Line<T> {
     /// How far the watch is.
     Bookmark(String, Bookmark),
     /// An object that cannot be used, why, and its version.
-    Undecodable(String, String),
+    Undecodable(Undecodable, String),
 }
 
 /// Takes a line apart. An error means that the watch cannot go on past it.
@@ -174,13 +174,10 @@ fn take_line<T: Decode>(line: &[u8]) -> Result<Line<T>, WatchError> {
             }
             // What is gone must not be kept, so everything is listed again.
             Err(_) if event.kind == EventKind::Deleted => Err(WatchError::Expired),
-            Err(error) => {
-                let named = decode::object_name(event.object).unwrap_or_default();
-                Ok(Line::Undecodable(
-                    format!("{named}: {error}"),
-                    decode::object_version(event.object)?,
-                ))
-            }
+            Err(error) => Ok(Line::Undecodable(
+                Undecodable::new(event.object, error),
+                decode::object_version(event.object)?,
+            )),
         },
     }
 }

@@ -96,8 +96,12 @@ fn what_is_not_the_same_is_another_event() {
     let mut same = notice("s", "m");
     same.involved.version = None;
     log.record(same, 1, at(1));
-    let written = drain(&mut log, at(1).now);
+    let mut written = drain(&mut log, at(1).now);
     assert_eq!(written.len(), notices.len());
+    // Namespaces take turns; within one, the order stays.
+    let other = written.remove(1);
+    assert_eq!(other.2["metadata"]["namespace"], "other");
+    written.push(other);
     let mut names: Vec<_> = written.iter().map(|(name, ..)| name).collect();
     names.sort();
     names.dedup();
@@ -113,7 +117,6 @@ fn what_is_not_the_same_is_another_event() {
     assert_eq!(written[5].2["source"]["component"], "endpoint-controller");
     assert_eq!(written[6].2["involvedObject"]["kind"], "Endpoints");
     assert_eq!(written[7].2["involvedObject"].get("uid"), None);
-    assert_eq!(written[8].2["metadata"]["namespace"], "other");
 }
 
 #[test]
@@ -208,6 +211,77 @@ fn all_together_keep_within_a_budget() {
         now >= Duration::from_secs(190) && now <= Duration::from_secs(192),
         "{now:?}"
     );
+}
+
+#[test]
+fn ten_thousand_events_of_a_namespace_do_not_keep_others_out() {
+    let mut log = EventLog::default();
+    let of = |namespace: &str, name: &str| {
+        let mut notice = notice(name, "m");
+        notice.involved.namespace = namespace.into();
+        notice
+    };
+    log.record(of("before", "s"), 1, at(1));
+    for number in 0..10_000 {
+        log.record(of("loud", &format!("s{number}")), 1, at(1));
+    }
+    // What is remembered of others is not pushed out, and waits no longer than for a turn of each.
+    let mut names = Vec::new();
+    while let Some(write) = log.next(at(1).now) {
+        names.push(write.namespace.to_string());
+        log.done(&write.key, EventOutcome::Written, at(1).now);
+    }
+    assert_eq!(names.len(), BURST as usize);
+    assert!(names[..2].contains(&"before".to_owned()), "{:?}", &names[..5]);
+    // The burst is spent, and the loud one has thousands waiting: who comes now is next, or the next but one.
+    for second in 2..20 {
+        let now = at(second);
+        log.record(of("other", &format!("s{second}")), 1, now);
+        log.record(of("third", &format!("s{second}")), 1, now);
+        let mut turns = Vec::new();
+        while let Some(write) = log.next(now.now) {
+            turns.push(write.namespace.to_string());
+            log.done(&write.key, EventOutcome::Written, now.now);
+        }
+        assert!((4..=6).contains(&turns.len()), "{turns:?}");
+        for quiet in ["other", "third"] {
+            let place = turns.iter().position(|name| name == quiet).unwrap();
+            assert!(place < 3, "{turns:?}");
+        }
+        assert!(
+            turns.iter().filter(|name| *name == "loud").count() >= 2,
+            "{turns:?}"
+        );
+    }
+    assert!(
+        log.take_given_up() > 5000,
+        "what is too much of the loud one's is counted"
+    );
+}
+
+#[test]
+fn a_full_inbox_loses_what_the_loudest_said() {
+    let mut inbox = Inbox::default();
+    let mut quiet = notice("quiet", "m");
+    quiet.involved.namespace = "quiet".into();
+    inbox.record(quiet.clone());
+    for number in 0..10_000 {
+        inbox.record(notice(&format!("s{number}"), "m"));
+        inbox.record(notice(&format!("s{number}"), "m"));
+    }
+    inbox.record(quiet.clone());
+    let (pending, dropped) = inbox.take();
+    assert_eq!((pending.len(), dropped), (4096, 2 * (10_000 - 4095)));
+    let first = Pending {
+        notice: quiet,
+        times: 2,
+    };
+    assert_eq!(pending[0], first);
+    assert_eq!(
+        (&*pending[4095].notice.involved.name, pending[4095].times),
+        ("s4094", 2)
+    );
+    assert_eq!(inbox.take(), (Vec::new(), 0));
 }
 
 #[test]

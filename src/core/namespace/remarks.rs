@@ -24,7 +24,7 @@ pub enum Remark {
         service: Arc<str>,
         /// The annotation.
         annotation: &'static str,
-        /// What it says.
+        /// What it begins with, fit to be printed.
         value: Box<str>,
     },
 }

@@ -8,6 +8,7 @@ fn of(lane: Lane, group: u64) -> Urgency {
     Urgency {
         lane,
         yields: false,
+        tenant: 0,
         group,
     }
 }
@@ -48,6 +49,7 @@ fn those_that_yield_let_what_traffic_waits_for_go_first_for_a_while() {
     let yielding = |lane| Urgency {
         lane,
         yields: true,
+        tenant: 0,
         group: 0,
     };
     queue.want("endpoints", yielding(Lane::Remove), NOW, NOW);
@@ -247,4 +249,79 @@ fn a_service_is_out_of_order_until_the_last_of_its_objects_is_settled() {
     queue.landed(&"c", true, 8 * SECOND);
     assert_eq!(queue.out_of_order(9 * SECOND), (0, NOW));
     assert!(queue.is_idle());
+}
+
+/// A queue on which one namespace has a backlog of so many objects that have waited since the start.
+fn flooded(count: u32, lane: Lane) -> WriteQueue<String> {
+    let mut queue = WriteQueue::default();
+    for object in 0..count {
+        let urgency = Urgency {
+            tenant: 1,
+            ..of(lane, 100 + u64::from(object))
+        };
+        queue.want(format!("flood-{object:04}"), urgency, NOW, NOW);
+    }
+    queue
+}
+
+fn small(tenant: u64, lane: Lane) -> Urgency {
+    Urgency {
+        tenant,
+        ..of(lane, tenant)
+    }
+}
+
+#[test]
+fn a_namespace_with_a_thousand_services_waits_for_the_others_as_they_wait_for_it() {
+    let mut queue = flooded(1000, Lane::Add);
+    queue.want("a".to_owned(), small(2, Lane::Add), NOW, SECOND);
+    queue.want("b".to_owned(), small(3, Lane::Add), NOW, SECOND);
+    let first: Vec<_> = (0..4).map(|_| queue.next(SECOND).unwrap().0).collect();
+    assert_eq!(first, ["flood-0000", "a", "b", "flood-0001"]);
+    // One that comes and goes does not get ahead of one that waits.
+    for round in 0..10 {
+        queue.landed(&"a".to_owned(), true, SECOND);
+        queue.want("a".to_owned(), small(2, Lane::Add), NOW, SECOND);
+        let pair = [queue.next(SECOND).unwrap().0, queue.next(SECOND).unwrap().0];
+        assert!(pair.contains(&"a".to_owned()), "{round}: {pair:?}");
+        assert!(
+            pair.iter().any(|key| key.starts_with("flood")),
+            "{round}: {pair:?}"
+        );
+    }
+}
+
+#[test]
+fn a_removal_does_not_wait_for_the_aged_backlog_of_another_namespace() {
+    for lane in [Lane::Add, Lane::Rest] {
+        let mut queue = flooded(1000, lane);
+        let late = 300 * SECOND;
+        assert!(queue.next(late).unwrap().0.starts_with("flood"));
+        for removal in 0..20u64 {
+            queue.want(
+                format!("removal-{removal}"),
+                small(2 + removal, Lane::Remove),
+                NOW,
+                late,
+            );
+        }
+        let order: Vec<_> = (0..40).map(|_| queue.next(late).unwrap().0).collect();
+        let removals = order.iter().filter(|key| key.starts_with("removal")).count();
+        assert_eq!(removals, 20, "every other turn: {order:?}");
+    }
+}
+
+#[test]
+fn aged_objects_go_though_another_namespace_never_ends_to_remove() {
+    let mut queue = flooded(10, Lane::Add);
+    let late = 31 * SECOND;
+    for removal in 0..100u64 {
+        queue.want(format!("removal-{removal}"), small(2, Lane::Remove), NOW, late);
+    }
+    let order: Vec<_> = (0..20).map(|_| queue.next(late).unwrap().0).collect();
+    assert_eq!(
+        order.iter().filter(|key| key.starts_with("flood")).count(),
+        10,
+        "{order:?}"
+    );
 }

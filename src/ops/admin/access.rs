@@ -1,13 +1,14 @@
 //! Who may read metrics, by asking the API server: who is behind a token (`TokenReview`), and whether they may
 //! (`SubjectAccessReview`). Both answers are kept for a while, as kube-controller-manager keeps them.
 
+use crate::cluster::client_error::ClientError;
+use crate::core::hash::KeyedMap;
 use futures::future::{BoxFuture, FutureExt as _, Shared};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request};
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use std::fmt;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ type Review = Shared<BoxFuture<'static, Verdict>>;
 pub(super) struct Access {
     client: Client,
     /// By token and method. A review that is under way is shared.
-    reviews: Mutex<FxHashMap<(String, Method), (Instant, Review)>>,
+    reviews: Mutex<KeyedMap<(String, Method), (Instant, Review)>>,
 }
 
 impl fmt::Debug for Access {
@@ -119,7 +120,7 @@ async fn try_review(
     token: &str,
     method: &Method,
     path: &str,
-) -> Result<Verdict, kube::Error> {
+) -> Result<Verdict, ClientError> {
     let review = json!({
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenReview",
@@ -157,17 +158,15 @@ async fn try_review(
     }
 }
 
-async fn post(client: &Client, uri: &str, review: &Value) -> Result<Value, kube::Error> {
+async fn post(client: &Client, uri: &str, review: &Value) -> Result<Value, ClientError> {
     let request = Request::post(uri)
         .header(CONTENT_TYPE, "application/json")
-        .body(Body::from(review.to_string().into_bytes()))
-        .map_err(kube::Error::HttpError)?;
+        .body(Body::from(review.to_string().into_bytes()))?;
     let response = client.send(request).await?;
     let code = response.status();
     let body = response.into_body().collect_bytes().await?;
     if !code.is_success() {
-        let why = format!("{uri}: the API server answers {code}");
-        return Err(kube::Error::Service(why.into()));
+        return Err(ClientError::new(format!("{uri}: the API server answers {code}")));
     }
-    serde_json::from_slice(&body).map_err(kube::Error::SerdeError)
+    serde_json::from_slice(&body).map_err(|error| kube::Error::SerdeError(error).into())
 }

@@ -37,14 +37,19 @@ pub enum TlsError {
         /// What is wrong.
         error: io::Error,
     },
-    /// A file holds no such thing.
-    #[error("{path}: {error}")]
+    /// A file is no PEM. The library's own error quotes its lines.
+    #[error("{path}, line {line}: {fault}")]
     Pem {
         /// The file.
         path: PathBuf,
+        /// The line in it, from 1.
+        line: usize,
         /// What is wrong.
-        error: pem::Error,
+        fault: &'static str,
     },
+    /// There is no private key in the file.
+    #[error("{0}: no private key")]
+    NoKey(PathBuf),
     /// There is no certificate in the file.
     #[error("{0}: no certificate")]
     Empty(PathBuf),
@@ -149,17 +154,20 @@ impl Loaded {
         if known == Some(&texts) {
             return Ok(None);
         }
-        let wrong = |path: &Path| {
-            let path = path.to_owned();
-            |error| TlsError::Pem { path, error }
+        let wrong = |path: &Path, text: &[u8]| {
+            let (path, (line, fault)) = (path.to_owned(), pem_fault(text));
+            move |_| TlsError::Pem { path, line, fault }
         };
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&texts[0])
             .collect::<Result<_, _>>()
-            .map_err(wrong(&files.certificate))?;
+            .map_err(wrong(&files.certificate, &texts[0]))?;
         if chain.is_empty() {
             return Err(TlsError::Empty(files.certificate.clone()));
         }
-        let key = PrivateKeyDer::from_pem_slice(&texts[1]).map_err(wrong(&files.key))?;
+        let key = PrivateKeyDer::from_pem_slice(&texts[1]).map_err(|error| match error {
+            pem::Error::NoItemsFound => TlsError::NoKey(files.key.clone()),
+            error => wrong(&files.key, &texts[1])(error),
+        })?;
         let wrong = |error| TlsError::Config {
             path: files.certificate.clone(),
             error,
@@ -176,5 +184,68 @@ impl Loaded {
             texts,
             config: Arc::new(config),
         }))
+    }
+}
+
+/// Where a text that was refused ceases to be PEM, as a line from 1, and why.
+fn pem_fault(text: &[u8]) -> (usize, &'static str) {
+    let mut section: Option<(usize, &[u8])> = None;
+    for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
+        let (number, line) = (number + 1, line.trim_ascii());
+        if let Some(label) = line.strip_prefix(b"-----BEGIN ") {
+            match (section, label.strip_suffix(b"-----")) {
+                (Some((begin, _)), _) => return (begin, "this section has no end"),
+                (None, None) => return (number, "this line does not end as one that begins a section"),
+                (None, Some(label)) => section = Some((number, label)),
+            }
+        } else if let (Some(label), Some((_, open))) = (line.strip_prefix(b"-----END "), section) {
+            if label.strip_suffix(b"-----") != Some(open) {
+                return (number, "this line does not end the section that it is in");
+            }
+            section = None;
+        } else if section.is_some() {
+            let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/= \t".contains(byte);
+            if !line.iter().all(is_base64) {
+                return (number, "this line is not base64");
+            }
+        }
+    }
+    match section {
+        Some((begin, _)) => (begin, "this section has no end"),
+        None => (
+            1,
+            "what is between the lines that begin and end a section is not base64",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_in_a_pem_is_found_by_its_line() {
+        for (text, line) in [
+            ("\n-----BEGIN CERTIFICATE\n", 2),
+            ("-----BEGIN CERTIFICATE-----\nAAAA\n", 1),
+            (
+                "-----BEGIN CERTIFICATE-----\nAAAA\nA!AA\n-----END CERTIFICATE-----\n",
+                3,
+            ),
+            (
+                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END PRIVATE KEY-----\n",
+                3,
+            ),
+            (
+                "-----BEGIN A-----\nAAAA\n-----END A-----\n-----BEGIN B-----\n-----BEGIN C-----\n",
+                4,
+            ),
+            ("-----BEGIN CERTIFICATE-----\nAAA\n-----END CERTIFICATE-----\n", 1),
+        ] {
+            let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+            let key = PrivateKeyDer::from_pem_slice(text.as_bytes());
+            assert!(parsed.is_err() || key.is_err(), "{text}");
+            assert_eq!(pem_fault(text.as_bytes()).0, line, "{text}");
+        }
     }
 }

@@ -172,7 +172,7 @@ const KNOWN: &[Metric] = &[
     gauge("endpointd_shards", &[], "Namespaces with anything in them: each has an actor."),
     gauge("endpointd_pods", &[], "Pods that are kept."),
     gauge("endpointd_services", &[], "Services that are kept."),
-    gauge("endpointd_label_sets", &[], "Label sets that pods share, cut to what selectors of their namespace use."),
+    gauge("endpointd_label_sets", &[], "Different sets of selectors that match pods, over all namespaces."),
     counter("endpointd_listed_objects_total", &["resource"], "Objects that lists have shown."),
     counter("endpointd_watch_events_total", &["resource"], "Events that watches have shown, without bookmarks."),
     gauge("endpointd_watch_lag_seconds", &["resource"], "Time since the last sign of life of a watch: an event, a bookmark (the server sends one a minute), or its answer to the request. 0 while the resource is not followed."),
@@ -201,6 +201,7 @@ const EVENTS: &[Metric] = &[
     gauge("endpointd_events_waiting", &[], "Events that wait to be written."),
     counter("endpointd_event_requests_total", &["outcome"], "Requests for Events: ok, refused, unknown."),
     counter("endpointd_events_dropped_total", &[], "Events that are not written, unless they happen again."),
+    counter("endpointd_log_lines_left_out_total", &[], "Lines of the log that are left out, since their namespace has caused too many; a summary counts them by namespace once a minute."),
 ];
 
 #[rustfmt::skip]

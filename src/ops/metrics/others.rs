@@ -43,6 +43,32 @@ impl LeaseMetrics {
     }
 }
 
+/// What the log counts.
+#[derive(Debug)]
+pub struct LogMetrics {
+    left_out: Counter,
+}
+
+impl LogMetrics {
+    /// Registers it.
+    pub fn new() -> Self {
+        Self {
+            left_out: counter!("endpointd_log_lines_left_out_total"),
+        }
+    }
+
+    /// So many lines were left out.
+    pub fn left_out(&self, lines: u64) {
+        self.left_out.increment(lines);
+    }
+}
+
+impl Default for LogMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// What the writer of Events counts.
 #[derive(Debug)]
 pub struct EventMetrics {

@@ -1,0 +1,199 @@
+//! What a client's error may say. The errors of the libraries below hold secrets: the output of a credential plugin,
+//! the lines of a key that is no key, the URL of a proxy with its password. So nothing prints them; they are turned
+//! into [`ClientError`], which holds words of ours, as soon as they arrive.
+
+use crate::core::excerpt::Excerpt;
+use kube::client::AuthError;
+use kube::config::{InClusterError, KubeconfigError, LoadDataError};
+use std::error::Error;
+use std::io;
+
+/// Why a client could not be made, or a request had no answer. It holds nothing of a kubeconfig, of a credential, or
+/// of what a server sent, so that it may be printed at any level, with `Display` and `Debug` alike.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ClientError(String);
+
+impl From<kube::Error> for ClientError {
+    fn from(error: kube::Error) -> Self {
+        Self(client(&error))
+    }
+}
+
+impl From<http::Error> for ClientError {
+    fn from(error: http::Error) -> Self {
+        Self(format!("the request cannot be made: {error}"))
+    }
+}
+
+impl From<InClusterError> for ClientError {
+    fn from(error: InClusterError) -> Self {
+        Self(match error {
+            InClusterError::ReadDefaultNamespace(error) => {
+                format!("the service account's namespace cannot be read: {}", file(&error))
+            }
+            // The name of the variable and whether it is there; a value that is not Unicode would be printed.
+            InClusterError::ReadEnvironmentVariable(std::env::VarError::NotPresent) => {
+                "failed to read an incluster environment variable: environment variable not found".to_owned()
+            }
+            InClusterError::ReadEnvironmentVariable(_) => {
+                "KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not UTF-8".to_owned()
+            }
+            InClusterError::ReadCertificateBundle(error) => {
+                format!("the service account's ca.crt cannot be read: {}", file(&error))
+            }
+            InClusterError::ParseClusterPort(error) => format!("KUBERNETES_SERVICE_PORT: {error}"),
+            InClusterError::ParseClusterUrl(_) => {
+                "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT make no URL".to_owned()
+            }
+            InClusterError::ParseCertificates(_) => "the service account's ca.crt is no PEM".to_owned(),
+        })
+    }
+}
+
+impl ClientError {
+    /// Of a sentence of ours.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+/// What there is to say of an error of kube's client.
+fn client(error: &kube::Error) -> String {
+    use kube::Error as E;
+    match error {
+        E::Auth(error) => auth(error),
+        E::Service(error) => transport(&**error),
+        E::HyperError(error) => transport(error),
+        E::HttpError(error) => format!("the request cannot be made: {error}"),
+        E::ReadEvents(error) => format!("the answer broke off: {}", file(error)),
+        E::RustlsTls(error) => tls(error).to_owned(),
+        E::TlsRequired => "TLS is needed and not built in".to_owned(),
+        E::InferKubeconfig(error) => kubeconfig(error),
+        E::ProxyProtocolUnsupported { .. } | E::ProxyProtocolDisabled { .. } => {
+            "a proxy is asked for, by proxy-url in the kubeconfig or by HTTPS_PROXY, and proxies are not supported"
+                .to_owned()
+        }
+        E::Api(status) => format!(
+            "the server answered {} {}: {}",
+            status.code,
+            Excerpt::value(&status.reason),
+            Excerpt::sentence(&status.message)
+        ),
+        E::SerdeError(error) => format!("the answer is malformed at line {}, column {}", error.line(), error.column()),
+        E::FromUtf8(_) => "the answer is not UTF-8".to_owned(),
+        _ => "the client failed".to_owned(),
+    }
+}
+
+/// What there is to say of an error from the layers around a connection, and of its causes. Of those which can hold a
+/// secret, words of ours are said.
+fn transport(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<AuthError>() {
+            return auth(error);
+        }
+        if let Some(error) = error.downcast_ref::<kube::Error>() {
+            return client(error);
+        }
+        let said = error.to_string();
+        if !text.contains(&said) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&said);
+        }
+        next = error.source();
+    }
+    // Names in a server's certificate are the server's text.
+    Excerpt::sentence(&text).to_string()
+}
+
+/// What there is to say of credentials that cannot be had. A plugin's arguments and output are credentials themselves.
+pub(super) fn auth(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecStart(error) => format!("the credential plugin cannot be run: {}", file(error)),
+        AuthError::AuthExecRun { out, .. } => format!(
+            "the credential plugin failed ({}); what it wrote is not shown, since it may hold secrets",
+            out.status
+        ),
+        AuthError::AuthExecParse(_) => "what the credential plugin wrote is no ExecCredential".to_owned(),
+        AuthError::ParseTokenKey(_) => "what the credential plugin wrote is no JSON".to_owned(),
+        AuthError::ExecPluginFailed => "the credential plugin's ExecCredential has no status".to_owned(),
+        AuthError::MalformedTokenExpirationDate(_) => {
+            "the credential's time of expiry is malformed".to_owned()
+        }
+        AuthError::MissingCommand => "the credential plugin has no command".to_owned(),
+        AuthError::UnrefreshableTokenResponse => {
+            "the credential plugin gave something else than a token when it was asked again".to_owned()
+        }
+        AuthError::ReadTokenFile(error, _) => format!("the token's file cannot be read: {}", file(error)),
+        AuthError::InvalidBearerToken(_) => {
+            "the token holds a character that cannot be sent, such as the end of a line".to_owned()
+        }
+        AuthError::InvalidBasicAuth(_) => {
+            "user name or password hold a character that cannot be sent".to_owned()
+        }
+        _ => "the credentials cannot be had".to_owned(),
+    }
+}
+
+/// What there is to say of a kubeconfig that was parsed and cannot be used.
+pub(super) fn kubeconfig(error: &KubeconfigError) -> String {
+    use KubeconfigError as E;
+    match error {
+        E::CurrentContextNotSet => "current-context is not set".to_owned(),
+        E::KindMismatch => "its documents, or the files that belong together, differ in kind".to_owned(),
+        E::ApiVersionMismatch => {
+            "its documents, or the files that belong together, differ in apiVersion".to_owned()
+        }
+        E::LoadContext(_) => "there is no context of that name".to_owned(),
+        E::LoadClusterOfContext(_) => "there is no cluster of that name".to_owned(),
+        E::FindPath => "there is no home directory to look for .kube/config in".to_owned(),
+        E::ReadConfig(error, _) => format!("cannot be read: {}", file(error)),
+        E::MissingClusterUrl => "the cluster has no server".to_owned(),
+        E::ParseClusterUrl(_) => "the cluster's server is no URL".to_owned(),
+        E::ParseProxyUrl(_) => "the proxy's URL, proxy-url or HTTPS_PROXY, is no URL".to_owned(),
+        E::LoadCertificateAuthority(error) => data("certificate-authority", error),
+        E::LoadClientCertificate(error) => data("client-certificate", error),
+        E::LoadClientKey(error) => data("client-key", error),
+        E::ParseCertificates(_) => "the certificate-authority is no PEM".to_owned(),
+        _ => "cannot be used".to_owned(),
+    }
+}
+
+fn data(field: &str, error: &LoadDataError) -> String {
+    match error {
+        LoadDataError::DecodeBase64(_) => format!("{field}-data is not base64"),
+        LoadDataError::ReadFile(error, _) => {
+            format!("the file that {field} names cannot be read: {}", file(error))
+        }
+        LoadDataError::NoBase64DataOrFile => {
+            format!("{field} is missing: client-certificate and client-key go together")
+        }
+    }
+}
+
+fn tls(error: &kube::client::RustlsTlsError) -> &'static str {
+    use kube::client::RustlsTlsError as E;
+    match error {
+        E::InvalidIdentityPem(_) => "the client's certificate or key is no PEM",
+        E::MissingPrivateKey => "client-key holds no private key: PKCS#8, PKCS#1 and SEC1 are known",
+        E::MissingCertificate => "client-certificate holds no certificate",
+        E::InvalidPrivateKey(_) => "the client's key cannot be used, or does not belong to its certificate",
+        E::UnknownPrivateKeyFormat => "the client's certificate or key holds something else",
+        E::AddRootCertificate(_) => "a certificate of the certificate-authority cannot be used",
+        E::NoValidNativeRootCA(_) => "this system has no root certificates that can be used",
+        E::InvalidServerName(_) => "tls-server-name is no name of a server",
+    }
+}
+
+/// What the system says of a file or a program. An error that is not the system's may quote content.
+pub fn file(error: &io::Error) -> String {
+    if error.raw_os_error().is_some() {
+        return error.to_string();
+    }
+    error.kind().to_string()
+}

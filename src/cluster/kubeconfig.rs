@@ -1,0 +1,470 @@
+//! Kubeconfigs. An error about one names the file, the line and the fault, in words of ours, and prints nothing of what
+//! the file holds: the parser's own errors quote the lines around a fault, which is where the credentials are, and the
+//! file may be any file of the system that somebody named by mistake.
+
+use super::client_error::{self, ClientError};
+use super::connect::ConfigFile;
+use crate::core::excerpt::Excerpt;
+use http::HeaderValue;
+use kube::Config;
+use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_saphyr::{Error as YamlError, Location, Spanned};
+use std::fmt;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+/// Names of files are not longer on systems that we run on.
+const LONGEST_PATH: usize = 4096;
+
+/// Why a kubeconfig cannot be used. One line, without anything that the file holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KubeconfigError {
+    /// The file; none if there is none to look at.
+    pub file: Option<PathBuf>,
+    /// The line and the column in it, from 1.
+    pub place: Option<(u64, u64)>,
+    /// What is wrong.
+    pub fault: String,
+}
+
+impl fmt::Display for KubeconfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("kubeconfig")?;
+        if let Some(file) = &self.file {
+            write!(f, " {}", Excerpt::new(&file.to_string_lossy(), LONGEST_PATH))?;
+        }
+        if let Some((line, column)) = self.place {
+            write!(f, ", line {line}, column {column}")?;
+        }
+        write!(f, ": {}", self.fault)
+    }
+}
+
+impl std::error::Error for KubeconfigError {}
+
+/// What a kubeconfig says, and where its parts stand.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    /// For a client.
+    pub(super) config: Config,
+    places: Chosen,
+}
+
+impl Loaded {
+    /// Says of an error that came of the credentials where they stand.
+    pub(super) fn blame(&self, error: kube::Error) -> KubeconfigError {
+        let places = &self.places;
+        let first = |fields: &[Option<Place>]| fields.iter().flatten().next().copied();
+        let place = match &error {
+            kube::Error::Auth(_) => {
+                first(&[places.auth_provider, places.token_file, places.exec, places.user])
+            }
+            kube::Error::ProxyProtocolDisabled { .. } | kube::Error::ProxyProtocolUnsupported { .. } => {
+                places.proxy
+            }
+            kube::Error::InferKubeconfig(error) => places.of(error),
+            kube::Error::RustlsTls(error) => {
+                use kube::client::RustlsTlsError as E;
+                match error {
+                    E::AddRootCertificate(_) => places.authority,
+                    E::MissingCertificate => places.certificate,
+                    E::InvalidServerName(_) => places.server_name,
+                    _ => first(&[places.key, places.certificate, places.exec]),
+                }
+            }
+            _ => None,
+        };
+        places.error(place, ClientError::from(error).to_string())
+    }
+}
+
+/// Reads what is chosen.
+pub(super) async fn load(chosen: &ConfigFile) -> Result<Loaded, KubeconfigError> {
+    let files = files(chosen)?;
+    let mut merged = Kubeconfig::default();
+    let mut documents = Vec::new();
+    for (index, file) in files.iter().enumerate() {
+        let wrong = |(place, fault)| KubeconfigError {
+            file: Some(file.clone()),
+            place,
+            fault,
+        };
+        let text = text_of(file).map_err(|fault| wrong((None, fault)))?;
+        let mut parsed = Kubeconfig::from_yaml(&text).map_err(|error| wrong(unparsed(&error)))?;
+        resolve(&mut parsed, file);
+        merged = merged
+            .merge(parsed)
+            .map_err(|error| wrong((None, client_error::kubeconfig(&error))))?;
+        let places = serde_saphyr::from_multiple::<Document>(&text).map_err(|error| wrong(yaml(&error)))?;
+        documents.extend(places.into_iter().map(|document| (index, document)));
+    }
+    let mut places = Chosen::find(files, &documents, chosen.context.as_deref());
+    if let Some((place, fault)) = places.fault.take() {
+        return Err(places.error(place, fault));
+    }
+    let options = KubeConfigOptions {
+        context: chosen.context.clone(),
+        ..KubeConfigOptions::default()
+    };
+    match Config::from_custom_kubeconfig(merged, &options).await {
+        Ok(mut config) => {
+            if let Some(exec) = &mut config.auth_info.exec
+                && !std::io::stdin().is_terminal()
+            {
+                if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
+                    let fault = "the credential plugin needs a terminal, and there is none".to_owned();
+                    return Err(places.error(places.exec, fault));
+                }
+                // Else what it writes to standard error would go to ours, and to whoever collects the logs.
+                exec.interactive_mode = Some(ExecInteractiveMode::Never);
+            }
+            Ok(Loaded { config, places })
+        }
+        Err(error) => {
+            let fault = match (&error, &chosen.context) {
+                // It was asked for on the command line, and is no part of the file.
+                (kube::config::KubeconfigError::LoadContext(_), Some(name)) => {
+                    format!("there is no context {}", Excerpt::value(name))
+                }
+                _ => client_error::kubeconfig(&error),
+            };
+            Err(places.error(places.of(&error), fault))
+        }
+    }
+}
+
+/// The files that are looked at, the first first.
+fn files(chosen: &ConfigFile) -> Result<Vec<PathBuf>, KubeconfigError> {
+    if let Some(path) = &chosen.path {
+        return Ok(vec![path.clone()]);
+    }
+    if let Some(names) = std::env::var_os("KUBECONFIG") {
+        let named: Vec<_> = std::env::split_paths(&names)
+            .filter(|path| !path.as_os_str().is_empty())
+            .collect();
+        if !named.is_empty() {
+            return Ok(named);
+        }
+    }
+    match std::env::home_dir() {
+        Some(home) => Ok(vec![home.join(".kube").join("config")]),
+        None => Err(KubeconfigError {
+            file: None,
+            place: None,
+            fault: "there is no home directory to look for .kube/config in".to_owned(),
+        }),
+    }
+}
+
+/// A file's text. It is read once: it may be a pipe.
+fn text_of(file: &Path) -> Result<String, String> {
+    let bytes =
+        std::fs::read(file).map_err(|error| format!("cannot be read: {}", client_error::file(&error)))?;
+    let utf16 = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
+        let (pairs, rest) = bytes.as_chunks::<2>();
+        let units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
+        String::from_utf16(&units)
+            .ok()
+            .filter(|_| rest.is_empty())
+            .ok_or_else(|| "is not UTF-16, though it begins like that".to_owned())
+    };
+    match &*bytes {
+        [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
+        [0xef, 0xbb, 0xbf, rest @ ..] => {
+            String::from_utf8(rest.to_vec()).map_err(|_| "is not UTF-8".to_owned())
+        }
+        _ => String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned()),
+    }
+}
+
+/// Paths in a kubeconfig are relative to it. A command without a slash is looked up where programs are.
+fn resolve(config: &mut Kubeconfig, file: &Path) {
+    let Some(directory) = file.parent() else { return };
+    let absolute = |path: &mut Option<String>| {
+        if let Some(path) = path
+            && Path::new(path).is_relative()
+            && let Some(joined) = directory.join(&*path).to_str()
+        {
+            *path = joined.to_owned();
+        }
+    };
+    for cluster in config
+        .clusters
+        .iter_mut()
+        .filter_map(|named| named.cluster.as_mut())
+    {
+        absolute(&mut cluster.certificate_authority);
+    }
+    for user in config
+        .auth_infos
+        .iter_mut()
+        .filter_map(|named| named.auth_info.as_mut())
+    {
+        absolute(&mut user.client_certificate);
+        absolute(&mut user.client_key);
+        absolute(&mut user.token_file);
+        if let Some(exec) = &mut user.exec
+            && exec.command.as_ref().is_some_and(|command| command.contains('/'))
+        {
+            absolute(&mut exec.command);
+        }
+    }
+}
+
+type Fault = (Option<(u64, u64)>, String);
+
+fn unparsed(error: &kube::config::KubeconfigError) -> Fault {
+    match error {
+        kube::config::KubeconfigError::Parse(error) => yaml(error),
+        error => (None, client_error::kubeconfig(error)),
+    }
+}
+
+/// What there is to say of a text that is no kubeconfig. Only what the parser says of itself, or of our own types, is
+/// repeated, never what it found.
+fn yaml(error: &YamlError) -> Fault {
+    let place = error.location().and_then(position);
+    let error = error.without_snippet();
+    let fault = match error {
+        YamlError::AliasError { error, .. } => return (place, yaml(error).1),
+        YamlError::Unexpected { expected, .. } => format!("{expected} is expected"),
+        YamlError::SerdeInvalidType { expected, .. }
+        | YamlError::SerdeInvalidValue { expected, .. }
+        | YamlError::SerdeInvalidLength { expected, .. } => format!("{expected} is expected"),
+        YamlError::InvalidScalar { ty, .. } => format!("a value of type {ty} is expected"),
+        YamlError::SerdeMissingField { field, .. } => format!("the field {field} is missing"),
+        YamlError::SerdeUnknownVariant { expected, .. } => {
+            format!("one of {} is expected", expected.join(", "))
+        }
+        YamlError::DuplicateMappingKey { .. } => "a key stands here for the second time".to_owned(),
+        YamlError::UnknownAnchor { .. } => "an alias has no anchor".to_owned(),
+        YamlError::NullIntoString { .. } => "a string is expected".to_owned(),
+        YamlError::InvalidBinaryBase64 { .. } => "what is tagged as binary is not base64".to_owned(),
+        YamlError::Budget { .. }
+        | YamlError::AliasReplayLimitExceeded { .. }
+        | YamlError::AliasExpansionLimitExceeded { .. }
+        | YamlError::AliasReplayStackDepthExceeded { .. } => {
+            "it is too large, or nested too deeply".to_owned()
+        }
+        YamlError::Eof { .. } => "it ends too early".to_owned(),
+        _ => "it is not well-formed YAML".to_owned(),
+    };
+    (place, fault)
+}
+
+fn position(location: Location) -> Option<(u64, u64)> {
+    (location.line() > 0).then(|| (location.line(), location.column()))
+}
+
+/// A document of a kubeconfig, cut to what can be wrong with it.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "kebab-case")]
+struct Document {
+    current_context: Option<Spanned<String>>,
+    contexts: Option<Vec<NamedContext>>,
+    clusters: Option<Vec<NamedCluster>>,
+    users: Option<Vec<NamedUser>>,
+}
+
+#[derive(Deserialize)]
+struct NamedContext {
+    name: Spanned<String>,
+    context: Option<Context>,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    cluster: Spanned<String>,
+    user: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+struct NamedCluster {
+    name: Spanned<String>,
+    cluster: Option<Cluster>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "kebab-case")]
+struct Cluster {
+    server: Option<Spanned<String>>,
+    certificate_authority: Option<Spanned<IgnoredAny>>,
+    certificate_authority_data: Option<Spanned<IgnoredAny>>,
+    proxy_url: Option<Spanned<IgnoredAny>>,
+    tls_server_name: Option<Spanned<IgnoredAny>>,
+}
+
+#[derive(Deserialize)]
+struct NamedUser {
+    name: Spanned<String>,
+    user: Option<User>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "kebab-case")]
+struct User {
+    token: Option<Spanned<String>>,
+    #[serde(rename = "tokenFile")]
+    token_file: Option<Spanned<IgnoredAny>>,
+    client_certificate: Option<Spanned<IgnoredAny>>,
+    client_certificate_data: Option<Spanned<IgnoredAny>>,
+    client_key: Option<Spanned<IgnoredAny>>,
+    client_key_data: Option<Spanned<IgnoredAny>>,
+    auth_provider: Option<Spanned<IgnoredAny>>,
+    exec: Option<Spanned<IgnoredAny>>,
+}
+
+/// A place in one of the files.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    file: usize,
+    position: Option<(u64, u64)>,
+}
+
+impl Place {
+    fn of<T>(file: usize, value: &Spanned<T>) -> Self {
+        Self {
+            file,
+            position: position(value.referenced),
+        }
+    }
+}
+
+/// Where the parts of the chosen context stand.
+#[derive(Debug, Default)]
+struct Chosen {
+    files: Vec<PathBuf>,
+    context: Option<Place>,
+    cluster: Option<Place>,
+    server: Option<Place>,
+    authority: Option<Place>,
+    proxy: Option<Place>,
+    server_name: Option<Place>,
+    user: Option<Place>,
+    token_file: Option<Place>,
+    certificate: Option<Place>,
+    key: Option<Place>,
+    auth_provider: Option<Place>,
+    exec: Option<Place>,
+    /// What is wrong and would not be found, or not survived, by kube.
+    fault: Option<(Option<Place>, String)>,
+}
+
+impl Chosen {
+    /// Of things with the same name, the first counts.
+    fn find(files: Vec<PathBuf>, documents: &[(usize, Document)], named: Option<&str>) -> Self {
+        let mut chosen = Self {
+            files,
+            ..Self::default()
+        };
+        let current = documents.iter().find_map(|(file, document)| {
+            let current = document.current_context.as_ref()?;
+            Some((&*current.value, Place::of(*file, current)))
+        });
+        let context_name = match (named, current) {
+            (Some(name), _) => name,
+            (None, Some((name, place))) => {
+                chosen.context = Some(place);
+                name
+            }
+            (None, None) => return chosen,
+        };
+        let context = documents.iter().find_map(|(file, document)| {
+            let found = document
+                .contexts
+                .iter()
+                .flatten()
+                .find(|one| one.name.value == context_name)?;
+            Some((*file, found.context.as_ref()?))
+        });
+        let Some((file, context)) = context else {
+            return chosen;
+        };
+        chosen.cluster = Some(Place::of(file, &context.cluster));
+        let cluster = documents.iter().find_map(|(file, document)| {
+            let mut clusters = document.clusters.iter().flatten();
+            clusters
+                .find(|one| one.name.value == context.cluster.value)
+                .map(|one| (*file, one))
+        });
+        if let Some((file, named)) = cluster {
+            chosen.cluster_found(file, named);
+        }
+        let user = context.user.as_ref().and_then(|user| {
+            documents.iter().find_map(|(file, document)| {
+                let mut users = document.users.iter().flatten();
+                users
+                    .find(|one| one.name.value == user.value)
+                    .map(|one| (*file, one))
+            })
+        });
+        if let Some((file, named)) = user {
+            chosen.user_found(file, named);
+        }
+        chosen
+    }
+
+    fn cluster_found(&mut self, file: usize, named: &NamedCluster) {
+        let place = |value: &Option<Spanned<IgnoredAny>>| value.as_ref().map(|value| Place::of(file, value));
+        let Some(cluster) = &named.cluster else { return };
+        let server = cluster.server.as_ref();
+        self.server =
+            Some(server.map_or_else(|| Place::of(file, &named.name), |server| Place::of(file, server)));
+        if let Some(server) = server
+            && let Err(fault) = super::connect::check_url(&server.value)
+        {
+            self.fault = Some((self.server, format!("server {fault}")));
+        }
+        self.authority = place(&cluster.certificate_authority_data).or(place(&cluster.certificate_authority));
+        self.proxy = place(&cluster.proxy_url);
+        self.server_name = place(&cluster.tls_server_name);
+    }
+
+    fn user_found(&mut self, file: usize, named: &NamedUser) {
+        let place = |value: &Option<Spanned<IgnoredAny>>| value.as_ref().map(|value| Place::of(file, value));
+        self.user = Some(Place::of(file, &named.name));
+        let Some(user) = &named.user else { return };
+        self.token_file = place(&user.token_file);
+        self.certificate = place(&user.client_certificate_data).or(place(&user.client_certificate));
+        self.key = place(&user.client_key_data).or(place(&user.client_key));
+        self.auth_provider = place(&user.auth_provider);
+        self.exec = place(&user.exec);
+        if let Some(token) = &user.token
+            && self.fault.is_none()
+            && HeaderValue::try_from(token.value.as_str()).is_err()
+        {
+            let fault = "the token holds a character that cannot be sent, such as the end of a line";
+            self.fault = Some((Some(Place::of(file, token)), fault.to_owned()));
+        }
+    }
+
+    /// Where an error of kube's comes from.
+    fn of(&self, error: &kube::config::KubeconfigError) -> Option<Place> {
+        use kube::config::KubeconfigError as E;
+        match error {
+            E::LoadContext(_) => self.context,
+            E::LoadClusterOfContext(_) => self.cluster,
+            E::MissingClusterUrl | E::ParseClusterUrl(_) => self.server,
+            E::LoadCertificateAuthority(_) | E::ParseCertificates(_) => self.authority,
+            E::ParseProxyUrl(_) => self.proxy,
+            E::LoadClientCertificate(_) => self.certificate.or(self.key),
+            E::LoadClientKey(_) => self.key.or(self.certificate),
+            _ => None,
+        }
+    }
+
+    fn error(&self, place: Option<Place>, fault: String) -> KubeconfigError {
+        let only = (self.files.len() == 1).then_some(0);
+        KubeconfigError {
+            file: place
+                .map(|place| place.file)
+                .or(only)
+                .map(|file| self.files[file].clone()),
+            place: place.and_then(|place| place.position),
+            fault,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Text that others wrote, made fit for a line of a log or the message of an Event: short, and on one line.
+
+use std::fmt::{self, Write as _};
+
+/// So many bytes of a value that a tenant chose (an annotation, a label) are printed.
+pub const VALUE: usize = 64;
+/// So many bytes of a sentence are printed, such as the message of a Status or of an error.
+pub const SENTENCE: usize = 1024;
+
+/// Prints at most so many bytes of a text, and how long it is if that is not all. Control characters, and characters
+/// that change the direction or the lines of what is displayed, are escaped: else whoever writes the text could forge
+/// lines of the log, or hide some on a terminal.
+#[derive(Clone, Copy, Debug)]
+pub struct Excerpt<'t> {
+    text: &'t str,
+    limit: usize,
+}
+
+impl<'t> Excerpt<'t> {
+    /// Of a text; `limit` is in bytes of it, before anything is escaped.
+    pub fn new(text: &'t str, limit: usize) -> Self {
+        Self { text, limit }
+    }
+
+    /// Of a value that a tenant chose.
+    pub fn value(text: &'t str) -> Self {
+        Self::new(text, VALUE)
+    }
+
+    /// Of a sentence.
+    pub fn sentence(text: &'t str) -> Self {
+        Self::new(text, SENTENCE)
+    }
+}
+
+impl fmt::Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = cut(self.text, self.limit);
+        for c in shown.chars() {
+            if is_unprintable(c) {
+                write!(f, "{}", c.escape_default())?;
+            } else {
+                f.write_char(c)?;
+            }
+        }
+        if shown.len() < self.text.len() {
+            write!(f, "... ({} bytes)", self.text.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// The beginning of a text: so many bytes at most, and whole characters.
+pub fn cut(text: &str, limit: usize) -> &str {
+    let mut end = limit.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_stays_on_one_line_and_within_its_limit() {
+        assert_eq!(Excerpt::value("yes").to_string(), "yes");
+        assert_eq!(
+            Excerpt::value("a\nERROR forged\r\t\u{1b}[2J\u{202e}\u{85}").to_string(),
+            r"a\nERROR forged\r\t\u{1b}[2J\u{202e}\u{85}"
+        );
+        let long = Excerpt::value(&"x".repeat(256 * 1024)).to_string();
+        assert_eq!(long, format!("{}... (262144 bytes)", "x".repeat(VALUE)));
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(Excerpt::new("\u{e9}\u{e9}", 3).to_string(), "\u{e9}... (4 bytes)");
+        assert_eq!(Excerpt::new("\u{e9}\u{e9}", 4).to_string(), "\u{e9}\u{e9}");
+        assert_eq!(cut("\u{1f980}", 3), "");
+    }
+}

@@ -1,0 +1,230 @@
+//! Who may write how many lines into the log: lines that a namespace's owner can cause are shared out by namespace, and
+//! what is left out is counted.
+
+use super::bucket::TokenBucket;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// So many lines about a namespace at once,
+const BURST: u32 = 10;
+/// and then one in so many seconds.
+const SECONDS: f64 = 6.0;
+/// Nothing is remembered of a namespace that has caused no line for this long: its burst is whole again by then.
+const QUIET: Duration = Duration::from_secs(60);
+/// So often at most is it said how many lines about a namespace were left out.
+const SUMMARY: Duration = Duration::from_secs(60);
+/// So many namespaces have a share of their own at a time. Those beyond have one together.
+const NAMESPACES: usize = 1024;
+
+/// The shares of all namespaces. Its owner asks before each line, and writes the summaries when they are due.
+#[derive(Debug)]
+pub struct LogShares {
+    shares: BTreeMap<Arc<str>, Share>,
+    /// The share of those for which there was no room.
+    rest: Share,
+    limit: usize,
+    /// When there was last no room, after a look for shares that are not needed any more.
+    crowded: Option<Duration>,
+}
+
+/// Lines that were left out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeftOut {
+    /// The namespace that they were about; none for those that share with others.
+    pub namespace: Option<Arc<str>>,
+    /// How many.
+    pub lines: u64,
+}
+
+#[derive(Debug)]
+struct Share {
+    bucket: TokenBucket,
+    /// When a line was last asked for.
+    used: Duration,
+    /// Lines left out since the last summary.
+    left_out: u64,
+    /// When the first of them was; or the last summary, if it was no minute earlier.
+    since: Option<Duration>,
+}
+
+impl Share {
+    fn new() -> Self {
+        Self {
+            bucket: TokenBucket::new(1.0 / SECONDS, BURST),
+            used: Duration::ZERO,
+            left_out: 0,
+            since: None,
+        }
+    }
+
+    fn take(&mut self, now: Duration) -> bool {
+        self.used = self.used.max(now);
+        if self.bucket.take(now).is_ok() {
+            return true;
+        }
+        // A summary that was written less than a minute ago puts the next one off.
+        if self.left_out == 0
+            && self
+                .since
+                .is_none_or(|since| now.saturating_sub(since) >= SUMMARY)
+        {
+            self.since = Some(now);
+        }
+        self.left_out += 1;
+        false
+    }
+
+    fn is_quiet(&self, now: Duration) -> bool {
+        self.left_out == 0 && now.saturating_sub(self.used) >= QUIET
+    }
+
+    fn summary(&mut self, now: Duration) -> Option<u64> {
+        let waits = self.since.is_none_or(|since| now.saturating_sub(since) < SUMMARY);
+        if self.left_out == 0 || waits {
+            return None;
+        }
+        self.since = Some(now);
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+impl Default for LogShares {
+    fn default() -> Self {
+        Self::with_limit(NAMESPACES)
+    }
+}
+
+impl LogShares {
+    fn with_limit(limit: usize) -> Self {
+        Self {
+            shares: BTreeMap::new(),
+            rest: Share::new(),
+            limit,
+            crowded: None,
+        }
+    }
+
+    /// Whether a line about a namespace may be written now. If not, it is counted.
+    pub fn take(&mut self, namespace: &str, now: Duration) -> bool {
+        if let Some(share) = self.shares.get_mut(namespace) {
+            return share.take(now);
+        }
+        if self.shares.len() >= self.limit {
+            // The look is worth it once a second, not for each line of a storm.
+            let looked = self
+                .crowded
+                .is_some_and(|at| now.saturating_sub(at) < Duration::from_secs(1));
+            if !looked {
+                self.shares.retain(|_, share| !share.is_quiet(now));
+                self.crowded = Some(now);
+            }
+            if self.shares.len() >= self.limit {
+                return self.rest.take(now);
+            }
+        }
+        let share = self.shares.entry(namespace.into()).or_insert_with(Share::new);
+        share.take(now)
+    }
+
+    /// What was left out and is to be said now; each namespace once a minute.
+    pub fn summaries(&mut self, now: Duration) -> Vec<LeftOut> {
+        self.collect(|share| share.summary(now))
+    }
+
+    /// All that was left out and has not been said.
+    pub fn finish(&mut self) -> Vec<LeftOut> {
+        self.collect(|share| Some(std::mem::take(&mut share.left_out)).filter(|&lines| lines > 0))
+    }
+
+    fn collect(&mut self, mut of: impl FnMut(&mut Share) -> Option<u64>) -> Vec<LeftOut> {
+        let mut all: Vec<_> = self
+            .shares
+            .iter_mut()
+            .filter_map(|(namespace, share)| {
+                let lines = of(share)?;
+                Some(LeftOut {
+                    namespace: Some(namespace.clone()),
+                    lines,
+                })
+            })
+            .collect();
+        all.extend(of(&mut self.rest).map(|lines| LeftOut {
+            namespace: None,
+            lines,
+        }));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn ten_thousand_lines_of_a_namespace_leave_others_theirs() {
+        let mut shares = LogShares::default();
+        let (mut loud, mut quiet, mut told) = (0u64, 0, 0);
+        for tick in 0..10_000u64 {
+            let now = Duration::from_millis(tick * 12);
+            loud += u64::from(shares.take("loud", now));
+            if tick % 1000 == 0 {
+                quiet += u64::from(shares.take("quiet", now));
+            }
+            for LeftOut { namespace, lines } in shares.summaries(now) {
+                assert_eq!(namespace.as_deref(), Some("loud"));
+                told += lines;
+            }
+        }
+        assert_eq!(quiet, 10);
+        // Two minutes: the burst, and ten a minute.
+        assert!((29..=30).contains(&loud), "{loud}");
+        let left = shares.finish();
+        assert_eq!(left.len(), 1);
+        assert_eq!(
+            loud + told + left[0].lines,
+            10_000,
+            "no line is lost without a word"
+        );
+        assert_eq!(shares.finish(), []);
+    }
+
+    #[test]
+    fn a_summary_comes_once_a_minute() {
+        let mut shares = LogShares::default();
+        let mut summaries = Vec::new();
+        for second in 0..300 {
+            for _ in 0..5 {
+                shares.take("n", at(second));
+            }
+            summaries.extend(shares.summaries(at(second)).into_iter().map(|_| second));
+        }
+        // From the first that was left out on.
+        assert_eq!(summaries, [62, 122, 182, 242]);
+        // What is left out when it has ended is said too.
+        assert_eq!(shares.summaries(at(302)).len(), 1);
+        assert_eq!(shares.summaries(at(900)), []);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_those_beyond_share() {
+        let mut shares = LogShares::with_limit(3);
+        for number in 0..100 {
+            shares.take(&format!("n{number}"), at(1));
+        }
+        assert_eq!(shares.shares.len(), 3);
+        let left = shares.finish();
+        let rest = LeftOut {
+            namespace: None,
+            lines: 97 - u64::from(BURST),
+        };
+        assert_eq!(left, [rest]);
+        // Those that are quiet again make room.
+        assert!(shares.take("new", at(100)));
+        assert_eq!(shares.shares.len(), 1);
+    }
+}

@@ -1,0 +1,335 @@
+//! The write side as a pure machine: it decides which object is written next, and when.
+//!
+//! ```text
+//!            shards                                            API server
+//!   Reports │    ▲ grant, outcome                                   ▲ request     │ answer
+//!           ▼    │                                                  │             ▼
+//!   ┌───────────────────────────────────────────────────────────────────────────────────┐
+//!   │ Publisher: WriteQueue (turns, priorities) · TokenBucket · Window · backoff        │
+//!   └───────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The publisher knows objects by name only. When one has a token and a place in flight, the publisher grants it; the
+//! shard replies with the request, built from the state of that moment, or with nothing. Each object has at most one
+//! grant or request out. The writer actor carries the messages; [`Reports`] keeps those from the shards in the order in
+//! which they were said.
+
+pub mod reports;
+
+use super::backoff::Retry;
+use super::bucket::TokenBucket;
+use super::hash::{IdMap, KeyedSet, hash_of};
+use super::namespace::{Granted, NamespaceState, Outcome, Want};
+use super::object::{ObjectKey, ObjectName, Output};
+use super::queue::{Lane, Urgency, WriteQueue};
+use super::window::{Sign, Window};
+use reports::{Reply, Report, Reported};
+use std::time::Duration;
+
+/// A namespace whose requests are refused (403, 422) may retry at this part of the rate limit, so that ten thousand
+/// hopeless objects of one tenant do not use up what all others need.
+const REFUSED_SHARE: f64 = 0.1;
+/// The least that part comes to, in requests a second.
+const LEAST_REFUSED_RATE: f64 = 1.0;
+/// After so many namespaces with refused requests, those that no longer wait for their turn are dropped.
+const REFUSED_KEPT: usize = 1024;
+
+/// How writes are paced.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pacing {
+    /// Requests a second; zero or less is no limit.
+    pub qps: f64,
+    /// Requests that may go at once after a pause.
+    pub burst: u32,
+    /// Requests in flight.
+    pub in_flight: usize,
+    /// How long a change of a slice that exists waits for others to come along.
+    pub slice_batch: Duration,
+    /// The same of Endpoints.
+    pub endpoints_batch: Duration,
+}
+
+/// How a request ended, as far as it tells of the server's load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// The server answered, whatever it said.
+    Answered,
+    /// The server said that it is overloaded (429, 503).
+    Overloaded,
+    /// The answer did not come, or came from a gateway (504, a time-out, a broken connection). It counts as overload
+    /// unless the same object's last request ended like this too: one object's failures say nothing of the server.
+    Unanswered,
+    /// The request was not sent or its answer not waited for, because the lease was lost.
+    Unknown,
+}
+
+/// The next thing to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Ask the object's shard for its request.
+    Grant {
+        /// The object.
+        key: ObjectKey,
+        /// How urgent its write is.
+        lane: Lane,
+        /// How long it has waited for its turn.
+        age: Duration,
+    },
+    /// Nothing can go before the next message, or before a time.
+    Wait {
+        /// When to look again, if nothing happens before.
+        until: Option<Duration>,
+        /// Whether something would go but for the rate limit or the server's wish for a pause.
+        limited: bool,
+    },
+}
+
+/// What becomes of what a shard has said of an object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Replied {
+    /// The request is to be sent.
+    Send(Granted),
+    /// The request may not be sent any more: this process has lost the lease. The shard is to be told so.
+    Unsent,
+    /// Nothing is to be sent now.
+    Nothing,
+}
+
+/// The write side of one process. Owned by the writer actor; time is what the caller says it is.
+#[derive(Clone, Debug)]
+pub struct Publisher {
+    pacing: Pacing,
+    queue: WriteQueue<ObjectKey>,
+    window: Window,
+    bucket: TokenBucket,
+    random: fastrand::Rng,
+    /// The server has asked for a pause until then.
+    quiet_until: Duration,
+    /// Whether this process may write.
+    writes: bool,
+    drains: bool,
+    /// By namespace, when the next retry of a refused request may go.
+    refused: IdMap<u64, Duration>,
+    /// Objects whose last request was not answered.
+    unanswered: KeyedSet<ObjectKey>,
+}
+
+impl Publisher {
+    /// A publisher of a process that may write, with nothing to do. `seed` is for the jitter of delays.
+    pub fn new(pacing: Pacing, seed: u64) -> Self {
+        Self {
+            pacing,
+            queue: WriteQueue::default(),
+            window: Window::new(pacing.in_flight),
+            bucket: TokenBucket::new(pacing.qps, pacing.burst),
+            random: fastrand::Rng::with_seed(seed),
+            quiet_until: Duration::ZERO,
+            writes: true,
+            drains: false,
+            refused: IdMap::default(),
+            unanswered: KeyedSet::default(),
+        }
+    }
+
+    /// The objects that wait and those in flight.
+    pub fn queue(&self) -> &WriteQueue<ObjectKey> {
+        &self.queue
+    }
+
+    /// How many requests may be in flight now.
+    pub fn window(&self) -> usize {
+        self.window.size()
+    }
+
+    /// Whether this process may write.
+    pub fn writes(&self) -> bool {
+        self.writes
+    }
+
+    /// Whether this process may write from now on. When it may not, what waits is forgotten: everything is planned
+    /// anew when its turn comes.
+    pub fn set_writes(&mut self, writes: bool) {
+        self.writes = writes;
+        if !writes {
+            self.queue.clear_waiting();
+            self.unanswered.clear();
+            self.refused.clear();
+        }
+    }
+
+    /// Nothing new may go from now on.
+    pub fn drain(&mut self) {
+        self.drains = true;
+    }
+
+    /// Whether nothing new may go and nothing is in flight.
+    pub fn is_drained(&self) -> bool {
+        self.drains && self.queue.in_flight() == 0
+    }
+
+    /// A shard wants an object to be written.
+    fn wanted(&mut self, key: &ObjectKey, want: &Want, now: Duration) {
+        if !self.writes {
+            return;
+        }
+        let (yields, batch) = match key.object.output {
+            Output::Slice => (false, self.pacing.slice_batch),
+            Output::Endpoints => (true, self.pacing.endpoints_batch),
+        };
+        let urgency = Urgency {
+            lane: want.lane,
+            yields,
+            tenant: hash_of(&*key.namespace),
+            group: hash_of(&(&*key.namespace, &*want.service)),
+        };
+        let mut delay = want.retry.delay(self.random.f64());
+        if matches!(want.retry, Retry::Floor | Retry::Slowly { .. }) {
+            delay = self.after_other_refused(urgency.tenant, now + delay) - now;
+        }
+        if want.exists {
+            delay = delay.max(batch);
+        }
+        self.queue.want(key.clone(), urgency, delay, now);
+    }
+
+    /// When a retry of a refused request may go that would go at a time, so that those of its namespace keep to
+    /// their share of the rate.
+    fn after_other_refused(&mut self, tenant: u64, at: Duration) -> Duration {
+        if self.pacing.qps <= 0.0 {
+            return at;
+        }
+        let rate = (self.pacing.qps * REFUSED_SHARE).max(LEAST_REFUSED_RATE);
+        let next = self.refused.entry(tenant).or_default();
+        let at = at.max(*next);
+        *next = at + Duration::from_secs_f64(1.0 / rate);
+        at
+    }
+
+    /// What a shard has said of an object: the reply came first.
+    pub fn reported(&mut self, key: &ObjectKey, reported: Reported, now: Duration) -> Replied {
+        let Reported { reply, wanted } = reported;
+        let replied = reply.map_or(Replied::Nothing, |reply| self.replied(key, reply, now));
+        if let Some((want, _)) = wanted {
+            self.wanted(key, &want, now);
+        }
+        replied
+    }
+
+    /// A shard's reply to a grant, or to an answer.
+    fn replied(&mut self, key: &ObjectKey, reply: Reply, now: Duration) -> Replied {
+        match reply {
+            Reply::Built(granted) => {
+                self.queue.built(key);
+                if self.writes {
+                    Replied::Send(granted)
+                } else {
+                    Replied::Unsent
+                }
+            }
+            Reply::Nothing => {
+                self.nothing(key, now);
+                Replied::Nothing
+            }
+            Reply::Settled => {
+                self.unanswered.remove(key);
+                self.queue.settled(key);
+                Replied::Nothing
+            }
+        }
+    }
+
+    /// There is nothing to send for an object that was granted, or nobody left to ask.
+    pub fn nothing(&mut self, key: &ObjectKey, now: Duration) {
+        self.bucket.give_back();
+        self.queue.built(key);
+        self.queue.landed(key, true, now);
+        self.unanswered.remove(key);
+    }
+
+    /// A request ended. `took` is how long it was out, `quiet` the pause that the server asks for, and `has_shard`
+    /// whether somebody is left to say whether the object is due again.
+    pub fn answered(
+        &mut self,
+        key: &ObjectKey,
+        load: Load,
+        took: Duration,
+        quiet: Option<Duration>,
+        has_shard: bool,
+        now: Duration,
+    ) {
+        if let Some(quiet) = quiet {
+            self.quiet_until = self.quiet_until.max(now + quiet);
+        }
+        let sign = match load {
+            Load::Unknown => None,
+            Load::Overloaded => Some(Sign::Overloaded),
+            Load::Unanswered if self.unanswered.insert(key.clone()) => Some(Sign::Overloaded),
+            Load::Unanswered => None,
+            Load::Answered => {
+                self.unanswered.remove(key);
+                Some(Sign::Answered)
+            }
+        };
+        if let Some(sign) = sign {
+            self.window.answered(sign, took, self.queue.in_flight(), now);
+        }
+        if !has_shard {
+            self.unanswered.remove(key);
+        }
+        self.queue.landed(key, !has_shard, now);
+    }
+
+    /// The next thing to do. To be asked again after a grant.
+    pub fn next(&mut self, now: Duration) -> Next {
+        let idle = Next::Wait {
+            until: None,
+            limited: false,
+        };
+        if !self.writes || self.drains || self.queue.in_flight() >= self.window.size() {
+            return idle;
+        }
+        if self.refused.len() > REFUSED_KEPT {
+            self.refused.retain(|_, next| *next > now);
+        }
+        if self.quiet_until > now {
+            return Next::Wait {
+                until: Some(self.quiet_until),
+                limited: self.queue.has_ready(now),
+            };
+        }
+        if let Err(wait) = self.bucket.take(now) {
+            return Next::Wait {
+                until: (self.queue.waiting() > 0).then_some(now + wait),
+                limited: self.queue.has_ready(now),
+            };
+        }
+        match self.queue.next(now) {
+            Some((key, lane, age)) => Next::Grant { key, lane, age },
+            None => {
+                self.bucket.give_back();
+                Next::Wait {
+                    until: self.queue.next_delayed(),
+                    limited: false,
+                }
+            }
+        }
+    }
+}
+
+impl NamespaceState {
+    /// The shard's reply when it is an object's turn.
+    pub fn reply_to_grant(&mut self, object: &ObjectName) -> Report {
+        Report::Replied(self.grant(object).map_or(Reply::Nothing, Reply::Built))
+    }
+
+    /// The shard's reply to the outcome of an object's request; `why` is what the server said of a refusal.
+    pub fn reply_to_outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Report {
+        match self.outcome(object, outcome, why) {
+            Some(want) => Report::Wanted(want),
+            None => Report::Replied(Reply::Settled),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! What shards say to the writer, waiting to be read: one channel, in which what is said of an object stays in the
+//! order in which it was said.
+//!
+//! An object has a place of its own, so however far behind the writer is, no more waits than there are objects. A
+//! place holds a reply and what was wanted after it. That is all that matters of what was said:
+//!
+//! * a reply to a grant is made from the shard's state of that moment, so it covers what was wanted before;
+//! * a shard that says "settled" to an answer may have forgotten the request that was answered, so that covers nothing;
+//! * the writer has at most one grant or request of an object out. So a second reply is said only after "settled",
+//!   by a shard that wanted the object again before it heard the answer, and takes its place;
+//! * of what was wanted after the reply, the latest counts, with the highest priority and the earliest time.
+
+use crate::core::hash::KeyedMap;
+use crate::core::namespace::{Granted, Want};
+use crate::core::object::ObjectKey;
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::time::Duration;
+
+/// What a shard says of an object that the writer asked about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// To a grant: the request to send.
+    Built(Granted),
+    /// To a grant: nothing is due any more.
+    Nothing,
+    /// To an answer: nothing more is due on its account.
+    Settled,
+}
+
+/// What a shard says of an object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Report {
+    /// It is to be written.
+    Wanted(Want),
+    /// What the writer asked for.
+    Replied(Reply),
+}
+
+/// What waits of one object: the reply was said first.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Reported {
+    /// The reply, if one waits.
+    pub reply: Option<Reply>,
+    /// What was wanted after that, and when the first of the changes was noticed that it is wanted for.
+    pub wanted: Option<(Want, Duration)>,
+}
+
+/// What waits of all objects, those first of which something was said first. Filled by shards, emptied by the writer.
+#[derive(Clone, Default, Debug)]
+pub struct Reports {
+    by_key: KeyedMap<ObjectKey, Reported>,
+    /// The keys of `by_key`.
+    order: VecDeque<ObjectKey>,
+}
+
+impl Reports {
+    /// Something is said of an object. If it is wanted, `noticed` is when the change was noticed.
+    pub fn say(&mut self, key: ObjectKey, report: Report, noticed: Duration) {
+        let reported = match self.by_key.entry(key) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                self.order.push_back(entry.key().clone());
+                entry.insert(Reported::default())
+            }
+        };
+        match (report, &mut reported.wanted) {
+            (Report::Replied(reply), wanted) => {
+                debug_assert!(
+                    matches!(reported.reply, None | Some(Reply::Settled)),
+                    "an object has one grant or request out"
+                );
+                if reply != Reply::Settled {
+                    *wanted = None;
+                }
+                reported.reply = Some(reply);
+            }
+            (Report::Wanted(mut latest), Some((want, since))) => {
+                latest.lane = latest.lane.min(want.lane);
+                *want = latest;
+                *since = noticed.min(*since);
+            }
+            (Report::Wanted(want), wanted) => *wanted = Some((want, noticed)),
+        }
+    }
+
+    /// Takes what is said of the next object.
+    pub fn take(&mut self) -> Option<(ObjectKey, Reported)> {
+        let key = self.order.pop_front()?;
+        let reported = self
+            .by_key
+            .remove(&key)
+            .expect("a key that is in the order has a place");
+        Some((key, reported))
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}

@@ -1,0 +1,186 @@
+use super::*;
+use crate::core::backoff::LONGEST;
+use crate::core::body::Request;
+use reports::Reports;
+use std::sync::Arc;
+
+const SECOND: Duration = Duration::from_secs(1);
+const NOW: Duration = Duration::ZERO;
+
+fn pacing(qps: f64, in_flight: usize) -> Pacing {
+    Pacing {
+        qps,
+        burst: 1,
+        in_flight,
+        slice_batch: Duration::ZERO,
+        endpoints_batch: Duration::ZERO,
+    }
+}
+
+fn key(namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey {
+        namespace: namespace.into(),
+        object: ObjectName::slice(name.into()),
+    }
+}
+
+fn want(key: &ObjectKey, retry: Retry) -> Want {
+    Want {
+        object: key.object.clone(),
+        service: Arc::from("s"),
+        exists: true,
+        lane: Lane::Add,
+        retry,
+    }
+}
+
+fn granted(publisher: &mut Publisher, now: Duration) -> Option<ObjectKey> {
+    match publisher.next(now) {
+        Next::Grant { key, .. } => Some(key),
+        Next::Wait { .. } => None,
+    }
+}
+
+/// Hands on all that waits.
+fn hand_on(reports: &mut Reports, publisher: &mut Publisher, now: Duration) -> Vec<Replied> {
+    let mut replied = Vec::new();
+    while let Some((key, reported)) = reports.take() {
+        replied.push(publisher.reported(&key, reported, now));
+    }
+    replied
+}
+
+fn update() -> Granted {
+    Granted {
+        request: Request::Update(Vec::new()),
+        changes: 1,
+    }
+}
+
+#[test]
+fn a_write_that_is_wanted_after_an_empty_reply_is_not_lost_however_late_both_are_read() {
+    for read_between in [false, true] {
+        let (mut publisher, mut reports) = (Publisher::new(pacing(0.0, 1), 0), Reports::default());
+        let k = key("ns", "k");
+        publisher.wanted(&k, &want(&k, Retry::Now), NOW);
+        assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
+        // The pod has flipped back before the grant: nothing is due. Then it flips again.
+        reports.say(k.clone(), Report::Replied(Reply::Nothing), NOW);
+        if read_between {
+            hand_on(&mut reports, &mut publisher, NOW);
+        }
+        reports.say(k.clone(), Report::Wanted(want(&k, Retry::Now)), NOW);
+        hand_on(&mut reports, &mut publisher, NOW);
+        assert_eq!(
+            granted(&mut publisher, NOW),
+            Some(k),
+            "read between: {read_between}"
+        );
+    }
+}
+
+#[test]
+fn a_request_carries_what_was_wanted_before_it_was_built() {
+    let (mut publisher, mut reports) = (Publisher::new(pacing(0.0, 1), 0), Reports::default());
+    let k = key("ns", "k");
+    publisher.wanted(&k, &want(&k, Retry::Now), NOW);
+    assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
+    reports.say(k.clone(), Report::Wanted(want(&k, Retry::Now)), NOW);
+    reports.say(k.clone(), Report::Replied(Reply::Built(update())), NOW);
+    let replied = hand_on(&mut reports, &mut publisher, NOW);
+    assert_eq!(replied, [Replied::Send(update())]);
+    publisher.answered(&k, Load::Answered, NOW, None, true, NOW);
+    publisher.replied(&k, Reply::Settled, NOW);
+    assert!(publisher.queue().is_idle());
+}
+
+/// A shard that has forgotten a request, as one that stood by has, settles it without a look at the object.
+#[test]
+fn a_settled_answer_does_not_cover_what_was_wanted_before() {
+    let (mut publisher, mut reports) = (Publisher::new(pacing(0.0, 1), 0), Reports::default());
+    let k = key("ns", "k");
+    publisher.wanted(&k, &want(&k, Retry::Now), NOW);
+    assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
+    reports.say(k.clone(), Report::Replied(Reply::Built(update())), NOW);
+    hand_on(&mut reports, &mut publisher, NOW);
+    publisher.answered(&k, Load::Answered, NOW, None, true, NOW);
+    reports.say(k.clone(), Report::Wanted(want(&k, Retry::Now)), NOW);
+    reports.say(k.clone(), Report::Replied(Reply::Settled), NOW);
+    hand_on(&mut reports, &mut publisher, NOW);
+    assert_eq!(granted(&mut publisher, NOW), Some(k));
+}
+
+#[test]
+fn ten_thousand_refused_services_of_one_namespace_leave_the_rate_to_the_others() {
+    let mut publisher = Publisher::new(
+        Pacing {
+            burst: 100,
+            ..pacing(500.0, 64)
+        },
+        0,
+    );
+    let hopeless: Vec<_> = (0..10_000).map(|i| key("tenant", &format!("k{i}"))).collect();
+    for key in &hopeless {
+        publisher.wanted(key, &want(key, Retry::Slowly { failures: 9 }), NOW);
+    }
+    let mut sent = 0;
+    for tenth in 0..1200u32 {
+        let now = tenth * SECOND / 10;
+        while let Some(key) = granted(&mut publisher, now) {
+            sent += 1;
+            publisher.replied(&key, Reply::Built(update()), now);
+            publisher.answered(&key, Load::Answered, NOW, None, true, now);
+            publisher.wanted(&key, &want(&key, Retry::Slowly { failures: 9 }), now);
+        }
+    }
+    // A tenth of 500 a second, for two minutes.
+    assert!((4000..=6100).contains(&sent), "{sent}");
+}
+
+#[test]
+fn one_object_that_is_never_answered_does_not_make_the_window_small() {
+    let mut publisher = Publisher::new(pacing(0.0, 64), 0);
+    let before = publisher.window();
+    let k = key("ns", "k");
+    let mut now = NOW;
+    for _ in 0..50 {
+        publisher.wanted(&k, &want(&k, Retry::Now), now);
+        assert_eq!(granted(&mut publisher, now), Some(k.clone()));
+        publisher.replied(&k, Reply::Built(update()), now);
+        now += LONGEST;
+        publisher.answered(&k, Load::Unanswered, LONGEST, None, true, now);
+    }
+    assert!(
+        publisher.window() >= before / 2,
+        "halved once: {}",
+        publisher.window()
+    );
+    // Many objects that are not answered are another matter.
+    for i in 0..8 {
+        let other = key("ns", &format!("other{i}"));
+        publisher.wanted(&other, &want(&other, Retry::Now), now);
+        assert_eq!(granted(&mut publisher, now), Some(other.clone()));
+        publisher.replied(&other, Reply::Built(update()), now);
+        now += SECOND;
+        publisher.answered(&other, Load::Unanswered, SECOND / 2, None, true, now);
+    }
+    assert_eq!(publisher.window(), 1);
+}
+
+#[test]
+fn a_process_that_may_not_write_grants_nothing_and_takes_back_what_was_built() {
+    let mut publisher = Publisher::new(pacing(0.0, 4), 0);
+    let k = key("ns", "k");
+    publisher.wanted(&k, &want(&k, Retry::Now), NOW);
+    assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
+    publisher.wanted(&key("ns", "l"), &want(&k, Retry::Now), NOW);
+    publisher.set_writes(false);
+    assert_eq!(
+        publisher.replied(&k, Reply::Built(update()), NOW),
+        Replied::Unsent
+    );
+    publisher.answered(&k, Load::Unknown, NOW, None, true, NOW);
+    publisher.replied(&k, Reply::Settled, NOW);
+    assert_eq!(granted(&mut publisher, NOW), None);
+    assert!(publisher.queue().is_idle());
+}

@@ -1,0 +1,79 @@
+//! The log's lines that a namespace's owner can cause: each namespace has a share, so that one that causes ten thousand
+//! lines does not bury what is said of others.
+//!
+//! There is one log, so this is one for the process, as the subscriber and the recorder of metrics are.
+
+use crate::core::log_shares::{LeftOut, LogShares};
+use crate::ops::metrics::LogMetrics;
+use parking_lot::Mutex;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How often it is looked whether a summary is due.
+const TICK: Duration = Duration::from_secs(5);
+
+struct Shared {
+    start: Instant,
+    shares: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    shares: LogShares,
+    /// Lines left out that the metric does not count yet.
+    uncounted: u64,
+}
+
+static LOG: LazyLock<Shared> = LazyLock::new(|| Shared {
+    start: Instant::now(),
+    shares: Mutex::default(),
+});
+
+/// Whether a line about a namespace may be written now. Ask once for each line, right before it: one that is left out is
+/// counted, and said with others.
+pub fn admits(namespace: &str) -> bool {
+    let mut state = LOG.shares.lock();
+    let admitted = state.shares.take(namespace, LOG.start.elapsed());
+    state.uncounted += u64::from(!admitted);
+    admitted
+}
+
+/// Says once a minute how many lines about a namespace were left out. Never returns.
+pub async fn keep() {
+    let metrics = LogMetrics::new();
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let (left_out, uncounted) = {
+            let mut state = LOG.shares.lock();
+            let left_out = state.shares.summaries(LOG.start.elapsed());
+            (left_out, std::mem::take(&mut state.uncounted))
+        };
+        metrics.left_out(uncounted);
+        say(left_out);
+    }
+}
+
+/// Says what was left out and not said yet: when the process ends.
+pub fn finish() {
+    let left_out = LOG.shares.lock().shares.finish();
+    say(left_out);
+}
+
+fn say(left_out: Vec<LeftOut>) {
+    for LeftOut { namespace, lines } in left_out {
+        match namespace {
+            Some(namespace) => {
+                tracing::warn!(%namespace, lines, "more lines about this namespace were due than it has a share of, and were left out");
+            }
+            None => {
+                tracing::warn!(
+                    lines,
+                    "lines about further namespaces were left out, since so many had some"
+                );
+            }
+        }
+    }
+}
