@@ -26,9 +26,10 @@ test:
     cargo test --workspace
 
 # The properties over cases that no run before has played. A failure prints its shortest case; with the seed that is
-# printed first it comes again.
+# printed first it comes again. Then all perturbations of recorded scenarios, of which tests play a tenth.
 explore SEED=`od -An -N4 -tu4 /dev/urandom | tr -d ' '`:
     PROPTEST_RNG_SEED={{ SEED }} cargo test --workspace --lib --test properties
+    PERTURBATIONS=all cargo test -p endpointd --test perturbations
 
 # One recorded scenario, by a part of its file's name.
 golden NAME:

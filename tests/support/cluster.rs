@@ -12,7 +12,6 @@ use memory_apiserver::{ApiServer, Config};
 use serde_json::Value;
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
 
 /// Options for a controller under test.
 pub(crate) fn options(max_endpoints: usize) -> Options {
@@ -188,33 +187,5 @@ impl Api {
         let mut slices = self.list("EndpointSlice", namespace).await;
         slices.retain(|slice| slice["metadata"]["labels"]["kubernetes.io/service-name"] == service);
         slices
-    }
-
-    /// Waits until Endpoints and `EndpointSlices` of a namespace have kept still for a while.
-    pub(crate) async fn settle(&self, namespace: &str, quiet: Duration) -> (Vec<Value>, Vec<Value>) {
-        let start = Instant::now();
-        let (mut last, mut seen) = (start, None);
-        loop {
-            let state = (
-                self.list("Endpoints", namespace).await,
-                self.list("EndpointSlice", namespace).await,
-            );
-            let mut signature: Vec<String> = state
-                .0
-                .iter()
-                .chain(&state.1)
-                .map(|o| format!("{} {}", o["metadata"]["uid"], o["metadata"]["resourceVersion"]))
-                .collect();
-            signature.sort();
-            let now = Instant::now();
-            if seen.as_ref() != Some(&signature) {
-                (seen, last) = (Some(signature), now);
-            }
-            let still = now.saturating_duration_since(last) >= quiet;
-            if still || now.saturating_duration_since(start) >= Duration::from_secs(40) {
-                return state;
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
     }
 }

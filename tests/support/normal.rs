@@ -217,7 +217,8 @@ pub(crate) fn cut(state: &Value, compared: Compared, timed: bool) -> Value {
     Value::Object(out)
 }
 
-fn untimed(value: &Value) -> Value {
+/// Leaves out trigger times.
+pub(crate) fn untimed(value: &Value) -> Value {
     match value {
         Value::Object(map) => map
             .iter()
@@ -225,6 +226,24 @@ fn untimed(value: &Value) -> Value {
             .map(|(key, value)| (key.clone(), untimed(value)))
             .collect(),
         Value::Array(values) => values.iter().map(untimed).collect(),
+        other => other.clone(),
+    }
+}
+
+/// The trigger time of an object.
+pub(crate) fn trigger(object: &Value) -> Option<&str> {
+    object["annotations"][TRIGGER].as_str()
+}
+
+/// Leaves out UIDs.
+pub(crate) fn anonymous(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .filter(|(key, _)| *key != "uid")
+            .map(|(key, value)| (key.clone(), anonymous(value)))
+            .collect(),
+        Value::Array(values) => values.iter().map(anonymous).collect(),
         other => other.clone(),
     }
 }

@@ -1,5 +1,11 @@
 //! The states that kube-controller-manager 1.36 had settled on, put back as they were recorded.
 
+#[path = "scenarios.rs"]
+mod files;
+
+#[allow(unused_imports, reason = "some tests take all scenarios, some take one")]
+pub(crate) use files::{scenario, scenarios};
+
 use super::cluster::Api;
 use super::world::{items, text};
 use serde_json::{Value, json};
@@ -7,28 +13,6 @@ use std::collections::BTreeMap;
 
 /// A UID that nobody has.
 const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
-
-/// The recorded scenarios whose file's name contains this, by name.
-pub(crate) fn scenarios(only: &str) -> Vec<Value> {
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens");
-    let mut files: Vec<_> = std::fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|e| e == "json"))
-        .filter(|path| path.file_name().unwrap().to_string_lossy().contains(only))
-        .collect();
-    files.sort();
-    let read = |path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    files.into_iter().map(read).collect()
-}
-
-/// The scenario of a name.
-pub(crate) fn scenario(name: &str) -> Value {
-    let found = scenarios(name)
-        .into_iter()
-        .find(|scenario| scenario["name"] == *name);
-    found.unwrap_or_else(|| panic!("there is no scenario {name}"))
-}
 
 /// What was put.
 #[derive(Debug, Default)]

@@ -1,0 +1,411 @@
+//! The line between one process of the controller and the server.
+//!
+//! It notes what goes through it, and follows the rules of a plan: it is cut at a request or before an event, as when
+//! the process is killed; it holds back what the watch of a kind shows from a version on, and later lets it through
+//! or breaks the watch; and it shows lists as they were at an older version.
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Method, Request, Response, Uri};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use kube::client::Body;
+use memory_apiserver::{ApiServer, ApiService, ResponseBody};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::future::pending;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::watch;
+use tower::{Service, ServiceExt as _};
+
+/// The kinds that the controller lists and watches, by their plural.
+pub(crate) const KINDS: [&str; 5] = ["nodes", "pods", "services", "endpointslices", "endpoints"];
+
+type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
+
+/// A request that went through, or was the last that was sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Sent {
+    pub(crate) verb: Method,
+    pub(crate) path: String,
+    /// Whether it is a list or a watch of everything.
+    pub(crate) looks_around: bool,
+}
+
+/// An event that a watch showed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Event {
+    pub(crate) kind: &'static str,
+    pub(crate) version: u64,
+    /// `ADDED`, `MODIFIED` or `DELETED`.
+    pub(crate) change: String,
+    pub(crate) name: String,
+}
+
+/// When a line is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cut {
+    /// Instead of sending the request of this number.
+    Before(usize),
+    /// When the server has carried out the request of this number, and has not answered it.
+    After(usize),
+    /// Before the first event of a kind from this version on.
+    Event(&'static str, u64),
+}
+
+/// What a line does besides noting. Versions are those of the server.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Rules {
+    /// What watches show is noted.
+    pub(crate) noted: bool,
+    pub(crate) cut: Option<Cut>,
+    /// Events of these kinds are held back from a version on.
+    pub(crate) held: BTreeMap<&'static str, u64>,
+    /// Lists of these kinds show the state of a version, and watches that begin there show nothing.
+    pub(crate) as_of: BTreeMap<&'static str, u64>,
+}
+
+// === impl Event ===
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {}/{} at {}",
+            self.change, self.kind, self.name, self.version
+        )
+    }
+}
+
+// === impl Rules ===
+
+impl Rules {
+    /// Whether the lines of a kind's watch must be looked at.
+    fn concerns(&self, kind: &str) -> bool {
+        let cut = matches!(self.cut, Some(Cut::Event(at, _)) if at == kind);
+        cut || self.noted || self.held.contains_key(kind) || self.as_of.contains_key(kind)
+    }
+}
+
+/// Clones are the same line.
+#[derive(Clone)]
+pub(crate) struct Line {
+    server: ApiService,
+    rules: Arc<watch::Sender<Rules>>,
+    state: Arc<State>,
+}
+
+struct State {
+    /// True once nothing goes through any more.
+    dead: watch::Sender<bool>,
+    /// How often the watches of a kind were broken.
+    broken: watch::Sender<BTreeMap<&'static str, u64>>,
+    log: Mutex<Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    sent: Vec<Sent>,
+    events: Vec<Event>,
+    /// The first event that was held back.
+    withheld: Option<(&'static str, u64)>,
+    /// The kinds that were listed as of an older version.
+    as_of: BTreeSet<&'static str>,
+}
+
+/// An open watch.
+struct Flow {
+    line: Line,
+    kind: &'static str,
+    body: http_body_util::BodyDataStream<ResponseBody>,
+    lines: VecDeque<Bytes>,
+    /// How often watches of the kind had been broken when this one was begun.
+    broken: u64,
+}
+
+// === impl Line ===
+
+impl Line {
+    pub(crate) fn new(server: &ApiServer, rules: Rules) -> Self {
+        let state = State {
+            dead: watch::Sender::new(false),
+            broken: watch::Sender::default(),
+            log: Mutex::default(),
+        };
+        Self {
+            server: server.service(),
+            rules: Arc::new(watch::Sender::new(rules)),
+            state: Arc::new(state),
+        }
+    }
+
+    /// Nothing goes through from now on, in either direction, and nobody is told.
+    pub(crate) fn cut(&self) {
+        self.state.dead.send_replace(true);
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        *self.state.dead.borrow()
+    }
+
+    /// Waits until the line is cut.
+    pub(crate) async fn until_cut(&self) {
+        let mut dead = self.state.dead.subscribe();
+        // The sender lives as long as this.
+        let _ = dead.wait_for(|dead| *dead).await;
+    }
+
+    /// Lets everything through that was held back.
+    pub(crate) fn release(&self) {
+        self.rules.send_modify(|rules| {
+            rules.held.clear();
+            rules.as_of.clear();
+        });
+    }
+
+    /// Breaks the watches that hold something back, which is never shown by them. New ones show everything.
+    pub(crate) fn break_held(&self) {
+        self.state.broken.send_modify(|broken| {
+            for kind in self.rules.borrow().held.keys() {
+                *broken.entry(kind).or_default() += 1;
+            }
+        });
+        self.release();
+    }
+
+    /// What was sent until now.
+    pub(crate) fn sent(&self) -> Vec<Sent> {
+        self.state.log.lock().sent.clone()
+    }
+
+    pub(crate) fn sent_count(&self) -> usize {
+        self.state.log.lock().sent.len()
+    }
+
+    /// What watches have shown until now.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.state.log.lock().events.clone()
+    }
+
+    /// The first event that was held back.
+    pub(crate) fn withheld(&self) -> Option<(&'static str, u64)> {
+        self.state.log.lock().withheld
+    }
+
+    /// The kinds that were listed as of an older version.
+    pub(crate) fn shown_as_of(&self) -> BTreeSet<&'static str> {
+        self.state.log.lock().as_of.clone()
+    }
+
+    async fn pass(self, request: Request<Body>) -> io::Result<Answer> {
+        if self.is_cut() {
+            return pending().await;
+        }
+        let (parts, body) = request.into_parts();
+        let kind = listed_kind(&parts.uri);
+        let number = {
+            let mut log = self.state.log.lock();
+            log.sent.push(Sent {
+                verb: parts.method.clone(),
+                path: parts.uri.path().to_owned(),
+                looks_around: kind.is_some(),
+            });
+            log.sent.len() - 1
+        };
+        let cut = self.rules.borrow().cut;
+        if cut == Some(Cut::Before(number)) {
+            self.cut();
+            return pending().await;
+        }
+        let query = parts.uri.query().unwrap_or_default().to_owned();
+        let as_of = kind.and_then(|kind| self.rules.borrow().as_of.get(kind).copied());
+        if let (Some(kind), Some(version)) = (kind, as_of)
+            && query.contains("sendInitialEvents")
+        {
+            self.state.log.lock().as_of.insert(kind);
+            let list = self.list_as_of(&parts.uri, version).await;
+            return Ok(Response::new(list));
+        }
+        let bytes = body.collect_bytes().await.map_err(io::Error::other)?;
+        let request = Request::from_parts(parts, Full::new(bytes));
+        let response = self.server.clone().oneshot(request).await?;
+        if cut == Some(Cut::After(number)) {
+            self.cut();
+        }
+        if self.is_cut() {
+            return pending().await;
+        }
+        // A list that is streamed is a list, and is never late.
+        let follows = query.contains("watch=1") && !query.contains("sendInitialEvents");
+        Ok(match kind.filter(|_| follows) {
+            Some(kind) => self.flow(kind, response),
+            None => response.map(BodyExt::boxed_unsync),
+        })
+    }
+
+    /// A watch whose lines go through when they may.
+    fn flow(&self, kind: &'static str, response: Response<ResponseBody>) -> Answer {
+        response.map(|body| {
+            let flow = Flow {
+                line: self.clone(),
+                kind,
+                body: body.into_data_stream(),
+                lines: VecDeque::new(),
+                broken: times(&self.state.broken.borrow(), kind),
+            };
+            let frames = futures::stream::unfold(flow, |mut flow| async move {
+                let frame = flow.next().await?.map(Frame::data);
+                Some((frame, flow))
+            });
+            StreamBody::new(frames).boxed_unsync()
+        })
+    }
+
+    /// What a list that is streamed shows, of the state at a version.
+    async fn list_as_of(&self, uri: &Uri, version: u64) -> UnsyncBoxBody<Bytes, io::Error> {
+        let selectors: String = uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter(|part| part.starts_with("labelSelector=") || part.starts_with("fieldSelector="))
+            .fold(String::new(), |query, part| query + "&" + part);
+        let uri = format!(
+            "{}?resourceVersion={version}&resourceVersionMatch=Exact{selectors}",
+            uri.path()
+        );
+        let request = Request::get(uri).body(Full::<Bytes>::default()).unwrap();
+        let response = self.server.clone().oneshot(request).await.unwrap();
+        let list = response.into_body().collect().await.unwrap().to_bytes();
+        let list: Value = serde_json::from_slice(&list).unwrap();
+        assert_eq!(
+            list["metadata"]["resourceVersion"],
+            version.to_string(),
+            "the server remembers"
+        );
+        let mut lines = String::new();
+        for object in list["items"].as_array().unwrap() {
+            lines += &json!({"type": "ADDED", "object": object}).to_string();
+            lines.push('\n');
+        }
+        let end = json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version.to_string(),
+            "annotations": {"k8s.io/initial-events-end": "true"}}}});
+        lines += &end.to_string();
+        lines.push('\n');
+        let body = Full::new(Bytes::from(lines));
+        body.map_err(|never| match never {}).boxed_unsync()
+    }
+}
+
+impl Service<Request<Body>> for Line {
+    type Response = Answer;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Answer>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.clone().pass(request))
+    }
+}
+
+// === impl Flow ===
+
+impl Flow {
+    /// The next line that may be shown.
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        let line = self.line.clone();
+        let mut broken = line.state.broken.subscribe();
+        let (kind, began) = (self.kind, self.broken);
+        let next = tokio::select! {
+            biased;
+            () = line.until_cut() => None,
+            _ = broken.wait_for(|broken| times(broken, kind) > began) => Some(Err(reset())),
+            line = self.next_line() => Some(line?),
+        };
+        match next {
+            None => pending().await,
+            next => next,
+        }
+    }
+
+    async fn next_line(&mut self) -> Option<io::Result<Bytes>> {
+        // A line is taken out only when it is shown: this may be dropped at any time.
+        while self.lines.is_empty() {
+            match self.body.next().await? {
+                Ok(chunk) => self.lines.extend(
+                    chunk
+                        .split_inclusive(|&c| c == b'\n')
+                        .map(|line| chunk.slice_ref(line)),
+                ),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        let mut rules = self.line.rules.subscribe();
+        if !rules.borrow().concerns(self.kind) {
+            return self.lines.pop_front().map(Ok);
+        }
+        let event = event(self.kind, &self.lines[0]);
+        let cut = rules.borrow().cut;
+        if let (Some(event), Some(Cut::Event(kind, version))) = (&event, cut)
+            && kind == event.kind
+            && event.version >= version
+        {
+            self.line.cut();
+            return pending().await;
+        }
+        let passes = |rules: &Rules| {
+            let held = rules.held.get(self.kind);
+            let later = |from: &u64| event.as_ref().is_none_or(|event| event.version >= *from);
+            !held.is_some_and(later) && !rules.as_of.contains_key(self.kind)
+        };
+        if let Some(event) = &event
+            && !passes(&rules.borrow())
+        {
+            let mut log = self.line.state.log.lock();
+            log.withheld.get_or_insert((event.kind, event.version));
+        }
+        // The sender lives as long as the line.
+        let _ = rules.wait_for(passes).await;
+        self.line.state.log.lock().events.extend(event);
+        self.lines.pop_front().map(Ok)
+    }
+}
+
+fn times(broken: &BTreeMap<&'static str, u64>, kind: &str) -> u64 {
+    broken.get(kind).copied().unwrap_or_default()
+}
+
+fn reset() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "the watch is broken")
+}
+
+/// The kind that a request lists or watches everywhere.
+fn listed_kind(uri: &Uri) -> Option<&'static str> {
+    let kind = uri.path().rsplit('/').next()?;
+    let everywhere = !uri.path().contains("/namespaces/");
+    KINDS.into_iter().find(|k| everywhere && *k == kind)
+}
+
+/// What a line of a watch shows; none for bookmarks and errors.
+fn event(kind: &'static str, line: &[u8]) -> Option<Event> {
+    let value: Value = serde_json::from_slice(line).ok()?;
+    let change = value["type"].as_str()?;
+    if !matches!(change, "ADDED" | "MODIFIED" | "DELETED") {
+        return None;
+    }
+    let meta = &value["object"]["metadata"];
+    Some(Event {
+        kind,
+        version: meta["resourceVersion"].as_str()?.parse().ok()?,
+        change: change.to_owned(),
+        name: meta["name"].as_str()?.to_owned(),
+    })
+}
