@@ -15,6 +15,8 @@ mod model;
 
 #[path = "explorer/cases.rs"]
 mod cases;
+#[path = "explorer/election.rs"]
+mod election;
 #[path = "explorer/process.rs"]
 mod process;
 #[path = "explorer/search.rs"]
@@ -25,13 +27,26 @@ mod world;
 use std::sync::Mutex;
 use std::time::Instant;
 
+/// A case, by its name.
+type Search = (String, Box<dyn Fn() -> Result<search::Found, String> + Send + Sync>);
+
+fn searches() -> Vec<Search> {
+    let mut searches: Vec<Search> = Vec::new();
+    for case in cases::all() {
+        let name = case.name.clone();
+        searches.push((name, Box::new(move || search::explore(world::World::start(&case)))));
+    }
+    for (name, start) in election::cases() {
+        searches.push((name, Box::new(move || search::explore(start.clone()))));
+    }
+    searches
+}
+
 #[test]
 fn every_interleaving_of_small_cases_ends_right() {
     let only = std::env::var("EXPLORER").unwrap_or_default();
-    let cases: Vec<_> = cases::all()
-        .into_iter()
-        .filter(|case| case.name.contains(&only))
-        .collect();
+    let mut cases = searches();
+    cases.retain(|(name, _)| name.contains(&only));
     assert!(!cases.is_empty(), "no case matches EXPLORER={only}");
     let next = Mutex::new(cases.iter().enumerate());
     let results = Mutex::new(Vec::new());
@@ -42,12 +57,11 @@ fn every_interleaving_of_small_cases_ends_right() {
             let worker = std::thread::Builder::new().stack_size(256 << 20);
             let work = || {
                 loop {
-                    let Some((at, case)) = next.lock().unwrap().next() else {
+                    let Some((at, (_, explore))) = next.lock().unwrap().next() else {
                         break;
                     };
                     let start = Instant::now();
-                    let outcome = search::explore(case);
-                    if let Ok(found) = &outcome { eprintln!("{} {} {:.3e} {} {:?}", case.name, found.states, found.histories, found.longest, start.elapsed()); }
+                    let outcome = explore();
                     results.lock().unwrap().push((at, outcome, start.elapsed()));
                 }
             };
@@ -57,26 +71,31 @@ fn every_interleaving_of_small_cases_ends_right() {
     let mut results = results.into_inner().unwrap();
     results.sort_by_key(|(at, ..)| *at);
     println!(
-        "{:<58} {:>9} {:>12} {:>7} {:>8}",
+        "{:<66} {:>9} {:>12} {:>7} {:>8}",
         "case", "states", "histories", "longest", "seconds"
     );
-    let mut failures = Vec::new();
+    let (mut failures, mut states, mut histories) = (Vec::new(), 0, 0.0);
     for (at, outcome, took) in results {
-        let name = &cases[at].name;
+        let name = &cases[at].0;
         match outcome {
-            Ok(found) => println!(
-                "{name:<58} {:>9} {:>12.3e} {:>7} {:>8.1}",
-                found.states,
-                found.histories,
-                found.longest,
-                took.as_secs_f64()
-            ),
+            Ok(found) => {
+                states += found.states;
+                histories += found.histories;
+                println!(
+                    "{name:<66} {:>9} {:>12.3e} {:>7} {:>8.1}",
+                    found.states,
+                    found.histories,
+                    found.longest,
+                    took.as_secs_f64()
+                );
+            }
             Err(violation) => {
-                println!("{name:<58} VIOLATED");
+                println!("{name:<66} VIOLATED");
                 failures.push(format!("{name}: {violation}"));
             }
         }
     }
+    println!("{} cases whole: {states} states, {histories:.3e} histories", cases.len() - failures.len());
     assert!(
         failures.is_empty(),
         "{} of {} cases are violated\n\n{}",
@@ -84,4 +103,28 @@ fn every_interleaving_of_small_cases_ends_right() {
         cases.len(),
         failures.join("\n\n")
     );
+}
+
+/// Each of the defects in `tests/mutations` can still be put back: the lines that it takes out are there.
+#[test]
+fn the_mutations_fit_the_source() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut patches = 0;
+    for entry in std::fs::read_dir(root.join("tests/mutations")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "patch") {
+            continue;
+        }
+        patches += 1;
+        let patch = std::fs::read_to_string(&path).unwrap();
+        let mut source = String::new();
+        for line in patch.lines() {
+            if let Some(file) = line.strip_prefix("--- a/") {
+                source = std::fs::read_to_string(root.join(file)).unwrap();
+            } else if let Some(removed) = line.strip_prefix('-') {
+                assert!(source.contains(removed), "{}: {removed:?} is gone", path.display());
+            }
+        }
+    }
+    assert!(patches >= 4, "a defect is missing");
 }

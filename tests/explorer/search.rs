@@ -1,7 +1,5 @@
 //! The search: depth first, every step that is possible in a state, each state once.
 
-use crate::cases::Case;
-use crate::world::World;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -13,6 +11,26 @@ use std::rc::Rc;
 const MOST_STATES: usize = 3_000_000;
 /// A history longer than this goes in circles.
 const LONGEST: usize = 400;
+
+/// What is searched: all that can happen to some pure machines and what lies between them.
+pub(crate) trait System: Clone + fmt::Debug {
+    type Step: fmt::Debug;
+
+    /// All that can happen next.
+    fn steps(&self) -> Vec<Self::Step>;
+
+    /// Lets it happen.
+    fn take(&mut self, step: Self::Step) -> Result<(), String>;
+
+    /// What holds in every state.
+    fn check(&self) -> Result<(), String>;
+
+    /// Whether nothing moves by itself any more.
+    fn is_quiet(&self, steps: &[Self::Step]) -> bool;
+
+    /// What holds where nothing moves by itself any more.
+    fn check_quiet(&self) -> Result<(), String>;
+}
 
 /// What a search has seen.
 pub(crate) struct Found {
@@ -37,12 +55,12 @@ struct Search {
 }
 
 /// Tries every order. The error says what is wrong, and after which steps.
-pub(crate) fn explore(case: &Case) -> Result<Found, String> {
+pub(crate) fn explore<S: System>(start: S) -> Result<Found, String> {
     let mut search = Search {
         seen: HashMap::new(),
         path: Vec::new(),
     };
-    let below = search.visit(World::start(case)).map_err(|what| {
+    let below = search.visit(start).map_err(|what| {
         let mut text = format!("{what}\nafter {} steps:", search.path.len());
         for step in &search.path {
             let _ = write!(text, "\n  {step}");
@@ -57,9 +75,9 @@ pub(crate) fn explore(case: &Case) -> Result<Found, String> {
 }
 
 impl Search {
-    fn visit(&mut self, world: World<'_>) -> Result<Below, String> {
-        world.check()?;
-        let digest = digest(&world);
+    fn visit<S: System>(&mut self, system: S) -> Result<Below, String> {
+        system.check()?;
+        let digest = digest(&system);
         match self.seen.get(&digest) {
             Some(Some(below)) => return Ok(*below),
             Some(None) => return Err("a state comes again: nothing has moved, and something is tried without end".to_owned()),
@@ -72,20 +90,20 @@ impl Search {
             return Err(format!("more than {LONGEST} steps: something is tried without end"));
         }
         self.seen.insert(digest, None);
-        let steps = world.steps();
+        let steps = system.steps();
         let mut below = Below {
             histories: 0.0,
             longest: 0,
         };
-        if world.is_quiet() {
-            world.check_final()?;
+        if system.is_quiet(&steps) {
+            system.check_quiet()?;
         }
         if steps.is_empty() {
             below.histories = 1.0;
         }
         for step in steps {
             self.path.push(format!("{step:?}"));
-            let mut next = world.clone();
+            let mut next = system.clone();
             next.take(step)?;
             let found = self.visit(next)?;
             below.histories += found.histories;

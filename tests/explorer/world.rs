@@ -3,7 +3,7 @@
 use crate::cases::{Case, Change, Fault};
 use crate::model::{EndpointsTamper, Model, PodSpec, WatchEvent};
 use crate::process::{Flight, Listed, Process};
-use crate::search::Part;
+use crate::search::{Part, System};
 use endpointd::core::body::Request;
 use endpointd::core::facts::PodFacts;
 use endpointd::core::namespace::{Kind, Outcome, Settings};
@@ -225,70 +225,6 @@ impl<'c> World<'c> {
         panic!("the cluster does not come to rest before the case begins");
     }
 
-    /// All that can happen next.
-    pub(crate) fn steps(&self) -> Vec<Step> {
-        let process = &self.process;
-        let mut steps = Vec::new();
-        if !process.to_shard.is_empty() {
-            steps.push(Step::Shard);
-        }
-        if !process.to_writer.is_empty() {
-            steps.push(Step::Writer);
-        }
-        for (object, flight) in &process.flights {
-            steps.push(match flight {
-                Flight::Sent(_) => Step::Serve(object.clone()),
-                Flight::Answered(..) => Step::Answer(object.clone()),
-            });
-        }
-        if !self.slices.is_empty() {
-            steps.push(Step::Watch(Kind::Slice));
-        }
-        if !self.endpoints.is_empty() {
-            steps.push(Step::Watch(Kind::Endpoints));
-        }
-        steps.extend(self.lists.first().map(|(kind, ..)| Step::List(*kind)));
-        let outputs = [Kind::Slice, Kind::Endpoints].into_iter();
-        steps.extend(outputs.filter(|kind| self.is_awaited(*kind)).map(Step::List));
-        let listing = self.lists.iter().any(|(kind, ..)| *kind == Kind::Pod);
-        if process.delivered < self.case.changes.len() && process.watches_pods() && !listing {
-            steps.push(Step::Change);
-        }
-        if process.wants_bookmark() && process.delivered == self.changed {
-            steps.push(Step::Bookmark);
-        }
-        if process.reads_version() {
-            steps.push(Step::ReadVersion);
-        }
-        if process.lists_pods() {
-            steps.push(Step::ListPods);
-        }
-        if process.view_wakes().is_some() {
-            steps.push(Step::View);
-        }
-        if process.tick.is_some() {
-            steps.push(Step::Time);
-        }
-        if self.succession {
-            for shown in 0..=self.changed {
-                steps.extend([false, true].map(|broken| Step::Lead { shown, broken }));
-            }
-        }
-        steps.extend(self.late.iter().map(|(object, _)| Step::Late(object.clone())));
-        steps.extend(self.fault_steps());
-        steps
-    }
-
-    /// Whether nothing moves any more, but for requests of a process that leads no longer, which may never arrive.
-    pub(crate) fn is_quiet(&self) -> bool {
-        let waits = |step: &Step| {
-            let happens = matches!(step, Step::Late(_) | Step::Lead { .. });
-            let strikes = matches!(step, Step::FaultOf(_) | Step::FaultIn(_));
-            happens || strikes
-        };
-        self.steps().iter().all(waits)
-    }
-
     /// Whether a kind that others wrote is still to be listed by a process that has begun to lead.
     fn is_awaited(&self, kind: Kind) -> bool {
         Kind::needed_for(self.case.outputs).any(|needed| needed == kind) && self.process.awaits(kind)
@@ -355,78 +291,6 @@ impl<'c> World<'c> {
             }
             Fault::PodsExpire | Fault::CreatesFail => Vec::new(),
         }
-    }
-
-    /// Takes a step.
-    pub(crate) fn take(&mut self, step: Step) -> Result<(), String> {
-        match step {
-            Step::Shard => self.process.shard_turn(),
-            Step::Writer => self.process.writer_turn(),
-            Step::Time => self.process.pass_time(),
-            Step::Change => {
-                if self.process.delivered == self.changed {
-                    self.happen();
-                }
-                let (_, shown) = pods_after(self.case, self.process.delivered + 1);
-                self.process.show_pod(shown.ok_or("nothing has happened")?);
-            }
-            Step::Lead { shown, broken } => self.lead(shown, broken),
-            Step::ReadVersion => self.process.read_version(self.changed),
-            Step::Bookmark => self.process.bookmark(self.changed),
-            Step::ListPods => self.process.list_pods(pods_after(self.case, self.changed).0, self.changed),
-            Step::View => self.process.wake_view(),
-            Step::Late(object) => {
-                let at = self.late.iter().position(|(late, _)| *late == object);
-                let (object, request) = self.late.remove(at.ok_or("no such request is late")?);
-                self.server.change().0.carry_out(&object, &request);
-            }
-            Step::Watch(kind) => {
-                let events = if kind == Kind::Slice {
-                    &mut self.slices
-                } else {
-                    &mut self.endpoints
-                };
-                let event = events.pop_front().ok_or("the watch has nothing to show")?;
-                self.process.show(event);
-            }
-            Step::List(kind) if self.is_awaited(kind) => {
-                self.process.list(self.listed(kind), self.server.0.version);
-            }
-            Step::List(kind) => {
-                let (_, listed, version, changed) = self.lists.remove(0);
-                if kind == Kind::Pod {
-                    self.process.delivered = changed;
-                }
-                self.process.list(listed, version);
-            }
-            Step::Serve(object) => self.serve(&object, None),
-            Step::Answer(object) => self.process.answer(&object),
-            Step::FaultOf(object) => {
-                let fault = self.fault.take().ok_or("there is no fault")?;
-                match fault {
-                    Fault::ForeignEdit => self.edit(&object),
-                    Fault::ForeignDelete => self.delete(&object),
-                    fault => self.serve(&object, Some(fault)),
-                }
-            }
-            Step::FaultIn(kind) => {
-                self.fault = None;
-                match kind {
-                    Kind::Slice => self.slices.clear(),
-                    Kind::Endpoints => self.endpoints.clear(),
-                    Kind::Node | Kind::Pod | Kind::Service => {
-                        // What happens next is not shown, but listed.
-                        if self.changed < self.case.changes.len() {
-                            self.happen();
-                        }
-                    }
-                }
-                let listed = self.listed(kind);
-                self.lists.push((kind, listed, self.server.0.version, self.changed));
-            }
-        }
-        self.sort_events();
-        Ok(())
     }
 
     /// The server looks at a request.
@@ -497,8 +361,144 @@ impl<'c> World<'c> {
         }
     }
 
-    /// What holds in every state.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    /// The next change happens.
+    fn happen(&mut self) {
+        let change = self.case.changes[self.changed];
+        self.changed += 1;
+        // The watch shows it when its turn comes.
+        let _ = apply(&mut self.server.change().0.pods, change);
+    }
+
+}
+
+impl System for World<'_> {
+    type Step = Step;
+
+    fn steps(&self) -> Vec<Step> {
+        let process = &self.process;
+        let mut steps = Vec::new();
+        if !process.to_shard.is_empty() {
+            steps.push(Step::Shard);
+        }
+        if !process.to_writer.is_empty() {
+            steps.push(Step::Writer);
+        }
+        for (object, flight) in &process.flights {
+            steps.push(match flight {
+                Flight::Sent(_) => Step::Serve(object.clone()),
+                Flight::Answered(..) => Step::Answer(object.clone()),
+            });
+        }
+        if !self.slices.is_empty() {
+            steps.push(Step::Watch(Kind::Slice));
+        }
+        if !self.endpoints.is_empty() {
+            steps.push(Step::Watch(Kind::Endpoints));
+        }
+        steps.extend(self.lists.first().map(|(kind, ..)| Step::List(*kind)));
+        let outputs = [Kind::Slice, Kind::Endpoints].into_iter();
+        steps.extend(outputs.filter(|kind| self.is_awaited(*kind)).map(Step::List));
+        let listing = self.lists.iter().any(|(kind, ..)| *kind == Kind::Pod);
+        if process.delivered < self.case.changes.len() && process.watches_pods() && !listing {
+            steps.push(Step::Change);
+        }
+        if process.wants_bookmark() && process.delivered == self.changed {
+            steps.push(Step::Bookmark);
+        }
+        if process.reads_version() {
+            steps.push(Step::ReadVersion);
+        }
+        if process.lists_pods() {
+            steps.push(Step::ListPods);
+        }
+        if process.view_wakes().is_some() {
+            steps.push(Step::View);
+        }
+        if process.tick.is_some() {
+            steps.push(Step::Time);
+        }
+        if self.succession {
+            for shown in 0..=self.changed {
+                steps.extend([false, true].map(|broken| Step::Lead { shown, broken }));
+            }
+        }
+        steps.extend(self.late.iter().map(|(object, _)| Step::Late(object.clone())));
+        steps.extend(self.fault_steps());
+        steps
+    }
+
+    fn take(&mut self, step: Step) -> Result<(), String> {
+        match step {
+            Step::Shard => self.process.shard_turn(),
+            Step::Writer => self.process.writer_turn(),
+            Step::Time => self.process.pass_time(),
+            Step::Change => {
+                if self.process.delivered == self.changed {
+                    self.happen();
+                }
+                let (_, shown) = pods_after(self.case, self.process.delivered + 1);
+                self.process.show_pod(shown.ok_or("nothing has happened")?);
+            }
+            Step::Lead { shown, broken } => self.lead(shown, broken),
+            Step::ReadVersion => self.process.read_version(self.changed),
+            Step::Bookmark => self.process.bookmark(self.changed),
+            Step::ListPods => self.process.list_pods(pods_after(self.case, self.changed).0, self.changed),
+            Step::View => self.process.wake_view(),
+            Step::Late(object) => {
+                let at = self.late.iter().position(|(late, _)| *late == object);
+                let (object, request) = self.late.remove(at.ok_or("no such request is late")?);
+                self.server.change().0.carry_out(&object, &request);
+            }
+            Step::Watch(kind) => {
+                let events = if kind == Kind::Slice {
+                    &mut self.slices
+                } else {
+                    &mut self.endpoints
+                };
+                let event = events.pop_front().ok_or("the watch has nothing to show")?;
+                self.process.show(event);
+            }
+            Step::List(kind) if self.is_awaited(kind) => {
+                self.process.list(self.listed(kind), self.server.0.version);
+            }
+            Step::List(kind) => {
+                let (_, listed, version, changed) = self.lists.remove(0);
+                if kind == Kind::Pod {
+                    self.process.delivered = changed;
+                }
+                self.process.list(listed, version);
+            }
+            Step::Serve(object) => self.serve(&object, None),
+            Step::Answer(object) => self.process.answer(&object),
+            Step::FaultOf(object) => {
+                let fault = self.fault.take().ok_or("there is no fault")?;
+                match fault {
+                    Fault::ForeignEdit => self.edit(&object),
+                    Fault::ForeignDelete => self.delete(&object),
+                    fault => self.serve(&object, Some(fault)),
+                }
+            }
+            Step::FaultIn(kind) => {
+                self.fault = None;
+                match kind {
+                    Kind::Slice => self.slices.clear(),
+                    Kind::Endpoints => self.endpoints.clear(),
+                    Kind::Node | Kind::Pod | Kind::Service => {
+                        // What happens next is not shown, but listed.
+                        if self.changed < self.case.changes.len() {
+                            self.happen();
+                        }
+                    }
+                }
+                let listed = self.listed(kind);
+                self.lists.push((kind, listed, self.server.0.version, self.changed));
+            }
+        }
+        self.sort_events();
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
         if self.process.stale {
             return Err("a leader writes on a view that is older than its term".to_owned());
         }
@@ -509,16 +509,17 @@ impl<'c> World<'c> {
         Ok(())
     }
 
-    /// The next change happens.
-    fn happen(&mut self) {
-        let change = self.case.changes[self.changed];
-        self.changed += 1;
-        // The watch shows it when its turn comes.
-        let _ = apply(&mut self.server.change().0.pods, change);
+    fn is_quiet(&self, steps: &[Step]) -> bool {
+        // A change of leader, a fault and a request of a process that leads no longer may never come.
+        let waits = |step: &Step| {
+            let happens = matches!(step, Step::Late(_) | Step::Lead { .. });
+            let strikes = matches!(step, Step::FaultOf(_) | Step::FaultIn(_));
+            happens || strikes
+        };
+        steps.iter().all(waits)
     }
 
-    /// What holds where nothing is on its way any more, and no time is waited for.
-    pub(crate) fn check_final(&self) -> Result<(), String> {
+    fn check_quiet(&self) -> Result<(), String> {
         let mut process = self.process.clone();
         if let Some(what) = process.leftovers() {
             return Err(what);

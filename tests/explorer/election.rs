@@ -1,0 +1,184 @@
+//! Two candidates and a Lease, on a server whose store may be replaced once: never two leaders, and never many
+//! requests without a pause.
+
+use crate::search::System;
+use endpointd::core::lease::{Ask, Election, Record, Reply, Timing};
+use endpointd::core::time::Time;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// A history ends when time has moved on so often.
+const TICKS: u32 = 9;
+/// More requests than these without a pause are too many: each candidate may look, claim and look again.
+const MOST_AT_ONCE: u32 = 6;
+
+/// What becomes of the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    /// Nothing is left of it, and versions begin anew.
+    Fresh,
+    /// It is set back to a copy in which the Lease was given up.
+    Restored,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Time,
+    Serve(usize),
+    Answer(usize),
+    Replace,
+}
+
+#[derive(Clone, Debug)]
+enum Flight {
+    Sent(Ask),
+    Answered(Reply),
+}
+
+/// A state of the whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    now: Duration,
+    ticks: u32,
+    /// The version of the store, and the Lease with its own.
+    version: u64,
+    record: Option<(u64, Record)>,
+    candidates: [Election; 2],
+    flights: [Option<Flight>; 2],
+    fault: Option<Fault>,
+    /// Requests since time last moved on.
+    sent: u32,
+}
+
+/// One leads, the other one knows.
+pub(crate) fn cases() -> Vec<(String, Lease)> {
+    let faults = [None, Some(Fault::Fresh), Some(Fault::Restored)];
+    let cases = faults.map(|fault| {
+        let timing = Timing::new(15 * SECOND, 10 * SECOND, 2 * SECOND).unwrap();
+        let mut lease = Lease {
+            now: Duration::ZERO,
+            ticks: u32::MAX,
+            version: 5000,
+            record: None,
+            candidates: ["a", "b"].map(|name| Election::new(name.to_owned(), timing)),
+            flights: [None, None],
+            fault: None,
+            sent: 0,
+        };
+        for candidate in [0, 0, 1] {
+            lease.ask(candidate);
+            lease.take(Step::Serve(candidate)).unwrap();
+            lease.flights[1 - candidate] = None;
+            if let Some(Flight::Answered(reply)) = lease.flights[candidate].take() {
+                lease.candidates[candidate].answered(reply, lease.now, 0.5);
+            }
+        }
+        assert!(lease.candidates[0].proven().is_some());
+        (lease.ticks, lease.fault, lease.sent) = (TICKS, fault, 0);
+        let name = match fault {
+            None => "two candidates and a Lease".to_owned(),
+            Some(fault) => format!("two candidates and a Lease, {fault:?}"),
+        };
+        (name, lease)
+    });
+    cases.into()
+}
+
+impl Lease {
+    fn ask(&mut self, candidate: usize) {
+        let wall = Time::from_seconds(i64::try_from(self.now.as_secs()).unwrap());
+        if self.flights[candidate].is_none()
+            && let Some(ask) = self.candidates[candidate].ask(self.now, wall)
+        {
+            self.sent += 1;
+            self.flights[candidate] = Some(Flight::Sent(ask));
+        }
+    }
+
+    fn serve(&mut self, ask: Ask) -> Reply {
+        let (at, record) = match (ask, &self.record) {
+            (Ask::Look, None) | (Ask::Replace(..), None) => return Reply::Missing,
+            (Ask::Look, Some((version, record))) => return Reply::Record(*version, record.clone()),
+            (Ask::Create(_), Some(_)) => return Reply::Conflict,
+            (Ask::Replace(seen, _), Some((version, _))) if seen != *version => return Reply::Conflict,
+            (Ask::Create(record) | Ask::Replace(_, record), _) => (self.version + 1, record),
+        };
+        self.version = at;
+        self.record = Some((at, record.clone()));
+        Reply::Record(at, record)
+    }
+}
+
+impl System for Lease {
+    type Step = Step;
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (candidate, flight) in self.flights.iter().enumerate() {
+            steps.extend(flight.as_ref().map(|flight| match flight {
+                Flight::Sent(_) => Step::Serve(candidate),
+                Flight::Answered(_) => Step::Answer(candidate),
+            }));
+        }
+        if self.ticks > 0 {
+            steps.push(Step::Time);
+        }
+        if self.fault.is_some() {
+            steps.push(Step::Replace);
+        }
+        steps
+    }
+
+    fn take(&mut self, step: Step) -> Result<(), String> {
+        match step {
+            Step::Time => {
+                let wakes = self.candidates.iter().map(Election::wake);
+                self.now = wakes.min().unwrap_or_default().max(self.now);
+                (self.ticks, self.sent) = (self.ticks - 1, 0);
+            }
+            Step::Serve(candidate) => {
+                if let Some(Flight::Sent(ask)) = self.flights[candidate].take() {
+                    self.flights[candidate] = Some(Flight::Answered(self.serve(ask)));
+                }
+                return Ok(());
+            }
+            Step::Answer(candidate) => {
+                if let Some(Flight::Answered(reply)) = self.flights[candidate].take() {
+                    self.candidates[candidate].answered(reply, self.now, 0.5);
+                }
+            }
+            Step::Replace => {
+                let restored = self.fault.take() == Some(Fault::Restored);
+                let released = Record {
+                    seconds: 1,
+                    ..Record::default()
+                };
+                (self.version, self.record) = (7, restored.then_some((3, released)));
+                return Ok(());
+            }
+        }
+        for candidate in [0, 1] {
+            self.ask(candidate);
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.sent > MOST_AT_ONCE {
+            return Err(format!("{} requests were sent without a pause", self.sent));
+        }
+        let leads = |candidate: &Election| candidate.proven().is_some_and(|until| until > self.now);
+        if self.candidates.iter().all(leads) {
+            return Err("two candidates lead".to_owned());
+        }
+        Ok(())
+    }
+
+    fn is_quiet(&self, _: &[Step]) -> bool {
+        false
+    }
+
+    fn check_quiet(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
