@@ -31,6 +31,10 @@ explore SEED=`od -An -N4 -tu4 /dev/urandom | tr -d ' '`:
     PROPTEST_RNG_SEED={{ SEED }} cargo test --workspace --lib --test properties
     PERTURBATIONS=all cargo test -p endpointd --test perturbations
 
+# Puts known defects back into the source, one at a time: the explorer must find each.
+mutations NAME='':
+    tests/mutations/run {{ NAME }}
+
 # One recorded scenario, by a part of its file's name.
 golden NAME:
     GOLDEN={{ NAME }} cargo test -p endpointd --test goldens -- --nocapture

@@ -26,8 +26,9 @@
 //!
 //! Versions can go backwards: the server's store was replaced by an empty one, or restored from a copy. A watch
 //! that shows a lower version than is known proves nothing, since it may be late. The answer to a request does, if the
-//! higher version was known before it was sent: then what was known is forgotten, and a record that somebody else
-//! holds is waited for anew.
+//! higher version was known before it was sent: then what was known is forgotten. The record may be from before the
+//! term of a leader who has yet to learn of it. So whatever it says of its holder, a candidate waits for the whole
+//! duration before it replaces it.
 
 use super::time::Time;
 use std::time::Duration;
@@ -157,6 +158,9 @@ struct Seen {
     since: Duration,
     /// Whether there is none any more.
     gone: bool,
+    /// Whether it came with a version that had gone backwards. Then it may be older than the term of a leader who has
+    /// yet to learn that, whatever it says of the holder.
+    rewound: bool,
 }
 
 /// A request on its way.
@@ -349,14 +353,19 @@ impl Election {
     /// The answer to a request shows the record. `known` is the version that was known when it was sent.
     fn learn(&mut self, version: u64, record: Record, known: Option<u64>, now: Duration) {
         let last = self.seen.as_ref().map(|seen| seen.version);
-        if last == known && known.is_some_and(|known| version < known) {
+        let rewound = last == known && known.is_some_and(|known| version < known);
+        if rewound {
             (self.seen, self.turned) = (None, true);
         }
-        self.see(version, record, now);
+        self.see_as(version, record, rewound, now);
     }
 
     /// A watch has shown the record.
     pub fn see(&mut self, version: u64, record: Record, now: Duration) {
+        self.see_as(version, record, false, now);
+    }
+
+    fn see_as(&mut self, version: u64, record: Record, rewound: bool, now: Duration) {
         match &mut self.seen {
             Some(seen) if seen.version > version => return,
             Some(seen) if seen.record == record && !seen.gone => seen.version = version,
@@ -366,6 +375,7 @@ impl Election {
                     record,
                     since: now,
                     gone: false,
+                    rewound,
                 });
             }
         }
@@ -441,7 +451,11 @@ impl Election {
 
     /// From when on the record may be replaced.
     fn free_from(&self, seen: &Seen) -> Duration {
-        if seen.record.holder.is_empty() || seen.record.holder == self.me {
+        let mine = seen.record.holder == self.me;
+        if seen.rewound && !(mine && self.proven.is_some()) {
+            return seen.since + self.timing.lease;
+        }
+        if seen.record.holder.is_empty() || mine {
             return Duration::ZERO;
         }
         let said = u64::try_from(seen.record.seconds).ok().filter(|&s| s > 0);
