@@ -2,7 +2,8 @@
 //!
 //! Nothing here is async, reads a clock, talks to a server, logs or counts for Prometheus; time is an
 //! argument. One [`namespace::NamespaceState`] per namespace holds everything that is known of it and turns
-//! events into writes; [`publish`] decides when a write may go.
+//! events into writes; [`publish`] decides when a write may go; [`leadership`] decides who may write, and on what
+//! knowledge.
 
 pub mod address;
 pub mod backoff;

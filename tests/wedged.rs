@@ -127,6 +127,8 @@ impl Drop for Process {
 async fn cluster() -> (ApiServer, Api) {
     let server = ApiServer::new(Config::default());
     let api = Api(cluster::client(&server));
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n0"}});
+    api.create(&node, "").await.unwrap();
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
         "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
@@ -139,7 +141,7 @@ async fn pod(api: &Api, number: u8) {
     let ip = format!("10.1.0.{number}");
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}"), "labels": {"app": "a"}},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "spec": {"nodeName": "n0", "containers": [{"name": "c", "image": "i"}]},
         "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
             "conditions": [{"type": "Ready", "status": "True"}]},
     });

@@ -18,7 +18,7 @@ fn capture(name: &str) -> Vec<u8> {
 }
 
 /// A list, decoded as it arrives in frames.
-fn list<T: decode::Decode>(json: &[u8]) -> (Vec<T>, Vec<String>, Result<ListEnd, DecodeError>) {
+fn list<T: decode::Decode>(json: &[u8]) -> (Vec<T>, Vec<Undecodable>, Result<ListEnd, DecodeError>) {
     let mut reader = ListReader::default();
     for frame in json.chunks(1000) {
         reader.feed(frame);

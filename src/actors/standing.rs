@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!             election
-//!                │ 1. moves the fence (cluster::fence), which every write asks before it leaves
-//!                │ 2. tells the writer and the writer of Events: a leader grants, a standby drops what it is told
-//!                │ 3. says so to the watches
+//!                │ 1. when a term begins, keeps the shards from planning (core::leadership::picture)
+//!                │ 2. moves the fence (cluster::fence), which every write asks before it leaves
+//!                │ 3. tells the writer and the writer of Events: a leader grants, a standby drops what it is told
+//!                │ 4. says so to the watches
 //!                ▼
 //!  watches of slices and Endpoints: a standby has none, and its shards forget both kinds; a leader lists both
-//!  watches of the rest: always; they begin anew from where they were when this process begins to lead
+//!  watches of the rest: always; when a term begins, they show that they are as new as it (core::leadership::view)
 //! ```
 //!
 //! A process that loses the lease stands by with what it knows of pods, Services and nodes, instead of ending as

@@ -275,7 +275,7 @@ impl View {
             (self.reading, self.checks, self.patience) = (Reading::Idle, false, None);
             return Some(Action::List);
         };
-        if self.awaits_version() {
+        if self.needs_version() {
             return None;
         }
         self.stream = Stream::Watching {
@@ -306,7 +306,7 @@ impl View {
             return Some(Duration::ZERO);
         }
         let stream = match self.stream {
-            Stream::Idle(next) if self.reached.is_none() || !self.awaits_version() => Some(next),
+            Stream::Idle(next) if self.reached.is_none() || !self.needs_version() => Some(next),
             _ => None,
         };
         let reading = match self.reading {
@@ -423,7 +423,7 @@ impl View {
     }
 
     /// No watch begins before a version was read.
-    fn awaits_version(&self) -> bool {
+    fn needs_version(&self) -> bool {
         self.checks || !self.is_proven() && self.floor.is_none()
     }
 

@@ -353,6 +353,9 @@ impl Watchdog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::namespace::Settings;
+    use crate::ops::progress::PATIENCE;
+    use ractor::{Actor, ActorProcessingErr};
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[tokio::test(start_paused = true)]
@@ -383,16 +386,31 @@ mod tests {
         assert_eq!(vitals.verdict(), Ok(()));
     }
 
+    /// A root that never gets to the end of the first thing that it is told.
+    struct Stuck;
+
+    impl Actor for Stuck {
+        type Msg = RootMsg;
+        type State = ();
+        type Arguments = ();
+
+        async fn pre_start(&self, _: ActorRef<RootMsg>, (): ()) -> Result<(), ActorProcessingErr> {
+            Ok(())
+        }
+
+        async fn handle(
+            &self,
+            _: ActorRef<RootMsg>,
+            _message: RootMsg,
+            (): &mut (),
+        ) -> Result<(), ActorProcessingErr> {
+            std::future::pending().await
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_stuck_actor_is_no_progress_once_livez_has_failed_for_too_long() {
-        use crate::actors::root::Root;
-        use crate::core::namespace::Settings;
-        use crate::ops::progress::PATIENCE;
-        use ractor::Actor;
-
-        let (fatal, _) = watch::channel(None);
-        let (root, _) = Actor::spawn(None, Root, fatal).await.unwrap();
-        // Nobody reads what it is told, so that the watchdog's questions are never answered.
+        let (root, _) = Actor::spawn(None, Stuck, ()).await.unwrap();
         let (writer, events) = (WriterHandle::default(), EventHandle::default());
         let router = Router::new(Settings::default(), writer.clone(), root.clone(), events.clone());
         let start = Instant::now();
@@ -416,11 +434,11 @@ mod tests {
         assert_eq!(vitals.verdict(), Ok(()));
         tokio::time::sleep(2 * BEAT).await;
         let why = vitals.verdict().unwrap_err();
-        assert!(why.starts_with("writer: no answer"), "{why}");
+        assert!(why.starts_with("root: no answer"), "{why}");
         assert_eq!(progress.stall(), None, "it may still be well again");
         tokio::time::sleep(PATIENCE).await;
         let stall = progress.stall().unwrap();
-        assert!(stall.contains("writer: no answer"), "{stall}");
+        assert!(stall.contains("root: no answer"), "{stall}");
     }
 
     #[test]

@@ -180,6 +180,31 @@ async fn bookmarks_come_every_minute_and_before_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_short_watch_has_a_bookmark_if_there_is_time_for_one_and_something_to_say() {
+    let api = Api::plain().await;
+    let from = api.server.resource_version();
+    let watch = async |seconds: u32| {
+        let begin = Instant::now();
+        let query =
+            format!("watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}");
+        let mut watch = api.watch(&format!("{PODS}?{query}")).await;
+        let first = watch.next().await;
+        let after = Instant::now().saturating_duration_since(begin).as_secs();
+        (first.map(|event| version(&event["object"])), after)
+    };
+    assert_eq!(
+        watch(3).await,
+        (None, 3),
+        "nothing has happened since that version"
+    );
+    let later = version(&api.create(SLICES, slice("s")).await);
+    assert_eq!(watch(3).await, (Some(later), 1), "two seconds before the end");
+    // That moment is over when the watch begins.
+    assert_eq!(watch(2).await, (None, 2));
+    assert_eq!(watch(1).await, (None, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_server_ends_watches_itself() {
     let api = Api::plain().await;
     let begin = Instant::now();
