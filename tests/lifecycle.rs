@@ -33,7 +33,7 @@ fn published(pods: u8, limit: usize) -> Model {
 }
 
 /// The lane in which Endpoints are due after a change of their Service.
-fn lane_after(change: ServiceSpec) -> Option<Lane> {
+fn lane_after(change: &ServiceSpec) -> Option<Lane> {
     let mut model = published(2, 3);
     // Bit 0 is the label that the plain Service selects by.
     model.pod(pod(2, 1).facts());
@@ -74,7 +74,7 @@ fn endpoints_that_lose_addresses_to_a_change_of_their_service_are_urgent() {
             Lane::Rest,
         ),
     ] {
-        assert_eq!(lane_after(change), Some(lane), "{what}");
+        assert_eq!(lane_after(&change), Some(lane), "{what}");
     }
     // It loses none, and gains one.
     let mut model = published(1, 3);

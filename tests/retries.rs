@@ -73,16 +73,12 @@ impl Loop {
         self.plan();
         for _ in 0..100_000 {
             let Some((object, ..)) = self.queue.next(self.now) else {
-                match self.queue.next_delayed().filter(|at| *at <= end) {
-                    Some(at) => {
-                        self.now = at;
-                        continue;
-                    }
-                    None => {
-                        self.now = end;
-                        return;
-                    }
-                }
+                let Some(at) = self.queue.next_delayed().filter(|at| *at <= end) else {
+                    self.now = end;
+                    return;
+                };
+                self.now = at;
+                continue;
             };
             let granted = self.model.state.grant(&object);
             self.queue.built(&object);
@@ -149,8 +145,11 @@ fn leftover() -> Loop {
     Loop::new(model)
 }
 
+type Start = fn() -> Loop;
+type Which = fn(&Request) -> bool;
+
 /// What makes requests due.
-const SITUATIONS: [(&str, fn() -> Loop); 6] = [
+const SITUATIONS: [(&str, Start); 6] = [
     ("a Service is new", unpublished),
     ("a pod has changed", || {
         let mut published = published();
@@ -222,7 +221,6 @@ fn no_answer_is_asked_for_in_a_loop() {
         Outcome::Foreign,
         Outcome::Terminating,
     ];
-    type Which = fn(&Request) -> bool;
     let requests: [(&str, Which); 3] = [
         ("all requests", |_| true),
         ("writes", |request| !is_look(request)),

@@ -8,6 +8,7 @@
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "support/cluster.rs"]
 mod cluster;
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "support/gate.rs"]
 mod gate;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]

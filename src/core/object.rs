@@ -190,16 +190,15 @@ impl ObjectState {
     pub fn retry(&self) -> Retry {
         let lost = self.losses.saturating_sub(1).min(MOST_LOSSES);
         match (self.failures, self.rejected, self.fresh) {
-            (0, _, true) => Retry::Now,
-            (_, true, true) => Retry::Floor,
-            (failures, true, false) => Retry::Slowly { failures },
+            (1.., true, true) => Retry::Floor,
+            (failures @ 1.., true, false) => Retry::Slowly { failures },
             // What is to be sent is not what was tried: the failures say little about it. But where changes keep
             // coming and all fail, they come with a pause.
-            (..=PATIENCE, false, true) => Retry::Now,
-            (_, false, true) => Retry::After {
+            (..=PATIENCE, _, true) => Retry::Now,
+            (_, _, true) => Retry::After {
                 failures: PATIENCE + 1,
             },
-            (failures, false, false) => match failures.max(lost) {
+            (failures, _, false) => match failures.max(lost) {
                 0 => Retry::Now,
                 failures => Retry::After { failures },
             },
@@ -239,9 +238,10 @@ impl ObjectState {
     /// What the server has was read. Says whether it is another version than the last one known.
     pub fn read(&mut self, remote: Remote) -> bool {
         self.unsure = self.seen > remote.version;
-        let before = self.remote.replace(remote.clone());
         self.flight_trigger = None;
-        before.is_none_or(|before| before != remote)
+        let moved = self.remote.as_ref() != Some(&remote);
+        self.remote = Some(remote);
+        moved
     }
 
     /// The server has what it should since it took a write of ours: its answer says so, or a look has shown it.

@@ -90,7 +90,7 @@ impl NamespaceState {
     ) -> Option<Want> {
         let known = self.endpoints.get_key_value(name);
         let Some((name, _)) = known.filter(|(_, entry)| entry.object.flight.is_some()) else {
-            self.endpoints_late(name, outcome);
+            self.endpoints_late(name, &outcome);
             return None;
         };
         let name = name.clone();

@@ -117,8 +117,8 @@ impl NamespaceState {
     /// The answer to a request that was forgotten when this process began to stand by. The list since then may be
     /// from before the request was carried out, and the Service may be gone when the watch shows what it made, which
     /// then could not be told from what others make.
-    pub(super) fn endpoints_late(&mut self, name: &str, outcome: Outcome) {
-        match &outcome {
+    pub(super) fn endpoints_late(&mut self, name: &str, outcome: &Outcome) {
+        match outcome {
             Outcome::Written(_) | Outcome::Unknown => {}
             _ => return,
         }
@@ -128,7 +128,7 @@ impl NamespaceState {
             .entry(name.clone())
             .or_insert_with(|| Box::new(Endpoints::new(Role::Leftover { confirmed: false })));
         let known = |remote: &Remote| !entry.object.is_news(remote.version);
-        if entry.role == Role::Parked || matches!(&outcome, Outcome::Written(remote) if known(remote)) {
+        if entry.role == Role::Parked || matches!(outcome, Outcome::Written(remote) if known(remote)) {
             return;
         }
         // The version in the answer may be one that the server has gone back from since.
