@@ -20,3 +20,5 @@ pub use wire::Status;
 const ACCEPT_JSON: &str = "application/json";
 /// Their metadata only.
 const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// The metadata only of what a list consists of.
+const ACCEPT_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";

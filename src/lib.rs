@@ -34,10 +34,13 @@ use crate::core::excerpt::Excerpt;
 use actors::deviations::Ledger;
 use clap::error::ErrorKind;
 use cluster::connect::{Clients, Target, connect};
+use core::hash::{self, HashKey};
 use ops::admin::{Admin, Tls, Vitals};
 use ops::flags::{AdminArgs, Command, Invocation, LogFormat, RunArgs};
 use ops::run::Part;
+use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
+use std::hash::BuildHasher as _;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -78,6 +81,10 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
+    // Keyed by what the system gives each process at random.
+    let random = RandomState::new();
+    let key = u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1));
+    hash::set_key(HashKey::new(key)).expect("a process runs one command, and hashes nothing before");
     let threads = match &cli.command {
         Command::Run(args) => args.worker_threads,
         Command::Audit(_) | Command::Explain(_) => 1,

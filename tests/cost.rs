@@ -64,7 +64,8 @@ fn a_pod_event_reaches_only_the_services_it_matches() {
             endpoints_visited: 1,
             addresses_visited: 0,
             slices_touched: 1,
-            evaluations: 1
+            evaluations: 1,
+            ..Work::default()
         }
     );
     let gone = cost(
@@ -110,7 +111,8 @@ fn the_cost_of_a_flip_does_not_depend_on_the_size_of_the_service() {
             endpoints_visited: 1,
             addresses_visited: 0,
             slices_touched: 1,
-            evaluations: 1
+            evaluations: 1,
+            ..Work::default()
         }
     );
     assert!(costs.iter().all(|cost| *cost == costs[0]), "{costs:?}");

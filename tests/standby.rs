@@ -156,6 +156,22 @@ impl Cluster {
         self.api.create(&pod, NS).await.unwrap();
     }
 
+    /// A node, a Service without a selector, and a pod that nothing selects.
+    async fn bystanders(&self, number: u32) {
+        let name = format!("other-{number}");
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        self.api.create(&node, "").await.unwrap();
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 80}]},
+        });
+        self.api.create(&service, NS).await.unwrap();
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        });
+        self.api.create(&pod, NS).await.unwrap();
+    }
+
     async fn flip(&self, number: u8, ready: bool, seconds: u8) {
         let patch = json!({ "status": status(number, ready, seconds) });
         let name = format!("p{number}");
@@ -421,4 +437,150 @@ async fn a_lease_that_is_deleted_ends_the_term_and_is_made_again() {
     first.sent();
     assert_eq!(second.outlines(), [""; 0]);
     assert_eq!(cluster.ready().await, 11);
+}
+
+impl Cluster {
+    async fn delete_pod(&self, number: u8) {
+        let name = format!("p{number}");
+        self.api.delete("Pod", NS, &name, Some(0)).await.unwrap();
+    }
+
+    /// Watches what is published for so long: pods that do not exist are never in it.
+    async fn never_shows_what_is_gone(&self, time: Duration) {
+        let start = Instant::now();
+        loop {
+            let passed = Instant::now().saturating_duration_since(start);
+            let pods = self.api.list("Pod", NS).await;
+            let names: Vec<&str> = pods
+                .iter()
+                .map(|pod| pod["metadata"]["name"].as_str().unwrap())
+                .collect();
+            for slice in self.api.slices_of(NS, "s").await {
+                for endpoint in slice["endpoints"].as_array().unwrap() {
+                    let name = endpoint["targetRef"]["name"].as_str().unwrap();
+                    assert!(names.contains(&name), "{name} is published after {passed:?}");
+                }
+            }
+            if passed >= time {
+                return;
+            }
+            sleep(SECOND / 20).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_whose_pod_watch_waits_to_be_tried_again_does_not_lead_on_what_it_knew() {
+    let cluster = Cluster::new().await;
+    let mut leader = cluster.candidate("a");
+    sleep(SECOND).await;
+    let standby = cluster.candidate("b");
+    sleep(SECOND).await;
+    standby.gate.bar("pods", 503);
+    sleep(5 * SECOND).await;
+    for number in [1, 2] {
+        cluster.delete_pod(number).await;
+    }
+    sleep(40 * SECOND).await;
+    assert_eq!(cluster.ready().await, 10, "the leader has taken them out");
+    standby.gate.unbar("pods");
+    leader.stop().await;
+    sleep(SECOND / 20).await;
+    assert_eq!(cluster.lease().await["holderIdentity"], "b");
+    cluster.flip(3, false, 30).await;
+    cluster.never_shows_what_is_gone(3 * SECOND).await;
+    assert_eq!(cluster.ready().await, 9, "three seconds after the lease was won");
+    cluster.never_shows_what_is_gone(60 * SECOND).await;
+    assert_eq!(
+        standby.outlines(),
+        ["PUT endpoints 200", "PUT endpointslices 200"],
+        "nothing but that change was written"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_pods_cannot_be_read_writes_nothing() {
+    let cluster = Cluster::new().await;
+    let mut leader = cluster.candidate("a");
+    sleep(SECOND).await;
+    let standby = cluster.candidate("b");
+    sleep(SECOND).await;
+    standby.gate.bar("pods", 503);
+    cluster.delete_pod(1).await;
+    sleep(10 * SECOND).await;
+    leader.stop().await;
+    let requests = standby.gate.take_all().len();
+    cluster.delete_pod(2).await;
+    cluster.flip(3, false, 30).await;
+    sleep(600 * SECOND).await;
+    assert_eq!(cluster.lease().await["holderIdentity"], "b");
+    let mut sent = standby.gate.take_all();
+    sent.retain(|sent| sent.kind() != "leases");
+    assert!(
+        sent.iter().all(|sent| sent.verb == Method::GET),
+        "it does not know what to write"
+    );
+    assert!(
+        sent.len() < 200,
+        "nor does it ask all the time: {}, before {requests}",
+        sent.len()
+    );
+    standby.gate.unbar("pods");
+    sleep(35 * SECOND).await;
+    assert_eq!(cluster.ready().await, 9);
+    cluster.never_shows_what_is_gone(SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_headers_of_an_answer_prove_nothing_about_what_it_will_show() {
+    let cluster = Cluster::new().await;
+    let mut leader = cluster.candidate("a");
+    sleep(SECOND).await;
+    let standby = cluster.candidate("b");
+    sleep(SECOND).await;
+    // Answers begin at once, and what they show is stuck.
+    standby.gate.hold("pods");
+    cluster.delete_pod(1).await;
+    sleep(SECOND).await;
+    leader.stop().await;
+    cluster.never_shows_what_is_gone(30 * SECOND).await;
+    assert_eq!(cluster.lease().await["holderIdentity"], "b");
+    assert_eq!(standby.outlines(), [""; 0], "it knows of nothing to write");
+    cluster.delete_pod(2).await;
+    standby.gate.open("pods");
+    sleep(3 * SECOND).await;
+    cluster.never_shows_what_is_gone(SECOND).await;
+    assert_eq!(cluster.ready().await, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn quiet_watches_are_proven_by_one_short_watch_each_and_nothing_is_listed_again() {
+    let cluster = Cluster::new().await;
+    // More than are listed again because that is quicker.
+    for number in 0..500 {
+        cluster.bystanders(number).await;
+    }
+    let mut leader = cluster.candidate("a");
+    sleep(SECOND).await;
+    let standby = cluster.candidate("b");
+    // All has been quiet for so long that each kind's watch knows of nothing late.
+    sleep(120 * SECOND).await;
+    leader.sent();
+    leader.stop().await;
+    standby.gate.take_all();
+    cluster.flip(3, false, 30).await;
+    let start = Instant::now();
+    while cluster.ready().await != 11 {
+        sleep(SECOND / 100).await;
+        let passed = Instant::now().saturating_duration_since(start);
+        assert!(passed < 3 * SECOND, "taking over takes too long");
+    }
+    sleep(10 * SECOND).await;
+    let sent = standby.gate.take_all();
+    for kind in ["pods", "nodes", "services"] {
+        let of_kind: Vec<&Sent> = sent.iter().filter(|sent| sent.kind() == kind).collect();
+        let lists = of_kind.iter().filter(|sent| sent.lists()).count();
+        assert_eq!(lists, 0, "{kind} are not listed again");
+        assert!(of_kind.len() <= 4, "{kind}: {}", of_kind.len());
+    }
 }

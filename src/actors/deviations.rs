@@ -11,11 +11,11 @@
 
 use crate::core::bucket::TokenBucket;
 use crate::core::deviations::{Deviation, Deviations, Report};
+use crate::core::hash::KeyedMap;
 use crate::core::namespace::NamespaceState;
 use crate::core::object::Output;
 use crate::ops::metrics::DryRunMetrics;
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    services: FxHashMap<Key, Entry>,
+    services: KeyedMap<Key, Entry>,
     oldest: BTreeSet<(Duration, Key)>,
     lines: TokenBucket,
     /// Lines that were held back since the last time that this was told.
@@ -72,7 +72,7 @@ impl Ledger {
             start: Instant::now(),
             metrics: DryRunMetrics::new(),
             state: Mutex::new(State {
-                services: FxHashMap::default(),
+                services: KeyedMap::default(),
                 oldest: BTreeSet::new(),
                 lines: TokenBucket::new(LINES.0, LINES.1),
                 held_back: 0,

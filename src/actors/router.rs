@@ -6,18 +6,20 @@ use super::root::RootMsg;
 use super::shard::{Inbox, Shard, ShardArguments, ShardMsg, SharedNodes};
 use super::writer::WriterHandle;
 use crate::core::facts::NodeFacts;
+use crate::core::hash::{KeyedMap, KeyedState};
 use crate::core::hints::NodeCapacity;
 use crate::core::inbox::Event;
-use crate::core::namespace::{Holds, Kind, Settings};
+use crate::core::leadership::Demand;
+use crate::core::leadership::picture::{Announcement, Picture};
+use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeChange;
 use crate::ops::metrics::ShardMetrics;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 use ractor::{ActorRef, ActorRuntime};
-use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 /// An event for a namespace.
@@ -32,9 +34,14 @@ pub struct Delivery {
 /// Routes events to shards. Shared by the ingest tasks, the writer and the root.
 #[derive(Debug)]
 pub struct Router {
-    shards: DashMap<Arc<str>, ShardHandle, FxBuildHasher>,
+    shards: DashMap<Arc<str>, ShardHandle, KeyedState>,
     nodes: SharedNodes,
-    lists: Mutex<Lists>,
+    picture: Mutex<Picture>,
+    /// Held while something is decided about the picture and every shard is told of it, so that all hear of the
+    /// decisions in their order. A shard that is made meanwhile looks at the picture, and never takes this.
+    announcing: Mutex<()>,
+    /// Tells the watches what they have to prove.
+    demands: watch::Sender<Demand>,
     /// By [`Kind::index`]: how far the shards are with its first list, as far as anybody has asked.
     progress: Mutex<[Progress; Kind::ALL.len()]>,
     /// Wakes who waits for what endpoints are made of, in the order in which they came.
@@ -51,15 +58,6 @@ pub struct Router {
 struct ShardHandle {
     inbox: Arc<Inbox>,
     actor: ActorRef<ShardMsg>,
-}
-
-/// How far the lists of each kind are.
-#[derive(Debug)]
-struct Lists {
-    /// Kinds of which a list is arriving, or none has been whole yet.
-    holds: Holds,
-    /// Kinds of which no list has been whole yet.
-    never: Holds,
 }
 
 /// How far the shards are with the first whole list of a kind.
@@ -83,10 +81,9 @@ impl Router {
         Self {
             shards: DashMap::default(),
             nodes: SharedNodes::default(),
-            lists: Mutex::new(Lists {
-                holds: Holds::all(settings.outputs),
-                never: Holds::all(settings.outputs),
-            }),
+            picture: Mutex::new(Picture::new(settings.outputs)),
+            announcing: Mutex::default(),
+            demands: watch::Sender::default(),
             progress: Mutex::default(),
             inputs_listed: Notify::new(),
             settings,
@@ -112,7 +109,7 @@ impl Router {
 
     /// Whether a whole list of every kind has been delivered.
     pub fn is_synced(&self) -> bool {
-        !self.lists.lock().never.any()
+        self.picture.lock().is_complete()
     }
 
     /// Whether a whole list of a kind has been delivered, and every shard has applied its part of it. Costs a look
@@ -120,7 +117,7 @@ impl Router {
     pub fn has_applied(&self, kind: Kind) -> bool {
         let mut progress = self.progress.lock();
         let progress = &mut progress[kind.index()];
-        if self.lists.lock().never.has(kind) {
+        if !self.picture.lock().is_listed(kind) {
             *progress = Progress::Awaited;
             return false;
         }
@@ -164,14 +161,14 @@ impl Router {
     pub async fn inputs_listed(&self) {
         // From here on it is told, so that nothing is missed between the look and the wait.
         let listed = self.inputs_listed.notified();
-        if self.lists.lock().never.hides_inputs() {
+        if !self.picture.lock().has_inputs() {
             listed.await;
         }
     }
 
     /// Hands each shard its events in one go. Shards are made for namespaces that begin to matter.
     pub fn deliver(&self, deliveries: Vec<Delivery>) {
-        let mut by_namespace: FxHashMap<Arc<str>, Vec<Event>> = FxHashMap::default();
+        let mut by_namespace: KeyedMap<Arc<str>, Vec<Event>> = KeyedMap::default();
         let mut order = Vec::new();
         for Delivery { namespace, event } in deliveries {
             by_namespace
@@ -247,12 +244,11 @@ impl Router {
 
     /// Another list of a kind is about to be delivered: shards plan nothing until it is whole.
     pub fn begin_list(&self, kind: Kind) {
-        self.lists.lock().holds.set(kind);
-        self.broadcast(&Event::Begin(kind));
+        self.announce(|picture| picture.begin_list(kind));
     }
 
-    /// A list of a kind is whole. It shows this version.
-    pub fn end_list(&self, kind: Kind, epoch: u8, version: u64) {
+    /// A list of a kind is whole. It shows this version, and was asked for under this demand.
+    pub fn end_list(&self, kind: Kind, epoch: u8, version: u64, asked: Demand) {
         if kind == Kind::Node {
             let gone = self.nodes.0.lock().sweep(epoch);
             for change in gone {
@@ -260,42 +256,78 @@ impl Router {
             }
             self.zones_changed();
         }
-        let complete = {
-            let mut lists = self.lists.lock();
-            lists.holds.clear(kind);
-            let first = lists.never.has(kind);
-            lists.never.clear(kind);
-            if !lists.never.hides_inputs() {
+        let mut complete = false;
+        self.announce(|picture| {
+            let before = picture.is_complete();
+            let lift = picture.end_list(kind, epoch, version, asked);
+            if picture.has_inputs() {
                 self.inputs_listed.notify_waiters();
             }
-            first && !lists.never.any()
-        };
-        // Not under the lock: a shard that is made takes it while it holds a part of the map.
+            complete = !before && picture.is_complete();
+            lift
+        });
         if complete {
-            tracing::info!(
-                namespaces = self.shards.len(),
-                "everything has been listed; planning begins"
-            );
+            tracing::info!(namespaces = self.shards.len(), "everything has been listed");
         }
-        self.broadcast(&Event::End(kind, epoch, version));
     }
 
     /// Objects of a kind are not followed any more: shards forget them, and plan nothing until they have been
     /// listed again.
     pub fn forget(&self, kind: Kind) {
-        {
-            let mut lists = self.lists.lock();
-            lists.holds.set(kind);
-            lists.never.set(kind);
-        }
-        self.broadcast(&Event::Forget(kind));
+        self.announce(|picture| picture.forget(kind));
     }
 
-    /// A shard that is made while this runs takes the state of the lists as it is set already.
-    fn broadcast(&self, event: &Event) {
-        for shard in &self.shards {
-            shard.deliver(vec![event.clone()]);
+    /// This process is about to write. When this returns, no shard plans anything until every kind is shown to be
+    /// as new as this moment, and what is written has been listed again.
+    pub fn begin_term(&self) {
+        self.announce(Picture::begin_term);
+    }
+
+    /// Something shows that the server's store was replaced, or set back: every kind has to be proven again.
+    pub fn distrust(&self) {
+        self.announce(Picture::demand_proof);
+    }
+
+    /// A kind's view has met a demand.
+    pub fn prove(&self, kind: Kind, demand: Demand) {
+        self.announce(|picture| picture.prove(kind, demand));
+    }
+
+    /// Versions of a kind went backwards: it has to be listed again, and unless everybody is `asked` already, all
+    /// other kinds have to be proven again. Returns what there is to be met then.
+    pub fn rewound(&self, kind: Kind, asked: bool) -> Demand {
+        self.announce(|picture| picture.rewound(kind, asked));
+        *self.demands.borrow()
+    }
+
+    /// What views have to meet.
+    pub fn demands(&self) -> watch::Receiver<Demand> {
+        self.demands.subscribe()
+    }
+
+    /// Decides something about the picture, and tells every shard what follows. A shard that is made meanwhile
+    /// takes the state of the picture as it is by then.
+    fn announce<A: IntoIterator<Item = Announcement>>(&self, decide: impl FnOnce(&mut Picture) -> A) {
+        let _order = self.announcing.lock();
+        // Not held any longer: a shard that is made takes it while it holds a part of the map.
+        let (events, demand) = {
+            let mut picture = self.picture.lock();
+            let announcements = decide(&mut picture).into_iter();
+            (
+                announcements.map(Event::from).collect::<Vec<_>>(),
+                picture.demand(),
+            )
+        };
+        if !events.is_empty() {
+            for shard in &self.shards {
+                shard.deliver(events.clone());
+            }
         }
+        self.demands.send_if_modified(|known| {
+            let changed = *known != demand;
+            *known = demand;
+            changed
+        });
     }
 
     /// Tells the shard of a namespace of a grant or an outcome. False when there is none.
@@ -326,7 +358,7 @@ impl Router {
         let arguments = ShardArguments {
             namespace,
             settings: self.settings,
-            holds: self.lists.lock().holds,
+            holds: self.picture.lock().blocked(),
             inbox: inbox.clone(),
             nodes: self.nodes.clone(),
             writer: self.writer.clone(),

@@ -107,14 +107,14 @@ async fn shards_that_are_made_during_a_list_wait_for_its_end() {
     for kind in Kind::ALL {
         assert!(!router.is_synced());
         router.begin_list(kind);
-        router.end_list(kind, 1, 1);
+        router.end_list(kind, 1, 1, Demand(0));
     }
     assert!(router.is_synced());
-    assert!(!router.lists.lock().holds.any());
+    assert!(!router.picture.lock().blocked().any());
     router.begin_list(Kind::Pod);
-    assert!(router.is_synced() && router.lists.lock().holds.has(Kind::Pod));
-    router.end_list(Kind::Pod, 2, 2);
-    assert!(!router.lists.lock().holds.any());
+    assert!(router.is_synced() && router.picture.lock().blocked().has(Kind::Pod));
+    router.end_list(Kind::Pod, 2, 2, Demand(0));
+    assert!(!router.picture.lock().blocked().any());
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn two_tasks_never_make_two_shards_of_one_namespace() {
 async fn only_shards_with_pods_on_a_node_hear_of_it() {
     let (router, _root) = router().await;
     for kind in Kind::ALL {
-        router.end_list(kind, 1, 1);
+        router.end_list(kind, 1, 1, Demand(0));
     }
     let on = PodFacts {
         node: Some("n1".into()),
@@ -179,7 +179,7 @@ async fn a_list_is_applied_when_every_shard_is_done_with_its_part() {
     assert!(!router.has_applied(Kind::Pod), "nothing has been listed");
     router.deliver(vec![applied("a", "p"), applied("b", "p")]);
     router.begin_list(Kind::Pod);
-    router.end_list(Kind::Pod, 0, 1);
+    router.end_list(Kind::Pod, 0, 1, Demand(0));
     let start = Instant::now();
     assert_eq!(router.longest_unhandled(start).unwrap().1, Duration::ZERO);
     assert!(!router.has_applied(Kind::Pod), "the shards have not run yet");
@@ -188,7 +188,7 @@ async fn a_list_is_applied_when_every_shard_is_done_with_its_part() {
     // What comes after that does not matter, except that the kind is not followed any more.
     router.deliver(vec![applied("a", "q")]);
     assert!(router.has_applied(Kind::Pod));
-    router.end_list(Kind::Slice, 1, 1);
+    router.end_list(Kind::Slice, 1, 1, Demand(0));
     until("empty lists are applied too", || router.has_applied(Kind::Slice)).await;
     router.forget(Kind::Slice);
     assert!(!router.has_applied(Kind::Slice));

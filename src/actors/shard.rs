@@ -9,6 +9,7 @@ use crate::core::namespace::{Holds, NamespaceState, Outcome, Remark, Settings};
 use crate::core::nodes::{NodeDirectory, NodeTable, NodeView, ZoneView};
 use crate::core::object::ObjectName;
 use crate::core::publish::reports::Report;
+use crate::core::work::Budget;
 use crate::ops::metrics::{ShardMetrics, ShardPart};
 use crate::tenant_log;
 use parking_lot::Mutex;
@@ -17,7 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::Instant;
+
+/// How much a shard does before others get their turn: some milliseconds. Its own messages wait until it is through.
+fn turn() -> Budget {
+    Budget::new(10_000)
+}
 
 /// What a shard is told.
 #[derive(Debug)]
@@ -247,7 +254,10 @@ impl Actor for Shard {
             ShardMsg::Wake => {
                 let (pending, sequence, woken) = state.inbox.take();
                 (state.sequence, noticed) = (sequence, woken);
-                pending.apply(&mut state.core, &mut state.nodes);
+                let mut applying = pending.begin();
+                while !applying.step(&mut state.core, &mut state.nodes, &mut turn()) {
+                    yield_now().await;
+                }
             }
             ShardMsg::Ping(answer) => {
                 let _ = answer.send(());
@@ -274,11 +284,20 @@ impl Actor for Shard {
             // Its handle is not kept: a look that comes too early does nothing.
             drop(myself.send_after(delay, || ShardMsg::Look));
         }
-        let wanted = state.core.plan().into_iter();
-        said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
-        if !said.is_empty() {
-            let noticed = noticed.unwrap_or_else(Instant::now);
-            state.writer.report(state.core.namespace(), said, noticed);
+        let noticed = noticed.unwrap_or_else(Instant::now);
+        let mut wants = Vec::new();
+        loop {
+            let planned = state.core.step_plan(&mut wants, &mut turn());
+            let wanted = wants.drain(..);
+            said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
+            if !said.is_empty() {
+                let said = std::mem::take(&mut said);
+                state.writer.report(state.core.namespace(), said, noticed);
+            }
+            if planned {
+                break;
+            }
+            yield_now().await;
         }
         for remark in state.core.take_remarks() {
             state.pass_on(remark);

@@ -12,7 +12,7 @@ use crate::core::backoff::Retry;
 use crate::core::namespace::{Granted, Outcome};
 use crate::core::object::{ObjectKey, ObjectName};
 use crate::core::publish::reports::{Reply, Report, Reported, Reports};
-use crate::core::publish::{Load, Next, Publisher, Replied};
+use crate::core::publish::{Next, Publisher, Replied};
 use crate::ops::metrics::WriterMetrics;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -274,21 +274,23 @@ impl WriterState {
 
     /// What a shard said of an object.
     fn reported(&mut self, key: ObjectKey, reported: Reported, now: Duration, myself: &ActorRef<WriterMsg>) {
-        let Reported { reply, wanted } = reported;
-        if let Some(reply) = reply {
-            let settled = reply == Reply::Settled;
-            match self.publisher.replied(&key, reply, now) {
-                Replied::Send(granted) => self.send(key.clone(), granted, myself),
-                Replied::Unsent => self.done(&key, Answer::unsent(), now),
-                Replied::Nothing if settled => self.metrics.settled(&key),
-                Replied::Nothing => self.metrics.nothing(&key),
-            }
+        match &reported.reply {
+            Some(Reply::Settled) => self.metrics.settled(&key),
+            Some(Reply::Nothing) => self.metrics.nothing(&key),
+            Some(Reply::Built(_)) | None => {}
         }
-        if let Some((want, noticed)) = wanted
+        let wanted = reported.wanted.as_ref();
+        let wanted = wanted.map(|(want, noticed)| (want.retry != Retry::Now, *noticed));
+        match self.publisher.reported(&key, reported, now) {
+            Replied::Send(granted) => self.send(key.clone(), granted, myself),
+            Replied::Unsent => self.done(&key, Answer::unsent(), now),
+            Replied::Nothing => {}
+        }
+        // Counted last: a request that has just left does not carry it.
+        if let Some((again, noticed)) = wanted
             && self.publisher.writes()
         {
-            self.metrics.wanted(&key, want.retry != Retry::Now, noticed);
-            self.publisher.wanted(key, &want, now);
+            self.metrics.wanted(&key, again, noticed);
         }
     }
 
@@ -309,17 +311,12 @@ impl WriterState {
             why,
             quiet,
             took,
-            fenced,
+            load,
         } = answer;
         self.metrics.done(key, &outcome, took, now);
         if let Outcome::Rejected = outcome {
             tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "the request was refused; it is retried slowly");
         }
-        let load = if fenced {
-            Load::Unknown
-        } else {
-            Load::from(&outcome)
-        };
         // The shard says whether the object is due again; without a shard, nobody wants it.
         let told = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));
         self.publisher.answered(key, load, took, quiet, told, now);

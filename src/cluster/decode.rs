@@ -405,15 +405,6 @@ pub fn is_ours(json: &[u8]) -> Result<bool, DecodeError> {
         .is_some_and(|by| &**by == MANAGED_BY))
 }
 
-/// The UID and the version in the answer to a write.
-pub fn written(json: &[u8]) -> Result<(Uid, u64), DecodeError> {
-    let object: wire::MetaOnly<'_> = serde_json::from_slice(json)?;
-    Ok((
-        Uid::from(&*object.metadata.uid),
-        version(&object.metadata.resource_version)?,
-    ))
-}
-
 fn slice_port(port: &wire::SlicePort<'_>) -> SlicePort {
     SlicePort {
         name: port.name.as_deref().map(Into::into),
@@ -547,6 +538,12 @@ pub fn bookmark(json: &[u8]) -> Result<(String, bool), DecodeError> {
         .get(ANNOTATION_LISTED)
         .is_some_and(|value| **value == *"true");
     Ok((resource_version.to_string(), listed))
+}
+
+/// The version that a list shows.
+pub fn list_version(json: &[u8]) -> Result<u64, DecodeError> {
+    let list: wire::List = serde_json::from_slice(json)?;
+    version(&list.metadata.resource_version)
 }
 
 /// The resourceVersion of an object of any kind.

@@ -11,6 +11,7 @@ use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +25,8 @@ const SILENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_secs(1);
 /// The pause after a watch was refused: those who may not watch need not ask all the time.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
+/// How many versions of the Lease are kept. A watch that is late shows one that is not wanted any more.
+const KEPT: usize = 4;
 /// A Lease is small.
 const LONGEST_LINE: usize = 1 << 20;
 
@@ -60,8 +63,9 @@ pub struct LeaseClient {
     client: Client,
     location: Location,
     deadline: Duration,
-    /// The Lease as it was last read, with all that others put there, and its version.
-    known: Arc<Mutex<Option<(u64, Value)>>>,
+    /// The Lease as it was last shown, with all that others put there: the last few of its versions, in the order in
+    /// which they came. Which of them is the latest is for the election to say.
+    known: Arc<Mutex<VecDeque<(u64, Value)>>>,
     /// Whether people have been told that requests fail, since one did not.
     complained: Arc<AtomicBool>,
 }
@@ -127,7 +131,9 @@ impl LeaseClient {
             }
             Ask::Replace(version, record) => {
                 // Labels, say, and what other fields there may be, stay.
-                let (_, mut lease) = self.known.lock().clone().filter(|(known, _)| known == version)?;
+                let known = self.known.lock();
+                let (_, lease) = known.iter().find(|(known, _)| known == version)?;
+                let mut lease = lease.clone();
                 put(&mut lease, record);
                 Some((Method::PUT, Some(lease)))
             }
@@ -181,12 +187,15 @@ impl LeaseClient {
 }
 
 impl LeaseClient {
-    /// Keeps the Lease, if it is later than what is known. Its version and record.
+    /// Keeps the Lease. Its version and record.
     fn learn(&self, lease: Value) -> Option<(u64, Record)> {
         let (version, record) = read(&lease)?;
         let mut known = self.known.lock();
-        if known.as_ref().is_none_or(|(known, _)| *known < version) {
-            *known = Some((version, lease));
+        // A store that was replaced may come to the same version again.
+        known.retain(|(known, _)| *known != version);
+        known.push_back((version, lease));
+        if known.len() > KEPT {
+            known.pop_front();
         }
         Some((version, record))
     }
@@ -365,9 +374,13 @@ mod tests {
             (method, &body.unwrap()["metadata"]["resourceVersion"]),
             (Method::PUT, &json!("3"))
         );
-        assert_eq!(replace(2), None);
+        assert!(replace(2).is_some(), "as late as that was");
+        for version in ["4", "5", "6"] {
+            event("MODIFIED", version);
+        }
+        assert_eq!(replace(3), None);
         assert_eq!(
-            client.ask(&Ask::Replace(2, Record::default())).await,
+            client.ask(&Ask::Replace(3, Record::default())).await,
             Reply::Conflict
         );
         assert_eq!(client.ask(&Ask::Look).await, Reply::Failed);

@@ -1,17 +1,18 @@
 //! Requests for single objects, and what their answers mean.
 
+mod judge;
+
 use super::client_error::ClientError;
-use super::decode::{self, Namespaced};
 use super::fence::{Closed, Fence};
-use super::wire::Status;
 use super::{ACCEPT_JSON, ACCEPT_METADATA};
 use crate::core::body::Request;
-use crate::core::facts::{EndpointsFacts, SliceFacts};
-use crate::core::namespace::{Content, Outcome};
-use crate::core::object::{ObjectName, Output, Remote};
+use crate::core::namespace::Outcome;
+use crate::core::object::{ObjectName, Output};
+use crate::core::publish::Load;
 use crate::tenant_log;
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
+use judge::{Asked, Verb, judge};
 use kube::Client;
 use kube::client::Body;
 use std::fmt;
@@ -29,8 +30,8 @@ pub struct Answer {
     pub quiet: Option<Duration>,
     /// How long it took.
     pub took: Duration,
-    /// Whether the fence was closed before there was an answer.
-    pub fenced: bool,
+    /// What it tells of the server's load.
+    pub load: Load,
 }
 
 impl Answer {
@@ -41,8 +42,21 @@ impl Answer {
             why: None,
             quiet: None,
             took: Duration::ZERO,
-            fenced: true,
+            load: Load::Unknown,
         }
+    }
+}
+
+/// What a status tells of the server's load. That one request cannot be carried out (500) tells nothing of it: the
+/// reason may lie in its object alone.
+fn load_of(code: StatusCode) -> Load {
+    match code {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Load::Overloaded,
+        // By a gateway, or by a server that gave the request up.
+        StatusCode::REQUEST_TIMEOUT | StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => {
+            Load::Unanswered
+        }
+        _ => Load::Answered,
     }
 }
 
@@ -101,56 +115,65 @@ impl ObjectClient {
     pub async fn carry_out(&self, namespace: &str, object: &ObjectName, request: Request) -> Answer {
         let ObjectName { output, name } = object;
         let start = Instant::now();
-        let (verb, kind) = match &request {
-            Request::Create(_) => (Method::POST, Sent::Create),
-            Request::Update(_) => (Method::PUT, Sent::Update),
-            Request::Delete(_) => (Method::DELETE, Sent::Delete),
-            Request::Fetch => (Method::GET, Sent::Fetch),
-            Request::Probe => (Method::GET, Sent::Probe),
+        let (method, verb) = match &request {
+            Request::Create(_) => (Method::POST, Verb::Create),
+            Request::Update(_) => (Method::PUT, Verb::Update),
+            Request::Delete(_) => (Method::DELETE, Verb::Delete),
+            Request::Fetch => (Method::GET, Verb::Fetch),
+            Request::Probe => (Method::GET, Verb::Probe),
         };
-        let mut fenced = false;
+        let asked = Asked {
+            verb,
+            output: *output,
+            namespace,
+            name,
+        };
+        let load;
         let (outcome, why, quiet) = match timeout(
             self.deadline,
-            self.exchange(namespace, object, verb, request),
+            self.exchange(namespace, object, method, request),
         )
         .await
         {
             Ok(Ok((code, retry_after, body))) => {
-                let (outcome, status) = judge(kind, *output, code, &body);
+                load = load_of(code);
+                let (outcome, status) = judge(&asked, code, &body);
                 if let Some(status) = status.as_ref().filter(|_| matters(&outcome))
                     && tenant_log::admits(namespace)
                 {
-                    tracing::warn!(%namespace, kind = %output, %name, request = ?kind, code = code.as_u16(), reason = %status.reason,
+                    tracing::warn!(%namespace, kind = %output, %name, request = ?verb, code = code.as_u16(), reason = %status.reason,
                         message = %status.message, "the API server refused a request; it will be tried again");
                 }
                 let why = status.as_ref().map(|status| status.message.as_str().into());
                 let quiet = retry_after.or_else(|| status?.details?.retry_after_seconds);
-                let asked = code == StatusCode::TOO_MANY_REQUESTS || code == StatusCode::SERVICE_UNAVAILABLE;
+                let asks = code == StatusCode::TOO_MANY_REQUESTS || code == StatusCode::SERVICE_UNAVAILABLE;
                 // A server that asks for an hour of silence is not believed.
                 (
                     outcome,
                     why,
                     quiet
-                        .filter(|_| asked)
+                        .filter(|_| asks)
                         .map(|seconds| Duration::from_secs(seconds.min(30))),
                 )
             }
             Ok(Err(Failure::Closed)) => {
-                tracing::debug!(%namespace, kind = %output, %name, request = ?kind, "the lease was lost before a request was answered");
-                fenced = true;
+                tracing::debug!(%namespace, kind = %output, %name, request = ?verb, "the lease was lost before a request was answered");
+                load = Load::Unknown;
                 (Outcome::Unknown, None, None)
             }
             Ok(Err(Failure::Client(error))) => {
                 if tenant_log::admits(namespace) {
-                    tracing::warn!(%namespace, kind = %output, %name, request = ?kind, %error, "a request failed; it will be tried again");
+                    tracing::warn!(%namespace, kind = %output, %name, request = ?verb, %error, "a request failed; it will be tried again");
                 }
+                load = Load::Unanswered;
                 (Outcome::Unknown, None, None)
             }
             Err(_) => {
                 if tenant_log::admits(namespace) {
-                    tracing::warn!(%namespace, kind = %output, %name, request = ?kind, deadline = ?self.deadline,
+                    tracing::warn!(%namespace, kind = %output, %name, request = ?verb, deadline = ?self.deadline,
                         "a request was not answered in time; it will be tried again");
                 }
+                load = Load::Unanswered;
                 (Outcome::Unknown, None, None)
             }
         };
@@ -159,7 +182,7 @@ impl ObjectClient {
             why,
             quiet,
             took: Instant::now().saturating_duration_since(start),
-            fenced,
+            load,
         }
     }
 
@@ -218,129 +241,7 @@ impl ObjectClient {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Sent {
-    Create,
-    Update,
-    Delete,
-    Fetch,
-    Probe,
-}
-
 /// Whether people should hear of a refusal. Conflicts and missing objects are everyday things.
 fn matters(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Rejected | Outcome::Unknown)
-}
-
-/// What an answer means. The status is that of a refusal.
-fn judge(sent: Sent, output: Output, code: StatusCode, body: &[u8]) -> (Outcome, Option<Status>) {
-    if code.is_success() {
-        return (accepted(sent, output, body), None);
-    }
-    let status = decode::status(code.as_u16(), body);
-    let causes = status
-        .details
-        .iter()
-        .flat_map(|details| details.causes.iter().flatten());
-    let terminating = causes
-        .into_iter()
-        .any(|cause| cause.reason == "NamespaceTerminating");
-    let outcome = match (code, sent) {
-        (StatusCode::CONFLICT, Sent::Create) if status.reason == "AlreadyExists" => Outcome::Exists,
-        (StatusCode::CONFLICT, _) => Outcome::Conflict,
-        // Of a create, it is the namespace that is missing.
-        (StatusCode::NOT_FOUND, Sent::Create) => Outcome::Terminating,
-        (StatusCode::NOT_FOUND, _) => Outcome::NotFound,
-        (StatusCode::FORBIDDEN, _) if terminating => Outcome::Terminating,
-        (StatusCode::TOO_MANY_REQUESTS, _) => Outcome::Refused,
-        (code, _) if code.is_client_error() && code != StatusCode::REQUEST_TIMEOUT => Outcome::Rejected,
-        _ => Outcome::Unknown,
-    };
-    (outcome, Some(status))
-}
-
-fn accepted(sent: Sent, output: Output, body: &[u8]) -> Outcome {
-    match sent {
-        Sent::Probe => Outcome::Exists,
-        Sent::Delete => Outcome::Deleted,
-        Sent::Create | Sent::Update => match decode::written(body) {
-            Ok((uid, version)) => Outcome::Written(Remote { uid, version }),
-            Err(_) => Outcome::Unknown,
-        },
-        Sent::Fetch if output == Output::Endpoints => {
-            match decode::object::<Namespaced<EndpointsFacts>>(body) {
-                Ok(endpoints) => Outcome::Fetched(Content::Endpoints(Box::new(endpoints.facts))),
-                Err(_) => Outcome::Unknown,
-            }
-        }
-        Sent::Fetch => match (
-            decode::is_ours(body),
-            decode::object::<Namespaced<SliceFacts>>(body),
-        ) {
-            (Ok(false), _) => Outcome::Foreign,
-            (Ok(true), Ok(slice)) => Outcome::Fetched(Content::Slice(Box::new(slice.facts))),
-            _ => Outcome::Unknown,
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn status(reason: &str, cause: &str) -> Vec<u8> {
-        serde_json::json!({"kind": "Status", "reason": reason, "details": {"causes": [{"reason": cause}]}})
-            .to_string()
-            .into_bytes()
-    }
-
-    #[test]
-    fn refusals_mean_what_they_mean() {
-        let judge = |sent, code: u16, body: &[u8]| {
-            judge(sent, Output::Slice, StatusCode::from_u16(code).unwrap(), body).0
-        };
-        assert_eq!(
-            judge(Sent::Create, 409, &status("AlreadyExists", "")),
-            Outcome::Exists
-        );
-        assert_eq!(
-            judge(Sent::Update, 409, &status("Conflict", "")),
-            Outcome::Conflict
-        );
-        assert_eq!(
-            judge(Sent::Delete, 409, &status("Conflict", "")),
-            Outcome::Conflict
-        );
-        assert_eq!(
-            judge(Sent::Create, 403, &status("Forbidden", "NamespaceTerminating")),
-            Outcome::Terminating
-        );
-        assert_eq!(
-            judge(Sent::Create, 403, &status("Forbidden", "")),
-            Outcome::Rejected
-        );
-        assert_eq!(
-            judge(Sent::Create, 404, &status("NotFound", "")),
-            Outcome::Terminating
-        );
-        assert_eq!(
-            judge(Sent::Update, 404, &status("NotFound", "")),
-            Outcome::NotFound
-        );
-        assert_eq!(
-            judge(Sent::Update, 422, &status("Invalid", "")),
-            Outcome::Rejected
-        );
-        assert_eq!(
-            judge(Sent::Update, 429, b"Too many requests, please try again later."),
-            Outcome::Refused
-        );
-        assert_eq!(judge(Sent::Update, 500, b""), Outcome::Unknown);
-        assert_eq!(judge(Sent::Update, 504, &status("Timeout", "")), Outcome::Unknown);
-        assert_eq!(
-            judge(Sent::Update, 200, b"{}"),
-            Outcome::Unknown,
-            "an answer without a version says nothing"
-        );
-    }
 }

@@ -1,40 +1,41 @@
 //! Lists and watches of one kind: the state of the server and then its changes, for as long as the process
-//! runs. Nothing is done here beyond decoding and cutting: what an event means is the shards' business.
+//! runs. When to do what is decided by [`View`]; here it is carried out. Nothing is done beyond decoding and cutting:
+//! what an event means is the shards' business.
 
 mod initial;
 mod lines;
+mod reader;
 mod sources;
 
 pub use sources::{Endpoints, Gone, Nodes, Pods, Services, Slices, Source, WholeEndpoints, WholeSlices};
 
-use self::initial::Way;
+use self::initial::{Listing, Way};
 use self::lines::{LONGEST_LINE, Lines, take_lines};
+use self::reader::Reader;
 use super::client_error::ClientError;
-use super::decode::Undecodable;
-use super::pages::{ANSWER, Silent};
+use super::pages::Silent;
 use super::{decode, wire};
 use crate::actors::router::Router;
 use crate::actors::standing::Standing;
+use crate::core::leadership::view::{Action, End, View};
 use crate::ops::metrics::WatchMetrics;
-use crate::tenant_log;
 use bytes::Bytes;
-use http::{Method, StatusCode, header};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use kube::Client;
 use kube::client::Body;
 use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until};
 
 /// A watch that shows nothing for this long, not even a bookmark (the server sends one a minute), is broken.
 const SILENCE: Duration = Duration::from_secs(150);
-/// The longest pause between tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A watch that ends after no longer than this, showing nothing, was not really begun.
-const BRIEF: Duration = Duration::from_secs(5);
-/// After so many failures in a row, none of which showed anything new, everything is listed again.
-const HOPELESS: u32 = 10;
+/// For how long a short watch is asked for. Servers send a bookmark two seconds before the end, give or take one;
+/// and none at all if that moment is over when the watch begins.
+const SHORT: u32 = 3;
 
 /// Why a list or a watch ended.
 #[derive(Debug, thiserror::Error)]
@@ -80,17 +81,14 @@ impl WatchError {
 
 /// One kind's list and watch.
 pub struct Watch {
-    client: Client,
-    router: Arc<Router>,
+    reader: Reader,
     random: fastrand::Rng,
+    /// Counts the lists, so that what one leaves out is known to be gone.
     epoch: u8,
+    /// Whether something may have been handed on under the epoch.
+    used: bool,
     /// What this process does.
     standing: watch::Receiver<Standing>,
-    /// The last term in which everything that is known was listed, or the watch was begun.
-    term: u64,
-    /// Nothing is planned until the watch has been begun anew.
-    resuming: bool,
-    metrics: WatchMetrics,
 }
 
 impl fmt::Debug for Watch {
@@ -111,14 +109,15 @@ impl Watch {
     ) -> Self {
         let random = fastrand::Rng::with_seed(seed ^ (S::KIND.index() as u64 + 1));
         Self {
-            client,
-            router,
+            reader: Reader {
+                client,
+                router,
+                metrics: WatchMetrics::new(S::KIND),
+            },
             random,
             epoch: 0,
+            used: true,
             standing,
-            term: 0,
-            resuming: false,
-            metrics: WatchMetrics::new(S::KIND),
         }
     }
 
@@ -141,193 +140,240 @@ impl Watch {
                 () = until(&mut standing, over) => {}
                 () = self.serve::<S>() => {}
             }
-            self.metrics.left();
-            self.router.forget(S::KIND);
+            self.reader.metrics.left();
+            self.reader.router.forget(S::KIND);
         }
     }
 
-    /// Lists, then watches, and starts over whenever the watch cannot be resumed. Never returns. It can be
-    /// dropped at any time, if all that it showed is forgotten then.
+    /// Carries out what the view of the kind says. Never returns. It can be dropped at any time, if all that it
+    /// showed is forgotten then.
     async fn serve<S: Source>(&mut self) {
+        let router = self.reader.router.clone();
         if S::OUTPUT {
-            self.router.inputs_listed().await;
+            router.inputs_listed().await;
         }
-        let mut failures = 0u32;
-        // Lists after which no watch showed anything. A server whose history is gone as soon as it has told it
-        // must not be asked in a tight loop.
-        let mut barren = 0u32;
-        let mut way = Way::Stream;
-        let mut first = true;
+        let mut demands = router.demands();
+        let mut serving = Serving::<S> {
+            view: View::new(*demands.borrow_and_update()),
+            start: Instant::now(),
+            stream: Stream::None,
+            reading: None,
+            way: Way::Stream,
+            passing: true,
+            listed: false,
+            refused: false,
+        };
         loop {
-            self.epoch = self.epoch.wrapping_add(1);
-            self.term = self.standing.borrow().term;
-            self.metrics.lists.increment(1);
-            match self.list::<S>(way, first).await {
-                Ok(version) => {
-                    (failures, way, first) = (0, Way::Stream, false);
-                    self.resuming = false;
-                    let fruitful = self.follow::<S>(version).await;
-                    tracing::info!(
-                        resource = S::KIND.as_str(),
-                        "the watch cannot be resumed; listing again"
-                    );
-                    barren = if fruitful { 0 } else { barren + 1 };
-                    if barren > 1 {
-                        self.pause(barren).await;
-                    }
-                }
-                Err(error) => {
-                    way = way.after(&error);
-                    tracing::warn!(resource = S::KIND.as_str(), %error, "listing failed; it will be tried again");
-                    failures += 1;
-                    self.pause(failures).await;
-                }
-            }
-        }
-    }
-
-    /// Watches from a version for as long as the watch can be resumed. Whether it showed anything, or at least
-    /// lasted for a while.
-    async fn follow<S: Source>(&mut self, mut version: String) -> bool {
-        let mut failures = 0u32;
-        let mut fruitful = false;
-        let mut refused = false;
-        loop {
-            self.metrics.watches.increment(1);
-            let (start, before) = (Instant::now(), version.clone());
-            let (mut standing, term) = (self.standing.clone(), self.term);
-            let end = tokio::select! {
+            serving.act(self);
+            let wake = serving.view.wake().map(|wake| serving.start + wake);
+            let (view, now) = (&mut serving.view, || serving.start.elapsed());
+            tokio::select! {
                 biased;
-                () = until(&mut standing, |standing| standing.term != term) => {
-                    self.begin_term::<S>();
-                    continue;
+                _ = demands.changed() => view.demanded(*demands.borrow_and_update(), now()),
+                version = ready(&mut serving.reading) => {
+                    if let Err(error) = &version {
+                        tracing::debug!(resource = S::KIND.as_str(), %error, "the version cannot be read");
+                    }
+                    view.version_read(version.ok(), now(), self.random.f64());
                 }
-                end = self.watch::<S>(&mut version) => end,
-            };
-            let lasted = Instant::now().saturating_duration_since(start);
-            if version != before || (end.is_ok() && lasted > BRIEF) {
-                (failures, fruitful) = (0, true);
-            }
-            match end {
-                // A server that ends watches as soon as they begin must not be asked in a tight loop.
-                Ok(()) if lasted <= BRIEF && version == before => failures += 1,
-                Ok(()) => {}
-                Err(WatchError::Expired) => return fruitful,
-                // Whoever may list and not watch would else wonder why everything is late.
-                Err(error @ WatchError::Status { code: 401 | 403, .. })
-                    if !std::mem::replace(&mut refused, true) =>
-                {
-                    failures += 1;
-                    tracing::warn!(resource = S::KIND.as_str(), %error, "the watch is refused; it will be tried again");
-                }
-                Err(error) => {
-                    failures += 1;
-                    tracing::debug!(resource = S::KIND.as_str(), %error, "the watch broke; it is resumed");
-                }
-            }
-            if failures >= HOPELESS {
-                tracing::warn!(resource = S::KIND.as_str(), failures, "the watch keeps breaking");
-                return fruitful;
-            }
-            if failures > 0 {
-                self.pause(failures).await;
+                progress = serving.stream.next() => serving.went_on(self, progress),
+                () = wait(wake) => {}
             }
         }
-    }
-
-    /// This process begins to write. What it knows may be old: a connection that was lost without a word shows
-    /// nothing for minutes. So the watch is begun anew from where it is, and nothing is planned before the
-    /// server has answered.
-    fn begin_term<S: Source>(&mut self) {
-        self.term = self.standing.borrow().term;
-        self.resuming = true;
-        self.router.begin_list(S::KIND);
-    }
-
-    async fn pause(&mut self, failures: u32) {
-        let nominal = Duration::from_millis(100)
-            .saturating_mul(1 << failures.min(10))
-            .min(LONGEST_PAUSE);
-        sleep(nominal.mul_f64(0.5 + self.random.f64() / 2.0)).await;
-    }
-
-    /// Watches from a version, which moves on with each event, until the watch ends.
-    async fn watch<S: Source>(&mut self, version: &mut String) -> Result<(), WatchError> {
-        let uri = format!(
-            "{}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={}{}",
-            S::PATH,
-            self.timeout_seconds(),
-            S::WATCH
-        );
-        let mut lines = Lines::new(self.answer(&uri, S::ACCEPT).await?);
-        self.metrics.alive();
-        if self.resuming {
-            // What has arrived with the answer is taken first.
-            if let Some(chunk) = lines.arrived()? {
-                self.take::<S>(&chunk, version)?;
-            }
-            self.resuming = false;
-            // Of what is known, nothing has been left out: all of it is of this epoch.
-            self.router
-                .end_list(S::KIND, self.epoch, decode::version(version)?);
-        }
-        while let Some(chunk) = lines.next(SILENCE).await? {
-            self.take::<S>(&chunk, version)?;
-        }
-        Ok(())
-    }
-
-    /// Hands on what some lines of a watch show. The version moves on with them.
-    fn take<S: Source>(&self, lines: &[u8], version: &mut String) -> Result<(), WatchError> {
-        let shown = take_lines::<S::Watched>(lines, false);
-        self.metrics.alive();
-        self.complain::<S>(&shown.errors);
-        self.metrics.watched.increment(shown.items.len() as u64);
-        S::watched(&self.router, shown.items, self.epoch);
-        if let Some(at) = shown.version {
-            *version = at;
-        }
-        shown.end
     }
 
     /// Watches end after some minutes, not all at once, so that servers that are added get their share.
     fn timeout_seconds(&mut self) -> u32 {
         self.random.u32(300..600)
     }
+}
 
-    /// Objects that cannot be used are named, and left out.
-    fn complain<S: Source>(&self, errors: &[Undecodable]) {
-        for error in errors {
-            self.metrics.undecodable.increment(1);
-            if tenant_log::admits(&error.namespace) {
-                tracing::error!(resource = S::KIND.as_str(), %error, "an object cannot be decoded and is left out");
+/// What is under way on the connection.
+enum Stream<S: Source> {
+    None,
+    Listing(BoxFuture<'static, Result<Listing<S>, WatchError>>),
+    Opening(BoxFuture<'static, Result<Body, WatchError>>),
+    Open(Lines),
+}
+
+/// What has come of it.
+enum Progress<S: Source> {
+    Listed(Result<Listing<S>, WatchError>),
+    Opened(Result<Body, WatchError>),
+    Lines(Result<Option<Bytes>, WatchError>),
+}
+
+impl<S: Source> Stream<S> {
+    /// What comes next. Nothing is lost if this is dropped before.
+    async fn next(&mut self) -> Progress<S> {
+        match self {
+            Self::None => pending().await,
+            Self::Listing(listing) => Progress::Listed(listing.await),
+            Self::Opening(opening) => Progress::Opened(opening.await),
+            Self::Open(lines) => Progress::Lines(lines.next(SILENCE).await),
+        }
+    }
+}
+
+/// A view, and what is under way because of it.
+struct Serving<S: Source> {
+    view: View,
+    /// What the view's times are counted from.
+    start: Instant,
+    stream: Stream<S>,
+    reading: Option<BoxFuture<'static, Result<u64, WatchError>>>,
+    way: Way,
+    /// No list was begun yet.
+    passing: bool,
+    /// A list was whole since the last was begun.
+    listed: bool,
+    /// It was said that watching is refused.
+    refused: bool,
+}
+
+impl<S: Source> Serving<S> {
+    /// Begins all that there is to do now.
+    fn act(&mut self, watch: &mut Watch) {
+        let (router, resource) = (watch.reader.router.clone(), S::KIND.as_str());
+        while let Some(action) = self.view.act(self.start.elapsed()) {
+            match action {
+                Action::List => self.list(watch),
+                Action::Watch { from, short } => {
+                    watch.reader.metrics.watches.increment(1);
+                    let seconds = if short { SHORT } else { watch.timeout_seconds() };
+                    let opening = watch.reader.clone().watch::<S>(from, seconds);
+                    self.stream = Stream::Opening(opening.boxed());
+                }
+                Action::ReadVersion => {
+                    self.reading = Some(watch.reader.clone().version::<S>().boxed());
+                }
+                Action::Prove(demand) => {
+                    tracing::debug!(resource, demand = demand.0, "what is known is current");
+                    router.prove(S::KIND, demand);
+                }
+                Action::Rewound { asked } => {
+                    tracing::warn!(
+                        resource,
+                        "versions went backwards: the server's store was replaced, or set back; everything is listed again"
+                    );
+                    let demand = router.rewound(S::KIND, asked);
+                    self.view.demanded(demand, self.start.elapsed());
+                }
             }
         }
+        if !self.view.is_reading() {
+            self.reading = None;
+        }
+        if self.view.is_idle() {
+            self.stream = Stream::None;
+        }
     }
 
-    /// The body of the answer to a request, once the server has begun to answer.
-    async fn answer(&self, uri: &str, accept: &str) -> Result<Body, WatchError> {
-        timeout(ANSWER, self.get(uri, accept))
-            .await
-            .map_err(|_| Silent(ANSWER))?
+    fn list(&mut self, watch: &mut Watch) {
+        if std::mem::take(&mut self.listed) {
+            tracing::info!(
+                resource = S::KIND.as_str(),
+                "the watch cannot be resumed, or does not show what is there by now; listing again"
+            );
+        }
+        if std::mem::take(&mut watch.used) {
+            watch.epoch = watch.epoch.wrapping_add(1);
+        }
+        let passing = std::mem::take(&mut self.passing).then_some(watch.epoch);
+        watch.used = passing.is_some();
+        watch.reader.metrics.lists.increment(1);
+        let seconds = watch.timeout_seconds();
+        let listing = watch.reader.clone().list::<S>(self.way, passing, seconds);
+        self.stream = Stream::Listing(listing.boxed());
     }
 
-    async fn get(&self, uri: &str, accept: &str) -> Result<Body, WatchError> {
-        let request = http::Request::builder()
-            .method(Method::GET)
-            .uri(uri)
-            .header(header::ACCEPT, accept);
-        let request = request.body(Body::empty()).map_err(kube::Error::HttpError)?;
-        let response = self.client.send(request).await?;
-        let (head, body) = response.into_parts();
-        if head.status == StatusCode::OK {
-            return Ok(body);
+    /// Takes what has come.
+    fn went_on(&mut self, watch: &mut Watch, progress: Progress<S>) {
+        let now = self.start.elapsed();
+        match progress {
+            Progress::Listed(Ok(listing)) => {
+                self.stream = Stream::None;
+                (self.way, self.listed, self.refused) = (Way::Stream, true, false);
+                let (version, objects) = (listing.version, listing.objects);
+                if let Some(asked) = self.view.listing()
+                    && self.view.accepts(version)
+                {
+                    let router = &watch.reader.router;
+                    listing.hand_on(router, watch.epoch);
+                    router.end_list(S::KIND, watch.epoch, version, asked);
+                    watch.used = true;
+                }
+                self.view.listed(version, objects, now, watch.random.f64());
+            }
+            Progress::Listed(Err(error)) => {
+                self.stream = Stream::None;
+                self.way = self.way.after(&error);
+                tracing::warn!(resource = S::KIND.as_str(), %error, "listing failed; it will be tried again");
+                self.view.list_failed(now, watch.random.f64());
+            }
+            Progress::Opened(Ok(body)) => {
+                watch.reader.metrics.alive();
+                self.stream = Stream::Open(Lines::new(body));
+            }
+            Progress::Lines(Ok(Some(lines))) => {
+                if let Err(error) = self.take(watch, &lines) {
+                    self.ended(watch, Err(error));
+                }
+            }
+            Progress::Opened(Err(error)) | Progress::Lines(Err(error)) => self.ended(watch, Err(error)),
+            Progress::Lines(Ok(None)) => self.ended(watch, Ok(())),
         }
-        let body = body.collect_bytes().await.unwrap_or_else(|_| Bytes::new());
-        if head.status == StatusCode::GONE {
-            return Err(WatchError::Expired);
+    }
+
+    /// Hands on what some lines of a watch show. The view moves on with them.
+    fn take(&mut self, watch: &Watch, lines: &[u8]) -> Result<(), WatchError> {
+        let reader = &watch.reader;
+        let shown = take_lines::<S::Watched>(lines, false);
+        reader.metrics.alive();
+        reader.complain::<S>(&shown.errors);
+        reader.metrics.watched.increment(shown.items.len() as u64);
+        S::watched(&reader.router, shown.items, watch.epoch);
+        if let Some(version) = shown.version {
+            self.view.shown(decode::version(&version)?);
         }
-        Err(WatchError::of_status(decode::status(head.status.as_u16(), &body)))
+        shown.end
+    }
+
+    fn ended(&mut self, watch: &mut Watch, end: Result<(), WatchError>) {
+        self.stream = Stream::None;
+        let resource = S::KIND.as_str();
+        let end = match end {
+            Ok(()) => End::Orderly,
+            Err(WatchError::Expired) => End::Expired,
+            // Whoever may list and not watch would else wonder why everything is late.
+            Err(error @ WatchError::Status { code: 401 | 403, .. })
+                if !std::mem::replace(&mut self.refused, true) =>
+            {
+                tracing::warn!(resource, %error, "the watch is refused; it will be tried again");
+                End::Broken
+            }
+            Err(error) => {
+                tracing::debug!(resource, %error, "the watch broke; it is resumed");
+                End::Broken
+            }
+        };
+        self.view.ended(end, self.start.elapsed(), watch.random.f64());
+    }
+}
+
+/// The outcome of what is under way, if anything is.
+async fn ready<T>(work: &mut Option<BoxFuture<'static, T>>) -> T {
+    match work {
+        Some(work) => work.await,
+        None => pending().await,
+    }
+}
+
+/// Waits until then.
+async fn wait(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => pending().await,
     }
 }
 

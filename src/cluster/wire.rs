@@ -427,8 +427,10 @@ pub(super) struct ListMeta {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// `Status`, if it is one.
+    /// `Status`, unless something else than an API server wrote it.
     pub kind: String,
+    /// `Success` or `Failure`.
+    pub status: String,
     /// HTTP status.
     pub code: u16,
     /// A word for machines.
@@ -443,6 +445,12 @@ pub struct Status {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {
+    /// The name of the object that it is about.
+    pub name: String,
+    /// The API group of that object; empty for the core group, and where it is left out.
+    pub group: String,
+    /// The resource of that object in the plural; of some answers, its kind.
+    pub kind: String,
     /// What exactly was wrong.
     pub causes: Option<Vec<StatusCause>>,
     /// After how long to try again.

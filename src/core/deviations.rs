@@ -7,8 +7,8 @@
 //! moment, each time for another pod, and nothing is wrong; and while an endpoint is missing, which slice it should
 //! go into changes.
 
+use super::hash::{IdMap, KeyedMap};
 use super::object::Output;
-use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ pub struct Report {
 #[derive(Debug)]
 pub struct Deviations {
     patience: Duration,
-    services: FxHashMap<Arc<str>, Record>,
+    services: KeyedMap<Arc<str>, Record>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ struct Since {
 struct Record {
     /// What the last look found, and by key since when.
     found: Vec<Difference>,
-    since: FxHashMap<u64, Since>,
+    since: IdMap<u64, Since>,
     /// What was last reported.
     lasting: Vec<Deviation>,
     oldest: Option<Duration>,
@@ -150,7 +150,7 @@ impl Deviations {
     pub fn new(patience: Duration) -> Self {
         Self {
             patience,
-            services: FxHashMap::default(),
+            services: KeyedMap::default(),
         }
     }
 

@@ -14,13 +14,12 @@ mod turns;
 
 use super::bucket::TokenBucket;
 use super::excerpt;
+use super::hash::hash_of;
 use super::ids::Uid;
 use super::time::Time;
 use body::EventBody;
 pub use inbox::{Inbox, Pending};
 use lru::SharedLru;
-use rustc_hash::FxBuildHasher;
-use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::Duration;
 use turns::{Due, Turns};
@@ -332,7 +331,7 @@ impl EventLog {
 
     /// Whether there have been too many similar ones for this one to have an Event of its own.
     fn combines(&mut self, key: &Key, now: Duration) -> bool {
-        let message = FxBuildHasher.hash_one(&key.message);
+        let message = hash_of(&key.message);
         let (log, _) = self
             .objects
             .use_or_insert(&key.object.namespace, &key.object, ObjectLog::new);

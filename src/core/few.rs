@@ -1,7 +1,7 @@
 //! A set and a map that mostly hold few: most Services have one slice and some dozens of pods, and the fixed cost
 //! of a tree's node or a hash table's spare places would be the larger part of what they need.
 
-use rustc_hash::FxHashMap;
+use super::hash::IdMap;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::ops::RangeToInclusive;
@@ -97,7 +97,7 @@ pub struct FewMap<K, V>(Map<K, V>);
 #[derive(Clone, Debug)]
 enum Map<K, V> {
     Few(Vec<(K, V)>),
-    Many(FxHashMap<K, V>),
+    Many(IdMap<K, V>),
 }
 
 impl<K, V> Default for FewMap<K, V> {
@@ -110,10 +110,7 @@ impl<K: Ord + Hash + Copy, V: Copy> FewMap<K, V> {
     /// For so many entries.
     pub fn with_capacity(capacity: usize) -> Self {
         Self(if capacity > FEW {
-            Map::Many(FxHashMap::with_capacity_and_hasher(
-                capacity,
-                rustc_hash::FxBuildHasher,
-            ))
+            Map::Many(IdMap::with_capacity_and_hasher(capacity, Default::default()))
         } else {
             Map::Few(Vec::with_capacity(capacity))
         })
@@ -130,7 +127,7 @@ impl<K: Ord + Hash + Copy, V: Copy> FewMap<K, V> {
                     None
                 }
                 Err(_) => {
-                    let mut map: FxHashMap<_, _> = entries.drain(..).collect();
+                    let mut map: IdMap<_, _> = entries.drain(..).collect();
                     map.insert(key, value);
                     self.0 = Map::Many(map);
                     None

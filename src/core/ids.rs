@@ -151,8 +151,10 @@ index! {
     HostId;
     /// A whole label set, as pods carry it.
     FullSetId;
-    /// A label set cut to the keys that selectors use.
-    LabelSetId;
+    /// A selector, whichever Services have it.
+    SelectorId;
+    /// A list of the selectors that match a whole label set.
+    MatchId;
     /// A port group of one Service and family.
     GroupId;
 }

@@ -1,11 +1,17 @@
 //! What has come in for a namespace and has not been applied yet: latest wins by object, so it is never larger
 //! than the namespace, however far behind its shard is.
 
+mod applying;
+mod latest;
+
+pub use applying::Applying;
+
 use super::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use super::namespace::{Kind, NamespaceState};
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::time::Time;
-use rustc_hash::FxHashMap;
+use super::work::Budget;
+use latest::Latest;
 use smallvec::SmallVec;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -48,11 +54,11 @@ pub enum Event {
 /// The events that wait for one shard.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
-    pods: FxHashMap<Box<str>, PodEvent>,
-    services: FxHashMap<Arc<str>, Option<(ServiceFacts, u8)>>,
-    slices: FxHashMap<Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>>,
-    endpoints: FxHashMap<Arc<str>, ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>>,
-    nodes: FxHashMap<Arc<str>, Arc<NodeView>>,
+    pods: Latest<Box<str>, PodEvent>,
+    services: Latest<Arc<str>, Option<(ServiceFacts, u8)>>,
+    slices: Latest<Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>>,
+    endpoints: Latest<Arc<str>, ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>>,
+    nodes: Latest<Arc<str>, Arc<NodeView>>,
     zones: Option<ZoneView>,
     lists: [ListEvent; Kind::ALL.len()],
     /// Before all else that waits of a kind, it was forgotten.
@@ -117,7 +123,7 @@ impl<W: Versioned, M: Versioned> ObjectEvent<W, M> {
     }
 
     /// Keeps what says the most of the latest version.
-    fn merge<K: Eq + Hash>(self, name: K, waiting: &mut FxHashMap<K, Self>) {
+    fn merge<K: Eq + Hash>(self, name: K, waiting: &mut Latest<K, Self>) {
         let known = waiting.get(&name).map_or(0, Self::version);
         // A whole object says more than its metadata, so it stays when both show the same version.
         if known == 0 || known < self.version() || matches!(self, Self::Whole(..) if known == self.version())
@@ -227,9 +233,9 @@ impl Pending {
         if let Some(PodEvent {
             latest: Some((old, _)),
             earlier: before,
-        }) = self.pods.remove(&facts.name)
+        }) = self.pods.get_mut(&facts.name)
         {
-            earlier = before;
+            earlier = std::mem::take(before);
             if let Some(time) = old.ready_time.filter(|_| old.ready_time != facts.ready_time) {
                 match earlier[..] {
                     [] => earlier.push(time),
@@ -248,53 +254,27 @@ impl Pending {
         );
     }
 
-    /// Applies all that waits, in an order in which nothing is planned too early: what is forgotten, what has been listed, then
-    /// what that leaves out, then that another list has begun.
+    /// Applies all that waits, as [`Applying`] does.
     pub fn apply(self, state: &mut NamespaceState, nodes: &mut dyn NodeDirectory) {
-        for kind in Kind::ALL {
-            if self.forgotten[kind.index()] {
-                state.forget(kind);
-            }
-        }
-        for view in self.nodes.into_values() {
-            state.apply_node(view);
-        }
-        for (name, PodEvent { latest, earlier }) in self.pods {
-            match latest {
-                Some((facts, epoch)) => state.apply_pod(facts, &earlier, epoch, nodes),
-                None => state.remove_pod(&name, nodes),
-            }
-        }
-        for (name, latest) in self.services {
-            match latest {
-                Some((facts, epoch)) => state.apply_service(facts, epoch),
-                None => state.remove_service(&name),
-            }
-        }
-        for (name, event) in self.slices {
-            match event {
-                ObjectEvent::Whole(facts, epoch) => state.apply_slice(*facts, epoch),
-                ObjectEvent::Meta(meta, epoch) => state.apply_slice_meta(&meta, epoch),
-                ObjectEvent::Gone(version) => state.slice_gone(&name, version),
-            }
-        }
-        for (name, event) in self.endpoints {
-            match event {
-                ObjectEvent::Whole(facts, epoch) => state.apply_endpoints(*facts, epoch),
-                ObjectEvent::Meta(meta, epoch) => state.apply_endpoints_meta(&meta, epoch),
-                ObjectEvent::Gone(version) => state.endpoints_gone(&name, version),
-            }
-        }
-        state.watch_zones(nodes);
-        if let Some(view) = self.zones {
-            state.apply_zones(view);
-        }
-        for kind in Kind::ALL {
-            match self.lists[kind.index()] {
-                ListEvent::None => {}
-                ListEvent::Begun => state.begin_list(kind),
-                ListEvent::Ended { epoch, version } => state.end_list(kind, epoch, version, nodes),
-            }
+        let done = self.begin().step(state, nodes, &mut Budget::unlimited());
+        debug_assert!(done, "an unlimited budget is never spent");
+    }
+
+    /// Begins to apply all that waits.
+    pub fn begin(self) -> Applying {
+        let ends = Kind::ALL.into_iter().zip(self.lists);
+        Applying {
+            forgotten: self.forgotten,
+            nodes: self.nodes.into_entries(),
+            pods: self.pods.into_entries(),
+            services: self.services.into_entries(),
+            slices: self.slices.into_entries(),
+            endpoints: self.endpoints.into_entries(),
+            zones: Some(self.zones),
+            lists: ends
+                .filter(|(_, list)| !matches!(list, ListEvent::None))
+                .collect(),
+            unlisted: None,
         }
     }
 }
@@ -332,7 +312,7 @@ mod tests {
         for &time in times {
             pending.push(Event::Pod(pod(time), 0));
         }
-        let PodEvent { latest, earlier } = pending.pods.remove("p").unwrap();
+        let (_, PodEvent { latest, earlier }) = pending.pods.into_entries().next().unwrap();
         let latest = latest.and_then(|(facts, _)| facts.ready_time);
         let after = earlier
             .into_iter()
@@ -367,7 +347,7 @@ mod tests {
         }
         pending.push(Event::PodGone("p".into()));
         assert_eq!(pending.len(), 1);
-        assert!(pending.pods["p"].latest.is_none());
+        assert!(pending.pods.get("p").unwrap().latest.is_none());
     }
 
     #[test]
@@ -378,8 +358,13 @@ mod tests {
         pending.push(Event::Begin(Kind::Slice));
         pending.push(Event::Forget(Kind::Slice));
         pending.push(Event::SliceGone("after".into(), 5));
-        let names: Vec<_> = pending.slices.keys().collect();
-        assert_eq!(names, [&Box::from("after")]);
+        let names: Vec<_> = pending
+            .slices
+            .get("after")
+            .into_iter()
+            .map(ObjectEvent::version)
+            .collect();
+        assert_eq!((names, pending.slices.len()), (vec![5], 1));
         assert_eq!(pending.endpoints.len(), 1, "another kind");
         assert!(matches!(pending.lists[Kind::Slice.index()], ListEvent::None));
 
@@ -397,7 +382,7 @@ mod tests {
         let mut pending = Pending::default();
         pending.push(Event::SliceGone("s".into(), 7));
         pending.push(Event::SliceGone("s".into(), 5));
-        assert_eq!(pending.slices["s"].version(), 7);
+        assert_eq!(pending.slices.get("s").unwrap().version(), 7);
         for (version, facts) in [(2, None), (1, Some(NodeFacts::default()))] {
             pending.push(Event::Node(Arc::new(NodeView {
                 name: "n".into(),
@@ -405,6 +390,6 @@ mod tests {
                 facts,
             })));
         }
-        assert_eq!(pending.nodes["n"].version, 2);
+        assert_eq!(pending.nodes.get("n").unwrap().version, 2);
     }
 }

@@ -1,10 +1,10 @@
 //! Values that many objects share, kept once and counted.
 
+use super::hash::hash_of;
 use hashbrown::HashTable;
-use rustc_hash::FxBuildHasher;
 use slab::Slab;
 use smallvec::{Array, SmallVec};
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 
 /// A table of equal values with reference counts: what nobody uses any more is freed at once.
 #[derive(Clone, Debug)]
@@ -20,11 +20,6 @@ impl<T> Default for Interner<T> {
             by_value: HashTable::new(),
         }
     }
-}
-
-/// The hash that the tables of this module and its users share; fixed, so that runs replay.
-pub(crate) fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
-    FxBuildHasher.hash_one(value)
 }
 
 /// Makes room for one more value, and for an eighth more than there are, where a table would double: it is

@@ -1,19 +1,66 @@
-//! The label pairs of a namespace's pods, kept once and counted.
+//! The label pairs of a namespace's pods and selectors, kept once and counted, and who has them.
 
-use super::intern::{Interner, hash_of};
+use super::few::FewSet;
+use super::hash::hash_of;
+use super::ids::{FullSetId, SelectorId};
+use super::intern::{Interner, make_room};
+use hashbrown::HashTable;
+use slab::Slab;
 
 /// Pairs by number. A key is kept once, not with each of its values: those that are unique to a pod are the larger
 /// part of all pairs, and their keys are longer than they are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LabelPairs {
     keys: Interner<Box<str>>,
-    pairs: Interner<Pair>,
+    pairs: Slab<Pair>,
+    by_pair: HashTable<u32>,
+    holders: Slab<Holders>,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Debug)]
 struct Pair {
     key: u32,
     value: Box<str>,
+    uses: u32,
+    held: Held,
+}
+
+/// Who has a pair, in 4 bytes: most pairs are in one full set, and no selector is indexed under them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Held(u32);
+
+impl Held {
+    const BY_NONE: Self = Self(u32::MAX);
+    const MANY: u32 = 1 << 31;
+
+    fn by_one(id: FullSetId) -> Self {
+        debug_assert!(id.0 < Self::MANY, "no namespace has 2^31 pods");
+        Self(id.0)
+    }
+
+    fn by_many(at: usize) -> Self {
+        Self(at as u32 | Self::MANY)
+    }
+
+    fn one(self) -> Option<FullSetId> {
+        (self.0 & Self::MANY == 0).then_some(FullSetId(self.0))
+    }
+
+    fn many(self) -> Option<usize> {
+        (self.0 & Self::MANY != 0 && self != Self::BY_NONE).then_some((self.0 & !Self::MANY) as usize)
+    }
+}
+
+/// Who has a pair, where that is more than one full set.
+#[derive(Clone, Debug, Default)]
+struct Holders {
+    full: FewSet<FullSetId>,
+    /// How many those are.
+    count: u32,
+    /// The selectors that are indexed under it.
+    selectors: FewSet<SelectorId>,
+    /// How many those are.
+    indexed: u32,
 }
 
 impl LabelPairs {
@@ -22,37 +69,150 @@ impl LabelPairs {
         let key = self
             .keys
             .acquire_as(hash_of(key), |known| **known == *key, || key.into());
-        let mut is_new = false;
-        let id = self.pairs.acquire_as(
-            hash_of(&(key, value)),
-            |known| known.key == key && *known.value == *value,
-            || {
-                is_new = true;
-                Pair {
-                    key,
-                    value: value.into(),
-                }
-            },
-        );
-        if !is_new {
+        let hash = hash_of(&(key, value));
+        let pairs = &self.pairs;
+        let found = self.by_pair.find(hash, |&id| {
+            let pair = &pairs[id as usize];
+            pair.key == key && *pair.value == *value
+        });
+        if let Some(&id) = found {
+            self.pairs[id as usize].uses += 1;
             // A pair holds its key once, however often it is used itself.
             self.keys.release(key);
+            return id;
         }
+        make_room(&mut self.pairs);
+        let pair = Pair {
+            key,
+            value: value.into(),
+            uses: 1,
+            held: Held::BY_NONE,
+        };
+        let id = u32::try_from(self.pairs.insert(pair)).expect("no table holds 2^32 values");
+        self.by_pair.insert_unique(hash, id, |&id| {
+            let pair = &self.pairs[id as usize];
+            hash_of(&(pair.key, &*pair.value))
+        });
         id
     }
 
     /// One use less; the last one frees the pair.
     pub(super) fn release(&mut self, id: u32) {
-        let key = self.pairs.get(id).key;
-        if self.pairs.release(id) {
-            self.keys.release(key);
+        let pair = &mut self.pairs[id as usize];
+        pair.uses -= 1;
+        if pair.uses > 0 {
+            return;
         }
+        debug_assert_eq!(pair.held, Held::BY_NONE, "who has a pair uses it");
+        let (key, hash) = (pair.key, hash_of(&(pair.key, &*pair.value)));
+        self.by_pair
+            .find_entry(hash, |&other| other == id)
+            .expect("a pair in use is in the table")
+            .remove();
+        self.pairs.remove(id as usize);
+        self.keys.release(key);
     }
 
     /// A pair in use.
     pub(super) fn get(&self, id: u32) -> (&str, &str) {
-        let pair = self.pairs.get(id);
+        let pair = &self.pairs[id as usize];
         (self.keys.get(pair.key), &pair.value)
+    }
+
+    /// A full set has a pair.
+    pub(super) fn hold(&mut self, id: u32, full: FullSetId) {
+        if self.pairs[id as usize].held == Held::BY_NONE {
+            self.pairs[id as usize].held = Held::by_one(full);
+            return;
+        }
+        let holders = self.holders_mut(id);
+        holders.count += u32::from(holders.full.insert(full));
+    }
+
+    /// A full set is about to go.
+    pub(super) fn let_go(&mut self, id: u32, full: FullSetId) {
+        if self.pairs[id as usize].held.one().is_some() {
+            self.pairs[id as usize].held = Held::BY_NONE;
+            return;
+        }
+        let holders = self.holders_mut(id);
+        holders.count -= u32::from(holders.full.remove(&full));
+        self.shrink(id);
+    }
+
+    /// How many full sets have a pair.
+    pub(super) fn held(&self, id: u32) -> usize {
+        let held = self.pairs[id as usize].held;
+        match held.many() {
+            Some(at) => self.holders[at].count as usize,
+            None => usize::from(held.one().is_some()),
+        }
+    }
+
+    /// The full sets that have a pair, in order.
+    pub(super) fn holding(&self, id: u32) -> impl Iterator<Item = FullSetId> {
+        let held = self.pairs[id as usize].held;
+        let many = held.many().map(|at| self.holders[at].full.iter());
+        held.one().into_iter().chain(many.into_iter().flatten())
+    }
+
+    /// A selector is to be found by a pair.
+    pub(super) fn index(&mut self, id: u32, selector: SelectorId) {
+        let holders = self.holders_mut(id);
+        holders.indexed += u32::from(holders.selectors.insert(selector));
+    }
+
+    /// A selector is about to go.
+    pub(super) fn unindex(&mut self, id: u32, selector: SelectorId) {
+        let holders = self.holders_mut(id);
+        holders.indexed -= u32::from(holders.selectors.remove(&selector));
+        self.shrink(id);
+    }
+
+    /// How many selectors are to be found by a pair.
+    pub(super) fn indexed(&self, id: u32) -> usize {
+        let many = self.pairs[id as usize].held.many();
+        many.map_or(0, |at| self.holders[at].indexed as usize)
+    }
+
+    /// The selectors that are to be found by a pair, in order.
+    pub(super) fn indexing(&self, id: u32) -> impl Iterator<Item = SelectorId> {
+        let many = self.pairs[id as usize].held.many();
+        many.map(|at| self.holders[at].selectors.iter())
+            .into_iter()
+            .flatten()
+    }
+
+    fn holders_mut(&mut self, id: u32) -> &mut Holders {
+        let held = &mut self.pairs[id as usize].held;
+        let at = held.many().unwrap_or_else(|| {
+            let mut holders = Holders::default();
+            if let Some(full) = held.one() {
+                holders.full.insert(full);
+                holders.count = 1;
+            }
+            make_room(&mut self.holders);
+            let at = self.holders.insert(holders);
+            *held = Held::by_many(at);
+            at
+        });
+        &mut self.holders[at]
+    }
+
+    /// Where one full set is left at most, its number will do.
+    fn shrink(&mut self, id: u32) {
+        let held = &mut self.pairs[id as usize].held;
+        let Some(at) = held.many() else { return };
+        let holders = &self.holders[at];
+        if holders.indexed == 0 && holders.count <= 1 {
+            *held = holders.full.iter().next().map_or(Held::BY_NONE, Held::by_one);
+            self.holders.remove(at);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.pairs.is_empty() && self.by_pair.is_empty() && self.holders.is_empty()
     }
 }
 
@@ -72,6 +232,34 @@ mod tests {
         table.release(b);
         assert_eq!(table.get(a), ("app", "a"));
         table.release(a);
-        assert!(table.keys.is_empty() && table.pairs.is_empty());
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn who_has_a_pair_is_known_and_takes_no_room_where_it_is_one() {
+        let mut table = LabelPairs::default();
+        let pair = table.acquire("app", "a");
+        let held = |table: &LabelPairs| {
+            let ids: Vec<_> = table.holding(pair).map(|id| id.0).collect();
+            assert_eq!(table.held(pair), ids.len());
+            (ids, table.holders.len())
+        };
+        assert_eq!(held(&table), (vec![], 0));
+        table.hold(pair, FullSetId(7));
+        assert_eq!(held(&table), (vec![7], 0));
+        table.index(pair, SelectorId(1));
+        assert_eq!(held(&table), (vec![7], 1));
+        table.hold(pair, FullSetId(3));
+        table.unindex(pair, SelectorId(1));
+        assert_eq!(held(&table), (vec![3, 7], 1));
+        table.let_go(pair, FullSetId(7));
+        assert_eq!(held(&table), (vec![3], 0));
+        table.let_go(pair, FullSetId(3));
+        assert_eq!(held(&table), (vec![], 0));
+        table.index(pair, SelectorId(4));
+        assert_eq!(table.indexing(pair).collect::<Vec<_>>(), [SelectorId(4)]);
+        table.unindex(pair, SelectorId(4));
+        table.release(pair);
+        assert!(table.is_empty());
     }
 }

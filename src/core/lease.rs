@@ -23,6 +23,11 @@
 //! suspended, on then too. Somebody who deletes the record while a leader holds it takes the ground away from
 //! this: a candidate that has seen the record waits all the same, but one that starts at that moment cannot
 //! know. The leader stops as soon as it learns of the loss, a retry period later at most.
+//!
+//! Versions can go backwards: the server's store was replaced by an empty one, or restored from a copy. A watch
+//! that shows a lower version than is known proves nothing, since it may be late. The answer to a request does, if the
+//! higher version was known before it was sent: then what was known is forgotten, and a record that somebody else
+//! holds is waited for anew.
 
 use super::time::Time;
 use std::time::Duration;
@@ -30,7 +35,9 @@ use std::time::Duration;
 /// How much of the retry period is added to it at random by those who stand by, so that many of them do not
 /// look all at once.
 const JITTER: f64 = 1.2;
-/// The pause after a failure, as a part of the retry period, at the least.
+/// How much of it is added at random after a failure. A leader that has lost an answer still asks once more in time.
+const LEADER_JITTER: f64 = 0.2;
+/// The pause after a first failure, as a part of the retry period; it doubles with each further one, up to all of it.
 const BREATH: u32 = 10;
 
 /// The three times of an election.
@@ -152,6 +159,15 @@ struct Seen {
     gone: bool,
 }
 
+/// A request on its way.
+#[derive(Clone, Debug)]
+struct Asked {
+    ask: Ask,
+    sent: Duration,
+    /// The version that was known by then.
+    known: Option<u64>,
+}
+
 /// One candidate. Time is the candidate's own, since whenever it likes.
 #[derive(Clone, Debug)]
 pub struct Election {
@@ -160,10 +176,16 @@ pub struct Election {
     seen: Option<Seen>,
     /// Until when this one may start writes, if it leads.
     proven: Option<Duration>,
-    /// The request on its way, and when it was sent.
-    asked: Option<(Ask, Duration)>,
+    /// The request on its way.
+    asked: Option<Asked>,
     /// When to ask next.
     next: Duration,
+    /// Tries that failed, or were too late, since one did not.
+    failures: u32,
+    /// Whether this process can do what a leader has to.
+    able: bool,
+    /// Versions went backwards, and nobody has been told.
+    turned: bool,
     /// What is known of the record is not up to date.
     look: bool,
 }
@@ -178,6 +200,9 @@ impl Election {
             proven: None,
             asked: None,
             next: Duration::ZERO,
+            failures: 0,
+            able: true,
+            turned: false,
             look: true,
         }
     }
@@ -205,8 +230,22 @@ impl Election {
             (None, proven) => proven.map_or(self.next, |proven| proven.min(self.next)),
             (Some(_), Some(proven)) => proven,
             // Its answer comes, or it is given up.
-            (Some((_, sent)), None) => *sent + self.timing.lease,
+            (Some(asked), None) => asked.sent + self.timing.lease,
         }
+    }
+
+    /// Whether this process can do what a leader has to. One that cannot claims nothing and does not renew what it
+    /// holds, so that another takes over when that has run out.
+    pub fn set_able(&mut self, able: bool, now: Duration) {
+        if able && !self.able {
+            self.next = self.next.min(now);
+        }
+        self.able = able;
+    }
+
+    /// Whether versions were found to have gone backwards since this was last asked.
+    pub fn take_turn(&mut self) -> bool {
+        std::mem::take(&mut self.turned)
     }
 
     /// Time has passed: whoever has not renewed in time does not lead any more. What to ask now, if anything;
@@ -231,49 +270,89 @@ impl Election {
             }
             Some(_) => Ask::Look,
         };
-        self.asked = Some((ask.clone(), now));
+        if !self.able && ask != Ask::Look {
+            self.next = now + self.timing.retry;
+            return None;
+        }
+        self.send(&ask, now);
         Some(ask)
+    }
+
+    fn send(&mut self, ask: &Ask, now: Duration) {
+        self.asked = Some(Asked {
+            ask: ask.clone(),
+            sent: now,
+            known: self.seen.as_ref().map(|seen| seen.version),
+        });
     }
 
     /// The answer to what was asked. `random` lies between 0 and 1.
     pub fn answered(&mut self, reply: Reply, now: Duration, random: f64) {
-        let Some((ask, sent)) = self.asked.take() else {
+        let Some(Asked { ask, sent, known }) = self.asked.take() else {
             return;
         };
         self.look = false;
         let claimed = !matches!(ask, Ask::Look);
         match reply {
-            Reply::Record(version, record) if claimed => {
-                self.see(version, record, now);
-                // An answer so late that the time is over proves nothing.
-                let until = sent + self.timing.renew;
-                let mine = self
-                    .seen
-                    .as_ref()
-                    .is_some_and(|seen| seen.record.holder == self.me);
-                self.proven = (mine && until > now).then_some(until);
-                self.next = if self.proven.is_some() {
-                    sent + self.timing.retry
-                } else {
-                    now
-                };
-                return;
+            Reply::Record(version, record) => {
+                self.learn(version, record, known, now);
+                if claimed {
+                    return self.claimed(sent, now, random);
+                }
             }
-            Reply::Record(version, record) => self.see(version, record, now),
             Reply::Missing => self.missing(now),
             Reply::Conflict => {
                 // Somebody was faster, or it was this one itself and the answer was lost.
-                (self.look, self.next) = (true, now);
+                self.look = true;
+                self.next = now + self.breath(random);
                 return;
             }
             Reply::Failed => {
-                let breath = self.timing.retry / BREATH;
-                self.next = (sent + self.timing.retry).max(now + breath);
+                let period = self
+                    .timing
+                    .retry
+                    .mul_f64(1.0 + LEADER_JITTER * random.clamp(0.0, 1.0));
+                self.next = (sent + period).max(now + self.breath(random));
                 self.look = self.seen.is_none();
                 return;
             }
         }
         self.next = self.next_try(now, random);
+    }
+
+    /// A claim was accepted.
+    fn claimed(&mut self, sent: Duration, now: Duration, random: f64) {
+        // An answer so late that the time is over proves nothing.
+        let until = sent + self.timing.renew;
+        let seen = self.seen.as_ref();
+        let mine = seen.is_some_and(|seen| seen.record.holder == self.me);
+        self.proven = (mine && until > now).then_some(until);
+        self.next = if self.proven.is_some() {
+            self.failures = 0;
+            sent + self.timing.retry
+        } else if mine {
+            now
+        } else {
+            now + self.breath(random)
+        };
+    }
+
+    /// Another failure. How long to pause after it.
+    fn breath(&mut self, random: f64) -> Duration {
+        let nominal = (self.timing.retry / BREATH).saturating_mul(1 << self.failures.min(16));
+        self.failures = self.failures.saturating_add(1);
+        nominal
+            .min(self.timing.retry)
+            .mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
+    }
+
+    /// The answer to a request shows the record. `known` is the version that was known when it was sent.
+    fn learn(&mut self, version: u64, record: Record, known: Option<u64>, now: Duration) {
+        let last = self.seen.as_ref().map(|seen| seen.version);
+        if last == known && known.is_some_and(|known| version < known) {
+            (self.seen, self.turned) = (None, true);
+        }
+        self.see(version, record, now);
     }
 
     /// A watch has shown the record.
@@ -295,8 +374,9 @@ impl Election {
         if !mine {
             self.lose(now);
         }
-        // What has become free is claimed at once.
-        if self.proven.is_none() {
+        // What has become free is claimed at once, but not by those who have tried in vain more than once: whoever
+        // changes the record all the time must not make them try all the time.
+        if self.proven.is_none() && self.failures < 2 {
             self.next = self.next.min(free.max(now));
         }
     }
@@ -328,7 +408,7 @@ impl Election {
             };
             Ask::Replace(seen.version, record)
         };
-        self.asked = Some((ask.clone(), now));
+        self.send(&ask, now);
         Some(ask)
     }
 
@@ -374,10 +454,15 @@ impl Election {
 
     /// When to try again after an answer that was no success: at once if the record is free, else when those
     /// who stand by do, but not later than it becomes free.
-    fn next_try(&self, now: Duration, random: f64) -> Duration {
+    fn next_try(&mut self, now: Duration, random: f64) -> Duration {
         let Some(seen) = &self.seen else { return now };
+        let free = self.free_from(seen);
+        if free > now {
+            // There is nothing to be claimed, so that claims failed means nothing any more.
+            self.failures = 0;
+        }
         let pause = self.timing.retry.mul_f64(1.0 + JITTER * random.clamp(0.0, 1.0));
-        (now + pause).min(self.free_from(seen).max(now))
+        (now + pause).min(free.max(now))
     }
 }
 

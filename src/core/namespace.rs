@@ -13,6 +13,8 @@ mod evaluate;
 mod forget;
 mod hinting;
 mod members;
+mod passes;
+mod planning;
 mod pods;
 mod remarks;
 mod services;
@@ -27,23 +29,26 @@ use super::address::Family;
 use super::backoff::Retry;
 use super::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use super::few::FewSet;
+use super::hash::{KeyedMap, hash_of};
 use super::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, SliceId, Uid};
-use super::intern::{Interner, hash_of};
+use super::intern::Interner;
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::object::{ObjectName, ObjectState};
 use super::outputs::Outputs;
-use super::ports::ContainerPort;
+use super::ports::{ContainerPort, ResolvedPorts};
 use super::queue::Lane;
 use super::selector_cache::SelectorCache;
 use super::slices::{Conditions, FamilyState, Slice};
 use super::time::{Time, earliest};
 use super::work::Work;
 use hashbrown::HashTable;
-use rustc_hash::FxHashMap;
+use rustc_hash::FxBuildHasher;
 use slab::Slab;
 use smallvec::SmallVec;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A kind that plans depend on.
@@ -74,6 +79,11 @@ impl Kind {
         })
     }
 
+    /// Whether it is what is written, and not what that is made of.
+    pub fn is_output(self) -> bool {
+        matches!(self, Self::Slice | Self::Endpoints)
+    }
+
     /// The place in per-kind tables.
     pub fn index(self) -> usize {
         self as usize
@@ -93,7 +103,7 @@ impl Kind {
 
 /// The kinds of which a whole list is still to come, first one or repeated; while there is one, nothing is
 /// planned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Holds(u8);
 
 impl Holds {
@@ -117,6 +127,12 @@ impl Holds {
     /// The list is whole.
     pub fn clear(&mut self, kind: Kind) {
         self.0 &= !(1 << kind.index());
+    }
+
+    /// The kinds of either.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Whether something is awaited.
@@ -161,9 +177,6 @@ impl Default for Settings {
     }
 }
 
-/// However often a slice was deleted behind our back, it is made again after no more than some seconds.
-const MOST_LOSSES: u8 = 7;
-
 /// An object that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Want {
@@ -181,32 +194,18 @@ pub struct Want {
 
 impl Want {
     fn of(name: ObjectName, service: Arc<str>, object: &ObjectState) -> Self {
-        let retry = match (object.failures, object.rejected) {
-            (0, _) => Retry::Now,
-            (_, true) if object.changes > 0 => Retry::Floor,
-            // What should be written is not what was tried: the failure says nothing about it.
-            (_, false) if object.changes > 0 => Retry::Now,
-            (failures, true) => Retry::Slowly { failures },
-            (failures, false) => Retry::After { failures },
-        };
         Self {
             object: name,
             service,
             exists: object.remote.is_some(),
             lane: object.lane,
-            retry,
+            retry: object.retry(),
         }
     }
 
     fn of_slice(slice: &Slice) -> Self {
         let name = ObjectName::slice(slice.name.clone());
-        let mut want = Self::of(name, slice.service_name.clone(), &slice.object);
-        if slice.object.remote.is_none() && slice.losses > 1 && want.retry == Retry::Now {
-            want.retry = Retry::After {
-                failures: (slice.losses - 1).min(MOST_LOSSES),
-            };
-        }
-        want
+        Self::of(name, slice.service_name.clone(), &slice.object)
     }
 }
 
@@ -231,13 +230,36 @@ struct Pod {
     conditions: Conditions,
     epoch: u8,
     ready_time: Option<Time>,
-    /// The Services that select it, with its place in each family of theirs.
+    /// The Services that select it, with its place in each family of theirs; sorted by both.
     members: SmallVec<[Member; 1]>,
 }
 
 impl Pod {
     fn conditions_of(facts: &PodFacts) -> Conditions {
         Conditions::new(facts.ready, facts.ready, facts.terminating)
+    }
+
+    /// Where a Service and family stand among the members, or would.
+    fn find_member(&self, service: ServiceId, family: Family) -> Result<usize, usize> {
+        self.members
+            .binary_search_by_key(&(service, family), |m| (m.service, m.family))
+    }
+
+    /// The place of a Service and family among the members.
+    fn member(&self, service: ServiceId, family: Family) -> Option<usize> {
+        self.find_member(service, family).ok()
+    }
+
+    /// The places of a Service among the members.
+    fn members_of(&self, service: ServiceId) -> Range<usize> {
+        let (Ok(start) | Err(start)) = self.find_member(service, Family::V4);
+        let of = self.members[start..].iter().take_while(|m| m.service == service);
+        start..start + of.count()
+    }
+
+    /// Whether a Service has it.
+    fn is_member_of(&self, service: ServiceId) -> bool {
+        !self.members_of(service).is_empty()
     }
 
     fn ip(&self, family: Family) -> Option<IpAddr> {
@@ -280,6 +302,8 @@ struct LocalNode {
 #[derive(Clone, Debug)]
 struct Service {
     facts: ServiceFacts,
+    /// Another number whenever its ports change.
+    ports: u64,
     /// By [`Family::index`]; `None` where it has no slices, and in both while it is not managed.
     families: [Option<Box<FamilyState>>; 2],
     /// Whether it has been evaluated with a selector: only the first time stamps its creation.
@@ -287,7 +311,7 @@ struct Service {
     /// The earliest Ready time that moved forward since the last evaluation.
     trigger: Option<Time>,
     /// While it is not managed: the Ready times of the pods it selected when it last was.
-    paused_times: Option<Box<FxHashMap<Box<str>, Time>>>,
+    paused_times: Option<Box<KeyedMap<Box<str>, Time>>>,
     /// How many slices must be fetched before it can be evaluated.
     awaiting: u32,
     /// Its slices, whatever their role.
@@ -323,19 +347,26 @@ pub struct NamespaceState {
     pods: Slab<Pod>,
     pods_by_name: HashTable<u32>,
     port_sets: Interner<Box<[ContainerPort]>>,
+    resolved: ResolvedPorts,
+    /// The last number that was given to the ports of a Service.
+    service_ports: u64,
     nodes: Slab<LocalNode>,
     nodes_by_name: HashTable<u32>,
     hosts: Interner<Host>,
     services: Slab<Service>,
-    services_by_name: FxHashMap<Arc<str>, ServiceId>,
+    services_by_name: KeyedMap<Arc<str>, ServiceId>,
     slices: Slab<Slice>,
-    slices_by_name: FxHashMap<Arc<str>, SliceId>,
+    slices_by_name: KeyedMap<Arc<str>, SliceId>,
     /// Slices of Services that we do not manage, by the Service that they name.
-    parked: FxHashMap<Arc<str>, Vec<SliceId>>,
+    parked: KeyedMap<Arc<str>, FewSet<SliceId>>,
     /// Listed slices that are taken over once their pods and Services have been listed, with the last list that
     /// showed each.
-    arrivals: FxHashMap<Box<str>, (u8, SliceFacts)>,
+    arrivals: KeyedMap<Box<str>, (u8, SliceFacts)>,
     dirty: Vec<ServiceId>,
+    /// What the last event has left to be done.
+    passes: VecDeque<passes::Pass>,
+    /// The plan that is being made.
+    planning: Option<Box<planning::Planning>>,
     /// Services whose hints depend on the zones.
     auto_hinted: BTreeSet<ServiceId>,
     /// The zones, while a Service depends on them.
@@ -344,9 +375,9 @@ pub struct NamespaceState {
     held: BTreeSet<SliceId>,
     /// Slices that may be due. May name slices that are gone by now.
     wants: BTreeSet<SliceId>,
-    endpoints: FxHashMap<Arc<str>, Box<endpoints::Endpoints>>,
+    endpoints: KeyedMap<Arc<str>, Box<endpoints::Endpoints>>,
     /// As `arrivals`.
-    endpoints_arrivals: FxHashMap<Arc<str>, (u8, EndpointsFacts)>,
+    endpoints_arrivals: KeyedMap<Arc<str>, (u8, EndpointsFacts)>,
     /// As `held`.
     endpoints_held: BTreeSet<Arc<str>>,
     /// As `wants`.
@@ -365,7 +396,8 @@ pub struct NamespaceState {
 impl NamespaceState {
     /// Of a namespace of which nothing is known yet. `holds` says which lists are still to come.
     pub fn new(namespace: Arc<str>, settings: Settings, holds: Holds) -> Self {
-        let random = fastrand::Rng::with_seed(settings.seed ^ hash_of(&*namespace));
+        // Names follow from the seed alone, and not from the key of hashes.
+        let random = fastrand::Rng::with_seed(settings.seed ^ FxBuildHasher.hash_one(&namespace));
         Self {
             namespace,
             settings,
@@ -375,22 +407,26 @@ impl NamespaceState {
             pods: Slab::new(),
             pods_by_name: HashTable::new(),
             port_sets: Interner::default(),
+            resolved: ResolvedPorts::default(),
+            service_ports: 0,
             nodes: Slab::new(),
             nodes_by_name: HashTable::new(),
             hosts: Interner::default(),
             services: Slab::new(),
-            services_by_name: FxHashMap::default(),
+            services_by_name: KeyedMap::default(),
             slices: Slab::new(),
-            slices_by_name: FxHashMap::default(),
-            parked: FxHashMap::default(),
-            arrivals: FxHashMap::default(),
+            slices_by_name: KeyedMap::default(),
+            parked: KeyedMap::default(),
+            arrivals: KeyedMap::default(),
             dirty: Vec::new(),
+            passes: VecDeque::new(),
+            planning: None,
             auto_hinted: BTreeSet::new(),
             zones: None,
             held: BTreeSet::new(),
             wants: BTreeSet::new(),
-            endpoints: FxHashMap::default(),
-            endpoints_arrivals: FxHashMap::default(),
+            endpoints: KeyedMap::default(),
+            endpoints_arrivals: KeyedMap::default(),
             endpoints_held: BTreeSet::new(),
             endpoints_wants: BTreeSet::new(),
             starting: holds.any(),
@@ -410,6 +446,11 @@ impl NamespaceState {
     /// What has been done so far.
     pub fn work(&self) -> Work {
         self.work
+    }
+
+    /// Takes the account of what has been done since it was last taken.
+    pub fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.work)
     }
 
     /// How many pods, Services, slices, and label sets (whole and projected) there are.
@@ -445,30 +486,41 @@ impl NamespaceState {
     /// The list of an epoch is whole: what it did not show is gone. Slices that were written after it was
     /// taken (their version is above the list's) are not in it, and stay.
     pub fn end_list(&mut self, kind: Kind, epoch: u8, version: u64, nodes: &mut dyn NodeDirectory) {
+        for name in self.unlisted(kind, epoch) {
+            self.begin_unlisted(kind, &name, nodes);
+            self.finish_passes();
+        }
+        self.finish_list(kind, epoch, version);
+    }
+
+    /// The pods or Services that the list of an epoch did not show, by name. Of the other kinds, there are none.
+    pub fn unlisted(&self, kind: Kind, epoch: u8) -> Vec<Box<str>> {
         match kind {
-            Kind::Node => {}
             Kind::Pod => {
-                let gone: Vec<_> = self
-                    .pods
-                    .iter()
-                    .filter(|(_, pod)| pod.epoch != epoch)
-                    .map(|(_, pod)| pod.name.clone())
-                    .collect();
-                for name in gone {
-                    self.remove_pod(&name, nodes);
-                }
+                let gone = self.pods.iter().filter(|(_, pod)| pod.epoch != epoch);
+                gone.map(|(_, pod)| pod.name.clone()).collect()
             }
             Kind::Service => {
-                let gone: Vec<_> = self
-                    .services
-                    .iter()
-                    .filter(|(_, service)| service.epoch != epoch)
-                    .map(|(_, service)| service.facts.name.clone())
-                    .collect();
-                for name in gone {
-                    self.remove_service(&name);
-                }
+                let gone = self.services.iter().filter(|(_, service)| service.epoch != epoch);
+                gone.map(|(_, service)| (*service.facts.name).into()).collect()
             }
+            Kind::Node | Kind::Slice | Kind::Endpoints => Vec::new(),
+        }
+    }
+
+    /// One of [`Self::unlisted`] is gone; its looks at pods are left to [`Self::step_passes`].
+    pub fn begin_unlisted(&mut self, kind: Kind, name: &str, nodes: &mut dyn NodeDirectory) {
+        match kind {
+            Kind::Pod => self.remove_pod(name, nodes),
+            Kind::Service => self.begin_removal(name),
+            Kind::Node | Kind::Slice | Kind::Endpoints => {}
+        }
+    }
+
+    /// As [`Self::end_list`], when what [`Self::unlisted`] names is gone.
+    pub fn finish_list(&mut self, kind: Kind, epoch: u8, version: u64) {
+        match kind {
+            Kind::Node | Kind::Pod | Kind::Service => {}
             Kind::Slice => {
                 let gone: Vec<_> = self
                     .slices
@@ -487,47 +539,6 @@ impl NamespaceState {
             shown.sweep(kind, epoch, version);
         }
         self.holds.clear(kind);
-    }
-
-    /// Evaluates what has changed and returns the objects that are due, in the order in which they should go.
-    /// While a list is awaited, that is nothing.
-    pub fn plan(&mut self) -> Vec<Want> {
-        if self.holds.any() || self.shown.is_some() {
-            return Vec::new();
-        }
-        // Whoever does not count does not take them: they must not pile up.
-        self.syncs.clear();
-        self.take_arrivals();
-        self.take_endpoints_arrivals();
-        if std::mem::take(&mut self.starting) {
-            self.forget_triggers();
-        }
-        for id in std::mem::take(&mut self.dirty) {
-            self.evaluate(id);
-        }
-        for id in std::mem::take(&mut self.held) {
-            if self
-                .slices
-                .get(id.index())
-                .is_some_and(|slice| self.is_held(slice))
-            {
-                self.held.insert(id);
-            } else {
-                self.want(id);
-            }
-        }
-        let due = |id: &SliceId| {
-            self.slices
-                .get(id.index())
-                .filter(|s| s.object.flight.is_none() && self.is_due(s))
-        };
-        let mut wants: Vec<_> = self.wants.iter().filter_map(due).collect();
-        wants.sort_unstable_by_key(|slice| (slice.order(), &slice.name));
-        let mut wants: Vec<_> = wants.into_iter().map(Want::of_slice).collect();
-        self.wants.clear();
-        // Few still read Endpoints, and each is written whole.
-        wants.extend(self.plan_endpoints());
-        wants
     }
 
     fn mark(&mut self, id: ServiceId) {
@@ -580,6 +591,6 @@ pub struct Sizes {
     pub endpoints: usize,
     /// Whole label maps.
     pub full_sets: usize,
-    /// Label maps cut to what selectors use.
+    /// Different sets of selectors that match label maps.
     pub label_sets: usize,
 }

@@ -1,8 +1,8 @@
 //! The nodes of the cluster, shared by all namespaces, and which namespaces want to hear of which.
 
 use super::facts::NodeFacts;
+use super::hash::{KeyedMap, KeyedSet};
 use super::hints::{Disabled, NodeCapacity, ZoneCapacity, ZoneRatios};
-use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// What is known of a node at a version of the [`NodeTable`]. Made once, and shared by all namespaces with pods on
@@ -45,11 +45,11 @@ pub trait NodeDirectory {
 /// All nodes by name. Owned by the process, behind one lock; never held for longer than one call.
 #[derive(Clone, Debug, Default)]
 pub struct NodeTable {
-    nodes: FxHashMap<Arc<str>, Entry>,
+    nodes: KeyedMap<Arc<str>, Entry>,
     version: u64,
     capacity: ZoneCapacity,
     capacity_changed: bool,
-    interested_in_zones: FxHashSet<Arc<str>>,
+    interested_in_zones: KeyedSet<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]

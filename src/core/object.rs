@@ -1,6 +1,7 @@
 //! What the objects that we write have in common: what the server is known to have of one, the request on its
 //! way to it, and what is still to be written.
 
+use super::backoff::Retry;
 use super::facts::Extras;
 use super::ids::Uid;
 use super::queue::Lane;
@@ -93,7 +94,16 @@ pub struct Remote {
     pub version: u64,
 }
 
+/// However often others have changed an object behind our back, it is put right after no more than some seconds.
+const MOST_LOSSES: u8 = 7;
+/// So many failures in a row keep nobody from trying at once when there is a new reason to.
+const PATIENCE: u8 = 2;
+
 /// How one object stands with the server.
+///
+/// All its retries have one clock: what counts against the next request ([`Self::failures`], [`Self::losses`]) goes
+/// back to nothing only when the server has what it should, never because the object was looked at in between; and
+/// [`Self::retry`] is the only place that makes a pause of it.
 #[derive(Clone, Debug)]
 pub struct ObjectState {
     /// What the server has; `None` when it does not have it yet.
@@ -117,11 +127,19 @@ pub struct ObjectState {
     pub lane: Lane,
     /// How urgent the write in flight was.
     pub flight_lane: Lane,
-    /// How many changes of what it should hold came since the last write was built. With one, there is a new
-    /// reason to try at once.
+    /// How many changes of what it should hold came since the last write was built.
     pub changes: u32,
-    /// How many requests have failed since the last write that was accepted.
+    /// Whether the write in flight carries such a change.
+    carried: bool,
+    /// Whether there is a new reason to try since the last request left: what it should hold has changed, or the
+    /// last request has shown what the server has.
+    fresh: bool,
+    /// How many requests have failed since the server last had what it should.
     pub failures: u8,
+    /// How often in a row others have written to it or deleted it, with no update of ours in between that a change
+    /// of what it should hold had called for. Those who collect what has lost its owner may know sooner than we do
+    /// that the Service is gone, and would delete as fast as we create.
+    pub losses: u8,
     /// Whether the last failure was a refusal of what was sent, which waiting alone does not cure.
     pub rejected: bool,
     /// The last list that showed it.
@@ -142,7 +160,10 @@ impl Default for ObjectState {
             lane: Lane::Rest,
             flight_lane: Lane::Rest,
             changes: 0,
+            carried: false,
+            fresh: false,
             failures: 0,
+            losses: 0,
             rejected: false,
             epoch: 0,
         }
@@ -153,37 +174,97 @@ impl ObjectState {
     /// A change that makes a write due, and how urgent it is.
     pub fn change(&mut self, lane: Lane) {
         self.lane = self.lane.min(lane);
-        self.changes += 1;
+        self.change_by(1);
+    }
+
+    /// As [`Self::change`], of several changes whose urgency is known already.
+    pub fn change_by(&mut self, changes: u32) {
+        self.changes += changes;
+        self.fresh = true;
+    }
+
+    /// How long the next request must wait because of what became of the last ones.
+    pub fn retry(&self) -> Retry {
+        let lost = self.losses.saturating_sub(1).min(MOST_LOSSES);
+        match (self.failures, self.rejected, self.fresh) {
+            (0, _, true) => Retry::Now,
+            (_, true, true) => Retry::Floor,
+            (failures, true, false) => Retry::Slowly { failures },
+            // What is to be sent is not what was tried: the failures say little about it. But where changes keep
+            // coming and all fail, they come with a pause.
+            (..=PATIENCE, false, true) => Retry::Now,
+            (_, false, true) => Retry::After {
+                failures: PATIENCE + 1,
+            },
+            (failures, false, false) => match failures.max(lost) {
+                0 => Retry::Now,
+                failures => Retry::After { failures },
+            },
+        }
     }
 
     /// What the object should hold has been built into a request.
     pub fn depart(&mut self, flight: Flight) {
         self.flight = Some(flight);
-        self.changes = 0;
+        self.fresh = false;
         match flight {
             Flight::Create | Flight::Update => {
+                self.carried = std::mem::take(&mut self.changes) > 0;
                 self.flight_trigger = self.trigger.take();
                 self.flight_lane = std::mem::replace(&mut self.lane, Lane::Rest);
                 self.rewrite = false;
             }
             // Only what a watch shows from now on can be newer than what the fetch shows.
             Flight::Fetch => self.seen = 0,
-            Flight::Delete | Flight::Probe => {}
+            Flight::Delete => self.changes = 0,
+            Flight::Probe => {}
         }
     }
 
     /// The write was accepted; this is the object's version now.
-    pub fn written(&mut self, remote: Remote) {
+    pub fn written(&mut self, flight: Flight, remote: Remote) {
         self.flight_trigger = None;
-        (self.failures, self.rejected) = (0, false);
+        self.succeed();
+        if flight == Flight::Update && self.carried {
+            self.losses = 0;
+        }
         self.unsure = self.seen > remote.version;
         self.seen = self.seen.max(remote.version);
         self.remote = Some(remote);
     }
 
+    /// What the server has was read. Says whether it is another version than the last one known.
+    pub fn read(&mut self, remote: Remote) -> bool {
+        self.unsure = self.seen > remote.version;
+        let before = self.remote.replace(remote.clone());
+        self.flight_trigger = None;
+        before.is_none_or(|before| before != remote)
+    }
+
+    /// The server has what it should since it took a write of ours: its answer says so, or a look has shown it.
+    pub fn succeed(&mut self) {
+        (self.failures, self.rejected) = (0, false);
+    }
+
+    /// A look at the object has shown what the server has, or that it has nothing: that is reason enough for one
+    /// more try. Where that fails as well, the next look waits. `others` says that it was looked at for no other
+    /// reason than that others have written to it.
+    pub fn looked(&mut self, others: bool) {
+        self.fresh |= !self.unsure;
+        if others {
+            self.lose();
+        }
+    }
+
+    /// Others have written to the object, or deleted it.
+    pub fn lose(&mut self) {
+        self.losses = self.losses.saturating_add(1);
+    }
+
     /// The request failed, or may have: all of it is due again, with its trigger time.
     pub fn undo_departure(&mut self) {
         self.rewrite = true;
+        self.changes += u32::from(std::mem::take(&mut self.carried));
         self.trigger = earliest(self.trigger, self.flight_trigger.take());
         self.lane = self.lane.min(self.flight_lane);
     }
@@ -216,7 +297,7 @@ impl ObjectState {
         self.undo_departure();
         self.unsure = true;
         self.fail(false);
-        self.changes += u32::from(self.failures == 1 && promptly);
+        self.fresh |= self.failures == 1 && promptly;
     }
 
     /// The server no longer has the object, and what was written to it does not count.
@@ -226,7 +307,6 @@ impl ObjectState {
         self.flight = None;
         self.seen = 0;
         self.unsure = false;
-        self.failures = 0;
         self.trigger = earliest(self.trigger, self.flight_trigger.take());
     }
 

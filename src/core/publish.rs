@@ -18,13 +18,12 @@ pub mod reports;
 
 use super::backoff::Retry;
 use super::bucket::TokenBucket;
-use super::intern::hash_of;
+use super::hash::{IdMap, KeyedSet, hash_of};
 use super::namespace::{Granted, NamespaceState, Outcome, Want};
 use super::object::{ObjectKey, ObjectName, Output};
 use super::queue::{Lane, Urgency, WriteQueue};
 use super::window::{Sign, Window};
-use reports::{Reply, Report};
-use rustc_hash::{FxHashMap, FxHashSet};
+use reports::{Reply, Report, Reported};
 use std::time::Duration;
 
 /// A namespace whose requests are refused (403, 422) may retry at this part of the rate limit, so that ten thousand
@@ -85,14 +84,14 @@ pub enum Next {
     },
 }
 
-/// What becomes of a shard's reply to a grant.
+/// What becomes of what a shard has said of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replied {
     /// The request is to be sent.
     Send(Granted),
     /// The request may not be sent any more: this process has lost the lease. The shard is to be told so.
     Unsent,
-    /// There is nothing to send.
+    /// Nothing is to be sent now.
     Nothing,
 }
 
@@ -110,9 +109,9 @@ pub struct Publisher {
     writes: bool,
     drains: bool,
     /// By namespace, when the next retry of a refused request may go.
-    refused: FxHashMap<u64, Duration>,
+    refused: IdMap<u64, Duration>,
     /// Objects whose last request was not answered.
-    unanswered: FxHashSet<ObjectKey>,
+    unanswered: KeyedSet<ObjectKey>,
 }
 
 impl Publisher {
@@ -127,8 +126,8 @@ impl Publisher {
             quiet_until: Duration::ZERO,
             writes: true,
             drains: false,
-            refused: FxHashMap::default(),
-            unanswered: FxHashSet::default(),
+            refused: IdMap::default(),
+            unanswered: KeyedSet::default(),
         }
     }
 
@@ -169,7 +168,7 @@ impl Publisher {
     }
 
     /// A shard wants an object to be written.
-    pub fn wanted(&mut self, key: ObjectKey, want: &Want, now: Duration) {
+    fn wanted(&mut self, key: &ObjectKey, want: &Want, now: Duration) {
         if !self.writes {
             return;
         }
@@ -190,7 +189,7 @@ impl Publisher {
         if want.exists {
             delay = delay.max(batch);
         }
-        self.queue.want(key, urgency, delay, now);
+        self.queue.want(key.clone(), urgency, delay, now);
     }
 
     /// When a retry of a refused request may go that would go at a time, so that those of its namespace keep to
@@ -206,8 +205,18 @@ impl Publisher {
         at
     }
 
+    /// What a shard has said of an object: the reply came first.
+    pub fn reported(&mut self, key: &ObjectKey, reported: Reported, now: Duration) -> Replied {
+        let Reported { reply, wanted } = reported;
+        let replied = reply.map_or(Replied::Nothing, |reply| self.replied(key, reply, now));
+        if let Some((want, _)) = wanted {
+            self.wanted(key, &want, now);
+        }
+        replied
+    }
+
     /// A shard's reply to a grant, or to an answer.
-    pub fn replied(&mut self, key: &ObjectKey, reply: Reply, now: Duration) -> Replied {
+    fn replied(&mut self, key: &ObjectKey, reply: Reply, now: Duration) -> Replied {
         match reply {
             Reply::Built(granted) => {
                 self.queue.built(key);
@@ -318,17 +327,6 @@ impl NamespaceState {
         match self.outcome(object, outcome, why) {
             Some(want) => Report::Wanted(want),
             None => Report::Replied(Reply::Settled),
-        }
-    }
-}
-
-/// How an outcome that carries no sign of its own tells of the server's load.
-impl From<&Outcome> for Load {
-    fn from(outcome: &Outcome) -> Self {
-        match outcome {
-            Outcome::Refused => Self::Overloaded,
-            Outcome::Unknown => Self::Unanswered,
-            _ => Self::Answered,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The order in which objects are written.
 
-use rustc_hash::FxHashMap;
+use super::hash::{IdMap, KeyedMap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::time::Duration;
@@ -85,13 +85,13 @@ const PATIENCE: [Duration; 6] = [
 /// changes its place, never its number. Owned by the writer.
 #[derive(Clone, Debug)]
 pub struct WriteQueue<K> {
-    entries: FxHashMap<K, Entry>,
+    entries: KeyedMap<K, Entry>,
     /// Those that may go, by class, the most urgent first.
     ready: [Class<K>; PATIENCE.len()],
     /// By when they may go.
     delayed: BTreeSet<(Duration, u64, K)>,
-    tenants: FxHashMap<u64, Tenant>,
-    groups: FxHashMap<u64, Group>,
+    tenants: IdMap<u64, Tenant>,
+    groups: IdMap<u64, Group>,
     /// The groups by when they were last in order.
     oldest: BTreeSet<(Duration, u64)>,
     /// An aged object has just gone before a more urgent one of another namespace, whose turn it is therefore.
@@ -107,7 +107,7 @@ pub struct WriteQueue<K> {
 struct Class<K> {
     /// By namespace, the objects by turn: of each Service the first object has the present turn, its second the next
     /// one, and so on. In a turn the oldest goes first.
-    by_tenant: FxHashMap<u64, Share<K>>,
+    by_tenant: IdMap<u64, Share<K>>,
     /// The namespaces in `by_tenant` by their turn, then by their next object.
     tenants: BTreeSet<(u64, Duration, u64, u64)>,
     /// When the objects were first wanted.
@@ -134,7 +134,7 @@ impl<K> Share<K> {
 impl<K> Default for Class<K> {
     fn default() -> Self {
         Self {
-            by_tenant: FxHashMap::default(),
+            by_tenant: IdMap::default(),
             tenants: BTreeSet::new(),
             ages: BTreeSet::new(),
             turn: 0,
@@ -241,11 +241,11 @@ enum State {
 impl<K> Default for WriteQueue<K> {
     fn default() -> Self {
         Self {
-            entries: FxHashMap::default(),
+            entries: KeyedMap::default(),
             ready: std::array::from_fn(|_| Class::default()),
             delayed: BTreeSet::new(),
-            tenants: FxHashMap::default(),
-            groups: FxHashMap::default(),
+            tenants: IdMap::default(),
+            groups: IdMap::default(),
             oldest: BTreeSet::new(),
             owes_urgent: false,
             sequence: 0,

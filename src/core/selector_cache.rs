@@ -1,80 +1,128 @@
 //! Which Services select which labels, remembered both ways, so that neither a pod event nor a Service event
 //! scans the namespace.
 //!
-//! Pods' label maps are interned whole (*full sets*): all pods of a `ReplicaSet` share one. Each full set is
-//! projected onto the keys that some selector of the namespace uses (*label sets*): labels that are unique to a
-//! pod, as `StatefulSet` and `Job` pods carry them, drop out unless a selector asks for them. Matching is done
-//! once per label set and kept with it, so a match cannot outlive the set that it was made for.
+//! Pods' label maps are interned whole (*full sets*): all pods of a `ReplicaSet` share one. So are selectors: a chart's
+//! Services often share theirs. Of each pair it is known which full sets have it, and which selectors are to be found
+//! by it, which is one pair of each selector. A full set that is new is compared with the selectors that its pairs
+//! lead to; a selector that is new, with the full sets that have the rarest of its pairs. What matches is kept with
+//! the full set, as a list that all full sets of the same matches share.
+//!
+//! Pairs are numbers here, so that a comparison does not read text: whatever a namespace's owner writes, a change
+//! costs what it holds itself and what it is compared with.
 
-use super::ids::{FullSetId, LabelSetId, PodId, ServiceId};
-use super::intern::{hash_of, make_room, push_tight};
+use super::few::FewSet;
+use super::hash::{IdMap, hash_of};
+use super::ids::{FullSetId, MatchId, PodId, SelectorId, ServiceId};
+use super::intern::{make_room, push_tight};
 use super::label_pairs::LabelPairs;
 use super::labels::Labels;
 use super::selector::Selector;
 use super::work::Work;
 use hashbrown::HashTable;
-use rustc_hash::FxHashMap;
 use slab::Slab;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 
-/// Label sets ⇄ Services, and full sets ⇄ pods, of one namespace.
+/// Up to so many pairs are looked for one by one; more are sorted first.
+const FEW_PAIRS: usize = 16;
+
+/// Selectors ⇄ full sets ⇄ pods, of one namespace.
 #[derive(Clone, Debug, Default)]
 pub struct SelectorCache {
+    pairs: LabelPairs,
     full: Slab<FullSet>,
-    /// The pairs that full sets consist of: those that are unique to a pod stand among many that it shares with
-    /// others.
-    pairs_of_full: LabelPairs,
     full_by_labels: HashTable<u32>,
-    sets: Slab<LabelSet>,
-    set_by_labels: HashTable<u32>,
-    /// How many selectors use a key.
-    keys: FxHashMap<Box<str>, u32>,
-    pairs: FxHashMap<Box<str>, Pair>,
-    selectors: FxHashMap<ServiceId, Indexed>,
+    selectors: Slab<Indexed>,
+    selectors_by_pairs: HashTable<u32>,
+    services: IdMap<ServiceId, SelectorId>,
+    matches: Slab<Matches>,
+    matches_by_selectors: HashTable<u32>,
 }
 
+/// The labels of a pod, whole.
 #[derive(Clone, Debug)]
 struct FullSet {
     /// Its pairs, sorted by key.
     pairs: Box<[u32]>,
     /// Of the labels.
     hash: u64,
-    set: LabelSetId,
-    /// This set's place in its label set's `full`.
-    at: u32,
+    /// The selectors that match; none if there is no such selector.
+    matches: MatchId,
     pods: SmallVec<[PodId; 4]>,
 }
 
-#[derive(Clone, Debug)]
-struct LabelSet {
-    labels: Labels,
-    full: SmallVec<[FullSetId; 4]>,
-    /// The Services whose selector matches, sorted.
-    services: SmallVec<[ServiceId; 4]>,
-}
-
-/// A `key=value` that stands in a label set or indexes a selector.
-#[derive(Clone, Debug, Default)]
-struct Pair {
-    /// The Services whose selector is indexed under this pair.
-    services: Vec<ServiceId>,
-    /// The label sets that have this pair.
-    sets: Vec<LabelSetId>,
-}
-
+/// A selector, whichever Services have it.
 #[derive(Clone, Debug)]
 struct Indexed {
-    selector: Selector,
-    /// The pair it is indexed under.
-    pair: Box<str>,
+    /// Its pairs, sorted by number.
+    pairs: Box<[u32]>,
+    /// The one of them that it is to be found by.
+    pair: u32,
+    services: FewSet<ServiceId>,
 }
 
-fn pair_key(key: &str, value: &str) -> Box<str> {
-    let mut text = String::with_capacity(key.len() + value.len() + 1);
-    text.push_str(key);
-    text.push('\0');
-    text.push_str(value);
-    text.into_boxed_str()
+/// The selectors that match a full set: kept once for all that have the same.
+#[derive(Clone, Debug)]
+struct Matches {
+    /// Sorted, at least one.
+    selectors: Vec<SelectorId>,
+    /// The sum of their hashes, so that one more or less is known without the others.
+    hash: u64,
+    /// By how many full sets.
+    uses: u32,
+}
+
+impl Matches {
+    fn has(&self, selector: SelectorId) -> bool {
+        self.selectors.binary_search(&selector).is_ok()
+    }
+
+    /// One selector more or less.
+    fn toggle(&mut self, selector: SelectorId) {
+        match self.selectors.binary_search(&selector) {
+            Ok(at) => {
+                self.selectors.remove(at);
+                self.hash = self.hash.wrapping_sub(hash_of(&selector));
+            }
+            Err(at) => {
+                if self.selectors.len() == self.selectors.capacity() {
+                    self.selectors.reserve_exact(self.selectors.len() / 8 + 1);
+                }
+                self.selectors.insert(at, selector);
+                self.hash = self.hash.wrapping_add(hash_of(&selector));
+            }
+        }
+    }
+}
+
+/// The pairs of a full set, to look others up in.
+struct Held<'a>(Cow<'a, [u32]>);
+
+impl<'a> Held<'a> {
+    fn new(pairs: &'a [u32]) -> Self {
+        if pairs.len() <= FEW_PAIRS {
+            return Self(Cow::Borrowed(pairs));
+        }
+        let mut sorted = pairs.to_vec();
+        sorted.sort_unstable();
+        Self(Cow::Owned(sorted))
+    }
+
+    /// Whether all pairs of a selector are among them.
+    fn has_all(&self, selector: &[u32], work: &mut Work) -> bool {
+        work.selector_evaluations += 1;
+        if selector.len() > self.0.len() {
+            return false;
+        }
+        selector.iter().all(|pair| {
+            work.pairs_compared += 1;
+            if self.0.len() <= FEW_PAIRS {
+                self.0.contains(pair)
+            } else {
+                self.0.binary_search(pair).is_ok()
+            }
+        })
+    }
 }
 
 impl SelectorCache {
@@ -85,30 +133,41 @@ impl SelectorCache {
             .full_by_labels
             .find(hash, |&id| self.is(FullSetId(id), labels))
             .copied();
-        let id = found.unwrap_or_else(|| {
-            let set = self.label_set(labels.project(|key| self.keys.contains_key(key)), work);
-            make_room(&mut self.full);
-            let id = FullSetId::from(self.full.vacant_key());
-            let at = self.sets[set.index()].full.len() as u32;
-            self.sets[set.index()].full.push(id);
-            let pairs = labels
-                .iter()
-                .map(|(key, value)| self.pairs_of_full.acquire(key, value))
-                .collect();
-            self.full.insert(FullSet {
-                pairs,
-                hash,
-                set,
-                at,
-                pods: SmallVec::new(),
-            });
-            self.full_by_labels
-                .insert_unique(hash, id.0, |&id| self.full[id as usize].hash);
-            id.0
-        });
+        let id = found.unwrap_or_else(|| self.enter(labels, hash, work).0);
         let pods = &mut self.full[id as usize].pods;
         push_tight(pods, pod);
         (FullSetId(id), pods.len() as u32 - 1)
+    }
+
+    /// A full set that is new.
+    fn enter(&mut self, labels: &Labels, hash: u64, work: &mut Work) -> FullSetId {
+        make_room(&mut self.full);
+        let id = FullSetId::from(self.full.vacant_key());
+        let pairs: Box<[u32]> = labels
+            .iter()
+            .map(|(key, value)| self.pairs.acquire(key, value))
+            .collect();
+        work.pairs_compared += pairs.len() as u64;
+        let held = Held::new(&pairs);
+        let mut matched = Vec::new();
+        for &pair in &pairs {
+            let candidates = self.pairs.indexing(pair);
+            matched.extend(candidates.filter(|s| held.has_all(&self.selectors[s.index()].pairs, work)));
+            self.pairs.hold(pair, id);
+        }
+        // Each is to be found by one pair, so none is there twice.
+        matched.sort_unstable();
+        let hash_of_all = matched.iter().map(hash_of).fold(0, u64::wrapping_add);
+        let matches = self.matches_of(matched, hash_of_all, 1);
+        self.full.insert(FullSet {
+            pairs,
+            hash,
+            matches,
+            pods: SmallVec::new(),
+        });
+        self.full_by_labels
+            .insert_unique(hash, id.0, |&id| self.full[id as usize].hash);
+        id
     }
 
     /// Takes a pod from under its labels. Returns the pod that has moved into its place, if one has.
@@ -117,15 +176,16 @@ impl SelectorCache {
         full.pods.swap_remove(at as usize);
         let moved = full.pods.get(at as usize).copied();
         if full.pods.is_empty() {
-            let (hash, set, at) = (full.hash, full.set, full.at);
             self.full_by_labels
-                .find_entry(hash, |&other| other == id.0)
+                .find_entry(full.hash, |&other| other == id.0)
                 .expect("a full set in use is in the table")
                 .remove();
-            for pair in self.full.remove(id.index()).pairs {
-                self.pairs_of_full.release(pair);
+            let full = self.full.remove(id.index());
+            for pair in full.pairs {
+                self.pairs.let_go(pair, id);
+                self.pairs.release(pair);
             }
-            self.leave_set(set, at);
+            self.release(full.matches, 1);
         }
         moved
     }
@@ -134,7 +194,7 @@ impl SelectorCache {
     pub fn is<'l>(&self, id: FullSetId, labels: &'l Labels) -> bool {
         let mut rest = labels.as_str();
         for pair in &self.full[id.index()].pairs {
-            let (key, value) = self.pairs_of_full.get(*pair);
+            let (key, value) = self.pairs.get(*pair);
             let value_of = |rest: &'l str| rest.strip_prefix(key)?.strip_prefix('\0');
             let after = |rest: &'l str| rest.strip_prefix(value)?.strip_prefix('\0');
             let Some(after) = value_of(rest).and_then(after) else {
@@ -146,216 +206,221 @@ impl SelectorCache {
     }
 
     /// The Services that select a full set, sorted by index.
-    pub fn services(&self, id: FullSetId) -> &[ServiceId] {
-        &self.sets[self.full[id.index()].set.index()].services
+    pub fn services(&self, id: FullSetId) -> SmallVec<[ServiceId; 4]> {
+        let mut services = SmallVec::new();
+        if let Some(matches) = self.matches.get(self.full[id.index()].matches.index()) {
+            for selector in &matches.selectors {
+                services.extend(self.selectors[selector.index()].services.iter());
+            }
+            if matches.selectors.len() > 1 {
+                services.sort_unstable();
+            }
+        }
+        services
     }
 
-    /// Indexes a Service's selector and matches it against the label sets that can match.
+    /// Whether a Service selects a full set.
+    pub fn selects(&self, service: ServiceId, id: FullSetId) -> bool {
+        let selector = self.services.get(&service);
+        selector.is_some_and(|selector| self.has(id, *selector))
+    }
+
+    fn has(&self, id: FullSetId, selector: SelectorId) -> bool {
+        let matches = self.matches.get(self.full[id.index()].matches.index());
+        matches.is_some_and(|matches| matches.has(selector))
+    }
+
+    /// Indexes a Service's selector, and matches it, if it is new, against the full sets that have its rarest pair.
     ///
-    /// It is indexed under the one of its pairs that has the fewest selectors yet (then the fewest label
+    /// It is to be found by the one of its pairs that leads to the fewest selectors yet (then is in the fewest full
     /// sets), so that a pair which all Services of a namespace share does not make each a candidate for every
     /// pod.
-    pub fn add(&mut self, service: ServiceId, selector: Selector, work: &mut Work) {
-        for (key, _) in selector.pairs() {
-            if let Some(uses) = self.keys.get_mut(key) {
-                *uses += 1;
-            } else {
-                self.keys.insert(key.into(), 1);
-                self.reproject(key, work);
-            }
-        }
-        for set in self.candidates(&selector) {
-            let set = &mut self.sets[set.index()];
-            if selector.matches(&set.labels, work)
-                && let Err(at) = set.services.binary_search(&service)
-            {
-                set.services.insert(at, service);
-            }
-        }
-        let pair = selector
+    pub fn add(&mut self, service: ServiceId, selector: &Selector, work: &mut Work) {
+        let mut pairs: Vec<u32> = selector
             .pairs()
-            .map(|(key, value)| pair_key(key, value))
-            .min_by_key(|pair| {
-                self.pairs
-                    .get(pair)
-                    .map_or((0, 0), |p| (p.services.len(), p.sets.len()))
-            })
+            .map(|(key, value)| self.pairs.acquire(key, value))
+            .collect();
+        pairs.sort_unstable();
+        work.pairs_compared += pairs.len() as u64;
+        let hash = hash_of(&pairs[..]);
+        let known = self
+            .selectors_by_pairs
+            .find(hash, |&id| *self.selectors[id as usize].pairs == pairs[..]);
+        if let Some(&id) = known {
+            for pair in pairs {
+                self.pairs.release(pair);
+            }
+            self.selectors[id as usize].services.insert(service);
+            self.services.insert(service, SelectorId(id));
+            return;
+        }
+        let id = SelectorId::from(self.selectors.vacant_key());
+        let pair = *pairs
+            .iter()
+            .min_by_key(|&&pair| (self.pairs.indexed(pair), self.pairs.held(pair)))
             .expect("a selector has at least one pair");
-        self.pairs.entry(pair.clone()).or_default().services.push(service);
-        self.selectors.insert(service, Indexed { selector, pair });
+        self.pairs.index(pair, id);
+        let full = self.pairs.holding(self.rarest(&pairs));
+        let matched: Vec<_> = full.filter(|full| self.has_all(*full, &pairs, work)).collect();
+        let mut services = FewSet::default();
+        services.insert(service);
+        self.selectors.insert(Indexed {
+            pairs: pairs.into(),
+            pair,
+            services,
+        });
+        self.selectors_by_pairs
+            .insert_unique(hash, id.0, |&id| hash_of(&*self.selectors[id as usize].pairs));
+        self.services.insert(service, id);
+        self.toggle(&matched, id);
+    }
+
+    /// Whether a full set has all pairs of a selector, by one walk over the pairs of the full set.
+    fn has_all(&self, id: FullSetId, selector: &[u32], work: &mut Work) -> bool {
+        let held = &self.full[id.index()].pairs;
+        if selector.len() <= FEW_PAIRS {
+            work.pairs_compared += held.len() as u64;
+            work.selector_evaluations += 1;
+            return selector.iter().all(|pair| held.contains(pair));
+        }
+        work.selector_evaluations += 1;
+        if selector.len() > held.len() {
+            return false;
+        }
+        work.pairs_compared += held.len() as u64;
+        let has = |pair: &&u32| selector.binary_search(pair).is_ok();
+        held.iter().filter(has).count() == selector.len()
     }
 
     /// Forgets a Service's selector.
-    pub fn remove(&mut self, service: ServiceId, work: &mut Work) {
-        let Some(Indexed { selector, pair }) = self.selectors.remove(&service) else {
+    pub fn remove(&mut self, service: ServiceId) {
+        let Some(id) = self.services.remove(&service) else {
             return;
         };
-        for set in self.candidates(&selector) {
-            let services = &mut self.sets[set.index()].services;
-            if let Ok(at) = services.binary_search(&service) {
-                services.remove(at);
-            }
+        let services = &mut self.selectors[id.index()].services;
+        services.remove(&service);
+        if !services.is_empty() {
+            return;
         }
-        let entry = self
-            .pairs
-            .get_mut(&pair)
-            .expect("a selector stays indexed under its pair");
-        let at = entry
-            .services
-            .iter()
-            .position(|&s| s == service)
-            .expect("a selector is listed under its pair");
-        entry.services.swap_remove(at);
-        self.drop_pair_if_idle(&pair);
-        for (key, _) in selector.pairs() {
-            let uses = self.keys.get_mut(key).expect("a key in use is counted");
-            *uses -= 1;
-            if *uses == 0 {
-                self.keys.remove(key);
-                self.reproject(key, work);
-            }
+        let matched: Vec<_> = self.matched(id).collect();
+        self.toggle(&matched, id);
+        let Indexed { pairs, pair, .. } = self.selectors.remove(id.index());
+        self.selectors_by_pairs
+            .find_entry(hash_of(&*pairs), |&other| other == id.0)
+            .expect("a selector in use is in the table")
+            .remove();
+        self.pairs.unindex(pair, id);
+        for pair in pairs {
+            self.pairs.release(pair);
         }
     }
 
     /// The pods that a Service selects.
     pub fn pods(&self, service: ServiceId) -> Vec<PodId> {
-        let Some(indexed) = self.selectors.get(&service) else {
+        let Some(&id) = self.services.get(&service) else {
             return Vec::new();
         };
-        let mut pods = Vec::new();
-        for set in self.candidates(&indexed.selector) {
-            let set = &self.sets[set.index()];
-            if set.services.binary_search(&service).is_ok() {
-                pods.extend(
-                    set.full
-                        .iter()
-                        .flat_map(|full| self.full[full.index()].pods.iter().copied()),
-                );
-            }
-        }
-        pods
+        self.matched(id)
+            .flat_map(|full| self.full[full.index()].pods.iter().copied())
+            .collect()
     }
 
-    /// How many whole label maps and how many projected ones are kept.
+    /// How many whole label maps there are, and how many different lists of selectors match one.
     pub fn sizes(&self) -> (usize, usize) {
-        (self.full.len(), self.sets.len())
+        (self.full.len(), self.matches.len())
     }
 
-    /// The label sets that have the selector's rarest pair.
-    fn candidates(&self, selector: &Selector) -> Vec<LabelSetId> {
-        let sets = selector.pairs().map(|(key, value)| {
-            self.pairs
-                .get(&pair_key(key, value))
-                .map_or(&[][..], |pair| &pair.sets)
-        });
-        sets.min_by_key(|sets| sets.len()).unwrap_or_default().to_vec()
+    /// The full sets that a selector matches.
+    fn matched(&self, id: SelectorId) -> impl Iterator<Item = FullSetId> {
+        let full = self.pairs.holding(self.rarest(&self.selectors[id.index()].pairs));
+        full.filter(move |full| self.has(*full, id))
     }
 
-    /// The label set with these labels, made and matched if it is new.
-    fn label_set(&mut self, labels: Labels, work: &mut Work) -> LabelSetId {
-        let hash = hash_of(&labels);
-        if let Some(&id) = self
-            .set_by_labels
-            .find(hash, |&id| self.sets[id as usize].labels == labels)
-        {
-            return LabelSetId(id);
+    /// The pair that the fewest full sets have.
+    fn rarest(&self, pairs: &[u32]) -> u32 {
+        *pairs
+            .iter()
+            .min_by_key(|&&pair| self.pairs.held(pair))
+            .expect("a selector has at least one pair")
+    }
+
+    /// A selector has begun to match full sets, or no longer does.
+    fn toggle(&mut self, full: &[FullSetId], selector: SelectorId) {
+        let mut moves: IdMap<MatchId, (u32, MatchId)> = IdMap::default();
+        for full in full {
+            moves
+                .entry(self.full[full.index()].matches)
+                .or_insert((0, MatchId::NONE))
+                .0 += 1;
         }
-        make_room(&mut self.sets);
-        let id = LabelSetId::from(self.sets.vacant_key());
-        let mut services = SmallVec::new();
-        for (key, value) in labels.iter() {
-            let pair = self.pairs.entry(pair_key(key, value)).or_default();
-            pair.sets.push(id);
-            services.extend(
-                pair.services
-                    .iter()
-                    .copied()
-                    .filter(|s| self.selectors[s].selector.matches(&labels, work)),
-            );
+        for (before, (count, after)) in &mut moves {
+            *after = self.toggled(*before, *count, selector);
         }
-        services.sort_unstable();
-        self.sets.insert(LabelSet {
-            labels,
-            full: SmallVec::new(),
-            services,
-        });
-        self.set_by_labels
-            .insert_unique(hash, id.0, |&id| hash_of(&self.sets[id as usize].labels));
+        for full in full {
+            let matches = &mut self.full[full.index()].matches;
+            *matches = moves[matches].1;
+        }
+    }
+
+    /// What becomes of the matches of so many full sets by one selector more or less.
+    fn toggled(&mut self, before: MatchId, count: u32, selector: SelectorId) -> MatchId {
+        let Some(known) = self.matches.get_mut(before.index()) else {
+            return self.matches_of(vec![selector], hash_of(&selector), count);
+        };
+        let mut matches = if known.uses == count {
+            // Nobody else has this list, so it need not be copied.
+            self.unlist(before);
+            self.matches.remove(before.index())
+        } else {
+            known.uses -= count;
+            Matches {
+                selectors: known.selectors.clone(),
+                ..*known
+            }
+        };
+        matches.toggle(selector);
+        self.matches_of(matches.selectors, matches.hash, count)
+    }
+
+    /// The list of these selectors, so many more times in use.
+    fn matches_of(&mut self, selectors: Vec<SelectorId>, hash: u64, uses: u32) -> MatchId {
+        if selectors.is_empty() {
+            return MatchId::NONE;
+        }
+        let known = self
+            .matches_by_selectors
+            .find(hash, |&id| self.matches[id as usize].selectors == selectors);
+        if let Some(&id) = known {
+            self.matches[id as usize].uses += uses;
+            return MatchId(id);
+        }
+        let id = MatchId::from(self.matches.insert(Matches {
+            selectors,
+            hash,
+            uses,
+        }));
+        self.matches_by_selectors
+            .insert_unique(hash, id.0, |&id| self.matches[id as usize].hash);
         id
     }
 
-    /// Takes the full set at a place out of its label set; an empty label set is freed.
-    fn leave_set(&mut self, id: LabelSetId, at: u32) {
-        let set = &mut self.sets[id.index()];
-        set.full.swap_remove(at as usize);
-        if let Some(moved) = set.full.get(at as usize) {
-            self.full[moved.index()].at = at;
-        }
-        if !set.full.is_empty() {
+    /// So many uses less; the last one frees the list.
+    fn release(&mut self, id: MatchId, uses: u32) {
+        let Some(matches) = self.matches.get_mut(id.index()) else {
             return;
+        };
+        matches.uses -= uses;
+        if matches.uses == 0 {
+            self.unlist(id);
+            self.matches.remove(id.index());
         }
-        let hash = hash_of(&set.labels);
-        self.set_by_labels
-            .find_entry(hash, |&other| other == id.0)
-            .expect("a label set in use is in the table")
+    }
+
+    fn unlist(&mut self, id: MatchId) {
+        self.matches_by_selectors
+            .find_entry(self.matches[id.index()].hash, |&other| other == id.0)
+            .expect("a list in use is in the table")
             .remove();
-        let set = self.sets.remove(id.index());
-        for (key, value) in set.labels.iter() {
-            let pair = pair_key(key, value);
-            let sets = &mut self
-                .pairs
-                .get_mut(&pair)
-                .expect("a label set is listed under its pairs")
-                .sets;
-            let at = sets
-                .iter()
-                .position(|&s| s == id)
-                .expect("a label set is listed under its pairs");
-            sets.swap_remove(at);
-            self.drop_pair_if_idle(&pair);
-        }
-    }
-
-    fn drop_pair_if_idle(&mut self, pair: &str) {
-        if self
-            .pairs
-            .get(pair)
-            .is_some_and(|p| p.services.is_empty() && p.sets.is_empty())
-        {
-            self.pairs.remove(pair);
-        }
-    }
-
-    /// A key has come into use or out of it: the full sets that have it move to other label sets. The Services
-    /// that select them stay the same, since no selector uses the key at this moment.
-    fn reproject(&mut self, key: &str, work: &mut Work) {
-        let concerned: Vec<_> = self
-            .full
-            .iter()
-            .filter(|(_, full)| {
-                full.pairs
-                    .iter()
-                    .any(|pair| self.pairs_of_full.get(*pair).0 == key)
-            })
-            .map(|(id, _)| id)
-            .collect();
-        for id in concerned {
-            let (old, at) = (self.full[id].set, self.full[id].at);
-            let pairs = self.full[id]
-                .pairs
-                .iter()
-                .map(|pair| self.pairs_of_full.get(*pair));
-            let used = pairs.filter(|(key, _)| self.keys.contains_key(*key)).collect();
-            let new = self.label_set(used, work);
-            if new == old {
-                continue;
-            }
-            let members = &mut self.sets[new.index()].full;
-            members.push(FullSetId::from(id));
-            self.full[id].at = members.len() as u32 - 1;
-            self.full[id].set = new;
-            self.leave_set(old, at);
-        }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::address::Family;
 use super::few::FewSet;
+use super::hash::hash_of;
 use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId, Uid};
-use super::intern::{hash_of, make_room};
+use super::intern::make_room;
 use super::object::{Flight, ObjectState};
 use super::ports::SlicePorts;
 use super::queue::Lane;
@@ -125,9 +126,6 @@ pub struct Slice {
     pub created: Option<Time>,
     /// Its object was given to another manager. Until what it holds changes, it is left to them.
     pub yielded: bool,
-    /// How often its object was gone, in a row, before it could be updated once. Who collects what has lost its
-    /// owner may know sooner than we do that the Service is gone, and would delete as fast as we create.
-    pub losses: u8,
     /// How many slots differ from what the server has.
     pub dirty: u32,
     /// How many endpoints the server has that should not be there.
@@ -152,7 +150,6 @@ impl Slice {
             owner: Uid::none(),
             created: None,
             yielded: false,
-            losses: 0,
             dirty: 0,
             removed: 0,
             touched: false,
@@ -226,7 +223,7 @@ impl Slice {
         self.object.forget_remote();
         self.created = None;
         self.removed = 0;
-        self.change(Lane::Add);
+        self.object.lane = self.object.lane.min(Lane::Add);
         self.dirty = self.slots.len() as u32;
         for slot in &mut self.slots {
             *slot = Slot {
@@ -289,8 +286,8 @@ impl Groups {
         };
         make_room(&mut self.groups);
         let id = GroupId::from(self.groups.insert(group));
-        self.by_ports.insert_unique(hash_of(&**ports), id.0, |&id| {
-            hash_of(&*self.groups[id as usize].ports)
+        self.by_ports.insert_unique(hash_of(ports), id.0, |&id| {
+            hash_of(&self.groups[id as usize].ports)
         });
         id
     }
@@ -299,7 +296,7 @@ impl Groups {
     pub fn find(&self, ports: &SlicePorts) -> Option<GroupId> {
         let found = self
             .by_ports
-            .find(hash_of(&**ports), |&id| self.groups[id as usize].ports == *ports);
+            .find(hash_of(ports), |&id| self.groups[id as usize].ports == *ports);
         found.map(|&id| GroupId(id))
     }
 
@@ -345,7 +342,7 @@ impl Groups {
         {
             let group = self.groups.remove(id.index());
             self.by_ports
-                .find_entry(hash_of(&*group.ports), |&other| other == id.0)
+                .find_entry(hash_of(&group.ports), |&other| other == id.0)
                 .expect("a group is in the table of its ports")
                 .remove();
         }

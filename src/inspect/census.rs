@@ -2,10 +2,10 @@
 
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
+use crate::core::hash::KeyedSet;
 use crate::core::namespace::{Holds, Kind, NamespaceState, Outcome, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::object::ObjectName;
-use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Census {
     settings: Settings,
     namespaces: BTreeMap<Arc<str>, NamespaceState>,
-    managed: FxHashSet<(Arc<str>, Arc<str>)>,
+    managed: KeyedSet<(Arc<str>, Arc<str>)>,
     holds: Holds,
     /// How often the list of a kind began anew.
     epochs: [u8; Kind::ALL.len()],
@@ -49,7 +49,7 @@ impl Census {
         Self {
             settings,
             namespaces: BTreeMap::new(),
-            managed: FxHashSet::default(),
+            managed: KeyedSet::default(),
             holds: Holds::all(settings.outputs),
             epochs: [0; Kind::ALL.len()],
         }
@@ -121,7 +121,7 @@ impl Census {
 
     /// How many Services were listed.
     pub fn counts(&self) -> Counts {
-        let namespaces: FxHashSet<_> = self.managed.iter().map(|(namespace, _)| namespace).collect();
+        let namespaces: KeyedSet<_> = self.managed.iter().map(|(namespace, _)| namespace).collect();
         Counts {
             services: self.managed.len(),
             namespaces: namespaces.len(),

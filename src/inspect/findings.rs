@@ -5,6 +5,7 @@ use super::differences::{Difference, PodState, SliceContext, of_endpoints, of_sl
 use super::text::{Table, plural};
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
+use crate::core::hash::KeyedMap;
 use crate::core::object::Output;
 use serde::Serialize;
 use serde::ser::{SerializeStruct as _, Serializer};
@@ -149,7 +150,7 @@ struct Key<'a> {
 /// reason, and of pods in which nothing has changed since. What a controller at work has put right in the
 /// meantime, or has not got round to yet, is not among them.
 pub fn still(earlier: &[Finding], later: Vec<Finding>) -> Vec<Finding> {
-    let mut known: rustc_hash::FxHashMap<(&str, &str), Vec<Key<'_>>> = rustc_hash::FxHashMap::default();
+    let mut known: KeyedMap<(&str, &str), Vec<Key<'_>>> = KeyedMap::default();
     for finding in earlier {
         let place = (&*finding.namespace, &*finding.service);
         let keys = finding.why.iter().map(|one| finding.key(one));

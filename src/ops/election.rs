@@ -3,6 +3,7 @@
 
 use super::admin::Renewal;
 use crate::actors::events::{EventHandle, EventMsg, WallClock};
+use crate::actors::router::Router;
 use crate::actors::standing::{Role, Standing};
 use crate::actors::writer::{WriterHandle, WriterMsg};
 use crate::cluster::fence::{Clock, Fence};
@@ -13,6 +14,7 @@ use futures::future::{BoxFuture, FutureExt as _, OptionFuture};
 use kube::Client;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
@@ -52,6 +54,7 @@ pub fn identity() -> String {
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) fence: Fence,
+    pub(super) router: Arc<Router>,
     pub(super) writer: WriterHandle,
     pub(super) events: EventHandle,
     pub(super) standing: watch::Sender<Standing>,
@@ -139,6 +142,12 @@ impl Elector {
     fn answered(&mut self, reply: Reply) {
         self.metrics.answered(&reply);
         self.election.answered(reply, self.clock.now(), self.random.f64());
+        if self.election.take_turn() {
+            tracing::warn!(
+                "the version of the lease went backwards: the server's store was replaced, or set back"
+            );
+            self.told.router.distrust();
+        }
     }
 
     fn see(&mut self, shown: Shown) {
@@ -149,10 +158,21 @@ impl Elector {
         }
     }
 
-    /// Moves the fence, and tells everybody if the role has changed. The fence goes first when it opens: who is
-    /// told to write can. The writers are told before the watches: what comes of a list finds them ready.
+    /// Moves the fence, and tells everybody if the role has changed. When a term begins, the shards are kept from
+    /// planning before anything else happens: what they know is not shown to be as new as the term. Then the fence
+    /// opens: who is told to write can. The writers are told before the watches: what comes of a list finds them
+    /// ready.
     fn publish(&mut self) {
         let proven = self.election.proven();
+        let role = if proven.is_some() {
+            Role::Leader
+        } else {
+            Role::Standby
+        };
+        let before = *self.told.standing.borrow();
+        if role.writes() && !before.role.writes() {
+            self.told.router.begin_term();
+        }
         self.told.fence.set(proven);
         match proven {
             Some(until) => {
@@ -163,12 +183,6 @@ impl Elector {
             None if self.election.holder() == Some(&*self.identity) => {}
             None => self.told.renewal.set(None),
         }
-        let role = if proven.is_some() {
-            Role::Leader
-        } else {
-            Role::Standby
-        };
-        let before = *self.told.standing.borrow();
         if role == before.role {
             return;
         }
@@ -201,7 +215,7 @@ impl Elector {
                 return;
             };
             let reply = self.client.ask(&ask).await;
-            let failed = reply == Reply::Failed;
+            let failed = matches!(reply, Reply::Failed | Reply::Conflict);
             if matches!((&ask, &reply), (Ask::Replace(..), Reply::Record(..))) {
                 tracing::info!("the lease is given up");
             }

@@ -195,6 +195,7 @@ pub async fn run_observed(
         Part::Candidate(client, candidacy) => {
             let told = Told {
                 fence,
+                router: router.clone(),
                 writer: handle,
                 events,
                 standing: told,

@@ -28,6 +28,8 @@ pub(crate) struct Sent {
     pub(crate) verb: Method,
     pub(crate) path: String,
     pub(crate) watch: bool,
+    /// The options of the request.
+    pub(crate) query: String,
     pub(crate) body: Value,
     /// None until it is answered.
     pub(crate) status: Option<u16>,
@@ -64,6 +66,12 @@ impl Sent {
         self.verb == Method::GET && self.target().1.is_none()
     }
 
+    /// Whether it asks for all objects of its kind, whole or by pages, and not for one to see a version.
+    pub(crate) fn lists(&self) -> bool {
+        let streamed = self.query.contains("sendInitialEvents=true");
+        self.looks_around() && (streamed || !(self.watch || self.query.ends_with("limit=1")))
+    }
+
     /// `PUT endpoints 200`.
     pub(crate) fn outline(&self) -> String {
         let status = self.status.map_or("-".to_owned(), |status| status.to_string());
@@ -78,6 +86,8 @@ pub(crate) enum Fate {
     Refused(u16),
     /// It is carried out, and answered with this status all the same.
     Lost(u16),
+    /// It is not carried out, and something before the server answers with this status and a page.
+    Page(u16),
     /// It is neither carried out nor answered.
     Unheard,
     /// It is carried out and never answered.
@@ -109,6 +119,8 @@ pub(crate) struct Gate {
     server: ApiService,
     state: Arc<Mutex<State>>,
     flows: Arc<watch::Sender<BTreeMap<String, Flow>>>,
+    /// Kinds of which lists and watches are refused, each with the status.
+    barred: Arc<watch::Sender<BTreeMap<String, u16>>>,
     released: Arc<watch::Sender<u64>>,
 }
 
@@ -126,6 +138,7 @@ impl Gate {
             server: server.service(),
             state: Arc::default(),
             flows: Arc::new(watch::Sender::new(BTreeMap::new())),
+            barred: Arc::new(watch::Sender::new(BTreeMap::new())),
             released: Arc::new(watch::Sender::new(0)),
         }
     }
@@ -150,6 +163,20 @@ impl Gate {
     pub(crate) fn open(&self, kind: &str) {
         self.flows.send_modify(|flows| {
             flows.insert(kind.to_owned(), Flow::Open);
+        });
+    }
+
+    /// Ends the watches of a kind, and refuses its lists and watches with this status from now on.
+    pub(crate) fn bar(&self, kind: &str, code: u16) {
+        self.barred.send_modify(|barred| {
+            barred.insert(kind.to_owned(), code);
+        });
+    }
+
+    /// Lets lists and watches of a kind pass again.
+    pub(crate) fn unbar(&self, kind: &str) {
+        self.barred.send_modify(|barred| {
+            barred.remove(kind);
         });
     }
 
@@ -190,6 +217,7 @@ impl Gate {
             verb: parts.method.clone(),
             path: parts.uri.path().to_owned(),
             watch: parts.uri.query().is_some_and(|query| query.contains("watch=1")),
+            query: parts.uri.query().unwrap_or_default().to_owned(),
             body: serde_json::from_slice(&bytes).unwrap_or_default(),
             status: None,
             answer: Value::Null,
@@ -204,10 +232,19 @@ impl Gate {
             (state.log.len() - 1, fate)
         };
         let mut released = self.released.subscribe();
+        let barred = self.barred.borrow().get(sent.kind()).copied();
+        if let Some(code) = barred.filter(|_| sent.looks_around()) {
+            self.note(at, code, &[]);
+            return status(code);
+        }
         match fate {
             Some(Fate::Refused(code)) => {
                 self.note(at, code, &[]);
                 return status(code);
+            }
+            Some(Fate::Page(code)) => {
+                self.note(at, code, &[]);
+                return page(code);
             }
             Some(Fate::Unheard) => return pending().await,
             Some(Fate::Held) => released.changed().await.unwrap(),
@@ -246,7 +283,9 @@ impl Gate {
     /// A watch whose lines pass when the gate lets them.
     fn gated(&self, kind: String, response: Response<memory_apiserver::ResponseBody>) -> Answer {
         let (head, body) = response.into_parts();
+        let mut barred = self.barred.subscribe();
         let start = (body.into_data_stream(), VecDeque::new(), self.flows.clone());
+        let barring = kind.clone();
         let lines = futures::stream::unfold(start, move |(mut body, mut lines, flows)| {
             let kind = kind.clone();
             async move {
@@ -271,6 +310,10 @@ impl Gate {
                 Some((Ok(Frame::data(Bytes::from(piece))), (body, lines, flows)))
             }
         });
+        let lines = lines.take_until(async move {
+            // The gate outlives what passes it.
+            let _ = barred.wait_for(|barred| barred.contains_key(&barring)).await;
+        });
         Response::from_parts(head, StreamBody::new(lines).boxed_unsync())
     }
 }
@@ -280,11 +323,20 @@ fn status(code: u16) -> Answer {
         409 => "Conflict",
         403 => "Forbidden",
         422 => "Invalid",
+        503 => "ServiceUnavailable",
         _ => "InternalError",
     };
     let body =
         json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code});
     let mut response = Response::new(Full::new(Bytes::from(body.to_string())).boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    response
+}
+
+/// As a proxy answers that does not know where a request should go.
+fn page(code: u16) -> Answer {
+    let body = Bytes::from_static(b"<html><head><title>Not here</title></head></html>\n");
+    let mut response = Response::new(Full::new(body).boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
     response
 }

@@ -205,6 +205,7 @@ impl ServiceSpec {
     }
 }
 
+#[derive(Clone)]
 /// The state under test, the cluster around it, and what is on its way between them.
 pub(crate) struct Model {
     pub(crate) state: NamespaceState,

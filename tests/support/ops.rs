@@ -248,7 +248,7 @@ pub(crate) fn tamper_with(model: &mut Model, name: &str, tamper: Tamper) {
         }
         Tamper::Disown => slice.meta.owner = Uid::none(),
         Tamper::OtherService => slice.meta.service = "svc-0".into(),
-        Tamper::OtherPorts => slice.ports = Arc::from([]),
+        Tamper::OtherPorts => slice.ports = Vec::new().into(),
     }
     model.put_slice(slice);
 }

@@ -103,7 +103,7 @@ pub(crate) fn start(
         beyond: asked,
         woken: store.subscribe(kind),
         deadline,
-        bookmark_at: bookmarks.then(|| first_bookmark(now, deadline)),
+        bookmark_at: next_bookmark(now, deadline).filter(|_| bookmarks),
         store: Arc::clone(store),
     };
     drop(state);
@@ -150,9 +150,13 @@ fn check(query: &Query) -> Answer<bool> {
     }
 }
 
-fn first_bookmark(now: Instant, deadline: Instant) -> Instant {
-    let last = deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
-    (now + BOOKMARK_EVERY).min(last.max(now))
+/// When a bookmark comes next: every minute, and shortly before the end. As the cacher of a real server has it, none
+/// comes when that moment is over already: a watch of up to two seconds has none. (A real server sends them once a
+/// second to those whose time has come, so up to a second earlier or later.)
+fn next_bookmark(now: Instant, deadline: Instant) -> Option<Instant> {
+    let last = deadline.checked_sub(BOOKMARK_BEFORE_END)?;
+    let next = (now + BOOKMARK_EVERY).min(last);
+    (next > now).then_some(next)
 }
 
 pub(crate) fn event_line(event: &str, object: &serde_json::Value) -> Bytes {
@@ -197,8 +201,12 @@ impl Watcher {
             }
             let bookmark_at = self.bookmark_at;
             if bookmark_at.is_some_and(|at| Instant::now() >= at) {
-                self.plan_bookmark();
-                return Some(self.bookmark(rv.max(self.beyond), false));
+                self.bookmark_at = next_bookmark(Instant::now(), self.deadline);
+                // One that says no more than the version that was asked for is kept back, as by a real server.
+                if rv > self.beyond {
+                    return Some(self.bookmark(rv, false));
+                }
+                continue;
             }
             let wake_at = bookmark_at.map_or(self.deadline, |at| at.min(self.deadline));
             tokio::select! {
@@ -286,12 +294,5 @@ impl Watcher {
             _ => object,
         };
         Bytes::from(format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n"))
-    }
-
-    fn plan_bookmark(&mut self) {
-        let now = Instant::now();
-        let last = self.deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
-        let next = now + BOOKMARK_EVERY;
-        self.bookmark_at = if now >= last { None } else { Some(next.min(last)) };
     }
 }

@@ -11,9 +11,9 @@ pub(super) fn of(seed: u64) -> FaultPlan {
 /// Why a fault is left out; none for those that are met.
 pub(super) fn lie(fault: &Fault) -> Option<&'static str> {
     match fault {
-        Fault::Fail(Stage::Before, Failure::NotFound) => {
-            Some("a server does not deny an object that it has: who believes it makes a second one")
-        }
+        Fault::Fail(Stage::Before, Failure::NotFound) => Some(
+            "a server does not deny, by name, an object that it has: whoever believes it makes a second one",
+        ),
         Fault::Fail(Stage::Before, Failure::NamespaceTerminating) => Some(
             "a namespace that is said to go away does: who believes it waits for that, and it never comes",
         ),

@@ -7,7 +7,6 @@ use crate::cluster::wire::{self, Str};
 use crate::core::address::Family;
 use crate::core::facts::{ANNOTATION_TRIGGER_TIME, EndpointFacts, LABEL_SERVICE_NAME, SliceFacts, SliceMeta};
 use crate::core::ids::Uid;
-use crate::core::ports::slice_ports;
 use crate::core::time::Time;
 use std::sync::Arc;
 
@@ -68,7 +67,7 @@ impl Decode for Namespaced<SliceFacts> {
             created: wire.creation_timestamp.as_deref().and_then(Time::parse),
             extras,
             family: Family::parse(&slice.address_type),
-            ports: slice_ports(ports.collect()),
+            ports: ports.collect(),
             endpoints: slice
                 .endpoints
                 .iter()

@@ -1,8 +1,10 @@
 //! Listing everything of a kind: streamed as the beginning of a watch, or page by page where that fails.
 
+use super::WatchError;
 use super::lines::{Bookmark, Lines, take_lines};
+use super::reader::Reader;
 use super::sources::{Gone, Source};
-use super::{Watch, WatchError};
+use crate::actors::router::Router;
 use crate::cluster::decode::Undecodable;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::cluster::{ACCEPT_JSON, decode};
@@ -29,77 +31,86 @@ impl Way {
     }
 }
 
-/// Hands on what a list shows.
+/// What a list showed.
 ///
 /// The first list is handed on as it comes. A later one is held back until it is whole, cut to facts: while it is
 /// being handed on nothing is planned, and that must not take as long as the server takes to list; and one that
 /// breaks off has changed nothing.
-struct Listed<S: Source> {
-    first: bool,
+pub(super) struct Listing<S: Source> {
+    /// The epoch to hand it on under as it comes; held back without one.
+    passing: Option<u8>,
     kept: Vec<(S::Listed, Option<Gone>)>,
+    /// How many objects there were.
+    pub(super) objects: usize,
+    /// The version that it shows.
+    pub(super) version: u64,
 }
 
-impl<S: Source> Listed<S> {
-    fn take(&mut self, watch: &Watch, items: Vec<(S::Listed, Option<Gone>)>, errors: &[Undecodable]) {
-        watch.complain::<S>(errors);
-        watch.metrics.alive();
-        watch.metrics.listed.increment(items.len() as u64);
-        if self.first {
-            S::listed(&watch.router, items, watch.epoch);
-        } else {
-            self.kept.extend(items);
+impl<S: Source> Listing<S> {
+    fn take(&mut self, reader: &Reader, items: Vec<(S::Listed, Option<Gone>)>, errors: &[Undecodable]) {
+        reader.complain::<S>(errors);
+        reader.metrics.alive();
+        reader.metrics.listed.increment(items.len() as u64);
+        self.objects += items.len();
+        match self.passing {
+            Some(epoch) => S::listed(&reader.router, items, epoch),
+            None => self.kept.extend(items),
         }
     }
 
-    fn finish(self, watch: &Watch, version: &str) -> Result<(), WatchError> {
-        let version = decode::version(version)?;
-        if !self.first {
-            watch.router.begin_list(S::KIND);
-            S::listed(&watch.router, self.kept, watch.epoch);
+    /// Hands on what was held back.
+    pub(super) fn hand_on(self, router: &Router, epoch: u8) {
+        if self.passing.is_none() {
+            router.begin_list(S::KIND);
+            S::listed(router, self.kept, epoch);
         }
-        watch.router.end_list(S::KIND, watch.epoch, version);
-        Ok(())
     }
 }
 
-impl Watch {
-    /// Lists everything, and hands it on. Returns the version that the list shows. A server that does not stream
-    /// lists is asked for pages.
-    pub(super) async fn list<S: Source>(&mut self, way: Way, first: bool) -> Result<String, WatchError> {
-        let mut listed = Listed::<S> {
-            first,
+impl Reader {
+    /// Lists everything, and hands it on under an epoch as it comes, or holds it back without one. A server that
+    /// does not stream lists is asked for pages.
+    pub(super) async fn list<S: Source>(
+        self,
+        way: Way,
+        passing: Option<u8>,
+        seconds: u32,
+    ) -> Result<Listing<S>, WatchError> {
+        let mut listing = Listing {
+            passing,
             kept: Vec::new(),
+            objects: 0,
+            version: 0,
         };
         let version = match way {
-            Way::Stream => match self.stream(&mut listed).await {
+            Way::Stream => match self.stream(&mut listing, seconds).await {
                 Err(WatchError::Status {
                     code: 400 | 422,
                     message,
                     ..
                 }) => {
                     tracing::debug!(resource = S::KIND.as_str(), %message, "the server does not stream lists");
-                    self.pages(PAGE, &mut listed).await?
+                    self.pages(PAGE, &mut listing).await?
                 }
                 outcome => outcome?,
             },
-            Way::Pages => self.pages(PAGE, &mut listed).await?,
-            Way::Whole => self.pages(0, &mut listed).await?,
+            Way::Pages => self.pages(PAGE, &mut listing).await?,
+            Way::Whole => self.pages(0, &mut listing).await?,
         };
-        listed.finish(self, &version)?;
-        Ok(version)
+        listing.version = decode::version(&version)?;
+        Ok(listing)
     }
 
-    async fn stream<S: Source>(&mut self, listed: &mut Listed<S>) -> Result<String, WatchError> {
+    async fn stream<S: Source>(&self, listing: &mut Listing<S>, seconds: u32) -> Result<String, WatchError> {
         let uri = format!(
-            "{}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}{}",
+            "{}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={seconds}{}",
             S::PATH,
-            self.timeout_seconds(),
             S::LIST
         );
         let mut lines = Lines::new(self.answer(&uri, ACCEPT_JSON).await?);
         while let Some(chunk) = lines.next(ANSWER).await? {
             let shown = take_lines::<S::Listed>(&chunk, true);
-            listed.take(self, shown.items, &shown.errors);
+            listing.take(self, shown.items, &shown.errors);
             shown.end?;
             match (shown.bookmark, shown.version) {
                 (Some(Bookmark::Listed), Some(version)) => return Ok(version),
@@ -111,10 +122,14 @@ impl Watch {
         Err(WatchError::NotListed)
     }
 
-    async fn pages<S: Source>(&self, page_size: usize, listed: &mut Listed<S>) -> Result<String, WatchError> {
+    async fn pages<S: Source>(
+        &self,
+        page_size: usize,
+        listing: &mut Listing<S>,
+    ) -> Result<String, WatchError> {
         let get = |uri: String| async move { self.answer(&uri, ACCEPT_JSON).await };
         pages::read(S::PATH, S::LIST, page_size, get, |items, errors| {
-            listed.take(
+            listing.take(
                 self,
                 items.into_iter().map(|item| (item, None)).collect(),
                 &errors,

@@ -5,11 +5,11 @@ use super::{Metadata, push};
 use crate::core::facts::{
     ENDPOINTS_MANAGED_BY, Extras, LABEL_ENDPOINTS_MANAGED_BY, LABEL_HEADLESS, ServiceFacts,
 };
+use crate::core::hash::{KeyedState, hash_long};
 use crate::core::object::Remote;
 use crate::core::ports::SlicePort;
 use crate::core::subsets::{Address, Published, Subset};
 use crate::core::time::Time;
-use foldhash::quality::FixedState;
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -62,8 +62,8 @@ impl<'a> EndpointsBody<'a> {
     /// Tells what is written apart from what was, in 64 bits: labels (but for the headless one, which is no
     /// reason to write), whether something is left out, and the subsets.
     pub fn fingerprint(&self) -> u64 {
-        // Seeded with a constant: nobody gains by a clash but the one whose own pods would be missing.
-        let mut hasher = FixedState::with_seed(0x656e_6470).build_hasher();
+        // Two bodies with one fingerprint would be a change that is never written.
+        let mut hasher = KeyedState.build_hasher();
         for (key, value) in labels(self.service) {
             hasher.write(key.as_bytes());
             hasher.write_u8(0);
@@ -71,7 +71,7 @@ impl<'a> EndpointsBody<'a> {
             hasher.write_u8(0);
         }
         hasher.write_u8(u8::from(self.truncated));
-        hasher.write(&self.json[HEAD.len()..]);
+        hash_long(&self.json[HEAD.len()..], &mut hasher);
         hasher.finish()
     }
 

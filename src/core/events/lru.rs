@@ -1,6 +1,6 @@
 //! A map, shared out by namespace, that forgets what was not used for the longest time.
 
-use rustc_hash::FxHashMap;
+use crate::core::hash::KeyedMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl<K: Clone + Eq + Hash, V> SharedLru<K, V> {
 /// One namespace's values.
 #[derive(Debug)]
 struct Lru<K, V> {
-    values: FxHashMap<K, (u64, V)>,
+    values: KeyedMap<K, (u64, V)>,
     /// Keys by when they were last used.
     by_use: BTreeMap<u64, K>,
     uses: u64,
@@ -104,7 +104,7 @@ struct Lru<K, V> {
 impl<K, V> Default for Lru<K, V> {
     fn default() -> Self {
         Self {
-            values: FxHashMap::default(),
+            values: KeyedMap::default(),
             by_use: BTreeMap::new(),
             uses: 0,
         }

@@ -1,7 +1,7 @@
 //! How much CPU each zone has, kept up to date node by node.
 
 use super::{Disabled, Zone};
-use rustc_hash::FxHashMap;
+use crate::core::hash::KeyedMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct ZoneRatios {
 #[derive(Clone, Debug)]
 pub struct ZoneCapacity {
     /// Only nodes that count: ready and not excluded.
-    nodes: FxHashMap<Arc<str>, Counted>,
+    nodes: KeyedMap<Arc<str>, Counted>,
     zones: BTreeMap<Zone, Sum>,
     /// How many of the nodes are [`Counted::Unclear`]: one is enough to disable all hints.
     unclear: usize,
@@ -111,7 +111,7 @@ impl ZoneRatios {
 impl Default for ZoneCapacity {
     fn default() -> Self {
         Self {
-            nodes: FxHashMap::default(),
+            nodes: KeyedMap::default(),
             zones: BTreeMap::new(),
             unclear: 0,
             result: Err(Disabled::NodeInfo),

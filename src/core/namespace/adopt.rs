@@ -131,10 +131,9 @@ impl NamespaceState {
     /// A live slice's object is gone: it is to be created anew, under another name. What may be on its way to
     /// the old name no longer matters.
     pub(super) fn replace_remote(&mut self, id: SliceId) {
-        let losses = &mut self.slices[id.index()].losses;
-        *losses = losses.saturating_add(1);
+        self.slices[id.index()].object.lose();
         self.yield_remote(id);
-        self.touch(id, Lane::Add);
+        self.revise(id, Lane::Add);
     }
 
     /// Forgets a slice that is not live.
@@ -150,7 +149,7 @@ impl NamespaceState {
 
     fn leave_parked(&mut self, service: &str, id: SliceId) {
         if let Some(parked) = self.parked.get_mut(service) {
-            parked.retain(|&other| other != id);
+            parked.remove(&id);
             if parked.is_empty() {
                 self.parked.remove(service);
             }
@@ -204,11 +203,12 @@ impl NamespaceState {
         let slice = &self.slices[id.index()];
         let service = self.services_by_name.get(&slice.service_name).copied();
         match service.filter(|s| self.services[s.index()].facts.selector.is_some()) {
-            None => self
-                .parked
-                .entry(slice.service_name.clone())
-                .or_default()
-                .push(id),
+            None => {
+                self.parked
+                    .entry(slice.service_name.clone())
+                    .or_default()
+                    .insert(id);
+            }
             Some(service) => self.claim(id, service, holds),
         }
     }
@@ -225,20 +225,16 @@ impl NamespaceState {
         } else {
             slice.role = Role::Doomed;
         }
-        slice.object.changes += 1;
+        slice.object.change_by(1);
         self.want(id);
     }
 
-    /// Takes over the slices that were listed before their pods and Services were known.
-    pub(super) fn take_arrivals(&mut self) {
-        if self.arrivals.is_empty() {
-            return;
-        }
+    /// The slices that were listed before their pods and Services were known, in the order in which they are to be
+    /// taken over.
+    pub(super) fn take_arrivals(&mut self) -> Vec<(u8, SliceFacts)> {
         let mut arrivals: Vec<_> = std::mem::take(&mut self.arrivals).into_values().collect();
         arrivals.sort_unstable_by(|(_, a), (_, b)| (a.created, &a.meta.name).cmp(&(b.created, &b.meta.name)));
-        for (epoch, facts) in arrivals {
-            self.take_arrival(facts, epoch);
-        }
+        arrivals
     }
 
     /// Takes over a slice that was not known.
@@ -322,14 +318,13 @@ impl NamespaceState {
         let group_ports = self.group_ports(id);
         let slice = &mut self.slices[id.index()];
         let (service_id, family) = (slice.service, slice.family);
-        slice.object.unsure = slice.object.seen > meta.version;
-        slice.object.remote = Some(Remote {
+        let moved = slice.object.read(Remote {
             uid: meta.uid,
             version: meta.version,
         });
         slice.owner = meta.owner;
         slice.object.extras = (!extras.is_usual(&slice.service_name)).then(|| Box::new(extras));
-        (slice.removed, slice.object.flight_trigger) = (0, None);
+        slice.removed = 0;
         for slot in &mut slice.slots {
             (slot.published, slot.stale) = (Conditions::ABSENT, false);
         }
@@ -358,15 +353,23 @@ impl NamespaceState {
             slice.recount(at, desired);
         }
         if slice.differs() {
-            self.touch(id, lane);
+            self.revise(id, lane);
         } else {
             slice.object.trigger = None;
+            // Where it is still the version from before a write that failed, things have changed back, and the next
+            // write may fail as well.
+            if moved && !slice.object.unsure {
+                slice.object.succeed();
+            }
         }
         if self.slices[id.index()].slots.is_empty() {
             self.services[service_id.index()].family(family).empties.push(id);
             self.mark(service_id);
         }
-        if self.slices[id.index()].object.unsure {
+        let object = &mut self.slices[id.index()].object;
+        if object.unsure {
+            // Somebody wrote while it was read: it is read again, but not as often as they write.
+            object.fail(false);
             self.want(id);
         }
     }
@@ -376,13 +379,10 @@ impl NamespaceState {
         let slice = &self.slices[id.index()];
         let (service_id, family) = (slice.service, slice.family);
         let (pod, service) = (&self.pods[pod_id.index()], &self.services[service_id.index()]);
-        let Some(member) = pod
-            .members
-            .iter()
-            .find(|m| m.service == service_id && m.family == family)
-        else {
+        let Some(place) = pod.member(service_id, family) else {
             return false;
         };
+        let member = pod.members[place];
         let published = match (endpoint.ready, endpoint.serving, endpoint.terminating) {
             (Some(ready), Some(serving), Some(terminating)) => Conditions::new(ready, serving, terminating),
             (ready, ..) => Conditions::new(ready.unwrap_or(true), false, false),
@@ -408,18 +408,15 @@ impl NamespaceState {
             let both = self.starting && holder.created.is_some() && slice.created.is_some();
             holder.yielded || (both && younger())
         });
-        if (!member.slice.is_none() && !gives_way)
+        let placed_elsewhere = !member.slice.is_none() && !gives_way;
+        if placed_elsewhere
             || !self.is_fit(pod, service, family)
             || self.ports_of(pod_id, service_id) != self.group_ports(id)
         {
             return false;
         }
         if gives_way {
-            let at = pod
-                .members
-                .iter()
-                .position(|m| m.service == service_id && m.family == family);
-            self.unplace(pod_id, at.expect("the member was found above"), Lane::Rest);
+            self.unplace(pod_id, place, Lane::Rest);
         }
         self.place(pod_id, id, published, stale);
         let at = self.slices[id.index()].slots.len() - 1;

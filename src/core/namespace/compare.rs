@@ -13,21 +13,20 @@ use super::{Holds, Kind, NamespaceState, Settings};
 use crate::core::deviations::{Deviation, Difference, Operation};
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::few::FewSet;
+use crate::core::hash::{KeyedMap, KeyedSet, hash_of};
 use crate::core::ids::{ServiceId, SliceId};
-use crate::core::intern::hash_of;
 use crate::core::object::Output;
 use crate::core::slices::{FamilyState, Role, Slice};
-use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What the server has, as far as it is of interest, and which Services have to be looked at.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
-    slices: FxHashMap<Box<str>, (u8, SliceFacts)>,
-    by_service: FxHashMap<Arc<str>, BTreeSet<Box<str>>>,
-    pub(super) endpoints: FxHashMap<Arc<str>, ShownEndpoints>,
-    marked: FxHashSet<Arc<str>>,
+    slices: KeyedMap<Box<str>, (u8, SliceFacts)>,
+    by_service: KeyedMap<Arc<str>, BTreeSet<Box<str>>>,
+    pub(super) endpoints: KeyedMap<Arc<str>, ShownEndpoints>,
+    marked: KeyedSet<Arc<str>>,
 }
 
 /// An Endpoints object on the server.
@@ -148,7 +147,7 @@ impl Shown {
         match kind {
             Kind::Slice => {
                 self.marked.extend(self.by_service.drain().map(|(name, _)| name));
-                self.slices = FxHashMap::default();
+                self.slices = KeyedMap::default();
             }
             Kind::Endpoints => self.marked.extend(self.endpoints.drain().map(|(name, _)| name)),
             Kind::Node | Kind::Pod | Kind::Service => {}
@@ -253,13 +252,10 @@ impl NamespaceState {
             let Some(pod) = self.pods.get_mut(pod_id.index()) else {
                 continue;
             };
-            for member in pod.members.iter_mut().filter(|member| member.service == id) {
+            for at in pod.members_of(id) {
+                let member = &mut self.pods[pod_id.index()].members[at];
                 (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
-            }
-            for at in 0..pod.members.len() {
-                if self.pods[pod_id.index()].members[at].service == id {
-                    self.visit(pod_id, at, PodChange::default());
-                }
+                self.visit(pod_id, at, PodChange::default());
             }
         }
     }
@@ -319,8 +315,9 @@ impl NamespaceState {
         let mut count = 0;
         for endpoint in &facts.endpoints {
             let pod = endpoint.pod.as_deref().and_then(|name| self.find_pod(name));
-            let members = pod.map(|pod| &self.pods[pod.index()].members);
-            if !members.is_some_and(|members| members.iter().any(|member| member.slice == id)) {
+            let pod = pod.map(|pod| &self.pods[pod.index()]);
+            let member = pod.and_then(|pod| Some(pod.members[pod.member(slice.service, slice.family)?]));
+            if member.is_none_or(|member| member.slice != id) {
                 count += 1;
                 add(hash_of(&(&slice.name, &endpoint.pod_uid, &endpoint.addresses)));
             }

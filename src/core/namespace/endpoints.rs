@@ -12,13 +12,13 @@ mod server;
 use super::pods::PodChange;
 use super::{Kind, NamespaceState, Pod, Service};
 use crate::core::facts::{ServiceFacts, TolerateUnready};
+use crate::core::hash::{IdMap, KeyedMap};
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::object::ObjectState;
 use crate::core::ports::{SlicePort, SlicePorts};
 use crate::core::queue::Lane;
 use crate::core::subsets::Members;
 use crate::core::time::{Time, earliest};
-use rustc_hash::FxHashMap;
 use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl NamespaceState {
         let was_ready = known.map(|(_, ready, _)| ready);
         let ports = match known {
             Some((_, _, ports)) if !change.ports => ports.clone(),
-            _ if now.is_none() => SlicePorts::from([]),
+            _ if now.is_none() => SlicePorts::default(),
             _ => self.ports_of(pod_id, service_id),
         };
         let service = &mut self.services[service_id.index()];
@@ -174,16 +174,21 @@ impl NamespaceState {
         let tolerant = self.is_tolerant(&service.facts);
         let portless = service.facts.no_cluster_ip && service.facts.ports.is_empty();
         // Pods of one template share their ports, so each distinct list is resolved once.
-        let mut resolved: FxHashMap<u32, SlicePorts> = FxHashMap::default();
-        let pods = self.cache.pods(id).into_iter().filter_map(|pod_id| {
-            let pod = self.pods.get(pod_id.index())?;
-            let (ip, ready) = shown(pod, service, tolerant)?;
+        let mut resolved: IdMap<u32, SlicePorts> = IdMap::default();
+        let mut pods = Vec::new();
+        for pod_id in self.cache.pods(id) {
+            let Some(pod) = self.pods.get(pod_id.index()) else {
+                continue;
+            };
+            let port_set = pod.ports;
+            let Some((ip, ready)) = shown(pod, &self.services[id.index()], tolerant) else {
+                continue;
+            };
             let ports = resolved
-                .entry(pod.ports)
+                .entry(port_set)
                 .or_insert_with(|| self.ports_of(pod_id, id));
-            Some((pod_id, ip, ready, ports.clone()))
-        });
-        let pods: Vec<_> = pods.collect();
+            pods.push((pod_id, ip, ready, ports.clone()));
+        }
         self.work.addresses_visited += pods.len() as u64;
         let members = Members::collect(portless, pods, by_uid(&self.pods));
         let before = self.services[id.index()].endpoints.take();
@@ -257,8 +262,8 @@ impl NamespaceState {
 
     /// As [`NamespaceState::forget`].
     pub(super) fn forget_endpoints(&mut self) {
-        self.endpoints = FxHashMap::default();
-        self.endpoints_arrivals = FxHashMap::default();
+        self.endpoints = KeyedMap::default();
+        self.endpoints_arrivals = KeyedMap::default();
         self.endpoints_held.clear();
         self.endpoints_wants.clear();
         for (_, service) in &self.services {
@@ -288,7 +293,7 @@ impl NamespaceState {
             .get_mut(&name)
             .expect("a managed Service has an entry for its Endpoints");
         entry.object.lane = entry.object.lane.min(lane);
-        entry.object.changes += changes;
+        entry.object.change_by(changes);
         entry.object.rewrite = true;
         entry.object.trigger = earliest(entry.object.trigger, trigger);
         self.endpoints_wants.insert(name);

@@ -3,13 +3,14 @@
 
 use super::NamespaceState;
 use crate::core::address::Family;
+use crate::core::hash::{IdMap, KeyedMap, KeyedSet};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::intern::make_room;
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Lane;
 use crate::core::slices::{Conditions, Role, Slice};
 use crate::core::time::{Time, earliest};
-use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What an evaluation works with in one family.
@@ -19,7 +20,7 @@ pub(super) struct Round {
     /// Slices that change: to be written in the end, if they still differ then.
     pub(super) changed: Vec<SliceId>,
     /// Slices that nobody needs any more: reused for new ones, or deleted.
-    pool: Vec<SliceId>,
+    pool: VecDeque<SliceId>,
 }
 
 /// The pods of one group that have no place yet.
@@ -75,7 +76,7 @@ impl NamespaceState {
             service,
             family,
             changed: touched,
-            pool: Vec::new(),
+            pool: VecDeque::new(),
         };
         round
             .changed
@@ -84,8 +85,13 @@ impl NamespaceState {
 
         let arrivals = self.sort_arrivals(service, family);
         self.fill_pool(&mut round, &arrivals);
+        let mut open = if arrivals.is_empty() {
+            IdMap::default()
+        } else {
+            self.open_slices(&round)
+        };
         for Arrivals { ports, pods } in arrivals {
-            self.pack(&mut round, &ports, pods);
+            self.pack(&mut round, &ports, pods, &mut open);
         }
         self.keep_placeholder(&mut round);
         self.assign_hints(&mut round);
@@ -101,17 +107,17 @@ impl NamespaceState {
         let queued = std::mem::take(&mut self.services[service.index()].family(family).to_place);
         let mut arrivals: Vec<Arrivals> = Vec::new();
         // Pods of one template share their ports, so each distinct port list is resolved once.
-        let mut by_port_set: FxHashMap<u32, usize> = FxHashMap::default();
-        let mut by_ports: FxHashMap<SlicePorts, usize> = FxHashMap::default();
+        let mut by_port_set: IdMap<u32, usize> = IdMap::default();
+        let mut by_ports: KeyedMap<SlicePorts, usize> = KeyedMap::default();
         for pod in queued {
             let Some(state) = self.pods.get_mut(pod.index()) else {
                 continue;
             };
             let port_set = state.ports;
-            let mut members = state.members.iter_mut();
-            let Some(member) = members.find(|m| m.service == service && m.family == family) else {
+            let Some(member) = state.member(service, family) else {
                 continue;
             };
+            let member = &mut state.members[member];
             if !std::mem::replace(&mut member.queued, false) || !member.slice.is_none() {
                 continue;
             }
@@ -140,6 +146,8 @@ impl NamespaceState {
             std::mem::take(&mut self.services[round.service.index()].family(round.family).empties);
         empties.sort_unstable_by(|a, b| self.name_of(*a).cmp(&self.name_of(*b)));
         empties.dedup();
+        // Of different ports there may be as many as there are pods.
+        let awaited: KeyedSet<_> = arrivals.iter().map(|arrivals| &arrivals.ports).collect();
         for id in empties {
             if !self.is_live_in(id, round.service, round.family) || !self.slices[id.index()].slots.is_empty()
             {
@@ -149,11 +157,11 @@ impl NamespaceState {
             let (touched, group) = (slice.touched, slice.group);
             let state = self.services[round.service.index()].family(round.family);
             let (endpoints, ports) = (state.groups.get(group).endpoints, &state.groups.get(group).ports);
-            let wanted = endpoints > 0 || arrivals.iter().any(|a| a.ports == *ports);
+            let wanted = endpoints > 0 || awaited.contains(ports);
             if wanted && !touched {
                 state.empties.push(id);
             } else {
-                round.pool.push(id);
+                round.pool.push_back(id);
             }
         }
     }
@@ -167,27 +175,38 @@ impl NamespaceState {
         slice.is_some_and(|s| s.role == Role::Live && s.service == service && s.family == family)
     }
 
+    /// The changed slices that can take more, by group.
+    fn open_slices(&self, round: &Round) -> IdMap<GroupId, Vec<SliceId>> {
+        let mut open: IdMap<GroupId, Vec<SliceId>> = IdMap::default();
+        for id in &round.changed {
+            let slice = &self.slices[id.index()];
+            if !slice.slots.is_empty() && slice.slots.len() < self.settings.max_endpoints {
+                open.entry(slice.group).or_default().push(*id);
+            }
+        }
+        open
+    }
+
     /// Places the pods of one group: changed slices are filled first, the fullest of them first; then, if one
     /// unchanged slice can take all that are left, the one that they fill best; else new slices.
-    fn pack(&mut self, round: &mut Round, ports: &SlicePorts, pods: Vec<PodId>) {
-        let limit = self.settings.max_endpoints;
+    fn pack(
+        &mut self,
+        round: &mut Round,
+        ports: &SlicePorts,
+        pods: Vec<PodId>,
+        open: &mut IdMap<GroupId, Vec<SliceId>>,
+    ) {
         let group = self.services[round.service.index()]
             .family(round.family)
             .groups
             .find(ports);
         let mut pods = pods.into_iter();
 
-        let mut open: Vec<SliceId> = Vec::new();
-        if let Some(group) = group {
-            open.extend(round.changed.iter().copied().filter(|id| {
-                let slice = &self.slices[id.index()];
-                slice.group == group && !slice.slots.is_empty() && slice.slots.len() < limit
-            }));
-            open.sort_unstable_by_key(|id| {
-                let slice = &self.slices[id.index()];
-                (std::cmp::Reverse(slice.slots.len()), slice.name.clone())
-            });
-        }
+        let mut open = group.and_then(|group| open.remove(&group)).unwrap_or_default();
+        open.sort_unstable_by_key(|id| {
+            let slice = &self.slices[id.index()];
+            (std::cmp::Reverse(slice.slots.len()), slice.name.clone())
+        });
         for id in open {
             self.fill(id, &mut pods);
         }
@@ -227,12 +246,11 @@ impl NamespaceState {
 
     /// An empty slice for the group: one that is not needed any more, or one that is yet to be created.
     fn new_slice(&mut self, round: &mut Round, ports: &SlicePorts) -> SliceId {
-        let id = if round.pool.is_empty() {
-            self.create_slice(round.service, round.family)
-        } else {
-            let id = round.pool.remove(0);
+        let id = if let Some(id) = round.pool.pop_front() {
             self.leave_group(id);
             id
+        } else {
+            self.create_slice(round.service, round.family)
         };
         self.join_group(id, ports);
         id
@@ -292,7 +310,7 @@ impl NamespaceState {
 
     /// A Service without endpoints keeps one slice per family, with no ports and no endpoints.
     fn keep_placeholder(&mut self, round: &mut Round) {
-        let no_ports: SlicePorts = Arc::from([]);
+        let no_ports = SlicePorts::default();
         let state = self.services[round.service.index()].family(round.family);
         if state.live as usize > round.pool.len() {
             return;
@@ -303,8 +321,7 @@ impl NamespaceState {
             .iter()
             .position(without_ports)
             .or_else(|| (!round.pool.is_empty()).then_some(0));
-        let id = if let Some(at) = at {
-            let id = round.pool.remove(at);
+        let id = if let Some(id) = at.and_then(|at| round.pool.remove(at)) {
             if !self.group_ports(id).is_empty() {
                 self.leave_group(id);
                 self.join_group(id, &no_ports);

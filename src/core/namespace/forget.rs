@@ -11,9 +11,9 @@
 use super::pods::PodChange;
 use super::{Kind, NamespaceState};
 use crate::core::few::FewSet;
+use crate::core::hash::KeyedMap;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::slices::FamilyState;
-use rustc_hash::FxHashMap;
 use slab::Slab;
 
 impl NamespaceState {
@@ -37,9 +37,9 @@ impl NamespaceState {
 
     fn forget_slices(&mut self) {
         self.slices = Slab::new();
-        self.slices_by_name = FxHashMap::default();
-        self.parked = FxHashMap::default();
-        self.arrivals = FxHashMap::default();
+        self.slices_by_name = KeyedMap::default();
+        self.parked = KeyedMap::default();
+        self.arrivals = KeyedMap::default();
         self.held.clear();
         self.wants.clear();
         for (_, service) in &mut self.services {

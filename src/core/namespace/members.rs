@@ -6,7 +6,7 @@ use super::{Member, NamespaceState, Pod, Service};
 use crate::core::address::Family;
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
-use crate::core::ports::{SlicePorts, resolve};
+use crate::core::ports::SlicePorts;
 use crate::core::queue::Lane;
 use crate::core::slices::{Conditions, Slice, Slot};
 use smallvec::SmallVec;
@@ -32,16 +32,22 @@ impl NamespaceState {
 
     /// A Service has a family in which it did not have the pod.
     pub(super) fn join_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
-        let members = &mut self.pods[pod.index()].members;
-        members.reserve_exact(1);
-        members.push(Member {
+        let state = &mut self.pods[pod.index()];
+        let Err(at) = state.find_member(service, family) else {
+            return;
+        };
+        let members = &mut state.members;
+        if members.len() == members.capacity() {
+            members.reserve_exact(members.len() / 8 + 1);
+        }
+        let member = Member {
             service,
             slice: SliceId::NONE,
             at: 0,
             family,
             queued: false,
-        });
-        let at = members.len() - 1;
+        };
+        members.insert(at, member);
         self.visit(pod, at, PodChange::default());
     }
 
@@ -56,43 +62,57 @@ impl NamespaceState {
 
     /// A Service no longer has the pod in a family.
     pub(super) fn part_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
-        let members = &self.pods[pod.index()].members;
-        if let Some(at) = members
-            .iter()
-            .position(|m| m.service == service && m.family == family)
-        {
+        if let Some(at) = self.pods[pod.index()].member(service, family) {
             self.unplace(pod, at, Lane::Remove);
-            self.pods[pod.index()].members.swap_remove(at);
+            self.pods[pod.index()].members.remove(at);
         }
     }
 
     /// Parts a pod from the Services that its labels no longer match.
     pub(super) fn leave_unmatched(&mut self, id: PodId) {
         let pod = &self.pods[id.index()];
-        let matched = self.cache.services(pod.labels.0);
-        let gone: SmallVec<[ServiceId; 4]> = pod
+        let mut gone: SmallVec<[ServiceId; 4]> = pod
             .members
             .iter()
             .map(|m| m.service)
-            .filter(|s| matched.binary_search(s).is_err())
+            .filter(|s| !self.cache.selects(*s, pod.labels.0))
             .collect();
-        for service in gone {
+        gone.dedup();
+        // Members are taken from the end, so that few must move up.
+        for service in gone.into_iter().rev() {
             self.part(id, service);
         }
     }
 
     /// Joins a pod to the Services that its labels match and that do not have it yet.
     pub(super) fn join_matched(&mut self, id: PodId) {
+        for service in self.cache.services(self.pods[id.index()].labels.0) {
+            self.join_if_new(id, service);
+        }
+    }
+
+    /// Joins a pod to a Service that its labels match, if that does not have it yet.
+    pub(super) fn join_if_new(&mut self, id: PodId, service: ServiceId) {
         let pod = &self.pods[id.index()];
-        let matched = self.cache.services(pod.labels.0).iter().copied();
-        let new: SmallVec<[ServiceId; 4]> = matched
-            .filter(|s| pod.members.iter().all(|m| m.service != *s))
-            .collect();
-        let time = pod.ready_time;
-        for service in new {
-            self.services[service.index()].note(time);
+        if !pod.is_member_of(service) {
+            self.services[service.index()].note(pod.ready_time);
             self.join(id, service);
         }
+    }
+
+    /// A Service has lost a family: a pod forgets it, and stays in the slices that go.
+    pub(super) fn forget_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
+        let pod = &mut self.pods[pod.index()];
+        if let Some(at) = pod.member(service, family) {
+            pod.members.remove(at);
+        }
+    }
+
+    /// A Service is not managed any more: a pod forgets it, and stays in its slices.
+    pub(super) fn forget_member(&mut self, pod: PodId, service: ServiceId) {
+        let pod = &mut self.pods[pod.index()];
+        let places = pod.members_of(service);
+        pod.members.drain(places);
     }
 
     /// Looks at each endpoint of a pod after a change.
@@ -101,7 +121,7 @@ impl NamespaceState {
             self.visit(id, at, change);
             let members = &self.pods[id.index()].members;
             let service = members[at].service;
-            if members[..at].iter().all(|m| m.service != service) {
+            if at == 0 || members[at - 1].service != service {
                 self.visit_endpoints(id, service, change);
             }
             self.mark(service);
@@ -137,7 +157,7 @@ impl NamespaceState {
             self.queue(id, at);
             return;
         }
-        let desired = desired(pod, service);
+        let desired = desired(&self.pods[id.index()], &self.services[service_id.index()]);
         let slice = &mut self.slices[slice_id.index()];
         let slot = &mut slice.slots[usize::from(place)];
         slot.stale |= change.content[family.index()];
@@ -172,9 +192,14 @@ impl NamespaceState {
     }
 
     /// The ports under which a pod serves a Service.
-    pub(super) fn ports_of(&self, pod: PodId, service: ServiceId) -> SlicePorts {
-        let ports = self.port_sets.get(self.pods[pod.index()].ports);
-        resolve(&self.services[service.index()].facts.ports, ports)
+    pub(super) fn ports_of(&mut self, pod: PodId, service: ServiceId) -> SlicePorts {
+        let id = self.pods[pod.index()].ports;
+        let service = &self.services[service.index()];
+        self.resolved.resolve(
+            (service.ports, &service.facts.ports),
+            (id, self.port_sets.get(id)),
+            &mut self.work.ports_read,
+        )
     }
 
     /// The ports of the group that a live slice belongs to.
@@ -191,6 +216,7 @@ impl NamespaceState {
 
     /// Puts a pod's endpoint at the end of a live slice. `slot` says what the server has of it.
     pub(super) fn place(&mut self, pod: PodId, id: SliceId, published: Conditions, stale: bool) {
+        self.work.endpoints_placed += 1;
         let slice = &mut self.slices[id.index()];
         let at = slice.slots.len();
         if at == slice.slots.capacity() {
@@ -214,11 +240,11 @@ impl NamespaceState {
             .family(family)
             .groups
             .refill(group, id, at, at + 1);
-        let member = self.pods[pod.index()]
-            .members
-            .iter_mut()
-            .find(|m| m.service == service_id && m.family == family)
+        let pod = &mut self.pods[pod.index()];
+        let member = pod
+            .member(service_id, family)
             .expect("only a member of the Service is placed");
+        let member = &mut pod.members[member];
         member.slice = id;
         member.at = u16::try_from(at).expect("the API server refuses slices of more than 1000 endpoints");
     }
@@ -244,11 +270,11 @@ impl NamespaceState {
         let (service_id, family, group) = (slice.service, slice.family, slice.group);
         self.services[service_id.index()].moves.removed += 1;
         if let Some(moved) = slice.slots.get(place) {
-            let mut members = self.pods[moved.pod.index()].members.iter_mut();
-            members
-                .find(|m| m.slice == id)
-                .expect("a placed pod knows its slice")
-                .at = place as u16;
+            let moved = &mut self.pods[moved.pod.index()];
+            let member = moved
+                .member(service_id, family)
+                .expect("a placed pod is a member of the slice's Service");
+            moved.members[member].at = place as u16;
         }
         let family = self.services[service_id.index()].family(family);
         family.groups.refill(group, id, before, before - 1);
@@ -260,8 +286,15 @@ impl NamespaceState {
 
     /// Marks a live slice for the next evaluation of its Service.
     pub(super) fn touch(&mut self, id: SliceId, lane: Lane) {
+        self.slices[id.index()].change(lane);
+        self.revise(id, lane);
+    }
+
+    /// The same of one that the server has otherwise than it should, though what it should hold has not changed.
+    pub(super) fn revise(&mut self, id: SliceId, lane: Lane) {
         let slice: &mut Slice = &mut self.slices[id.index()];
-        slice.change(lane);
+        slice.object.lane = slice.object.lane.min(lane);
+        slice.yielded = false;
         let (service, family) = (slice.service, slice.family);
         if !std::mem::replace(&mut slice.touched, true) {
             self.services[service.index()].family(family).touched.push(id);

@@ -1,10 +1,12 @@
 //! Events of pods and nodes.
 
+use super::passes::Pass;
 use super::{Host, LocalNode, NamespaceState, Pod};
 use crate::core::address::Family;
 use crate::core::facts::{HostName, NodeFacts, PodFacts};
-use crate::core::ids::{HostId, NodeId, PodId, ServiceId};
-use crate::core::intern::{hash_of, make_room, push_tight};
+use crate::core::hash::hash_of;
+use crate::core::ids::{HostId, NodeId, PodId};
+use crate::core::intern::{make_room, push_tight};
 use crate::core::nodes::{NodeDirectory, NodeView};
 use crate::core::time::Time;
 use smallvec::SmallVec;
@@ -23,7 +25,7 @@ pub(super) struct PodChange {
 
 impl PodChange {
     /// Something that all families publish, conditions aside.
-    const CONTENT: Self = Self {
+    pub(super) const CONTENT: Self = Self {
         ports: false,
         content: [true; 2],
         endpoints: false,
@@ -56,6 +58,12 @@ impl NamespaceState {
 
     /// A node that pods of this namespace run on has changed: exactly their endpoints are looked at.
     pub fn apply_node(&mut self, view: Arc<NodeView>) {
+        self.begin_node(view);
+        self.finish_passes();
+    }
+
+    /// As [`Self::apply_node`], but leaves the looks at each pod to [`Self::step_passes`].
+    pub fn begin_node(&mut self, view: Arc<NodeView>) {
         let Some(id) = self.find_node(&view.name) else {
             return;
         };
@@ -67,9 +75,8 @@ impl NamespaceState {
         if known.facts == node.view.facts {
             return;
         }
-        for pod in node.pods.clone() {
-            self.revisit(pod, PodChange::CONTENT);
-        }
+        let pods = node.pods.iter().copied().collect();
+        self.passes.push_back(Pass::Node(pods));
     }
 
     fn insert_pod(&mut self, facts: PodFacts, earlier: &[Time], epoch: u8, nodes: &mut dyn NodeDirectory) {
@@ -99,7 +106,7 @@ impl NamespaceState {
         });
         self.pods_by_name
             .insert_unique(hash, id.0, |&id| hash_of(&*self.pods[id as usize].name));
-        let services: SmallVec<[ServiceId; 4]> = self.cache.services(labels.0).into();
+        let services = self.cache.services(labels.0);
         let time = earlier.iter().copied().chain(facts.ready_time).min();
         for service in services {
             self.services[service.index()].note(time);
@@ -139,7 +146,7 @@ impl NamespaceState {
         if **self.port_sets.get(pod.ports) != *facts.ports {
             let old = pod.ports;
             pod.ports = self.port_sets.acquire(facts.ports.into_boxed_slice());
-            self.port_sets.release(old);
+            self.leave_ports(old);
             change.ports = true;
         }
         if rehosted {
@@ -202,13 +209,19 @@ impl NamespaceState {
             .expect("a kept pod is in the table of names")
             .remove();
         let pod = self.pods.remove(id.index());
-        self.port_sets.release(pod.ports);
+        self.leave_ports(pod.ports);
         self.leave_host(pod.host);
     }
 
     fn detach_labels(&mut self, (set, at): (crate::core::ids::FullSetId, u32)) {
         if let Some(moved) = self.cache.detach(set, at) {
             self.pods[moved.index()].labels.1 = at;
+        }
+    }
+
+    fn leave_ports(&mut self, id: u32) {
+        if self.port_sets.release(id) {
+            self.resolved.forget(id);
         }
     }
 

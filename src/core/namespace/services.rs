@@ -1,20 +1,34 @@
 //! Events of Services. What changes a Service is a pass over its pods; what changes a pod is not.
 
-use super::pods::PodChange;
+use super::passes::{Edit, Pass};
 use super::{NamespaceState, Service};
 use crate::core::address::Family;
 use crate::core::facts::{ServiceFacts, is_reserved_label};
 use crate::core::few::FewSet;
+use crate::core::hash::KeyedMap;
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::intern::make_room;
 use crate::core::object::{Flight, Remote};
 use crate::core::queue::Lane;
 use crate::core::slices::{Role, Slice};
+use crate::core::time::Time;
 
 impl NamespaceState {
     /// A Service as a list (of the given epoch) or a watch shows it. One with another UID than the known one
     /// is a new Service.
     pub fn apply_service(&mut self, facts: ServiceFacts, epoch: u8) {
+        self.begin_service(facts, epoch);
+        self.finish_passes();
+    }
+
+    /// A Service is gone. Its slices stay: the garbage collector takes them.
+    pub fn remove_service(&mut self, name: &str) {
+        self.begin_removal(name);
+        self.finish_passes();
+    }
+
+    /// As [`Self::apply_service`], but leaves the looks at each pod to [`Self::step_passes`].
+    pub fn begin_service(&mut self, facts: ServiceFacts, epoch: u8) {
         if let Some(&id) = self.services_by_name.get(&facts.name) {
             let service = &mut self.services[id.index()];
             if service.facts.uid == facts.uid {
@@ -28,18 +42,35 @@ impl NamespaceState {
                     let reannotated = service.facts.tolerate_unready != facts.tolerate_unready;
                     self.update_service(id, facts);
                     if reannotated {
-                        self.remark_annotations(id);
+                        self.passes.push_back(Pass::Remark(id));
                     }
                 }
                 return;
             }
-            self.remove_service(&facts.name);
+            self.begin_removal(&facts.name);
         }
+        self.passes.push_back(Pass::Insert(Box::new(facts), epoch));
+    }
+
+    /// As [`Self::remove_service`], but leaves the looks at each pod to [`Self::step_passes`].
+    pub fn begin_removal(&mut self, name: &str) {
+        if let Some(id) = self.services_by_name.remove(name) {
+            if self.services[id.index()].facts.selector.is_some() {
+                self.stop_service(id);
+            }
+            self.passes.push_back(Pass::Remove(id));
+        }
+    }
+
+    /// A Service that was not known.
+    pub(super) fn insert_service(&mut self, facts: ServiceFacts, epoch: u8) {
         let name = facts.name.clone();
         let managed = facts.selector.is_some();
         make_room(&mut self.services);
+        self.service_ports += 1;
         let id = ServiceId::from(self.services.insert(Service {
             facts,
+            ports: self.service_ports,
             families: [None, None],
             known: false,
             trigger: None,
@@ -59,18 +90,17 @@ impl NamespaceState {
         }
     }
 
-    /// A Service is gone. Its slices stay: the garbage collector takes them.
-    pub fn remove_service(&mut self, name: &str) {
-        if let Some(id) = self.services_by_name.remove(name) {
-            if self.services[id.index()].facts.selector.is_some() {
-                self.stop_service(id);
-            }
-            let service = self.services.remove(id.index());
-            self.doom_endpoints(&service.facts.name);
-        }
+    /// Nothing of a Service is left but its name.
+    pub(super) fn drop_service(&mut self, id: ServiceId) {
+        let service = self.services.remove(id.index());
+        self.doom_endpoints(&service.facts.name);
     }
 
     fn update_service(&mut self, id: ServiceId, facts: ServiceFacts) {
+        if self.services[id.index()].facts.ports != facts.ports {
+            self.service_ports += 1;
+            self.services[id.index()].ports = self.service_ports;
+        }
         let old = &self.services[id.index()].facts;
         match (old.selector.is_some(), facts.selector.is_some()) {
             (false, false) => self.services[id.index()].facts = facts,
@@ -85,7 +115,7 @@ impl NamespaceState {
                 });
                 self.services[id.index()].paused_times = Some(Box::new(times.collect()));
                 self.stop_service(id);
-                self.services[id.index()].facts = facts;
+                self.passes.push_back(Pass::Replace(id, Box::new(facts)));
             }
             (true, true) => self.reconfigure(id, facts),
         }
@@ -95,66 +125,26 @@ impl NamespaceState {
     fn reconfigure(&mut self, id: ServiceId, facts: ServiceFacts) {
         let old = std::mem::replace(&mut self.services[id.index()].facts, facts);
         let new = &self.services[id.index()].facts;
-        let relabelled = !same_slice_labels(&old, new);
-        let regrouped = old.ports != new.ports || old.no_cluster_ip != new.no_cluster_ip;
-        let rehinted = old.hints != new.hints;
-        let revisit = regrouped || old.publish_not_ready != new.publish_not_ready;
         let reselected = old.selector != new.selector;
-        let families = new.families;
         // Endpoints are compared with what was written of them before they are written again, so what does not
         // concern them costs no write.
         self.services[id.index()].endpoints = None;
-        let new = &self.services[id.index()].facts;
+        let members = self.cache.pods(id);
+        if reselected {
+            let selector = self.services[id.index()].facts.selector.clone();
+            let selector = selector.expect("the caller has seen that there is a selector");
+            self.cache.remove(id);
+            self.cache.add(id, &selector, &mut self.work);
+        }
+        self.passes
+            .push_back(Pass::Edit(Box::new(Edit::new(id, old, members))));
+    }
 
-        let mut members = self.cache.pods(id);
-        if reselected {
-            let selector = new
-                .selector
-                .clone()
-                .expect("the caller has seen that there is a selector");
-            self.cache.remove(id, &mut self.work);
-            self.cache.add(id, selector, &mut self.work);
-            members.retain(|&pod| {
-                self.leave_unmatched(pod);
-                self.pods[pod.index()].members.iter().any(|m| m.service == id)
-            });
-        }
-        for family in Family::ALL {
-            match (old.has(family), families[family.index()]) {
-                (true, false) => self.drop_family(id, family, &members),
-                (false, true) if !self.settings.outputs.slices => {
-                    for &pod in &members {
-                        self.join_family(pod, id, family);
-                    }
-                }
-                (false, true) => {
-                    self.services[id.index()].families[family.index()] = Some(Box::default());
-                    for &pod in &members {
-                        self.join_family(pod, id, family);
-                    }
-                }
-                _ => {}
-            }
-        }
-        if reselected {
-            for pod in self.cache.pods(id) {
-                self.join_matched(pod);
-            }
-        }
-        if revisit {
-            for pod in members {
-                let change = PodChange {
-                    ports: regrouped,
-                    ..PodChange::default()
-                };
-                for at in 0..self.pods[pod.index()].members.len() {
-                    if self.pods[pod.index()].members[at].service == id {
-                        self.visit(pod, at, change);
-                    }
-                }
-            }
-        }
-        if rehinted {
+    /// All pods of a Service that has changed have been looked at.
+    pub(super) fn finish_edit(&mut self, id: ServiceId, old: &ServiceFacts) {
+        let new = &self.services[id.index()].facts;
+        let relabelled = !same_slice_labels(old, new);
+        if old.hints != new.hints {
             self.switch_hints(id, old.hints);
         }
         if relabelled {
@@ -180,23 +170,29 @@ impl NamespaceState {
             .selector
             .clone()
             .expect("the caller has seen that there is a selector");
-        let name = service.facts.name.clone();
         let times = service.paused_times.take();
         self.note_hint_mode(id);
-        self.cache.add(id, selector, &mut self.work);
-        for pod in self.cache.pods(id) {
-            let Some(pod_state) = self.pods.get(pod.index()) else {
-                continue;
-            };
-            let before = times
-                .as_ref()
-                .and_then(|times| times.get(&pod_state.name).copied());
-            let time = pod_state.ready_time.filter(|&time| Some(time) > before);
-            self.services[id.index()].note(time);
-            self.join(pod, id);
-        }
+        self.cache.add(id, &selector, &mut self.work);
+        let pods = self.cache.pods(id).into();
+        self.passes.push_back(Pass::Start(id, pods, times));
+    }
+
+    /// A Service takes in a pod, which had this Ready time when the Service was last managed.
+    pub(super) fn take_in(&mut self, id: ServiceId, pod: PodId, times: Option<&KeyedMap<Box<str>, Time>>) {
+        let Some(state) = self.pods.get(pod.index()) else {
+            return;
+        };
+        let before = times.and_then(|times| times.get(&state.name).copied());
+        let time = state.ready_time.filter(|&time| Some(time) > before);
+        self.services[id.index()].note(time);
+        self.join(pod, id);
+    }
+
+    /// A Service has taken in its pods.
+    pub(super) fn finish_start(&mut self, id: ServiceId) {
         self.manage_endpoints(id);
-        for slice_id in self.parked.remove(&name).unwrap_or_default() {
+        let name = self.services[id.index()].facts.name.clone();
+        for slice_id in self.parked.remove(&name).unwrap_or_default().iter() {
             self.claim(slice_id, id, true);
         }
         self.mark(id);
@@ -211,11 +207,13 @@ impl NamespaceState {
             self.forget_slices_of(id);
         }
         self.park_endpoints(id);
-        for pod in self.cache.pods(id) {
-            // The endpoints are not to be taken out of the slices: only the pods forget them.
-            self.pods[pod.index()].members.retain(|m| m.service != id);
-        }
-        self.cache.remove(id, &mut self.work);
+        let pods = self.cache.pods(id).into();
+        self.passes.push_back(Pass::Stop(id, pods));
+    }
+
+    /// The pods of a Service have forgotten it.
+    pub(super) fn finish_stop(&mut self, id: ServiceId) {
+        self.cache.remove(id);
         for slice in std::mem::take(&mut self.services[id.index()].slices).iter() {
             self.park(slice);
         }
@@ -247,18 +245,13 @@ impl NamespaceState {
             self.drop_slice(id);
         } else {
             let name = self.slices[id.index()].service_name.clone();
-            self.parked.entry(name).or_default().push(id);
+            self.parked.entry(name).or_default().insert(id);
             self.want(id);
         }
     }
 
     /// A Service has lost a family: its slices there go.
-    fn drop_family(&mut self, id: ServiceId, family: Family, members: &[PodId]) {
-        for &pod in members {
-            self.pods[pod.index()]
-                .members
-                .retain(|m| m.service != id || m.family != family);
-        }
+    pub(super) fn drop_family(&mut self, id: ServiceId, family: Family) {
         self.services[id.index()].families[family.index()] = None;
         for slice in self.slices_of(id, |slice| slice.role == Role::Live && slice.family == family) {
             self.doom(slice);

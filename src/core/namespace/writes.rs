@@ -7,7 +7,7 @@ use crate::core::body::{EndpointBody, PodReference, Preconditions, Request, Slic
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hints::HintMode;
 use crate::core::ids::SliceId;
-use crate::core::object::{Flight, ObjectName, Output, Remote};
+use crate::core::object::{Flight, ObjectName, ObjectState, Output, Remote};
 use crate::core::slices::{Role, Slice};
 
 /// What became of a request.
@@ -53,6 +53,28 @@ pub struct Granted {
     pub request: Request,
     /// How many changes it carries.
     pub changes: u32,
+}
+
+/// What it means for an object that a request was not carried out, or may not have been.
+pub(super) fn set_back(object: &mut ObjectState, flight: Flight, outcome: &Outcome) {
+    match (flight, outcome) {
+        (Flight::Create | Flight::Update, Outcome::Refused) => {
+            object.undo_departure();
+            object.fail(false);
+        }
+        (Flight::Create | Flight::Update, Outcome::Rejected | Outcome::Terminating) => {
+            object.undo_departure();
+            object.fail(true);
+        }
+        // Somebody else wrote, or our write may have been applied: what the server has must be seen, and at once,
+        // unless that keeps happening.
+        (Flight::Create | Flight::Update, outcome) => object.doubt(*outcome != Outcome::Unknown),
+        // Another object has the name, and a watch may have shown it already.
+        (Flight::Delete, Outcome::Conflict) => object.doubt(true),
+        (Flight::Delete | Flight::Fetch | Flight::Probe, outcome) => {
+            object.fail(*outcome == Outcome::Rejected);
+        }
+    }
 }
 
 impl NamespaceState {
@@ -123,18 +145,17 @@ impl NamespaceState {
         let slice = &mut self.slices[id.index()];
         let flight = slice.object.flight.take()?;
         let failures = slice.object.failures;
+        let live = slice.role == Role::Live;
+        let fetched = matches!(outcome, Outcome::Fetched(_));
+        let looked =
+            flight == Flight::Fetch && (fetched || matches!(outcome, Outcome::NotFound | Outcome::Foreign));
         match (flight, outcome) {
             (flight, outcome) if slice.role == Role::Parked => self.parked_outcome(id, flight, outcome),
             (_, Outcome::Fetched(Content::Slice(facts))) => self.content_known(id, *facts),
             (Flight::Create | Flight::Update, Outcome::Written(remote)) => {
-                if flight == Flight::Update {
-                    slice.losses = 0;
-                }
-                slice.object.written(remote);
+                slice.object.written(flight, remote);
             }
             (Flight::Delete, Outcome::Deleted | Outcome::NotFound) => self.drop_slice(id),
-            // Another object has the name, and a watch may have shown it already.
-            (Flight::Delete, Outcome::Conflict) => slice.object.doubt(true),
             (Flight::Fetch, Outcome::NotFound)
                 if slice.role == Role::Live && slice.object.remote.is_none() =>
             {
@@ -154,26 +175,15 @@ impl NamespaceState {
                 // The namespace takes no objects any more, and with it goes everything else: not tried again
                 // before something changes.
                 slice.object.undo_departure();
-                if slice.role == Role::Live {
+                slice.object.fail(false);
+                if live {
                     return None;
                 }
             }
-            (Flight::Create | Flight::Update, Outcome::Refused) => {
-                slice.object.undo_departure();
-                slice.object.fail(false);
-            }
-            (Flight::Create | Flight::Update, Outcome::Rejected | Outcome::Terminating) => {
-                slice.object.undo_departure();
-                slice.object.fail(true);
-            }
-            (Flight::Create | Flight::Update, outcome) => {
-                // Somebody else wrote, or our write may have been applied: what the server has must be seen,
-                // and at once, unless that keeps happening.
-                slice.object.doubt(outcome != Outcome::Unknown);
-            }
-            (Flight::Delete | Flight::Fetch | Flight::Probe, outcome) => {
-                slice.object.fail(outcome == Outcome::Rejected);
-            }
+            (flight, outcome) => set_back(&mut slice.object, flight, &outcome),
+        }
+        if looked && let Some(slice) = self.slices.get_mut(id.index()) {
+            slice.object.looked(fetched && live && failures == 0);
         }
         let slice = self.slices.get(id.index()).filter(|slice| *slice.name == *name)?;
         if slice.object.failures > failures {
@@ -217,13 +227,17 @@ impl NamespaceState {
             }
             (_, outcome) => slice.object.fail(outcome == Outcome::Rejected),
         }
-        if let Some(slice) = self.slices.get_mut(id.index()) {
-            // While the request was out, somebody else wrote.
-            slice.object.unsure |= slice
-                .object
+        if let Some(Slice { object, .. }) = self.slices.get_mut(id.index())
+            && object
                 .remote
                 .as_ref()
-                .is_some_and(|remote| remote.version < slice.object.seen);
+                .is_some_and(|remote| remote.version < object.seen)
+        {
+            // While the request was out, somebody else wrote.
+            object.unsure = true;
+            if flight == Flight::Fetch {
+                object.fail(false);
+            }
         }
     }
 

@@ -10,9 +10,9 @@
 //!   by a shard that wanted the object again before it heard the answer, and takes its place;
 //! * of what was wanted after the reply, the latest counts, with the highest priority and the earliest time.
 
+use crate::core::hash::KeyedMap;
 use crate::core::namespace::{Granted, Want};
 use crate::core::object::ObjectKey;
-use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct Reported {
 /// What waits of all objects, those first of which something was said first. Filled by shards, emptied by the writer.
 #[derive(Clone, Default, Debug)]
 pub struct Reports {
-    by_key: FxHashMap<ObjectKey, Reported>,
+    by_key: KeyedMap<ObjectKey, Reported>,
     /// The keys of `by_key`.
     order: VecDeque<ObjectKey>,
 }

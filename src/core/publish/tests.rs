@@ -45,12 +45,7 @@ fn granted(publisher: &mut Publisher, now: Duration) -> Option<ObjectKey> {
 fn hand_on(reports: &mut Reports, publisher: &mut Publisher, now: Duration) -> Vec<Replied> {
     let mut replied = Vec::new();
     while let Some((key, reported)) = reports.take() {
-        if let Some(reply) = reported.reply {
-            replied.push(publisher.replied(&key, reply, now));
-        }
-        if let Some((want, _)) = reported.wanted {
-            publisher.wanted(key, &want, now);
-        }
+        replied.push(publisher.reported(&key, reported, now));
     }
     replied
 }
@@ -67,7 +62,7 @@ fn a_write_that_is_wanted_after_an_empty_reply_is_not_lost_however_late_both_are
     for read_between in [false, true] {
         let (mut publisher, mut reports) = (Publisher::new(pacing(0.0, 1), 0), Reports::default());
         let k = key("ns", "k");
-        publisher.wanted(k.clone(), &want(&k, Retry::Now), NOW);
+        publisher.wanted(&k, &want(&k, Retry::Now), NOW);
         assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
         // The pod has flipped back before the grant: nothing is due. Then it flips again.
         reports.say(k.clone(), Report::Replied(Reply::Nothing), NOW);
@@ -88,7 +83,7 @@ fn a_write_that_is_wanted_after_an_empty_reply_is_not_lost_however_late_both_are
 fn a_request_carries_what_was_wanted_before_it_was_built() {
     let (mut publisher, mut reports) = (Publisher::new(pacing(0.0, 1), 0), Reports::default());
     let k = key("ns", "k");
-    publisher.wanted(k.clone(), &want(&k, Retry::Now), NOW);
+    publisher.wanted(&k, &want(&k, Retry::Now), NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
     reports.say(k.clone(), Report::Wanted(want(&k, Retry::Now)), NOW);
     reports.say(k.clone(), Report::Replied(Reply::Built(update())), NOW);
@@ -104,7 +99,7 @@ fn a_request_carries_what_was_wanted_before_it_was_built() {
 fn a_settled_answer_does_not_cover_what_was_wanted_before() {
     let (mut publisher, mut reports) = (Publisher::new(pacing(0.0, 1), 0), Reports::default());
     let k = key("ns", "k");
-    publisher.wanted(k.clone(), &want(&k, Retry::Now), NOW);
+    publisher.wanted(&k, &want(&k, Retry::Now), NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
     reports.say(k.clone(), Report::Replied(Reply::Built(update())), NOW);
     hand_on(&mut reports, &mut publisher, NOW);
@@ -126,7 +121,7 @@ fn ten_thousand_refused_services_of_one_namespace_leave_the_rate_to_the_others()
     );
     let hopeless: Vec<_> = (0..10_000).map(|i| key("tenant", &format!("k{i}"))).collect();
     for key in &hopeless {
-        publisher.wanted(key.clone(), &want(key, Retry::Slowly { failures: 9 }), NOW);
+        publisher.wanted(key, &want(key, Retry::Slowly { failures: 9 }), NOW);
     }
     let mut sent = 0;
     for tenth in 0..1200u32 {
@@ -135,7 +130,7 @@ fn ten_thousand_refused_services_of_one_namespace_leave_the_rate_to_the_others()
             sent += 1;
             publisher.replied(&key, Reply::Built(update()), now);
             publisher.answered(&key, Load::Answered, NOW, None, true, now);
-            publisher.wanted(key.clone(), &want(&key, Retry::Slowly { failures: 9 }), now);
+            publisher.wanted(&key, &want(&key, Retry::Slowly { failures: 9 }), now);
         }
     }
     // A tenth of 500 a second, for two minutes.
@@ -149,7 +144,7 @@ fn one_object_that_is_never_answered_does_not_make_the_window_small() {
     let k = key("ns", "k");
     let mut now = NOW;
     for _ in 0..50 {
-        publisher.wanted(k.clone(), &want(&k, Retry::Now), now);
+        publisher.wanted(&k, &want(&k, Retry::Now), now);
         assert_eq!(granted(&mut publisher, now), Some(k.clone()));
         publisher.replied(&k, Reply::Built(update()), now);
         now += LONGEST;
@@ -163,7 +158,7 @@ fn one_object_that_is_never_answered_does_not_make_the_window_small() {
     // Many objects that are not answered are another matter.
     for i in 0..8 {
         let other = key("ns", &format!("other{i}"));
-        publisher.wanted(other.clone(), &want(&other, Retry::Now), now);
+        publisher.wanted(&other, &want(&other, Retry::Now), now);
         assert_eq!(granted(&mut publisher, now), Some(other.clone()));
         publisher.replied(&other, Reply::Built(update()), now);
         now += SECOND;
@@ -176,9 +171,9 @@ fn one_object_that_is_never_answered_does_not_make_the_window_small() {
 fn a_process_that_may_not_write_grants_nothing_and_takes_back_what_was_built() {
     let mut publisher = Publisher::new(pacing(0.0, 4), 0);
     let k = key("ns", "k");
-    publisher.wanted(k.clone(), &want(&k, Retry::Now), NOW);
+    publisher.wanted(&k, &want(&k, Retry::Now), NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
-    publisher.wanted(key("ns", "l"), &want(&k, Retry::Now), NOW);
+    publisher.wanted(&key("ns", "l"), &want(&k, Retry::Now), NOW);
     publisher.set_writes(false);
     assert_eq!(
         publisher.replied(&k, Reply::Built(update()), NOW),

@@ -2,14 +2,14 @@
 
 use super::truncate::Counts;
 use super::{Address, Port};
+use crate::core::ports::PortList;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// The pods of a Service that have the same ports.
 #[derive(Clone, Debug)]
 pub(super) struct Group<P, A> {
     /// Sorted.
-    pub(super) ports: Arc<[P]>,
+    pub(super) ports: PortList<P>,
     /// Sorted by printed IP, then UID.
     pub(super) ready: Vec<A>,
     pub(super) not_ready: Vec<A>,

@@ -2,16 +2,16 @@
 
 use super::layout::{Group, Packed, layout};
 use super::order::{PrintedIp, compare_printed, v4_key};
-use super::same::{is_same, meaning};
+use super::same::{Lists, is_same, meaning};
 use super::truncate::{Cut, Truncation};
 use super::{Address, Port, Published, Subset};
 use crate::core::few::FewMap;
-use crate::core::intern::hash_of;
+use crate::core::hash::hash_of;
+use crate::core::ports::PortList;
 use hashbrown::HashTable;
 use slab::Slab;
 use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 
 /// The pods of one Service that its Endpoints object takes in, some 20 to 40 bytes each.
 ///
@@ -73,16 +73,16 @@ impl<P: Port, A: Address> Members<P, A> {
     /// others again and again.
     pub fn collect(
         portless: bool,
-        pods: impl IntoIterator<Item = (A, IpAddr, bool, Arc<[P]>)>,
+        pods: impl IntoIterator<Item = (A, IpAddr, bool, PortList<P>)>,
         by_uid: impl Fn(A, A) -> Ordering,
     ) -> Self {
         let mut members = Self::new(portless);
         let pods = pods.into_iter();
         members.places = FewMap::with_capacity(pods.size_hint().0);
-        let mut last: Option<(Arc<[P]>, u32)> = None;
+        let mut last: Option<(PortList<P>, u32)> = None;
         for (address, ip, ready, ports) in pods {
             let group = match &last {
-                Some((known, group)) if Arc::ptr_eq(known, &ports) => *group,
+                Some((known, group)) if *known == ports => *group,
                 _ => members.group(&ports),
             };
             last = Some((ports, group));
@@ -109,7 +109,7 @@ impl<P: Port, A: Address> Members<P, A> {
         address: A,
         ip: IpAddr,
         ready: bool,
-        ports: &Arc<[P]>,
+        ports: &PortList<P>,
         by_uid: impl Fn(A, A) -> Ordering,
     ) -> bool {
         if let Some((known_ip, known_ready, known_ports)) = self.get(address) {
@@ -136,7 +136,7 @@ impl<P: Port, A: Address> Members<P, A> {
     }
 
     /// What [`Members::set`] was last told of a pod: its address, whether it is ready, and its ports.
-    pub fn get(&self, address: A) -> Option<(IpAddr, bool, &Arc<[P]>)> {
+    pub fn get(&self, address: A) -> Option<(IpAddr, bool, &PortList<P>)> {
         let place = self.places.get(&address)?;
         Some((
             self.ip(place),
@@ -166,7 +166,7 @@ impl<P: Port, A: Address> Members<P, A> {
         let group = &self.groups[place.group()];
         if group.ready.is_empty() && group.not_ready.is_empty() {
             self.by_ports
-                .find_entry(hash_of(&*group.ports), |&other| other as usize == place.group())
+                .find_entry(hash_of(&group.ports), |&other| other as usize == place.group())
                 .expect("a group in use is in the table of its ports")
                 .remove();
             self.vacant.push(place.group() as u32);
@@ -242,13 +242,24 @@ impl<P: Port, A: Address> Members<P, A> {
     ) -> bool {
         let layout = layout(&self.groups, self.portless);
         let truncation = truncation(&layout, limit);
-        let mut stored = meaning(stored);
+        let mut lists = Lists::default();
+        let Some(mut stored) = meaning(stored, &mut lists) else {
+            return false;
+        };
+        let lists = lists.in_order();
+        let none = Vec::new();
         let mut shares = Vec::with_capacity(layout.len());
+        let mut addresses = 0;
         for packed in &layout {
             let mut ports = packed.ports.iter().copied().map(Some);
             // All ports of a subset have the same addresses, also after the cut.
-            let has = stored.remove(&ports.next().flatten()).unwrap_or_default();
-            if !ports.all(|port| stored.remove(&port).unwrap_or_default() == has) {
+            let list = stored.by_port.remove(&ports.next().flatten());
+            if !ports.all(|port| stored.by_port.remove(&port) == list) {
+                return false;
+            }
+            let has = list.map_or(&none, |list| lists[list]);
+            addresses += has.len();
+            if addresses > limit {
                 return false;
             }
             let ready = has.iter().filter(|(_, ready)| *ready).count();
@@ -269,7 +280,7 @@ impl<P: Port, A: Address> Members<P, A> {
             let others = self.first(&packed.groups, false, not_ready, by_uid);
             wants.extend(others.into_iter().map(|address| (address, false)));
             wants.sort_unstable();
-            if wants != has {
+            if wants != *has {
                 return false;
             }
             shares.push(if truncation.cut == Cut::Ready {
@@ -278,7 +289,7 @@ impl<P: Port, A: Address> Members<P, A> {
                 not_ready
             });
         }
-        stored.is_empty() && truncation.allows(&shares)
+        stored.by_port.is_empty() && truncation.allows(&shares)
     }
 
     /// The first addresses of some groups taken together.
@@ -296,12 +307,12 @@ impl<P: Port, A: Address> Members<P, A> {
         first
     }
 
-    fn group(&mut self, ports: &Arc<[P]>) -> u32 {
+    fn group(&mut self, ports: &PortList<P>) -> u32 {
         debug_assert!(
             ports.is_sorted(),
             "ports come sorted, or equal lists would be two groups"
         );
-        let hash = hash_of(&**ports);
+        let hash = hash_of(ports);
         if let Some(group) = self
             .by_ports
             .find(hash, |&group| self.groups[group as usize].ports == *ports)
@@ -324,7 +335,7 @@ impl<P: Port, A: Address> Members<P, A> {
             u32::try_from(self.groups.len() - 1).expect("no Service has 2^30 pods")
         };
         self.by_ports
-            .insert_unique(hash, index, |&group| hash_of(&*self.groups[group as usize].ports));
+            .insert_unique(hash, index, |&group| hash_of(&self.groups[group as usize].ports));
         index
     }
 

@@ -3,38 +3,103 @@
 use super::{Address, Port, Subset};
 use std::collections::BTreeMap;
 
-/// What subsets say: for each port (`None` for addresses without ports) its addresses, sorted by handle, and
-/// whether they are ready.
-pub(super) type Meaning<'a, P, A> = BTreeMap<Option<&'a P>, Vec<(A, bool)>>;
+/// Addresses, sorted by handle, and whether each is ready.
+type List<A> = Vec<(A, bool)>;
+
+/// What subsets say: for each port (`None` for addresses without ports) the number of the list of its addresses.
+///
+/// An object of 1.5 MB can hold a thousand addresses and ten thousand ports that they all have: a list is made for each
+/// subset, and not for each of its ports.
+#[derive(Debug)]
+pub(super) struct Meaning<'a, P> {
+    pub(super) by_port: BTreeMap<Option<&'a P>, usize>,
+}
+
+/// Lists of addresses by number: equal ones have one.
+#[derive(Debug)]
+pub(super) struct Lists<A>(BTreeMap<List<A>, usize>);
+
+impl<A: Address> Default for Lists<A> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<A: Address> Lists<A> {
+    /// The number of a list. An address that is both ready and not ready counts as not ready.
+    fn number(&mut self, mut list: List<A>) -> usize {
+        list.sort_unstable();
+        list.dedup_by_key(|(address, _)| *address);
+        let next = self.0.len();
+        *self.0.entry(list).or_insert(next)
+    }
+
+    /// The lists in the order of their numbers.
+    pub(super) fn in_order(&self) -> Vec<&List<A>> {
+        let mut lists: Vec<_> = self.0.iter().collect();
+        lists.sort_unstable_by_key(|(_, number)| **number);
+        lists.into_iter().map(|(list, _)| list).collect()
+    }
+}
 
 /// Whether two lists of subsets say the same, whatever their order and however they are packed.
 pub fn is_same<P: Port, A: Address>(a: &[Subset<P, A>], b: &[Subset<P, A>]) -> bool {
-    a == b || meaning(a) == meaning(b)
+    if a == b {
+        return true;
+    }
+    let mut lists = Lists::default();
+    let (a, b) = (meaning(a, &mut lists), meaning(b, &mut lists));
+    a.zip(b).is_some_and(|(a, b)| a.by_port == b.by_port)
 }
 
-/// Unpacks subsets. An address that is both ready and not ready under a port counts as not ready.
-pub(super) fn meaning<P: Port, A: Address>(subsets: &[Subset<P, A>]) -> Meaning<'_, P, A> {
-    let mut meaning: Meaning<'_, P, A> = BTreeMap::new();
-    for subset in subsets
-        .iter()
-        .filter(|s| !s.ready.is_empty() || !s.not_ready.is_empty())
-    {
+/// So many addresses may be listed for ports that stand in several subsets at once.
+const MOST_MERGED: usize = 1 << 20;
+
+/// Unpacks subsets. None where ports stand in so many subsets at once that nobody can have meant it: no controller
+/// writes that, and what an object says that does is not worked out.
+pub(super) fn meaning<'a, P: Port, A: Address>(
+    subsets: &'a [Subset<P, A>],
+    lists: &mut Lists<A>,
+) -> Option<Meaning<'a, P>> {
+    let mut subsets_of: BTreeMap<Option<&P>, Vec<u32>> = BTreeMap::new();
+    for (at, subset) in (0u32..).zip(subsets) {
+        if subset.ready.is_empty() && subset.not_ready.is_empty() {
+            continue;
+        }
         let ports = subset.ports.iter().map(Some);
         for port in ports.chain(subset.ports.is_empty().then_some(None)) {
-            let addresses = meaning.entry(port).or_default();
-            addresses.extend(subset.ready.iter().map(|a| (*a, true)));
-            addresses.extend(subset.not_ready.iter().map(|a| (*a, false)));
+            subsets_of.entry(port).or_default().push(at);
         }
     }
-    for addresses in meaning.values_mut() {
-        addresses.sort_unstable();
-        addresses.dedup_by_key(|(address, _)| *address);
+    let mut merged = 0;
+    let mut numbers: BTreeMap<&[u32], usize> = BTreeMap::new();
+    for these in subsets_of.values() {
+        if numbers.contains_key(&these[..]) {
+            continue;
+        }
+        let mut list = Vec::new();
+        for at in these {
+            let subset = &subsets[*at as usize];
+            list.extend(subset.ready.iter().map(|a| (*a, true)));
+            list.extend(subset.not_ready.iter().map(|a| (*a, false)));
+        }
+        if these.len() > 1 {
+            merged += list.len();
+            if merged > MOST_MERGED {
+                return None;
+            }
+        }
+        numbers.insert(&these[..], lists.number(list));
     }
+    let mut by_port: BTreeMap<_, _> = subsets_of
+        .iter()
+        .map(|(port, these)| (*port, numbers[&these[..]]))
+        .collect();
     // Upstream drops a subset without ports when a port has the same addresses.
-    if let Some(portless) = meaning.remove(&None)
-        && !meaning.values().any(|addresses| *addresses == portless)
+    if let Some(portless) = by_port.remove(&None)
+        && !by_port.values().any(|list| *list == portless)
     {
-        meaning.insert(None, portless);
+        by_port.insert(None, portless);
     }
-    meaning
+    Some(Meaning { by_port })
 }

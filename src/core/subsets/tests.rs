@@ -1,10 +1,10 @@
 use super::truncate::{Counts, Cut, Truncation};
 use super::*;
+use crate::core::ports::PortList;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 /// Name and number.
 type TestPort = (&'static str, u16);
@@ -32,7 +32,7 @@ fn by_uid(pods: &[Pod]) -> impl Fn(usize, usize) -> Ordering {
 }
 
 fn collect(pods: &[Pod], portless: bool) -> Members<TestPort, usize> {
-    let mut lists: BTreeMap<Vec<TestPort>, Arc<[TestPort]>> = BTreeMap::new();
+    let mut lists: BTreeMap<Vec<TestPort>, PortList<TestPort>> = BTreeMap::new();
     let pods_of = pods.iter().enumerate().map(|(i, pod)| {
         let mut ports = pod.ports.clone();
         ports.sort_unstable();
@@ -284,7 +284,7 @@ fn an_emptied_group_is_used_again() {
     let mut members = Members::new(false);
     let tie = |_, _| Ordering::Equal;
     for i in 0..100u16 {
-        let ports: Arc<[TestPort]> = [("http", i)].into();
+        let ports: PortList<TestPort> = vec![("http", i)].into();
         let ip = IpAddr::from([10, 0, 0, 1]);
         assert!(members.set(7, ip, true, &ports, tie));
         assert!(!members.set(7, ip, true, &ports, tie));

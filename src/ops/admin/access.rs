@@ -2,13 +2,13 @@
 //! (`SubjectAccessReview`). Both answers are kept for a while, as kube-controller-manager keeps them.
 
 use crate::cluster::client_error::ClientError;
+use crate::core::hash::KeyedMap;
 use futures::future::{BoxFuture, FutureExt as _, Shared};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request};
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use std::fmt;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ type Review = Shared<BoxFuture<'static, Verdict>>;
 pub(super) struct Access {
     client: Client,
     /// By token and method. A review that is under way is shared.
-    reviews: Mutex<FxHashMap<(String, Method), (Instant, Review)>>,
+    reviews: Mutex<KeyedMap<(String, Method), (Instant, Review)>>,
 }
 
 impl fmt::Debug for Access {

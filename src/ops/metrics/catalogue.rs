@@ -172,7 +172,7 @@ const KNOWN: &[Metric] = &[
     gauge("endpointd_shards", &[], "Namespaces with anything in them: each has an actor."),
     gauge("endpointd_pods", &[], "Pods that are kept."),
     gauge("endpointd_services", &[], "Services that are kept."),
-    gauge("endpointd_label_sets", &[], "Label sets that pods share, cut to what selectors of their namespace use."),
+    gauge("endpointd_label_sets", &[], "Different sets of selectors that match pods, over all namespaces."),
     counter("endpointd_listed_objects_total", &["resource"], "Objects that lists have shown."),
     counter("endpointd_watch_events_total", &["resource"], "Events that watches have shown, without bookmarks."),
     gauge("endpointd_watch_lag_seconds", &["resource"], "Time since the last sign of life of a watch: an event, a bookmark (the server sends one a minute), or its answer to the request. 0 while the resource is not followed."),

@@ -1,12 +1,12 @@
 //! Requests of the API client, under client-go's names.
 
+use crate::core::hash::IdMap;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use metrics::{Counter, Histogram, counter, histogram};
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -27,7 +27,7 @@ struct Handles {
     host: String,
     methods: [MethodHandles; METHODS.len()],
     /// By method and status.
-    requests: Mutex<FxHashMap<(usize, u16), Counter>>,
+    requests: Mutex<IdMap<(usize, u16), Counter>>,
 }
 
 struct MethodHandles {

@@ -13,8 +13,8 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// is not followed.
 static SEEN: [AtomicU64; Kind::ALL.len()] = [const { AtomicU64::new(0) }; Kind::ALL.len()];
 
-/// What one kind's list and watch count.
-#[derive(Debug)]
+/// What one kind's list and watch count. Clones count together.
+#[derive(Clone, Debug)]
 pub struct WatchMetrics {
     kind: Kind,
     /// Objects listed.

@@ -2,11 +2,11 @@
 
 use super::process::THROTTLED;
 use crate::core::body::Request;
+use crate::core::hash::KeyedMap;
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, Output};
 use crate::core::queue::{Lane, WriteQueue};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use rustc_hash::FxHashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -37,9 +37,9 @@ pub struct WriterMetrics {
     /// By method, as [`METHODS`] has them.
     limited: [Histogram; 4],
     /// When the oldest change of an object that is not on its way yet was seen.
-    noticed: FxHashMap<ObjectKey, Duration>,
+    noticed: KeyedMap<ObjectKey, Duration>,
     /// What is on its way: no more than may be.
-    flights: FxHashMap<ObjectKey, Flight>,
+    flights: KeyedMap<ObjectKey, Flight>,
     /// Since when the limits have held back what could go, and up to when that has been counted.
     held_back: Option<(Duration, Duration)>,
 }
@@ -121,8 +121,8 @@ impl WriterMetrics {
             stale: syncs("stale"),
             failed: syncs("error"),
             limited: METHODS.map(limited),
-            noticed: FxHashMap::default(),
-            flights: FxHashMap::default(),
+            noticed: KeyedMap::default(),
+            flights: KeyedMap::default(),
             held_back: None,
         }
     }

@@ -17,6 +17,8 @@ pub enum Failure {
     AlreadyExists,
     /// 404.
     NotFound,
+    /// 404 with a page, from something before the server that does not know the path.
+    NoRoute,
     /// 403, as by RBAC.
     Forbidden,
     /// 403 with the cause `NamespaceTerminating`.
@@ -58,6 +60,7 @@ impl fmt::Display for Failure {
             Self::Conflict => "409 Conflict",
             Self::AlreadyExists => "409 AlreadyExists",
             Self::NotFound => "404",
+            Self::NoRoute => "404 page",
             Self::Forbidden => "403",
             Self::NamespaceTerminating => "403 NamespaceTerminating",
             Self::Invalid => "422",
@@ -87,6 +90,7 @@ pub(crate) fn answer(failure: Failure, ask: &Ask, rv: u64) -> Option<Response<Re
         Failure::Conflict => Refusal::stale(*kind, name),
         Failure::AlreadyExists => Refusal::exists(*kind, name),
         Failure::NotFound => Refusal::not_found(*kind, name),
+        Failure::NoRoute => return Some(no_route()),
         Failure::Forbidden => Refusal::forbidden(*kind, name, &no_right(ask), Vec::new()),
         Failure::NamespaceTerminating => Refusal::terminating(*kind, name, namespace),
         Failure::Invalid => {
@@ -152,6 +156,12 @@ fn overloaded(retry_after: u32) -> Response<ResponseBody> {
         HeaderValue::from_static("nosniff"),
     );
     response
+}
+
+/// What a proxy answers that has no backend for a path.
+fn no_route() -> Response<ResponseBody> {
+    let body = ResponseBody::whole("default backend - 404");
+    response(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", body)
 }
 
 /// Refused options of a streaming list, as a server answers that does not offer these.

@@ -75,6 +75,7 @@ fn write_rule(rng: &mut Rng) -> Rule {
         16 => (Dose::Light, Fault::CutAnswer),
         // A lost answer that is then told as something else.
         17 => (Dose::Light, Fault::after(Failure::Conflict)),
+        18 => (Dose::Light, Fault::Fail(stage, Failure::NoRoute)),
         _ => (Dose::Steady, Fault::Delay(stage, latency(rng))),
     };
     rule(rng, Rule::on(verbs, resources), dose, fault)
@@ -140,13 +141,14 @@ fn watch_rule(rng: &mut Rng) -> Rule {
 fn list_rule(rng: &mut Rng) -> Rule {
     let lists = Rule::on([Verb::List, Verb::Get], "*");
     let pages = Rule::on(Verb::List, "*").continued();
-    let (when, dose, fault) = match rng.usize(..7) {
+    let (when, dose, fault) = match rng.usize(..8) {
         0 => (pages, Dose::Heavy, Fault::before(Failure::Gone)),
         1 => (pages, Dose::Heavy, Fault::before(Failure::Internal)),
         2 => (pages, Dose::Steady, Fault::Delay(Stage::Before, latency(rng))),
         3 => (lists, Dose::Light, Fault::CutAnswer),
         4 => (lists, Dose::Light, Fault::before(Failure::Reset)),
         5 => (lists, Dose::Light, Fault::before(Failure::Unavailable)),
+        6 => (lists, Dose::Light, Fault::before(Failure::NoRoute)),
         _ => (lists, Dose::Steady, Fault::Delay(Stage::After, latency(rng))),
     };
     rule(rng, when, dose, fault)

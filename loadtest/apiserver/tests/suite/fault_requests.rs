@@ -34,6 +34,18 @@ async fn create_under(api: &Api, fault: Fault) -> (io::Result<Attempt>, bool) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_stands_before_the_server_answers_with_a_page() {
+    let api = api().await;
+    for stage in [Stage::Before, Stage::After] {
+        let (answer, there) = create_under(&api, Fault::Fail(stage, Failure::NoRoute)).await;
+        let answer = answer.unwrap();
+        assert_eq!((answer.status, &*answer.media), (404, "text/plain"));
+        assert!(serde_json::from_slice::<serde_json::Value>(&answer.body).is_err());
+        assert_eq!(there, stage == Stage::After, "{stage}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn refusals_read_as_the_real_servers() {
     let api = api().await;
     let name = r#"endpointslices.discovery.k8s.io "web-1""#;

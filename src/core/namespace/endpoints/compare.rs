@@ -5,13 +5,12 @@ use super::{ServiceEndpoints, by_uid};
 use crate::core::body::endpoints_labels;
 use crate::core::deviations::{Deviation, Difference, Operation};
 use crate::core::facts::{EndpointsFacts, LABEL_HEADLESS};
+use crate::core::hash::{IdMap, hash_of};
 use crate::core::ids::{ServiceId, Uid};
-use crate::core::intern::hash_of;
 use crate::core::namespace::NamespaceState;
 use crate::core::object::Output;
 use crate::core::ports::SlicePort;
 use crate::core::subsets::MAX_ADDRESSES;
-use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// All that an Endpoints object says of one address at one port.
@@ -91,7 +90,7 @@ impl NamespaceState {
         let service = &self.services[id.index()].facts;
         let members = &endpoints.members;
         // By what is published of it, and what tells it from the same a while ago.
-        let mut wanted = FxHashMap::default();
+        let mut wanted = IdMap::default();
         for subset in members.publish(MAX_ADDRESSES, by_uid(&self.pods)).subsets {
             for (list, ready) in [(&subset.ready, true), (&subset.not_ready, false)] {
                 for &pod_id in list {

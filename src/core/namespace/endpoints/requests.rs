@@ -4,6 +4,7 @@ use super::{Endpoints, Role, ServiceEndpoints, by_uid};
 use crate::core::body::{AddressBody, EndpointsBody, PodReference, Preconditions, Request};
 use crate::core::facts::ServiceFacts;
 use crate::core::ids::{PodId, ServiceId};
+use crate::core::namespace::writes::set_back;
 use crate::core::namespace::{Content, Granted, NamespaceState, Outcome, Want};
 use crate::core::object::{Flight, ObjectName};
 use crate::core::queue::Lane;
@@ -97,18 +98,22 @@ impl NamespaceState {
         let flight = entry.object.flight.take()?;
         let failures = entry.object.failures;
         let live = entry.role == Role::Live;
+        let fetched = matches!(outcome, Outcome::Fetched(_));
+        let looked = flight == Flight::Fetch && (fetched || outcome == Outcome::NotFound);
         match (flight, outcome) {
             (_, Outcome::Fetched(Content::Endpoints(facts))) => self.settle_endpoints(&name, *facts),
             (Flight::Create | Flight::Update, Outcome::Written(remote)) => {
-                entry.object.written(remote);
+                entry.object.written(flight, remote);
                 entry.published = Some(entry.departing);
             }
-            (Flight::Delete, Outcome::Deleted | Outcome::NotFound)
-            | (Flight::Fetch | Flight::Update, Outcome::NotFound) => {
+            (Flight::Delete, Outcome::Deleted | Outcome::NotFound) => {
                 entry.object.undo_departure();
                 self.endpoints_missing(&name);
             }
-            (Flight::Delete, Outcome::Conflict) => entry.object.doubt(true),
+            (Flight::Fetch | Flight::Update, Outcome::NotFound) => {
+                entry.object.undo_departure();
+                self.endpoints_lost(&name);
+            }
             // A Service that has come since the question has given the object another role, or will, when the
             // watch shows it.
             (Flight::Probe, Outcome::NotFound) => {
@@ -124,22 +129,15 @@ impl NamespaceState {
             (Flight::Create, Outcome::Terminating) => {
                 // The namespace takes no objects any more: not tried again before something changes.
                 entry.object.undo_departure();
+                entry.object.fail(false);
                 if live {
                     return None;
                 }
             }
-            (Flight::Create | Flight::Update, Outcome::Refused) => {
-                entry.object.undo_departure();
-                entry.object.fail(false);
-            }
-            (Flight::Create | Flight::Update, Outcome::Rejected | Outcome::Terminating) => {
-                entry.object.undo_departure();
-                entry.object.fail(true);
-            }
-            (Flight::Create | Flight::Update, outcome) => entry.object.doubt(outcome != Outcome::Unknown),
-            (Flight::Delete | Flight::Fetch | Flight::Probe, outcome) => {
-                entry.object.fail(outcome == Outcome::Rejected);
-            }
+            (flight, outcome) => set_back(&mut entry.object, flight, &outcome),
+        }
+        if looked && let Some(entry) = self.endpoints.get_mut(&name) {
+            entry.object.looked(fetched && live && failures == 0);
         }
         if self.endpoints.get(&name)?.object.failures > failures {
             self.remark_endpoints_failure(&name, flight, why);
@@ -156,14 +154,18 @@ impl NamespaceState {
         (entry.object.flight.is_none() && entry.is_due()).then(|| want(&name, entry))
     }
 
-    /// The objects that are due, by name.
-    pub(in crate::core::namespace) fn plan_endpoints(&mut self) -> Vec<Want> {
+    /// Objects that were granted while nothing might be written of their Service are looked at again.
+    pub(in crate::core::namespace) fn take_held_endpoints(&mut self) {
         for name in std::mem::take(&mut self.endpoints_held) {
             match self.endpoints.get(&name) {
                 Some(entry) if self.holds_endpoints(&name, entry) => self.endpoints_held.insert(name),
                 _ => self.endpoints_wants.insert(name),
             };
         }
+    }
+
+    /// The objects that are due, by name.
+    pub(in crate::core::namespace) fn plan_endpoints(&mut self) -> Vec<Want> {
         let wants = std::mem::take(&mut self.endpoints_wants);
         let due = wants.iter().filter_map(|name| {
             let entry = self.endpoints.get(name)?;

@@ -100,16 +100,17 @@ impl NamespaceState {
             return;
         };
         entry.published = None;
-        entry.object.remote = Some(remote);
         match entry.role {
+            // The look that follows shows more than the version.
             Role::Live => {
                 entry.object.suspect();
                 self.endpoints_wants.insert(name.clone());
             }
             Role::Leftover { .. } => {
+                entry.object.remote = Some(remote);
                 self.endpoints_wants.insert(name.clone());
             }
-            Role::Doomed | Role::Parked => {}
+            Role::Doomed | Role::Parked => entry.object.remote = Some(remote),
         }
     }
 
@@ -159,7 +160,17 @@ impl NamespaceState {
         if entry.object.flight.is_some() || !entry.object.is_news(version) {
             return;
         }
-        self.endpoints_missing(&name);
+        self.endpoints_lost(&name);
+    }
+
+    /// Others have deleted an object, unless it never was there.
+    pub(super) fn endpoints_lost(&mut self, name: &Arc<str>) {
+        if let Some(entry) = self.endpoints.get_mut(name)
+            && entry.object.remote.is_some()
+        {
+            entry.object.lose();
+        }
+        self.endpoints_missing(name);
     }
 
     /// The server does not have an object.
@@ -170,7 +181,7 @@ impl NamespaceState {
         entry.published = None;
         entry.object.forget_remote();
         if entry.role == Role::Live {
-            entry.object.change(Lane::Add);
+            entry.object.lane = entry.object.lane.min(Lane::Add);
             self.endpoints_wants.insert(name.clone());
         } else {
             self.endpoints.remove(name);
@@ -191,15 +202,17 @@ impl NamespaceState {
         self.endpoints_arrivals.retain(|_, (at, _)| *at == epoch);
     }
 
-    /// Takes over the objects that were listed before their pods and Services were known.
-    pub(in crate::core::namespace) fn take_endpoints_arrivals(&mut self) {
-        for (_, (epoch, facts)) in std::mem::take(&mut self.endpoints_arrivals) {
-            self.take_endpoints(facts, epoch);
-        }
+    /// The objects that were listed before their pods and Services were known, to be taken over.
+    pub(in crate::core::namespace) fn take_endpoints_arrivals(&mut self) -> Vec<(u8, EndpointsFacts)> {
+        let mut arrivals: Vec<_> = std::mem::take(&mut self.endpoints_arrivals)
+            .into_values()
+            .collect();
+        arrivals.sort_unstable_by(|(_, a), (_, b)| a.meta.name.cmp(&b.meta.name));
+        arrivals
     }
 
     /// Takes over an object whose pods and Service are known, or compares it with what is known of it.
-    fn take_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
+    pub(in crate::core::namespace) fn take_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
         let name = facts.meta.name.clone();
         let service = self.services_by_name.get(&name).copied();
         let entry = self.endpoints.entry(name.clone()).or_insert_with(|| {
@@ -247,24 +260,30 @@ impl NamespaceState {
         };
         let EndpointsFacts { meta, extras, .. } = facts;
         entry.look_again(&meta.uid, meta.ours && !meta.leader);
-        entry.object.unsure = entry.object.seen > meta.version;
-        entry.object.remote = Some(Remote {
+        let moved = entry.object.read(Remote {
             uid: meta.uid,
             version: meta.version,
         });
         entry.object.extras = (!extras.is_empty()).then(|| Box::new(extras));
-        entry.object.flight_trigger = None;
         entry.published = None;
         match (entry.role, verdict) {
             (Role::Live, Some(Verdict::Same(fingerprint))) => {
                 entry.published = fingerprint;
                 (entry.object.rewrite, entry.object.trigger) = (false, None);
+                // As with slices.
+                if moved && !entry.object.unsure {
+                    entry.object.succeed();
+                }
             }
             (Role::Live, Some(Verdict::Differs(lane))) => {
                 entry.object.rewrite = true;
-                entry.object.change(lane);
+                entry.object.lane = entry.object.lane.min(lane);
             }
             _ => {}
+        }
+        if entry.object.unsure {
+            // Somebody wrote while it was read: it is read again, but not as often as they write.
+            entry.object.fail(false);
         }
         self.endpoints_wants.insert(name.clone());
     }

@@ -1,0 +1,176 @@
+//! What the answer to a request for a single object proves. Between the API server and us stand load balancers and
+//! proxies, which answer in its place: with pages of their own, and with the answers of servers that know nothing of
+//! the object. So an answer counts for what its body says, and only if that is about the object of the request.
+
+use crate::cluster::decode::{self, Namespaced};
+use crate::cluster::wire::{self, Status, Str};
+use crate::core::facts::{EndpointsFacts, SliceFacts};
+use crate::core::ids::Uid;
+use crate::core::namespace::{Content, Outcome};
+use crate::core::object::{Output, Remote};
+use http::StatusCode;
+use serde::Deserialize;
+
+/// What a request does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verb {
+    Create,
+    Update,
+    Delete,
+    Fetch,
+    /// GET of the Service of the object's name.
+    Probe,
+}
+
+/// A request, as far as its answer must fit it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) verb: Verb,
+    pub(super) output: Output,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+}
+
+/// How a resource is named in answers.
+struct Resource {
+    group: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+}
+
+const NAMESPACES: Resource = Resource {
+    group: "",
+    plural: "namespaces",
+    kind: "Namespace",
+};
+const METADATA: &str = "PartialObjectMetadata";
+
+/// Which object an answer shows.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Shown<'a> {
+    #[serde(borrow)]
+    kind: Str<'a>,
+    metadata: wire::Meta<'a>,
+}
+
+impl Asked<'_> {
+    fn resource(&self) -> Resource {
+        let (group, plural, kind) = match (self.verb, self.output) {
+            (Verb::Probe, _) => ("", "services", "Service"),
+            (_, Output::Slice) => ("discovery.k8s.io", "endpointslices", "EndpointSlice"),
+            (_, Output::Endpoints) => ("", "endpoints", "Endpoints"),
+        };
+        Resource { group, plural, kind }
+    }
+
+    /// The object in an answer, if it is the one that was asked for.
+    fn shown<'b>(&self, body: &'b [u8]) -> Option<Shown<'b>> {
+        let shown: Shown<'b> = serde_json::from_slice(body).ok()?;
+        let meta = &shown.metadata;
+        let whole = *shown.kind == *self.resource().kind;
+        let fits = (whole || (self.verb != Verb::Fetch && *shown.kind == *METADATA))
+            && *meta.name == *self.name
+            && *meta.namespace == *self.namespace
+            && !meta.uid.is_empty();
+        fits.then_some(shown)
+    }
+}
+
+impl Resource {
+    /// Whether a `Status` is about the object of this name.
+    fn is_subject(&self, status: &Status, name: &str) -> bool {
+        status.kind == "Status"
+            && status.details.as_ref().is_some_and(|details| {
+                (details.kind == self.plural || details.kind == self.kind)
+                    && (details.group.is_empty() || details.group == self.group)
+                    && details.name == name
+            })
+    }
+}
+
+/// What an answer means. The status is that of a refusal.
+pub(super) fn judge(asked: &Asked<'_>, code: StatusCode, body: &[u8]) -> (Outcome, Option<Status>) {
+    if code.is_success() {
+        return (accepted(asked, body), None);
+    }
+    let status = decode::status(code.as_u16(), body);
+    (refused(asked, code, &status), Some(status))
+}
+
+fn refused(asked: &Asked<'_>, code: StatusCode, status: &Status) -> Outcome {
+    let about_it = || asked.resource().is_subject(status, asked.name);
+    let about_its_namespace = || NAMESPACES.is_subject(status, asked.namespace);
+    match (code, asked.verb) {
+        // Whatever a conflict is with, the object is looked at.
+        (StatusCode::CONFLICT, Verb::Create) if status.reason == "AlreadyExists" => Outcome::Exists,
+        (StatusCode::CONFLICT, _) => Outcome::Conflict,
+        (StatusCode::NOT_FOUND, verb) if status.reason == "NotFound" => match verb {
+            Verb::Create if about_its_namespace() => Outcome::Terminating,
+            // What is to be created is missing anyway.
+            Verb::Create => Outcome::Unknown,
+            _ if about_it() || about_its_namespace() => Outcome::NotFound,
+            _ => Outcome::Unknown,
+        },
+        // From something that does not know the path: a proxy, or a server without this API.
+        (StatusCode::NOT_FOUND, _) => Outcome::Unknown,
+        (StatusCode::FORBIDDEN, Verb::Create) if is_terminating(status) && about_it() => Outcome::Terminating,
+        (StatusCode::TOO_MANY_REQUESTS, _) => Outcome::Refused,
+        (code, _) if code.is_client_error() && code != StatusCode::REQUEST_TIMEOUT => Outcome::Rejected,
+        _ => Outcome::Unknown,
+    }
+}
+
+/// Whether the namespace takes no objects any more.
+fn is_terminating(status: &Status) -> bool {
+    let causes = status
+        .details
+        .iter()
+        .flat_map(|details| details.causes.iter().flatten());
+    causes
+        .into_iter()
+        .any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+fn accepted(asked: &Asked<'_>, body: &[u8]) -> Outcome {
+    if asked.verb == Verb::Delete {
+        // The object itself is shown while finalizers keep it.
+        let status = decode::status(200, body);
+        let done = status.status == "Success" && asked.resource().is_subject(&status, asked.name);
+        return if done || asked.shown(body).is_some() {
+            Outcome::Deleted
+        } else {
+            Outcome::Unknown
+        };
+    }
+    let Some(shown) = asked.shown(body) else {
+        return Outcome::Unknown;
+    };
+    match (asked.verb, asked.output) {
+        (Verb::Probe, _) => Outcome::Exists,
+        (Verb::Create | Verb::Update | Verb::Delete, _) => {
+            match decode::version(&shown.metadata.resource_version) {
+                Ok(version) => Outcome::Written(Remote {
+                    uid: Uid::from(&*shown.metadata.uid),
+                    version,
+                }),
+                Err(_) => Outcome::Unknown,
+            }
+        }
+        (Verb::Fetch, Output::Endpoints) => match decode::object::<Namespaced<EndpointsFacts>>(body) {
+            Ok(endpoints) => Outcome::Fetched(Content::Endpoints(Box::new(endpoints.facts))),
+            Err(_) => Outcome::Unknown,
+        },
+        (Verb::Fetch, Output::Slice) => match (
+            decode::is_ours(body),
+            decode::object::<Namespaced<SliceFacts>>(body),
+        ) {
+            (Ok(false), _) => Outcome::Foreign,
+            (Ok(true), Ok(slice)) => Outcome::Fetched(Content::Slice(Box::new(slice.facts))),
+            _ => Outcome::Unknown,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+use super::*;
+use serde_json::{Value, json};
+
+/// What a request for the slice `s` of namespace `ns` is answered with means this.
+fn of_slice(verb: Verb, code: u16, body: &str) -> Outcome {
+    of(Output::Slice, verb, code, body)
+}
+
+fn of(output: Output, verb: Verb, code: u16, body: &str) -> Outcome {
+    let asked = Asked {
+        verb,
+        output,
+        namespace: "ns",
+        name: "s",
+    };
+    judge(&asked, StatusCode::from_u16(code).unwrap(), body.as_bytes()).0
+}
+
+fn status(reason: &str, kind: &str, name: &str) -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason,
+        "details": {"name": name, "kind": kind},
+    })
+}
+
+fn object(kind: &str, over: &Value) -> String {
+    let mut object = json!({
+        "kind": kind, "apiVersion": "v1",
+        "metadata": {"name": "s", "namespace": "ns", "uid": "u", "resourceVersion": "7",
+            "labels": {"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}},
+    });
+    for (key, value) in over.as_object().unwrap() {
+        object["metadata"][key] = value.clone();
+    }
+    object.to_string()
+}
+
+const PAGE: &str = "<html><head><title>404 Not Found</title></head></html>";
+const VERBS: [Verb; 5] = [Verb::Create, Verb::Update, Verb::Delete, Verb::Fetch, Verb::Probe];
+
+#[test]
+fn refusals_mean_what_they_mean() {
+    let about = |reason| status(reason, "endpointslices", "s").to_string();
+    let mut terminating = status("Forbidden", "endpointslices", "s");
+    terminating["details"]["causes"] = json!([{"reason": "NamespaceTerminating"}]);
+    let terminating = terminating.to_string();
+    for (verb, code, body, outcome) in [
+        (Verb::Create, 409, &*about("AlreadyExists"), Outcome::Exists),
+        (Verb::Update, 409, &about("Conflict"), Outcome::Conflict),
+        (Verb::Delete, 409, &about("Conflict"), Outcome::Conflict),
+        (Verb::Create, 403, &terminating, Outcome::Terminating),
+        (Verb::Update, 403, &terminating, Outcome::Rejected),
+        (Verb::Create, 403, &about("Forbidden"), Outcome::Rejected),
+        (Verb::Update, 422, &about("Invalid"), Outcome::Rejected),
+        (
+            Verb::Update,
+            429,
+            "Too many requests, please try again later.",
+            Outcome::Refused,
+        ),
+        (Verb::Update, 500, "", Outcome::Unknown),
+        (Verb::Update, 504, &about("Timeout"), Outcome::Unknown),
+    ] {
+        assert_eq!(of_slice(verb, code, body), outcome, "{verb:?} {code} {body}");
+    }
+}
+
+/// As real servers write them.
+#[test]
+fn a_status_not_found_about_the_object_is_believed() {
+    let recorded = |text: &str, name: &str| {
+        let mut status: Value = serde_json::from_str(text).unwrap();
+        status["details"]["name"] = name.into();
+        status.to_string()
+    };
+    let put = recorded(
+        include_str!("../../../../loadtest/apiserver/tests/wire/put.not-found.json"),
+        "s",
+    );
+    let delete = recorded(
+        include_str!("../../../../loadtest/apiserver/tests/wire/delete.not-found.json"),
+        "s",
+    );
+    for verb in [Verb::Update, Verb::Delete, Verb::Fetch] {
+        assert_eq!(of_slice(verb, 404, &put), Outcome::NotFound);
+        assert_eq!(of_slice(verb, 404, &delete), Outcome::NotFound);
+    }
+    let endpoints = status("NotFound", "endpoints", "s").to_string();
+    assert_eq!(
+        of(Output::Endpoints, Verb::Update, 404, &endpoints),
+        Outcome::NotFound
+    );
+    let service = status("NotFound", "services", "s").to_string();
+    assert_eq!(
+        of(Output::Endpoints, Verb::Probe, 404, &service),
+        Outcome::NotFound
+    );
+    // Without its namespace there is no object, and none can be made.
+    let namespace = recorded(
+        include_str!("../../../../loadtest/apiserver/tests/wire/post.namespace-missing.json"),
+        "ns",
+    );
+    assert_eq!(of_slice(Verb::Create, 404, &namespace), Outcome::Terminating);
+    assert_eq!(of_slice(Verb::Update, 404, &namespace), Outcome::NotFound);
+}
+
+#[test]
+fn any_other_404_says_nothing() {
+    let mut other_group = status("NotFound", "endpointslices", "s");
+    other_group["details"]["group"] = "example.com".into();
+    let mut no_status = status("NotFound", "endpointslices", "s");
+    no_status["kind"] = "Error".into();
+    let bodies = [
+        String::new(),
+        PAGE.to_owned(),
+        "404 page not found\n".to_owned(),
+        "{}".to_owned(),
+        // Of a path that nothing is served at.
+        json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "details": {}, "code": 404})
+            .to_string(),
+        status("NotFound", "endpointslices", "other").to_string(),
+        status("NotFound", "pods", "s").to_string(),
+        status("NotFound", "namespaces", "other").to_string(),
+        status("", "endpointslices", "s").to_string(),
+        other_group.to_string(),
+        no_status.to_string(),
+    ];
+    for body in &bodies {
+        for verb in VERBS {
+            for output in [Output::Slice, Output::Endpoints] {
+                assert_eq!(of(output, verb, 404, body), Outcome::Unknown, "{verb:?} {body}");
+            }
+        }
+    }
+    let about_it = status("NotFound", "endpointslices", "s").to_string();
+    assert_eq!(
+        of_slice(Verb::Create, 404, &about_it),
+        Outcome::Unknown,
+        "what is to be created is missing anyway"
+    );
+    let mut about_another = status("Forbidden", "pods", "x");
+    about_another["details"]["causes"] = json!([{"reason": "NamespaceTerminating"}]);
+    assert_eq!(
+        of_slice(Verb::Create, 403, &about_another.to_string()),
+        Outcome::Rejected
+    );
+}
+
+#[test]
+fn an_answer_shows_the_object_or_says_nothing() {
+    let none = json!({});
+    let written = Outcome::Written(Remote {
+        uid: Uid::from("u"),
+        version: 7,
+    });
+    for verb in [Verb::Create, Verb::Update] {
+        for kind in ["PartialObjectMetadata", "EndpointSlice"] {
+            assert_eq!(of_slice(verb, 200, &object(kind, &none)), written);
+        }
+    }
+    let slice = of_slice(Verb::Fetch, 200, &object("EndpointSlice", &none));
+    assert!(matches!(slice, Outcome::Fetched(Content::Slice(_))), "{slice:?}");
+    let endpoints = of(Output::Endpoints, Verb::Fetch, 200, &object("Endpoints", &none));
+    assert!(
+        matches!(endpoints, Outcome::Fetched(Content::Endpoints(_))),
+        "{endpoints:?}"
+    );
+    let unlabelled = object("EndpointSlice", &json!({"labels": null}));
+    assert_eq!(of_slice(Verb::Fetch, 200, &unlabelled), Outcome::Foreign);
+    for kind in ["Service", "PartialObjectMetadata"] {
+        assert_eq!(of_slice(Verb::Probe, 200, &object(kind, &none)), Outcome::Exists);
+    }
+
+    let mut wrong = vec![String::new(), PAGE.to_owned(), "{}".to_owned()];
+    for over in [
+        json!({"name": "other"}),
+        json!({"namespace": "other"}),
+        json!({"uid": null}),
+    ] {
+        for kind in ["PartialObjectMetadata", "EndpointSlice", "Endpoints", "Service"] {
+            wrong.push(object(kind, &over));
+        }
+    }
+    wrong.push(object("Pod", &none));
+    for body in &wrong {
+        for verb in VERBS {
+            for output in [Output::Slice, Output::Endpoints] {
+                assert_eq!(of(output, verb, 200, body), Outcome::Unknown, "{verb:?} {body}");
+            }
+        }
+    }
+    let unversioned = object("PartialObjectMetadata", &json!({"resourceVersion": null}));
+    assert_eq!(of_slice(Verb::Update, 200, &unversioned), Outcome::Unknown);
+    let partial = object("PartialObjectMetadata", &none);
+    assert_eq!(
+        of_slice(Verb::Fetch, 200, &partial),
+        Outcome::Unknown,
+        "whole objects are fetched"
+    );
+}
+
+#[test]
+fn a_delete_is_done_when_the_server_says_so_of_the_object() {
+    let mut done: Value = serde_json::from_str(include_str!(
+        "../../../../loadtest/apiserver/tests/wire/delete.ok.json"
+    ))
+    .unwrap();
+    assert_eq!(
+        of_slice(Verb::Delete, 200, &done.to_string()),
+        Outcome::Unknown,
+        "of another slice"
+    );
+    done["details"]["name"] = "s".into();
+    assert_eq!(of_slice(Verb::Delete, 200, &done.to_string()), Outcome::Deleted);
+    assert_eq!(
+        of(Output::Endpoints, Verb::Delete, 200, &done.to_string()),
+        Outcome::Unknown
+    );
+    // Some servers name the kind.
+    done["details"]["kind"] = "EndpointSlice".into();
+    assert_eq!(of_slice(Verb::Delete, 200, &done.to_string()), Outcome::Deleted);
+    // With finalizers it is still there, and shown.
+    let kept = object(
+        "EndpointSlice",
+        &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+    );
+    assert_eq!(of_slice(Verb::Delete, 200, &kept), Outcome::Deleted);
+    assert_eq!(of_slice(Verb::Delete, 200, PAGE), Outcome::Unknown);
+    assert_eq!(of_slice(Verb::Delete, 204, ""), Outcome::Unknown);
+}

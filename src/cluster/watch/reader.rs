@@ -1,0 +1,87 @@
+//! The requests of one kind's list and watch.
+
+use super::WatchError;
+use super::sources::Source;
+use crate::actors::router::Router;
+use crate::cluster::decode::Undecodable;
+use crate::cluster::pages::{ANSWER, Silent};
+use crate::cluster::{ACCEPT_METADATA_LIST, decode};
+use crate::ops::metrics::WatchMetrics;
+use crate::tenant_log;
+use bytes::Bytes;
+use http::{Method, StatusCode, header};
+use kube::Client;
+use kube::client::Body;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long the reading of a version may take.
+const READING: Duration = Duration::from_secs(10);
+
+/// Sends requests, and hands on what it reads. Clones are one.
+#[derive(Clone)]
+pub(super) struct Reader {
+    pub(super) client: Client,
+    pub(super) router: Arc<Router>,
+    pub(super) metrics: WatchMetrics,
+}
+
+impl Reader {
+    /// Begins a watch from a version. Returns its body, once the server has begun to answer.
+    pub(super) async fn watch<S: Source>(self, from: u64, seconds: u32) -> Result<Body, WatchError> {
+        let uri = format!(
+            "{}?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}{}",
+            S::PATH,
+            S::WATCH
+        );
+        self.answer(&uri, S::ACCEPT).await
+    }
+
+    /// The version that the kind has now. It comes from the present of the store, since none is asked for; and as a
+    /// list of no more than one object it costs the server next to nothing.
+    pub(super) async fn version<S: Source>(self) -> Result<u64, WatchError> {
+        let reading = async {
+            let uri = format!("{}?limit=1", S::PATH);
+            let body = self.get(&uri, ACCEPT_METADATA_LIST).await?;
+            let body = body.collect_bytes().await?;
+            Ok(decode::list_version(&body)?)
+        };
+        timeout(READING, reading).await.map_err(|_| Silent(READING))?
+    }
+
+    /// The body of the answer to a request, once the server has begun to answer.
+    pub(super) async fn answer(&self, uri: &str, accept: &str) -> Result<Body, WatchError> {
+        timeout(ANSWER, self.get(uri, accept))
+            .await
+            .map_err(|_| Silent(ANSWER))?
+    }
+
+    async fn get(&self, uri: &str, accept: &str) -> Result<Body, WatchError> {
+        let request = http::Request::builder()
+            .method(Method::GET)
+            .uri(uri)
+            .header(header::ACCEPT, accept);
+        let request = request.body(Body::empty()).map_err(kube::Error::HttpError)?;
+        let response = self.client.send(request).await?;
+        let (head, body) = response.into_parts();
+        if head.status == StatusCode::OK {
+            return Ok(body);
+        }
+        let body = body.collect_bytes().await.unwrap_or_else(|_| Bytes::new());
+        if head.status == StatusCode::GONE {
+            return Err(WatchError::Expired);
+        }
+        Err(WatchError::of_status(decode::status(head.status.as_u16(), &body)))
+    }
+
+    /// Objects that cannot be used are named, and left out.
+    pub(super) fn complain<S: Source>(&self, errors: &[Undecodable]) {
+        for error in errors {
+            self.metrics.undecodable.increment(1);
+            if tenant_log::admits(&error.namespace) {
+                tracing::error!(resource = S::KIND.as_str(), %error, "an object cannot be decoded and is left out");
+            }
+        }
+    }
+}

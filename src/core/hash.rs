@@ -1,0 +1,183 @@
+//! Hashes of what others choose: names, labels, ports, addresses, UIDs.
+//!
+//! Anyone who may create a pod chooses texts by the megabyte. With a hash that can be computed in advance, they would
+//! choose texts that collide, and a table would need a walk over all of them for each: minutes for one object. So all
+//! text from outside is hashed by SipHash-1-3 under a random 128-bit key, which is made to withstand just that as long
+//! as the key and the hashes stay secret. Hashes are in no log, no metric and no object.
+//!
+//! The key belongs to the process. It is a global and no part of each table, since many tables are small: one for each
+//! Service and family. The program sets it before it does anything else ([`set_key`]); where nobody does, as in tests,
+//! it is a fixed one, so that seeded runs replay. What is done must not depend on it either way: nothing iterates over
+//! a table where the order could be seen.
+
+use siphasher::sip::SipHasher13;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::OnceLock;
+
+/// The secret that hashes depend on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct HashKey([u8; 16]);
+
+impl HashKey {
+    /// For runs that are to replay.
+    const FIXED: Self = Self(*b"endpointd, fixed");
+
+    /// Of 128 random bits.
+    pub const fn new(bits: u128) -> Self {
+        Self(bits.to_le_bytes())
+    }
+}
+
+impl fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HashKey")
+    }
+}
+
+/// The key was set before, or something has been hashed already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the key of the process's hashes has been used already")]
+pub struct KeyInUse;
+
+static KEY: OnceLock<HashKey> = OnceLock::new();
+
+/// Sets the key of this process. That must come before anything is hashed.
+pub fn set_key(key: HashKey) -> Result<(), KeyInUse> {
+    KEY.set(key).map_err(|_| KeyInUse)
+}
+
+/// Makes hashers with the key of this process.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct KeyedState;
+
+impl BuildHasher for KeyedState {
+    type Hasher = KeyedHasher;
+
+    fn build_hasher(&self) -> KeyedHasher {
+        let HashKey(key) = KEY.get_or_init(|| HashKey::FIXED);
+        KeyedHasher(SipHasher13::new_with_key(key))
+    }
+}
+
+/// A hash in the making.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyedHasher(SipHasher13);
+
+impl Hasher for KeyedHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.0.write_u8(number);
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0.write_u32(number);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0.write_u64(number);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.0.write_usize(number);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0.finish()
+    }
+}
+
+/// A map by what others choose.
+pub type KeyedMap<K, V> = HashMap<K, V, KeyedState>;
+/// A set of what others choose.
+pub type KeyedSet<T> = HashSet<T, KeyedState>;
+/// A map by small numbers that this process has given out itself, such as places in its tables. Nobody chooses them,
+/// so a fast hash without a key will do.
+pub type IdMap<K, V> = rustc_hash::FxHashMap<K, V>;
+
+/// The hash of a value in the tables of this process.
+pub(crate) fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
+    KeyedState.hash_one(value)
+}
+
+/// So many bytes of a long text are condensed at a time.
+const BLOCK: usize = 1024;
+
+/// A part of the key for each 8 bytes of a block.
+static BLOCK_KEY: OnceLock<[u64; BLOCK / 8]> = OnceLock::new();
+
+/// Hashes a long text, such as the body of a request, for some times less than SipHash alone would take.
+///
+/// Each block is condensed to 16 bytes by the function NH (Black, Halevi, Krawczyk, Krovetz and Rogaway, *UMAC: fast
+/// and secure message authentication*, 1999), and these are what is hashed. For any two texts that are chosen without
+/// knowledge of the key, two blocks that differ are condensed to the same with a probability of 2^-64.
+pub(crate) fn hash_long(text: &[u8], hasher: &mut impl Hasher) {
+    let key = BLOCK_KEY.get_or_init(|| std::array::from_fn(|at| hash_of(&("a part of the key of NH", at))));
+    let (keys, _) = key.as_chunks::<2>();
+    for block in text.chunks(BLOCK) {
+        let (pairs, rest) = block.as_chunks::<16>();
+        let mut last = [0; 16];
+        last[..rest.len()].copy_from_slice(rest);
+        let last = (!rest.is_empty()).then_some(&last);
+        let mut sum = 0u128;
+        for (pair, key) in pairs.iter().chain(last).zip(keys) {
+            let pair = u128::from_le_bytes(*pair);
+            let (low, high) = (pair as u64, (pair >> 64) as u64);
+            let product = u128::from(low.wrapping_add(key[0])) * u128::from(high.wrapping_add(key[1]));
+            sum = sum.wrapping_add(product);
+        }
+        hasher.write_u64(sum as u64);
+        hasher.write_u64((sum >> 64) as u64);
+    }
+    // What the last block was filled up with is no part of the text.
+    hasher.write_usize(text.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn long(text: &[u8]) -> u64 {
+        let mut hasher = KeyedState.build_hasher();
+        hash_long(text, &mut hasher);
+        hasher.finish()
+    }
+
+    #[test]
+    fn every_byte_of_a_long_text_counts_and_so_does_its_length() {
+        for length in [0, 1, 15, 16, 17, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5] {
+            let text: Vec<u8> = (0..length).map(|at| at as u8).collect();
+            let hash = long(&text);
+            assert_eq!(hash, long(&text));
+            for at in (0..length).step_by(7).chain(length.checked_sub(1)) {
+                let mut other = text.clone();
+                other[at] ^= 1;
+                assert_ne!(hash, long(&other), "byte {at} of {length}");
+            }
+            let mut longer = text.clone();
+            longer.push(0);
+            assert_ne!(hash, long(&longer), "{length} bytes and a zero");
+        }
+        let mut swapped = vec![1; BLOCK];
+        swapped.extend([2; BLOCK]);
+        let hash = long(&swapped);
+        swapped.rotate_left(BLOCK);
+        assert_ne!(hash, long(&swapped), "the order of blocks");
+    }
+
+    #[test]
+    fn a_key_that_is_in_use_cannot_be_changed() {
+        let before = hash_of("a");
+        assert_eq!(set_key(HashKey::new(1)), Err(KeyInUse));
+        assert_eq!(hash_of("a"), before);
+    }
+
+    #[test]
+    fn the_key_is_not_shown() {
+        assert_eq!(format!("{:?}", HashKey::new(7)), "HashKey");
+    }
+}

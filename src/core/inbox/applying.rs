@@ -1,0 +1,130 @@
+//! Applying what waits for a shard, in steps.
+
+use super::{ListEvent, ObjectEvent, PodEvent};
+use crate::core::facts::{EndpointsFacts, EndpointsMeta, ServiceFacts, SliceFacts, SliceMeta};
+use crate::core::namespace::{Kind, NamespaceState};
+use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
+use crate::core::work::Budget;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+/// What waited for a shard, while it is being applied: a hundred thousand pods perhaps, and other namespaces are not to
+/// wait for all of them. Until all is applied, nothing else may be done with the state: it is not one that the cluster
+/// ever had.
+///
+/// The order is one in which nothing is planned too early: what is forgotten, what has been listed, then what that
+/// leaves out, then that another list has begun.
+#[derive(Debug)]
+pub struct Applying {
+    /// By [`Kind::index`].
+    pub(super) forgotten: [bool; Kind::ALL.len()],
+    pub(super) nodes: IntoIter<(Arc<str>, Arc<NodeView>)>,
+    pub(super) pods: IntoIter<(Box<str>, PodEvent)>,
+    pub(super) services: IntoIter<(Arc<str>, Option<(ServiceFacts, u8)>)>,
+    pub(super) slices: IntoIter<(Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>)>,
+    pub(super) endpoints: IntoIter<(Arc<str>, ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>)>,
+    /// None when they have been applied.
+    pub(super) zones: Option<Option<ZoneView>>,
+    pub(super) lists: VecDeque<(Kind, ListEvent)>,
+    /// What the first of the lists leaves out, as far as it has not been taken out.
+    pub(super) unlisted: Option<IntoIter<Box<str>>>,
+}
+
+impl Applying {
+    /// Goes on, as far as the budget goes. True when all is applied.
+    pub fn step(
+        &mut self,
+        state: &mut NamespaceState,
+        nodes: &mut dyn NodeDirectory,
+        budget: &mut Budget,
+    ) -> bool {
+        // What one event leads to comes before the next event.
+        while state.step_passes(budget) {
+            if budget.is_spent() {
+                return false;
+            }
+            let before = state.work().total();
+            let units = self.next(state, nodes);
+            if units == 0 {
+                return true;
+            }
+            budget.spend(units + state.work().total() - before);
+        }
+        false
+    }
+
+    /// Applies the next event. Returns what it cost beside what the state counts; nothing when there is none.
+    fn next(&mut self, state: &mut NamespaceState, nodes: &mut dyn NodeDirectory) -> u64 {
+        if let Some(kind) = Kind::ALL.into_iter().find(|kind| self.forgotten[kind.index()]) {
+            self.forgotten[kind.index()] = false;
+            state.forget(kind);
+        } else if let Some((_, view)) = self.nodes.next() {
+            state.begin_node(view);
+        } else if let Some((name, PodEvent { latest, earlier })) = self.pods.next() {
+            match latest {
+                Some((facts, epoch)) => state.apply_pod(facts, &earlier, epoch, nodes),
+                None => state.remove_pod(&name, nodes),
+            }
+        } else if let Some((name, latest)) = self.services.next() {
+            match latest {
+                Some((facts, epoch)) => state.begin_service(facts, epoch),
+                None => state.begin_removal(&name),
+            }
+        } else if let Some((name, event)) = self.slices.next() {
+            match event {
+                ObjectEvent::Whole(facts, epoch) => {
+                    let endpoints = facts.endpoints.len() as u64;
+                    state.apply_slice(*facts, epoch);
+                    return 1 + endpoints;
+                }
+                ObjectEvent::Meta(meta, epoch) => state.apply_slice_meta(&meta, epoch),
+                ObjectEvent::Gone(version) => state.slice_gone(&name, version),
+            }
+        } else if let Some((name, event)) = self.endpoints.next() {
+            match event {
+                ObjectEvent::Whole(facts, epoch) => {
+                    let subsets = facts.subsets.iter();
+                    let addresses = subsets.map(|subset| subset.ready.len() + subset.not_ready.len());
+                    let addresses = addresses.sum::<usize>() as u64;
+                    state.apply_endpoints(*facts, epoch);
+                    return 1 + addresses;
+                }
+                ObjectEvent::Meta(meta, epoch) => state.apply_endpoints_meta(&meta, epoch),
+                ObjectEvent::Gone(version) => state.endpoints_gone(&name, version),
+            }
+        } else if let Some(zones) = self.zones.take() {
+            state.watch_zones(nodes);
+            if let Some(view) = zones {
+                state.apply_zones(view);
+            }
+        } else {
+            return self.next_list(state, nodes);
+        }
+        1
+    }
+
+    /// Applies the end or the beginning of a list, or takes out one thing that a list left out.
+    fn next_list(&mut self, state: &mut NamespaceState, nodes: &mut dyn NodeDirectory) -> u64 {
+        let Some(&(kind, list)) = self.lists.front() else {
+            return 0;
+        };
+        match list {
+            ListEvent::None => {}
+            ListEvent::Begun => state.begin_list(kind),
+            ListEvent::Ended { epoch, version } => {
+                let unlisted = self
+                    .unlisted
+                    .get_or_insert_with(|| state.unlisted(kind, epoch).into_iter());
+                if let Some(name) = unlisted.next() {
+                    state.begin_unlisted(kind, &name, nodes);
+                    return 1;
+                }
+                self.unlisted = None;
+                state.finish_list(kind, epoch, version);
+            }
+        }
+        self.lists.pop_front();
+        1
+    }
+}

@@ -1,0 +1,105 @@
+//! A map that is emptied in the order in which its keys came.
+
+use crate::core::hash::hash_of;
+use hashbrown::HashTable;
+use std::borrow::Borrow;
+use std::hash::Hash;
+
+/// Values by key, in the order in which the keys came first: what is done with them must not depend on hashes.
+#[derive(Clone, Debug)]
+pub(super) struct Latest<K, V> {
+    entries: Vec<(K, V)>,
+    by_key: HashTable<u32>,
+}
+
+impl<K, V> Default for Latest<K, V> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            by_key: HashTable::new(),
+        }
+    }
+}
+
+impl<K: Hash + Eq, V> Latest<K, V> {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The value of a key.
+    pub(super) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        self.find(key).map(|at| &self.entries[at].1)
+    }
+
+    /// The value of a key.
+    pub(super) fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+    {
+        self.find(key).map(|at| &mut self.entries[at].1)
+    }
+
+    fn find<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<usize>
+    where
+        K: Borrow<Q>,
+    {
+        let found = self
+            .by_key
+            .find(hash_of(key), |&at| self.entries[at as usize].0.borrow() == key);
+        found.map(|&at| at as usize)
+    }
+
+    /// Sets the value of a key.
+    pub(super) fn insert(&mut self, key: K, value: V) {
+        let hash = hash_of(&key);
+        let entries = &mut self.entries;
+        if let Some(&at) = self.by_key.find(hash, |&at| entries[at as usize].0 == key) {
+            entries[at as usize].1 = value;
+            return;
+        }
+        let at = u32::try_from(entries.len()).expect("no namespace has 2^32 objects");
+        entries.push((key, value));
+        self.by_key
+            .insert_unique(hash, at, |&at| hash_of(&entries[at as usize].0));
+    }
+
+    /// Empties it.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// All of it, in order.
+    pub(super) fn into_entries(self) -> std::vec::IntoIter<(K, V)> {
+        self.entries.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Latest;
+
+    #[test]
+    fn the_last_value_counts_and_the_first_time() {
+        let mut map = Latest::default();
+        for (key, value) in [("b", 1), ("a", 2), ("c", 3), ("b", 4)] {
+            map.insert(key, value);
+        }
+        assert_eq!((map.len(), map.get("b"), map.get("d")), (3, Some(&4), None));
+        *map.get_mut("a").unwrap() = 5;
+        assert_eq!(
+            map.into_entries().collect::<Vec<_>>(),
+            [("b", 4), ("a", 5), ("c", 3)]
+        );
+        let mut map: Latest<String, u32> = (0..1000).fold(Latest::default(), |mut map, i| {
+            map.insert(i.to_string(), i);
+            map
+        });
+        assert_eq!(map.get("999"), Some(&999));
+        map.clear();
+        assert_eq!((map.len(), map.get("999")), (0, None));
+    }
+}

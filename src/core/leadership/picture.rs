@@ -1,0 +1,387 @@
+//! What this process knows of the cluster as a whole: which kinds have been listed, and which are shown to be as
+//! new as the term. Shards plan only while nothing is missing.
+//!
+//! Two things block a kind, and each has its own way of ending:
+//!
+//! * *No whole list is there*, at the start, after the kind was forgotten, and while another list is handed on. It
+//!   ends with a list; after the kind was forgotten only with one that was asked for after that, since an older one
+//!   may have been under way.
+//! * *A proof is demanded*: a lease was won, or versions went backwards. It ends when the kind's
+//!   [`View`](super::view::View) meets the latest demand. Proofs of earlier demands count for nothing.
+//!
+//! The decisions are made here; whoever owns this passes the [`Announcement`]s on to every shard, in the order of
+//! the decisions.
+
+use super::Demand;
+use crate::core::inbox::Event;
+use crate::core::namespace::{Holds, Kind};
+use crate::core::outputs::Outputs;
+
+/// What every shard has to be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Announcement {
+    /// Nothing may be planned until the kind's block is lifted.
+    Block(Kind),
+    /// The kind is not in the way of planning any more. Objects that the list of this epoch left out, and that
+    /// are no newer than its version, are gone; to say so again changes nothing.
+    Lift {
+        /// The kind.
+        kind: Kind,
+        /// Which list of the kind it was.
+        epoch: u8,
+        /// The version that the list shows.
+        version: u64,
+    },
+    /// What is known of the kind is worth nothing; nothing may be planned until it has been listed again.
+    Forget(Kind),
+}
+
+impl From<Announcement> for Event {
+    fn from(announcement: Announcement) -> Self {
+        match announcement {
+            Announcement::Block(kind) => Self::Begin(kind),
+            Announcement::Lift { kind, epoch, version } => Self::End(kind, epoch, version),
+            Announcement::Forget(kind) => Self::Forget(kind),
+        }
+    }
+}
+
+/// One kind's part of the picture.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+struct Part {
+    /// Epoch and version of the last whole list.
+    listed: Option<(u8, u64)>,
+    /// Lists that were asked for under an earlier demand than this do not count.
+    since: Demand,
+}
+
+/// What this process knows of the cluster, kind by kind. One per process, owned by the router.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Picture {
+    /// The kinds that matter.
+    needed: Holds,
+    /// Kinds of which a list is arriving, or none has been whole since the kind was last forgotten.
+    pending: Holds,
+    /// Kinds of which no list has been whole since the kind was last forgotten.
+    unlisted: Holds,
+    /// Kinds that have yet to meet the demand.
+    unproven: Holds,
+    demand: Demand,
+    /// By [`Kind::index`].
+    parts: [Part; Kind::ALL.len()],
+}
+
+impl Picture {
+    /// Before anything was listed. The first list of a kind is enough until a proof is demanded.
+    pub fn new(outputs: Outputs) -> Self {
+        let needed = Holds::all(outputs);
+        Self {
+            needed,
+            pending: needed,
+            unlisted: needed,
+            unproven: Holds::NONE,
+            demand: Demand::default(),
+            parts: [Part::default(); Kind::ALL.len()],
+        }
+    }
+
+    /// The demand that views have to meet.
+    pub fn demand(&self) -> Demand {
+        self.demand
+    }
+
+    /// The kinds that keep shards from planning.
+    pub fn blocked(&self) -> Holds {
+        self.pending.or(self.unproven)
+    }
+
+    /// Whether a whole list of the kind is known.
+    pub fn is_listed(&self, kind: Kind) -> bool {
+        !self.unlisted.has(kind)
+    }
+
+    /// Whether a whole list of every kind is known.
+    pub fn is_complete(&self) -> bool {
+        !self.unlisted.any()
+    }
+
+    /// Whether all that endpoints are made of has been listed.
+    pub fn has_inputs(&self) -> bool {
+        !self.unlisted.hides_inputs()
+    }
+
+    /// This process begins to write. Everything is blocked until it is proven; what others wrote meanwhile has to
+    /// be listed.
+    pub fn begin_term(&mut self) -> Vec<Announcement> {
+        let mut announcements = self.demand_proof();
+        for kind in self.kinds().filter(|kind| kind.is_output()) {
+            announcements.extend(self.forget(kind));
+        }
+        announcements
+    }
+
+    /// Asks every kind for a proof: of the start of a term, or because something casts doubt on what is known.
+    pub fn demand_proof(&mut self) -> Vec<Announcement> {
+        self.demand = self.demand.next();
+        self.unproven = self.needed;
+        self.kinds().map(Announcement::Block).collect()
+    }
+
+    /// Versions of a kind were found to have gone backwards: what is known of it is of another history, and has to
+    /// be listed. If nobody was being asked for a proof, what is known of the other kinds is in doubt too.
+    pub fn rewound(&mut self, kind: Kind, alone: bool) -> Vec<Announcement> {
+        let mut announcements = if alone { Vec::new() } else { self.demand_proof() };
+        announcements.extend(self.forget(kind));
+        announcements
+    }
+
+    /// What is known of a kind is worth nothing, until it is listed by a request that is still to be made.
+    pub fn forget(&mut self, kind: Kind) -> Option<Announcement> {
+        if !self.needed.has(kind) {
+            return None;
+        }
+        self.pending.set(kind);
+        self.unlisted.set(kind);
+        self.parts[kind.index()] = Part {
+            listed: None,
+            since: self.demand,
+        };
+        Some(if kind.is_output() {
+            Announcement::Forget(kind)
+        } else {
+            // Who reads only compares what it knows with the next list.
+            Announcement::Block(kind)
+        })
+    }
+
+    /// A list of a kind is about to be handed on.
+    pub fn begin_list(&mut self, kind: Kind) -> Option<Announcement> {
+        self.needed.has(kind).then(|| {
+            self.pending.set(kind);
+            Announcement::Block(kind)
+        })
+    }
+
+    /// A list of a kind, asked for under this demand, has been handed on whole.
+    pub fn end_list(&mut self, kind: Kind, epoch: u8, version: u64, asked: Demand) -> Option<Announcement> {
+        let part = &mut self.parts[kind.index()];
+        if asked < part.since {
+            return None;
+        }
+        part.listed = Some((epoch, version));
+        self.pending.clear(kind);
+        self.unlisted.clear(kind);
+        self.lift(kind)
+    }
+
+    /// A kind's view has met a demand.
+    pub fn prove(&mut self, kind: Kind, demand: Demand) -> Option<Announcement> {
+        if demand != self.demand || !self.unproven.has(kind) {
+            return None;
+        }
+        self.unproven.clear(kind);
+        self.lift(kind)
+    }
+
+    fn lift(&self, kind: Kind) -> Option<Announcement> {
+        if self.blocked().has(kind) {
+            return None;
+        }
+        let (epoch, version) = self.parts[kind.index()].listed?;
+        Some(Announcement::Lift { kind, epoch, version })
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = Kind> + use<> {
+        let needed = self.needed;
+        Kind::ALL.into_iter().filter(move |kind| needed.has(*kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: Kind = Kind::Pod;
+    const SLICE: Kind = Kind::Slice;
+
+    /// Listed under the demand of this moment, whole.
+    fn listed(picture: &mut Picture, kind: Kind, epoch: u8) -> Option<Announcement> {
+        picture.begin_list(kind);
+        let demand = picture.demand();
+        picture.end_list(kind, epoch, 10, demand)
+    }
+
+    fn complete() -> Picture {
+        let mut picture = Picture::new(Outputs::ALL);
+        for kind in Kind::ALL {
+            assert!(!picture.is_complete() && !picture.is_listed(kind));
+            let lift = listed(&mut picture, kind, 1);
+            assert_eq!(
+                lift,
+                Some(Announcement::Lift {
+                    kind,
+                    epoch: 1,
+                    version: 10
+                })
+            );
+        }
+        assert!(picture.is_complete() && picture.has_inputs() && !picture.blocked().any());
+        picture
+    }
+
+    #[test]
+    fn without_an_election_the_first_lists_are_enough() {
+        complete();
+    }
+
+    #[test]
+    fn a_term_blocks_everything_until_each_kind_has_met_its_demand() {
+        let mut picture = complete();
+        let announcements = picture.begin_term();
+        for kind in Kind::ALL {
+            assert!(picture.blocked().has(kind));
+            assert!(announcements.contains(&Announcement::Block(kind)));
+        }
+        for kind in [SLICE, Kind::Endpoints] {
+            assert!(announcements.contains(&Announcement::Forget(kind)));
+        }
+        // Lists and proofs of before do not count.
+        assert_eq!(picture.prove(POD, Demand(0)), None);
+        assert_eq!(
+            picture.end_list(POD, 2, 11, Demand(0)),
+            None,
+            "it is a list, and no proof"
+        );
+        assert_eq!(picture.end_list(SLICE, 2, 11, Demand(0)), None);
+        assert!(!picture.is_listed(SLICE) && picture.is_listed(POD));
+        // A proof lifts the block by the list that was known; of what was forgotten only with a list.
+        let lift = Announcement::Lift {
+            kind: POD,
+            epoch: 2,
+            version: 11,
+        };
+        assert_eq!(picture.prove(POD, Demand(1)), Some(lift));
+        assert_eq!(picture.prove(POD, Demand(1)), None, "once");
+        assert_eq!(picture.prove(SLICE, Demand(1)), None);
+        assert!(picture.blocked().has(SLICE));
+        assert!(listed(&mut picture, SLICE, 3).is_some());
+        // The other way round.
+        assert_eq!(listed(&mut picture, Kind::Endpoints, 3), None);
+        assert!(picture.prove(Kind::Endpoints, Demand(1)).is_some());
+        for kind in [Kind::Node, Kind::Service] {
+            assert!(picture.blocked().any());
+            assert!(picture.prove(kind, Demand(1)).is_some());
+        }
+        assert!(!picture.blocked().any());
+    }
+
+    #[test]
+    fn versions_that_went_backwards_put_every_kind_in_doubt_once() {
+        let mut picture = complete();
+        let announcements = picture.rewound(SLICE, false);
+        assert_eq!(announcements.last(), Some(&Announcement::Forget(SLICE)));
+        assert_eq!(announcements.len(), Kind::ALL.len() + 1);
+        assert_eq!(picture.demand(), Demand(1));
+        // Those who are asked already ask nobody else.
+        assert_eq!(picture.rewound(POD, true), [Announcement::Block(POD)]);
+        assert_eq!(picture.demand(), Demand(1));
+        assert!(!picture.is_listed(POD) && picture.is_listed(Kind::Node));
+        assert_eq!(picture.end_list(POD, 2, 3, Demand(0)), None, "asked for before");
+        assert_eq!(picture.prove(POD, Demand(1)), None, "it must be listed");
+        assert!(listed(&mut picture, POD, 3).is_some());
+    }
+
+    #[test]
+    fn kinds_that_nothing_is_made_of_block_nothing() {
+        let outputs = Outputs {
+            slices: false,
+            endpoints: true,
+        };
+        let mut picture = Picture::new(outputs);
+        assert_eq!(picture.begin_list(Kind::Node), None);
+        assert_eq!(picture.forget(SLICE), None);
+        assert!(picture.begin_term().iter().all(|announcement| !matches!(
+            announcement,
+            Announcement::Block(Kind::Node | Kind::Slice) | Announcement::Forget(Kind::Slice)
+        )));
+        for kind in [POD, Kind::Service, Kind::Endpoints] {
+            listed(&mut picture, kind, 1);
+            picture.prove(kind, Demand(1));
+        }
+        assert!(!picture.blocked().any());
+    }
+
+    /// Every order of what can happen to two kinds in two terms: a kind is only ever open when its last proof is
+    /// of the last demand, and its last list was asked for since it was last forgotten.
+    #[test]
+    fn in_every_order_nothing_is_open_without_a_proof_of_the_term() {
+        #[derive(Clone)]
+        struct Case {
+            picture: Picture,
+            /// Of pods and slices: the demand of a list on its way, of the last that counts, and of the last proof.
+            asked: [Option<Demand>; 2],
+            listed: [Option<Demand>; 2],
+            proven: [Option<Demand>; 2],
+            forgotten: Demand,
+            terms: u32,
+        }
+        fn check(case: &Case) {
+            for (at, kind) in [POD, SLICE].into_iter().enumerate() {
+                let open = !case.picture.blocked().has(kind);
+                let proven = case.proven[at] == Some(case.picture.demand());
+                let since = if kind == SLICE { case.forgotten } else { Demand(0) };
+                let listed = case.listed[at].is_some_and(|asked| asked >= since);
+                assert!(
+                    !open || (proven || case.terms == 0) && listed,
+                    "{kind:?} is open: {:?}",
+                    case.picture
+                );
+            }
+        }
+        fn explore(case: &Case, depth: u32, histories: &mut u64) {
+            check(case);
+            *histories += 1;
+            if depth == 0 {
+                return;
+            }
+            for (at, kind) in [POD, SLICE].into_iter().enumerate() {
+                let mut next = case.clone();
+                if let Some(asked) = next.asked[at].take() {
+                    next.picture.begin_list(kind);
+                    next.picture.end_list(kind, 1, 1, asked);
+                    next.listed[at] = Some(asked);
+                } else {
+                    next.asked[at] = Some(next.picture.demand());
+                }
+                explore(&next, depth - 1, histories);
+                // Proofs of whatever demand, late ones too.
+                for demand in 0..=case.picture.demand().0 {
+                    let mut next = case.clone();
+                    next.picture.prove(kind, Demand(demand));
+                    if Demand(demand) == next.picture.demand() {
+                        next.proven[at] = Some(Demand(demand));
+                    }
+                    explore(&next, depth - 1, histories);
+                }
+            }
+            if case.terms < 2 {
+                let mut next = case.clone();
+                next.picture.begin_term();
+                next.terms += 1;
+                next.forgotten = next.picture.demand();
+                explore(&next, depth - 1, histories);
+            }
+        }
+        let mut histories = 0;
+        let case = Case {
+            picture: Picture::new(Outputs::ALL),
+            asked: [None; 2],
+            listed: [None; 2],
+            proven: [None; 2],
+            forgotten: Demand(0),
+            terms: 0,
+        };
+        explore(&case, 6, &mut histories);
+        assert!(histories > 50_000, "{histories}");
+    }
+}

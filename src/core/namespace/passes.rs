@@ -1,0 +1,263 @@
+//! What takes a look at each pod of a Service or of a node, in steps: there may be a hundred thousand of them, and
+//! other namespaces are not to wait for all.
+//!
+//! Whoever applies events one after the other has each finish its passes before the next begins, so what is done is
+//! the same however it is cut into steps. Nothing is planned in between.
+
+use super::NamespaceState;
+use super::pods::PodChange;
+use crate::core::address::Family;
+use crate::core::facts::ServiceFacts;
+use crate::core::hash::KeyedMap;
+use crate::core::ids::{PodId, ServiceId};
+use crate::core::time::Time;
+use crate::core::work::Budget;
+use std::collections::VecDeque;
+
+/// So many pods are looked at before it is asked how much work that was.
+const STRIDE: usize = 64;
+
+/// A part of what an event leads to.
+#[derive(Clone, Debug)]
+pub(super) enum Pass {
+    /// A Service takes in pods; the Ready times are those of when it was last managed.
+    Start(ServiceId, VecDeque<PodId>, Option<Box<KeyedMap<Box<str>, Time>>>),
+    /// Pods forget a Service.
+    Stop(ServiceId, VecDeque<PodId>),
+    /// A Service that nobody knows any more is dropped.
+    Remove(ServiceId),
+    /// A Service that is not managed any more changes.
+    Replace(ServiceId, Box<ServiceFacts>),
+    /// A Service is new, as of the list of an epoch.
+    Insert(Box<ServiceFacts>, u8),
+    /// People are told what is wrong with a Service's annotations.
+    Remark(ServiceId),
+    /// A managed Service has changed.
+    Edit(Box<Edit>),
+    /// A node has changed, which pods are on.
+    Node(VecDeque<PodId>),
+}
+
+/// What a change of a managed Service leads to, stage by stage.
+#[derive(Clone, Debug)]
+pub(super) struct Edit {
+    id: ServiceId,
+    old: ServiceFacts,
+    /// The pods that it had, and from the second stage on still has.
+    members: Vec<PodId>,
+    /// The pods that it selects now.
+    selected: Vec<PodId>,
+    stage: Stage,
+    /// How many pods this stage has looked at.
+    at: usize,
+    /// How many of the first of the members stay.
+    kept: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Members that it does not select any more leave.
+    Leave,
+    /// A family is new, or gone.
+    Family(Family),
+    /// Pods that it has begun to select join.
+    Join,
+    /// What it publishes of each member may have changed.
+    Revisit,
+}
+
+impl Edit {
+    pub(super) fn new(id: ServiceId, old: ServiceFacts, members: Vec<PodId>) -> Self {
+        Self {
+            id,
+            old,
+            members,
+            selected: Vec::new(),
+            stage: Stage::Leave,
+            at: 0,
+            kept: 0,
+        }
+    }
+}
+
+/// Takes the first of some pods.
+fn stride(pods: &mut VecDeque<PodId>) -> impl Iterator<Item = PodId> {
+    pods.drain(..STRIDE.min(pods.len()))
+}
+
+impl NamespaceState {
+    /// Does what events have left to be done with each pod, as far as the budget goes. True when all is done.
+    pub fn step_passes(&mut self, budget: &mut Budget) -> bool {
+        while let Some(pass) = self.passes.pop_front() {
+            if budget.is_spent() {
+                self.passes.push_front(pass);
+                return false;
+            }
+            let before = self.work.total();
+            let (rest, looked_at) = self.step(pass);
+            if let Some(rest) = rest {
+                self.passes.push_front(rest);
+            }
+            budget.spend(looked_at as u64 + self.work.total() - before);
+        }
+        true
+    }
+
+    /// As [`Self::step_passes`], to the end.
+    pub(super) fn finish_passes(&mut self) {
+        let done = self.step_passes(&mut Budget::unlimited());
+        debug_assert!(done, "an unlimited budget is never spent");
+    }
+
+    /// Goes on with a pass. Returns what is left of it, and how many pods were looked at.
+    fn step(&mut self, pass: Pass) -> (Option<Pass>, usize) {
+        let looked_at = |before: usize, pods: &VecDeque<PodId>| before - pods.len();
+        match pass {
+            Pass::Start(id, mut pods, times) => {
+                let before = pods.len();
+                for pod in stride(&mut pods) {
+                    self.take_in(id, pod, times.as_deref());
+                }
+                let looked_at = looked_at(before, &pods);
+                if pods.is_empty() {
+                    self.finish_start(id);
+                    return (None, looked_at);
+                }
+                (Some(Pass::Start(id, pods, times)), looked_at)
+            }
+            Pass::Stop(id, mut pods) => {
+                let before = pods.len();
+                for pod in stride(&mut pods) {
+                    // The endpoints are not to be taken out of the slices: only the pods forget them.
+                    self.forget_member(pod, id);
+                }
+                let looked_at = looked_at(before, &pods);
+                if pods.is_empty() {
+                    self.finish_stop(id);
+                    return (None, looked_at);
+                }
+                (Some(Pass::Stop(id, pods)), looked_at)
+            }
+            Pass::Node(mut pods) => {
+                let before = pods.len();
+                for pod in stride(&mut pods) {
+                    self.revisit(pod, PodChange::CONTENT);
+                }
+                let looked_at = looked_at(before, &pods);
+                ((!pods.is_empty()).then_some(Pass::Node(pods)), looked_at)
+            }
+            Pass::Edit(mut edit) => {
+                let (rest, looked_at) = self.step_edit(&mut edit);
+                (rest.then_some(Pass::Edit(edit)), looked_at)
+            }
+            Pass::Remove(id) => {
+                self.drop_service(id);
+                (None, 1)
+            }
+            Pass::Replace(id, facts) => {
+                self.services[id.index()].facts = *facts;
+                (None, 1)
+            }
+            Pass::Insert(facts, epoch) => {
+                self.insert_service(*facts, epoch);
+                (None, 1)
+            }
+            Pass::Remark(id) => {
+                self.remark_annotations(id);
+                (None, 1)
+            }
+        }
+    }
+
+    /// Goes on with the change of a Service. Says whether there is more, and how many pods were looked at.
+    fn step_edit(&mut self, edit: &mut Edit) -> (bool, usize) {
+        let (id, stage) = (edit.id, edit.stage);
+        let new = &self.services[id.index()].facts;
+        let reselected = edit.old.selector != new.selector;
+        let regrouped = edit.old.ports != new.ports || edit.old.no_cluster_ip != new.no_cluster_ip;
+        let pods = match stage {
+            Stage::Leave if reselected => edit.members.len(),
+            Stage::Family(family) if edit.old.has(family) != new.has(family) => edit.members.len(),
+            Stage::Join => edit.selected.len(),
+            Stage::Revisit if regrouped || edit.old.publish_not_ready != new.publish_not_ready => {
+                edit.members.len()
+            }
+            _ => 0,
+        };
+        let change = PodChange {
+            ports: regrouped,
+            ..PodChange::default()
+        };
+        if edit.at == 0
+            && let Stage::Family(family) = stage
+            && !edit.old.has(family)
+            && new.has(family)
+            && self.settings.outputs.slices
+        {
+            self.services[id.index()].families[family.index()] = Some(Box::default());
+        }
+        let end = pods.min(edit.at + STRIDE);
+        for at in edit.at..end {
+            match stage {
+                Stage::Leave => {
+                    let pod = edit.members[at];
+                    if self.cache.selects(id, self.pods[pod.index()].labels.0) {
+                        edit.members[edit.kept] = pod;
+                        edit.kept += 1;
+                    } else {
+                        self.part(pod, id);
+                    }
+                }
+                Stage::Family(family) => {
+                    let pod = edit.members[at];
+                    if edit.old.has(family) {
+                        self.forget_family(pod, id, family);
+                    } else {
+                        self.join_family(pod, id, family);
+                    }
+                }
+                Stage::Join => self.join_if_new(edit.selected[at], id),
+                Stage::Revisit => {
+                    let pod = edit.members[at];
+                    for at in self.pods[pod.index()].members_of(id) {
+                        self.visit(pod, at, change);
+                    }
+                }
+            }
+        }
+        let looked_at = end - edit.at;
+        edit.at = end;
+        if end < pods {
+            return (true, looked_at);
+        }
+        edit.at = 0;
+        edit.stage = match stage {
+            Stage::Leave => {
+                if reselected {
+                    edit.members.truncate(edit.kept);
+                }
+                Stage::Family(Family::V4)
+            }
+            Stage::Family(family) => {
+                let has = self.services[id.index()].facts.has(family);
+                if edit.old.has(family) && !has {
+                    self.drop_family(id, family);
+                }
+                if family == Family::V4 {
+                    Stage::Family(Family::V6)
+                } else {
+                    if reselected {
+                        edit.selected = self.cache.pods(id);
+                    }
+                    Stage::Join
+                }
+            }
+            Stage::Join => Stage::Revisit,
+            Stage::Revisit => {
+                self.finish_edit(id, &edit.old);
+                return (false, looked_at);
+            }
+        };
+        (true, looked_at)
+    }
+}

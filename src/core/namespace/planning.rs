@@ -1,0 +1,117 @@
+//! Plans: what has changed is evaluated, and the objects that are due are named; in steps, as thousands of Services may
+//! have changed at once.
+
+use super::{NamespaceState, Want};
+use crate::core::facts::{EndpointsFacts, SliceFacts};
+use crate::core::ids::{ServiceId, SliceId};
+use crate::core::work::Budget;
+use std::vec::IntoIter;
+
+/// A plan that is being made.
+#[derive(Clone, Debug)]
+pub(super) struct Planning {
+    /// Listed slices and Endpoints that are yet to be taken over, each with the last list that showed it.
+    slices: IntoIter<(u8, SliceFacts)>,
+    endpoints: IntoIter<(u8, EndpointsFacts)>,
+    /// What had changed when the plan was begun. None before everything has been taken over.
+    dirty: Option<IntoIter<ServiceId>>,
+}
+
+impl NamespaceState {
+    /// Evaluates what has changed and returns the objects that are due, in the order in which they should go.
+    /// While a list is awaited, that is nothing.
+    pub fn plan(&mut self) -> Vec<Want> {
+        let mut wants = Vec::new();
+        let done = self.step_plan(&mut wants, &mut Budget::unlimited());
+        debug_assert!(done, "an unlimited budget is never spent");
+        wants
+    }
+
+    /// As [`Self::plan`], as far as the budget goes; true when the plan is whole. Adds the objects that are due by
+    /// what has been evaluated so far. No event, grant or outcome may come in between.
+    pub fn step_plan(&mut self, wants: &mut Vec<Want>, budget: &mut Budget) -> bool {
+        if self.holds.any() || self.shown.is_some() {
+            return true;
+        }
+        debug_assert!(self.passes.is_empty(), "an event has not been applied in full");
+        let mut planning = self.planning.take().unwrap_or_else(|| {
+            // Whoever does not count does not take them: they must not pile up.
+            self.syncs.clear();
+            Box::new(Planning {
+                slices: self.take_arrivals().into_iter(),
+                endpoints: self.take_endpoints_arrivals().into_iter(),
+                dirty: None,
+            })
+        });
+        let done = self.evaluate_some(&mut planning, budget);
+        if done {
+            for id in std::mem::take(&mut self.held) {
+                if self
+                    .slices
+                    .get(id.index())
+                    .is_some_and(|slice| self.is_held(slice))
+                {
+                    self.held.insert(id);
+                } else {
+                    self.want(id);
+                }
+            }
+            self.take_held_endpoints();
+        } else {
+            self.planning = Some(planning);
+        }
+        self.collect_wants(wants);
+        done
+    }
+
+    fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
+        for (epoch, facts) in &mut planning.slices {
+            budget.spend(1 + facts.endpoints.len() as u64);
+            self.take_arrival(facts, epoch);
+            if budget.is_spent() {
+                return false;
+            }
+        }
+        for (epoch, facts) in &mut planning.endpoints {
+            let addresses = facts
+                .subsets
+                .iter()
+                .map(|subset| subset.ready.len() + subset.not_ready.len());
+            budget.spend(1 + addresses.sum::<usize>() as u64);
+            self.take_endpoints(facts, epoch);
+            if budget.is_spent() {
+                return false;
+            }
+        }
+        let dirty = planning.dirty.get_or_insert_with(|| {
+            if std::mem::take(&mut self.starting) {
+                self.forget_triggers();
+            }
+            std::mem::take(&mut self.dirty).into_iter()
+        });
+        for id in dirty {
+            let before = self.work.total();
+            self.evaluate(id);
+            budget.spend(1 + self.work.total() - before);
+            if budget.is_spent() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The objects that are due, as far as it is known.
+    fn collect_wants(&mut self, wants: &mut Vec<Want>) {
+        let due = |id: &SliceId| {
+            self.slices
+                .get(id.index())
+                .filter(|s| s.object.flight.is_none() && self.is_due(s))
+        };
+        let mut due: Vec<_> = self.wants.iter().filter_map(due).collect();
+        due.sort_unstable_by_key(|slice| (slice.order(), &slice.name));
+        wants.extend(due.into_iter().map(Want::of_slice));
+        self.wants.clear();
+        // Few still read Endpoints, and each is written whole.
+        wants.extend(self.plan_endpoints());
+    }
+}

@@ -1,0 +1,164 @@
+//! The cases.
+
+use crate::model::{PodSpec, ServiceSpec};
+use endpointd::core::outputs::Outputs;
+
+/// Something that happens to the cluster. Pods and Services go by their number; pod `n` belongs to Service `n`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// The pod becomes ready, or ceases to be.
+    Flip(u8),
+    /// The pod goes, or comes back.
+    Toggle(u8),
+}
+
+/// What goes wrong, once in a history, at any point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    /// A request is not carried out, and no answer comes.
+    LostBefore,
+    /// A request is carried out, and no answer comes.
+    LostAfter,
+    /// 409, though nobody else wrote.
+    Conflict,
+    /// 404 by somebody who is not the API server.
+    BareNotFound,
+    /// 429.
+    Throttled,
+    /// 500.
+    ServerError,
+    /// Somebody takes an endpoint out of an object.
+    ForeignEdit,
+    /// Somebody deletes an object.
+    ForeignDelete,
+    /// The watch of an output ends, and cannot be resumed: what it had not shown yet is shown by a list.
+    OutputsExpire,
+    /// The same of the watch of pods.
+    PodsExpire,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::LostBefore,
+        Self::LostAfter,
+        Self::Conflict,
+        Self::BareNotFound,
+        Self::Throttled,
+        Self::ServerError,
+        Self::ForeignEdit,
+        Self::ForeignDelete,
+        Self::OutputsExpire,
+        Self::PodsExpire,
+    ];
+}
+
+/// A small cluster and all that happens to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) outputs: Outputs,
+    pub(crate) services: Vec<ServiceSpec>,
+    pub(crate) pods: Vec<PodSpec>,
+    /// What happened while no controller ran.
+    pub(crate) before: Vec<Change>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) fault: Option<Fault>,
+    /// Requests in flight at most.
+    pub(crate) window: usize,
+}
+
+const SLICES: Outputs = Outputs {
+    slices: true,
+    endpoints: false,
+};
+
+fn pod(number: u8) -> PodSpec {
+    PodSpec {
+        name: number,
+        labels: number,
+        ..PodSpec::plain()
+    }
+}
+
+fn service(number: u8) -> ServiceSpec {
+    ServiceSpec {
+        name: number,
+        selector: Some(number),
+        ..ServiceSpec::plain()
+    }
+}
+
+/// Two Services with a slice each.
+fn two_slices(before: &[Change], changes: &[Change], window: usize) -> Case {
+    Case {
+        name: format!("two slices, window {window}: {}", shown(before, changes)),
+        outputs: SLICES,
+        services: vec![service(0), service(1)],
+        pods: vec![pod(0), pod(1)],
+        before: before.to_vec(),
+        changes: changes.to_vec(),
+        fault: None,
+        window,
+    }
+}
+
+/// A Service with a slice and Endpoints.
+fn slice_and_endpoints(before: &[Change], changes: &[Change]) -> Case {
+    Case {
+        name: format!("slice and Endpoints: {}", shown(before, changes)),
+        outputs: Outputs::ALL,
+        services: vec![service(0)],
+        pods: vec![pod(0)],
+        ..two_slices(before, changes, 2)
+    }
+}
+
+fn shown(before: &[Change], changes: &[Change]) -> String {
+    let show = |changes: &[Change]| {
+        let texts = changes.iter().map(|change| match change {
+            Change::Flip(pod) => format!("flip{pod}"),
+            Change::Toggle(pod) => format!("toggle{pod}"),
+        });
+        texts.collect::<Vec<_>>().join(" ")
+    };
+    match before {
+        [] => show(changes),
+        _ => format!("({}) {}", show(before), show(changes)),
+    }
+}
+
+pub(crate) fn all() -> Vec<Case> {
+    use Change::{Flip, Toggle};
+    let mut cases = Vec::new();
+    // Three changes of two objects, in each order, in sync at first and not.
+    for before in [&[][..], &[Flip(0)]] {
+        for bits in 0..8u8 {
+            let changes = [0, 1, 2].map(|at| Flip(bits >> at & 1));
+            if before.is_empty() && bits >= 4 {
+                // The same with the names exchanged.
+                continue;
+            }
+            for window in [1, 2] {
+                cases.push(two_slices(before, &changes, window));
+            }
+        }
+    }
+    for changes in [[Flip(0), Flip(0), Flip(0)], [Flip(0), Toggle(0), Toggle(0)]] {
+        cases.push(slice_and_endpoints(&[], &changes));
+        cases.push(slice_and_endpoints(&[Flip(0)], &changes));
+    }
+    for fault in Fault::ALL {
+        for case in [
+            two_slices(&[], &[Flip(0), Flip(1)], 2),
+            slice_and_endpoints(&[], &[Flip(0), Flip(0)]),
+            slice_and_endpoints(&[], &[Toggle(0), Toggle(0)]),
+        ] {
+            cases.push(Case {
+                name: format!("{}, {fault:?}", case.name),
+                fault: Some(fault),
+                ..case
+            });
+        }
+    }
+    cases
+}

@@ -1,0 +1,109 @@
+//! The search: depth first, every step that is possible in a state, each state once.
+
+use crate::cases::Case;
+use crate::world::World;
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+use std::hash::{DefaultHasher, Hasher as _};
+
+/// A case with more states than this has become too large for a test: it fails, so that it is made smaller.
+const MOST_STATES: usize = 3_000_000;
+/// A history longer than this goes in circles.
+const LONGEST: usize = 400;
+
+/// What a search has seen.
+pub(crate) struct Found {
+    pub(crate) states: usize,
+    /// Complete orders of steps. There may be more than a `u64` holds.
+    pub(crate) histories: f64,
+    /// The number of steps of the longest.
+    pub(crate) longest: usize,
+}
+
+/// What is known of a state whose steps have all been tried.
+#[derive(Clone, Copy)]
+struct Below {
+    histories: f64,
+    longest: usize,
+}
+
+struct Search {
+    /// By digest. `None` while it is on the way to the present state.
+    seen: HashMap<u128, Option<Below>>,
+    path: Vec<String>,
+}
+
+/// Tries every order. The error says what is wrong, and after which steps.
+pub(crate) fn explore(case: &Case) -> Result<Found, String> {
+    let mut search = Search {
+        seen: HashMap::new(),
+        path: Vec::new(),
+    };
+    let below = search.visit(World::start(case)).map_err(|what| {
+        let mut text = format!("{what}\nafter {} steps:", search.path.len());
+        for step in &search.path {
+            let _ = write!(text, "\n  {step}");
+        }
+        text
+    })?;
+    Ok(Found {
+        states: search.seen.len(),
+        histories: below.histories,
+        longest: below.longest,
+    })
+}
+
+impl Search {
+    fn visit(&mut self, world: World<'_>) -> Result<Below, String> {
+        world.check()?;
+        let digest = digest(&world);
+        match self.seen.get(&digest) {
+            Some(Some(below)) => return Ok(*below),
+            Some(None) => return Err("a state comes again: nothing has moved, and something is tried without end".to_owned()),
+            None => {}
+        }
+        if self.seen.len() >= MOST_STATES {
+            return Err(format!("more than {MOST_STATES} states"));
+        }
+        if self.path.len() >= LONGEST {
+            return Err(format!("more than {LONGEST} steps: something is tried without end"));
+        }
+        self.seen.insert(digest, None);
+        let steps = world.steps();
+        let mut below = Below {
+            histories: 0.0,
+            longest: 0,
+        };
+        if steps.is_empty() {
+            world.check_final()?;
+            below.histories = 1.0;
+        }
+        for step in steps {
+            self.path.push(format!("{step:?}"));
+            let mut next = world.clone();
+            next.take(step)?;
+            let found = self.visit(next)?;
+            below.histories += found.histories;
+            below.longest = below.longest.max(found.longest + 1);
+            self.path.pop();
+        }
+        self.seen.insert(digest, Some(below));
+        Ok(below)
+    }
+}
+
+/// Two hashes of all that the state shows of itself: two states with the same are the same.
+fn digest(world: &World<'_>) -> u128 {
+    struct Sink(DefaultHasher, DefaultHasher);
+    impl fmt::Write for Sink {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.write(text.as_bytes());
+            self.1.write(text.as_bytes());
+            Ok(())
+        }
+    }
+    let mut sink = Sink(DefaultHasher::new(), DefaultHasher::new());
+    sink.1.write_u8(1);
+    write!(sink, "{world:?}").expect("a state can be shown");
+    u128::from(sink.0.finish()) << 64 | u128::from(sink.1.finish())
+}
