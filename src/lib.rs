@@ -256,7 +256,7 @@ fn start_logging(args: &RunArgs) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
-    let bounded = filter_fn(|metadata| may_be_logged(metadata.target(), metadata.level()));
+    let bounded = filter_fn(|metadata| may_be_logged(metadata.target(), *metadata.level()));
     // Somebody else may have set up logging already, in a test for example.
     let _ = match args.log_format {
         LogFormat::Text => builder
@@ -270,7 +270,7 @@ fn start_logging(args: &RunArgs) {
 
 /// What a library says may be logged, whatever `--log-level` asks for. In their traces they print what they send and
 /// receive: headers with tokens, bodies, messages of TLS. kube prints URLs and bodies at its debug level too.
-fn may_be_logged(target: &str, level: &Level) -> bool {
+fn may_be_logged(target: &str, level: Level) -> bool {
     let ours = target.strip_prefix("endpointd");
     if ours.is_some_and(|module| module.is_empty() || module.starts_with("::")) {
         return true;
@@ -280,7 +280,7 @@ fn may_be_logged(target: &str, level: &Level) -> bool {
     } else {
         Level::DEBUG
     };
-    *level <= most
+    level <= most
 }
 
 #[cfg(test)]
@@ -289,12 +289,12 @@ mod tests {
 
     #[test]
     fn what_libraries_print_of_requests_is_not_logged() {
-        assert!(may_be_logged("endpointd", &Level::TRACE));
-        assert!(may_be_logged("endpointd::cluster::watch", &Level::TRACE));
-        assert!(!may_be_logged("endpointd_evil", &Level::TRACE));
-        assert!(may_be_logged("kube_client::client::builder", &Level::WARN));
-        assert!(!may_be_logged("kube_client::client::builder", &Level::DEBUG));
-        assert!(may_be_logged("hyper_util::client::legacy::pool", &Level::DEBUG));
-        assert!(!may_be_logged("rustls::client::hs", &Level::TRACE));
+        assert!(may_be_logged("endpointd", Level::TRACE));
+        assert!(may_be_logged("endpointd::cluster::watch", Level::TRACE));
+        assert!(!may_be_logged("endpointd_evil", Level::TRACE));
+        assert!(may_be_logged("kube_client::client::builder", Level::WARN));
+        assert!(!may_be_logged("kube_client::client::builder", Level::DEBUG));
+        assert!(may_be_logged("hyper_util::client::legacy::pool", Level::DEBUG));
+        assert!(!may_be_logged("rustls::client::hs", Level::TRACE));
     }
 }

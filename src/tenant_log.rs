@@ -7,8 +7,8 @@ use crate::core::log_shares::{LeftOut, LogShares};
 use crate::ops::metrics::LogMetrics;
 use parking_lot::Mutex;
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
-use tokio::time::{MissedTickBehavior, interval};
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// How often it is looked whether a summary is due.
 const TICK: Duration = Duration::from_secs(5);
@@ -30,11 +30,15 @@ static LOG: LazyLock<Shared> = LazyLock::new(|| Shared {
     shares: Mutex::default(),
 });
 
+fn now() -> Duration {
+    Instant::now().saturating_duration_since(LOG.start)
+}
+
 /// Whether a line about a namespace may be written now. Ask once for each line, right before it: one that is left out is
 /// counted, and said with others.
 pub fn admits(namespace: &str) -> bool {
     let mut state = LOG.shares.lock();
-    let admitted = state.shares.take(namespace, LOG.start.elapsed());
+    let admitted = state.shares.take(namespace, now());
     state.uncounted += u64::from(!admitted);
     admitted
 }
@@ -48,7 +52,7 @@ pub async fn keep() {
         tick.tick().await;
         let (left_out, uncounted) = {
             let mut state = LOG.shares.lock();
-            let left_out = state.shares.summaries(LOG.start.elapsed());
+            let left_out = state.shares.summaries(now());
             (left_out, std::mem::take(&mut state.uncounted))
         };
         metrics.left_out(uncounted);

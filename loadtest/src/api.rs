@@ -104,6 +104,15 @@ impl Http {
         answer.with_context(|| format!("POST {path}"))
     }
 
+    /// Reads what is at `path`.
+    pub(crate) async fn read(&self, path: &str) -> anyhow::Result<Value> {
+        let request = Request::get(path).body(Vec::new())?;
+        self.client
+            .request(request)
+            .await
+            .with_context(|| format!("GET {path}"))
+    }
+
     async fn send(&self, method: Method, path: &str, content: &str, body: &Value) -> anyhow::Result<()> {
         let request = Request::builder()
             .method(method.clone())

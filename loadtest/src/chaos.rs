@@ -15,6 +15,7 @@
 mod api;
 mod controller;
 mod history;
+pub mod hostile;
 mod link;
 mod plan;
 mod shape;
@@ -38,7 +39,7 @@ pub use self::{
 };
 
 /// Flags of `loadtest chaos`.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// How many seeds to run.
     #[arg(long, default_value_t = 100)]
@@ -52,6 +53,9 @@ pub struct Args {
     /// Print every operation and every request.
     #[arg(long)]
     trace: bool,
+    /// Another profile.
+    #[command(flatten)]
+    pub hostile: hostile::Args,
 }
 
 /// What many trials showed.
@@ -82,6 +86,7 @@ pub fn run(args: Args) -> ExitCode {
         from,
         sockets,
         trace,
+        hostile: _,
     } = args;
     let trials: Vec<Trial> = (from..from.saturating_add(seeds))
         .map(|seed| Trial {

@@ -48,6 +48,9 @@ pub fn main() -> ExitCode {
         Command::Run(args) => block_on(run::run(*args)),
         Command::Clean(args) => block_on(interruptible(clean::run(args))),
         Command::Serve(args) => block_on(serve::run(args)),
+        Command::Chaos(args) if args.hostile.is_wanted() => {
+            block_on(interruptible(chaos::hostile::run(args.hostile)))
+        }
         Command::Chaos(args) => {
             log_to_stderr("off");
             chaos::run(args)

@@ -160,7 +160,7 @@ pub(super) fn kubeconfig(error: &KubeconfigError) -> String {
         E::LoadClientCertificate(error) => data("client-certificate", error),
         E::LoadClientKey(error) => data("client-key", error),
         E::ParseCertificates(_) => "the certificate-authority is no PEM".to_owned(),
-        _ => "cannot be used".to_owned(),
+        E::Parse(_) => "is no kubeconfig".to_owned(),
     }
 }
 

@@ -188,7 +188,7 @@ fn resolve(config: &mut Kubeconfig, file: &Path) {
             && Path::new(path).is_relative()
             && let Some(joined) = directory.join(&*path).to_str()
         {
-            *path = joined.to_owned();
+            joined.clone_into(path);
         }
     };
     for cluster in config

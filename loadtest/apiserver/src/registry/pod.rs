@@ -281,17 +281,16 @@ pub(crate) fn check(faults: &mut Faults, value: &Value) {
 
 fn check_ports(faults: &mut Faults, field: &str, container: &Value) {
     let ports = container.get("ports").and_then(Value::as_array);
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = std::collections::HashSet::new();
     for (i, port) in ports.into_iter().flatten().enumerate() {
         let name = text(port, "/name");
         if !name.is_empty() {
             for fault in port_name_faults(name) {
                 faults.invalid_text(&format!("{field}[{i}].name"), name, fault);
             }
-            if names.contains(&name) {
+            if !names.insert(name) {
                 faults.duplicate(&format!("{field}[{i}].name"), &name.into());
             }
-            names.push(name);
         }
         let number = port.get("containerPort").and_then(Value::as_i64).unwrap_or(0);
         if number == 0 {

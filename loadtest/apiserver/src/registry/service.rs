@@ -9,6 +9,7 @@ use super::pod::port_name_faults;
 use crate::object::text;
 use crate::validate::{Faults, is_ip, subdomain_faults};
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
@@ -295,7 +296,7 @@ pub(crate) fn check(faults: &mut Faults, value: &Value) {
 }
 
 fn check_ports(faults: &mut Faults, ports: &[Value]) {
-    let (mut names, mut numbers, mut node_ports) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut names, mut numbers, mut node_ports) = (HashSet::new(), HashSet::new(), HashSet::new());
     for (i, port) in ports.iter().enumerate() {
         let field = format!("spec.ports[{i}]");
         let name = text(port, "/name");
@@ -309,10 +310,9 @@ fn check_ports(faults: &mut Faults, ports: &[Value]) {
                 name,
                 crate::validate::label_faults(name),
             );
-            if names.contains(&name) {
+            if !names.insert(name) {
                 faults.duplicate(&format!("{field}.name"), &name.into());
             }
-            names.push(name);
         }
         let range = "must be between 1 and 65535, inclusive";
         let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
@@ -334,17 +334,15 @@ fn check_ports(faults: &mut Faults, ports: &[Value]) {
             }
             _ => {}
         }
-        if numbers.contains(&(number, protocol)) {
+        if !numbers.insert((number, protocol)) {
             let shown = json!({"port": number, "protocol": protocol});
             faults.duplicate(&field, &shown);
         }
-        numbers.push((number, protocol));
         let node_port = port.get("nodePort").and_then(Value::as_i64).unwrap_or(0);
         if node_port != 0 {
-            if node_ports.contains(&(node_port, protocol)) {
+            if !node_ports.insert((node_port, protocol)) {
                 faults.duplicate(&format!("{field}.nodePort"), &node_port.into());
             }
-            node_ports.push((node_port, protocol));
         }
         if let Some(protocol) = port.get("appProtocol").and_then(Value::as_str) {
             let faulty = crate::validate::label_key_faults(protocol);

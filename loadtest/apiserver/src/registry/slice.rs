@@ -5,11 +5,12 @@ use crate::validate::{
     Faults, address_faults, label_faults, label_key_faults, special_faults, subdomain_faults,
 };
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 const MOST_ENDPOINTS: usize = 1000;
 const MOST_ADDRESSES: usize = 100;
-const MOST_PORTS: usize = 100;
+/// Since 1.21.
+const MOST_PORTS: usize = 20_000;
 const MOST_HINTS: usize = 8;
 
 pub(crate) fn default(value: &mut Value) {
@@ -212,16 +213,14 @@ fn check_ports(faults: &mut Faults, ports: &[Value]) {
         faults.too_many("ports", ports.len(), MOST_PORTS);
         return;
     }
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = HashSet::new();
     for (i, port) in ports.iter().enumerate() {
         let name = text(port, "/name");
         if !name.is_empty() {
             faults.each(&format!("ports[{i}].name"), name, label_faults(name));
         }
-        if names.contains(&name) {
+        if !names.insert(name) {
             faults.duplicate(&format!("ports[{i}].name"), &name.into());
-        } else {
-            names.push(name);
         }
         if let Some(number) = port.get("port").and_then(Value::as_i64)
             && !(1..=65535).contains(&number)

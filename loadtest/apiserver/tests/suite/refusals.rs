@@ -49,7 +49,7 @@ async fn slices() {
         (&["addressType"], Value::Null, "addressType"),
         (&["addressType"], "IP".into(), "addressType"),
         (&["addressType"], "IPv6".into(), "endpoints[0].addresses[0]"),
-        (&["ports"], ports(101), "ports"),
+        (&["ports"], ports(20_001), "ports"),
         (&["ports"], two, "ports[1].name"),
         (&["ports", "0", "name"], "Bad_".into(), "ports[0].name"),
         (&["ports", "0", "protocol"], "X".into(), "ports[0].protocol"),

@@ -1,0 +1,287 @@
+//! `loadtest chaos --hostile`: the owner of one namespace does the worst that the API lets them do, while pods of other
+//! namespaces become ready and unready; and how long those others have to wait.
+//!
+//! ```text
+//!  attacks.rs ──► namespace "hostile" ─┐                                ┌─► writes for both
+//!                                      ├─► memory-apiserver ◄── sockets ┤   (a process of its own, with election on)
+//!  neighbours.rs ──► flips of pods ────┘      │                         └─► its Lease, which must not be lost
+//!                                             └─► a watching client: when is each flip published?
+//! ```
+//!
+//! The delay of a flip begins with the server's answer to it, when the server puts the line for the controller's watch
+//! into its queue, and ends when a client that watches the neighbours' slices in the server's process is shown the write.
+//! So what the server takes to send the line and to carry out the write is part of it; how long the server takes for a
+//! write that no controller is concerned with is measured beside it, and tells how much of the delay is the server's.
+
+mod attacks;
+mod collisions;
+mod lease;
+mod neighbours;
+mod objects;
+
+use std::{collections::HashMap, ffi::OsString, fmt, process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use kube::Client;
+use memory_apiserver::{Config, start};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use self::{
+    attacks::{Attack, Strikes},
+    lease::LeaseWatch,
+    neighbours::{Neighbours, Probe},
+};
+use crate::{
+    api::Http,
+    controller::{Controller, Server},
+    figures::time,
+    observe::{
+        latencies::Latencies,
+        watch::{OutputWatch, Scope},
+    },
+    oracle::Outputs,
+    parse,
+};
+
+/// How long the controller may take until it leads and the neighbours are published.
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// How long after the attack the last flips may take to be published before they count as never.
+const LAST_LIMIT: Duration = Duration::from_secs(60);
+/// The server's log of requests is not read here, and large objects are many.
+const HISTORY: usize = 2_000;
+
+/// Flags of `loadtest chaos --hostile`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Let one namespace do its worst, and measure how long others have to wait.
+    #[arg(long)]
+    hostile: bool,
+    /// For how long each attack goes on.
+    #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = parse::duration, requires = "hostile")]
+    length: Duration,
+    /// How large the attacks' objects are and how many, as a share of the worst.
+    #[arg(long, default_value_t = 1.0, value_parser = super::share, requires = "hostile")]
+    scale: f64,
+    /// Only this attack; may be given several times.
+    #[arg(long, value_enum, value_name = "ATTACK", requires = "hostile")]
+    only: Vec<Attack>,
+    /// How long one flip in a hundred may take at most to be published.
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse::duration, requires = "hostile")]
+    limit: Duration,
+    /// What the controller is given besides: behind `--`.
+    #[arg(last = true, requires = "hostile")]
+    flags: Vec<OsString>,
+}
+
+/// What an attack did to the neighbours.
+#[derive(Debug)]
+struct Outcome {
+    attack: Attack,
+    strikes: u64,
+    flips: u64,
+    p50: Duration,
+    p99: Duration,
+    worst: Duration,
+    /// Flips that were never published, or not before the pod's next one.
+    missed: u64,
+    /// How long the server itself took for a write, one in a hundred and at worst.
+    server: (Duration, Duration),
+    /// The longest time between two renewals of the lease.
+    renewal: Duration,
+    /// Whether the lease was lost.
+    lost: bool,
+    /// The controller's processor time, as a share of the attack's.
+    cpu: Option<f64>,
+}
+
+// === impl Args ===
+
+impl Args {
+    /// Whether this is what is wanted.
+    pub fn is_wanted(&self) -> bool {
+        self.hostile
+    }
+}
+
+/// Runs the attacks one after the other, each on a server and a controller of its own, and prints what they did.
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let attacks = if args.only.is_empty() {
+        Attack::ALL.to_vec()
+    } else {
+        args.only.clone()
+    };
+    println!(
+        "delay of a neighbour's flip: from the server's answer to it until a watching client is shown what the controller \
+         wrote; server: how long a write takes that concerns no controller"
+    );
+    println!("{}", Outcome::HEAD);
+    let mut failed = 0;
+    for attack in attacks {
+        let outcome = assault(attack, &args)
+            .await
+            .with_context(|| format!("attack {attack}"))?;
+        let faults = outcome.faults(args.limit);
+        println!("{outcome}{}", if faults.is_empty() { "" } else { "  FAILED" });
+        for fault in &faults {
+            println!("    {fault}");
+        }
+        failed += usize::from(!faults.is_empty());
+    }
+    Ok(if failed == 0 {
+        println!(
+            "no neighbour had to wait for more than {} at p99, and no lease was lost",
+            time(args.limit)
+        );
+        ExitCode::SUCCESS
+    } else {
+        println!("{failed} attacks did what they must not");
+        ExitCode::FAILURE
+    })
+}
+
+/// One attack, from an empty cluster to the end of the last flip.
+async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
+    let handle = start(Config {
+        seed: Some(1),
+        history: HISTORY,
+        ..Config::default()
+    })
+    .await?;
+    // Whoever attacks, flips and watches does so without a socket, so that the machine is the controller's as far as can be.
+    let client = Client::new(handle.server().service_without_faults(), "default");
+    let http = Http::new(client.clone());
+    let neighbours = Arc::new(Neighbours::create(http.clone()).await?);
+    let mut strikes = Strikes::prepare(attack, http.clone(), &handle, args.scale).await?;
+    let services: HashMap<_, _> = neighbours.services();
+    let scope = Scope {
+        outputs: Outputs::SLICES,
+        label: Some(neighbours::LABEL.to_owned()),
+        services,
+    };
+    let watch = OutputWatch::start(client.clone(), scope).await?;
+    let flags: Vec<OsString> = std::iter::once("--leader-elect=true".into())
+        .chain(args.flags.iter().cloned())
+        .collect();
+    let mut controller = Controller::start(&Server::Url(handle.url()), 100, &flags)?;
+    controller.during(neighbours.published(watch.seen())).await?;
+    watch.seen().slices.lock().clear();
+
+    let lease = LeaseWatch::start(client.clone());
+    let probe = Probe::start(http.clone()).await?;
+    let flips = neighbours.flip(watch.seen());
+    let cpu = controller.usage().map(|usage| usage.cpu);
+    let begin = Instant::now();
+    let attacked = async {
+        let mut tick = interval(Duration::from_secs(1).div_f64(attack.rate()));
+        // A server that is slower than the attack makes it slower.
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut count = 0;
+        while begin.elapsed() < args.length {
+            tick.tick().await;
+            strikes.strike(count).await?;
+            count += 1;
+        }
+        anyhow::Ok(count)
+    };
+    let count = controller.during(attacked).await?;
+    let lasted = begin.elapsed();
+    let cpu = controller
+        .usage()
+        .zip(cpu)
+        .map(|(usage, before)| usage.cpu.saturating_sub(before).as_secs_f64() / lasted.as_secs_f64());
+    let made = flips.stop().await?;
+    let server = probe.stop().await?;
+    controller.during(last_flips(&watch)).await?;
+    let (renewal, lost) = lease.stop().await?;
+    let report = watch.seen().slices.lock().latency();
+    let micros = Duration::from_micros;
+    let outcome = Outcome {
+        attack,
+        strikes: count,
+        flips: made,
+        p50: micros(report.p50),
+        p99: micros(report.p99),
+        worst: micros(report.max),
+        missed: report.never_seen + report.overtaken,
+        server: (quantile(&server, 0.99), quantile(&server, 1.0)),
+        renewal,
+        lost,
+        cpu,
+    };
+    // It may be in the middle of a hundred thousand writes, which an end in order would wait for.
+    drop(controller);
+    drop(watch);
+    handle.shutdown().await;
+    Ok(outcome)
+}
+
+fn quantile(latencies: &Latencies, quantile: f64) -> Duration {
+    latencies.quantile(quantile).unwrap_or_default()
+}
+
+/// Waits for the flips that are not published yet.
+async fn last_flips(watch: &OutputWatch) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    while watch.seen().slices.lock().latency().never_seen > 0 && begin.elapsed() < LAST_LIMIT {
+        sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    const HEAD: &str = "attack       strikes   flips       p50       p99     worst  missed  server p99   worst  \
+                        longest without renewal   CPU";
+
+    fn faults(&self, limit: Duration) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.p99 > limit {
+            faults.push(format!(
+                "one flip in a hundred takes {}, more than {}",
+                time(self.p99),
+                time(limit)
+            ));
+        }
+        if self.missed > 0 {
+            faults.push(format!(
+                "{} flips were not published before the pod's next one",
+                self.missed
+            ));
+        }
+        if self.flips == 0 {
+            faults.push("no pod was flipped, so this shows nothing".to_owned());
+        }
+        if self.lost {
+            faults.push("the lease was lost".to_owned());
+        }
+        faults
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cpu = self
+            .cpu
+            .map_or_else(|| "?".to_owned(), |cpu| format!("{:.0} %", cpu * 100.0));
+        write!(
+            f,
+            "{:12} {:>7} {:>7} {:>9} {:>9} {:>9} {:>7} {:>11} {:>7} {:>24} {:>5}",
+            self.attack.to_string(),
+            self.strikes,
+            self.flips,
+            time(self.p50),
+            time(self.p99),
+            time(self.worst),
+            self.missed,
+            time(self.server.0),
+            time(self.server.1),
+            if self.lost {
+                "LOST".to_owned()
+            } else {
+                time(self.renewal)
+            },
+            cpu,
+        )
+    }
+}

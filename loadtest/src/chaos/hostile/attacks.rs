@@ -1,0 +1,409 @@
+//! What the owner of a namespace can do, up to the limits of the API: 1.5 MB an object, and 20 writes a second.
+
+use std::fmt;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use memory_apiserver::{Failure, Fault, FaultPlan, Handle, Rule, Stage, Verbs};
+use serde_json::{Value, json};
+
+use super::{collisions, objects};
+use crate::{api::Http, observe::pod_ip, oracle::Family};
+
+const NAMESPACE: &str = "hostile";
+/// Numbers of pods, from which their addresses follow, begin here: below are the neighbours'.
+const FIRST_POD: u32 = 1_000_000;
+/// An object of about 1.4 MB, as its largest part.
+const LARGE: usize = 1_400_000;
+
+/// Ways to be hostile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum Attack {
+    /// Nobody is hostile: what the others are compared with.
+    None,
+    /// 4 pods of 25,000 labels each, whose keys collide in a hash that everybody knows, and then a label more or less.
+    Collisions,
+    /// 10 pods of 10,000 labels, and a Service with a selector of as many keys, which changes.
+    Selectors,
+    /// 4 Services of 10,000 named ports, and pods with as many, which flip.
+    Ports,
+    /// 100,000 Services in one namespace.
+    Services,
+    /// 5,000 Services that select one pod, which flips.
+    Fan,
+    /// A slice that another controller edits a hundred times a second.
+    Slice,
+    /// Pods of the greatest size that the API takes, which change all the time.
+    Large,
+    /// A node with 1,000 pods, which changes its zone 50 times a second.
+    Zones,
+    /// 1,000 Services whose writes are refused, with the Events and the lines of the log that come of it.
+    Refused,
+    /// All of them in turn, one write of each.
+    All,
+}
+
+/// An attack that has been prepared.
+pub(super) struct Strikes {
+    http: Http,
+    kinds: Vec<Attack>,
+    scale: f64,
+    /// The slice that is edited, once there is one.
+    slice: Option<String>,
+}
+
+impl fmt::Display for Attack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+impl Attack {
+    pub(super) const ALL: [Self; 11] = [
+        Self::None,
+        Self::Collisions,
+        Self::Selectors,
+        Self::Ports,
+        Self::Services,
+        Self::Fan,
+        Self::Slice,
+        Self::Large,
+        Self::Zones,
+        Self::Refused,
+        Self::All,
+    ];
+
+    /// Writes a second.
+    pub(super) fn rate(self) -> f64 {
+        match self {
+            Self::Slice => 100.0,
+            Self::Zones => 50.0,
+            _ => 20.0,
+        }
+    }
+}
+
+impl Strikes {
+    /// Makes what the attack needs. The controller is not there yet: a tenant has had all the time in the world.
+    pub(super) async fn prepare(
+        attack: Attack,
+        http: Http,
+        handle: &Handle,
+        scale: f64,
+    ) -> anyhow::Result<Self> {
+        http.create("/api/v1/namespaces", &objects::namespace(NAMESPACE))
+            .await?;
+        let kinds = match attack {
+            Attack::All => Attack::ALL[1..Attack::ALL.len() - 1].to_vec(),
+            one => vec![one],
+        };
+        let strikes = Self {
+            http,
+            kinds,
+            scale,
+            slice: None,
+        };
+        for kind in &strikes.kinds {
+            strikes.prepare_one(*kind).await?;
+            if *kind == Attack::Refused {
+                refuse(handle);
+            }
+        }
+        Ok(strikes)
+    }
+
+    /// Does it once.
+    pub(super) async fn strike(&mut self, count: u64) -> anyhow::Result<()> {
+        let kind = self.kinds[count as usize % self.kinds.len()];
+        let round = count / self.kinds.len() as u64;
+        match kind {
+            Attack::None => Ok(()),
+            Attack::Collisions => self.collide(round).await,
+            Attack::Selectors => self.select(round).await,
+            Attack::Ports => self.flip("ports-0", pod_number(kind, 0), round).await,
+            Attack::Services => self.relabel_service(round).await,
+            Attack::Fan => self.flip("fan", pod_number(kind, 0), round).await,
+            Attack::Slice => self.edit_slice(round).await,
+            Attack::Large => {
+                let pod = round % 10;
+                self.flip(&format!("large-{pod}"), pod_number(kind, pod as u32), round / 10)
+                    .await
+            }
+            Attack::Zones => {
+                let zone = format!("zone-{}", round % 7);
+                let patch = json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": zone } } });
+                self.http.patch("/api/v1/nodes/wanderer", &patch).await
+            }
+            Attack::Refused => {
+                let number = round % self.scaled(1_000) as u64;
+                let patch = json!({ "metadata": { "labels": { "round": round.to_string() } } });
+                self.http
+                    .patch(&path("services", &format!("refused-{number}")), &patch)
+                    .await
+            }
+            Attack::All => unreachable!("it is taken apart when it is prepared"),
+        }
+    }
+
+    async fn prepare_one(&self, attack: Attack) -> anyhow::Result<()> {
+        match attack {
+            Attack::None | Attack::All => Ok(()),
+            Attack::Collisions => {
+                for number in 0..4 {
+                    self.make_colliding(number).await?;
+                }
+                let key = &collisions::keys(0, 1)[0];
+                self.service("collisions", &json!({ key: "x" })).await
+            }
+            Attack::Selectors => {
+                let labels = objects::labels(self.selector_keys());
+                for number in 0..10 {
+                    let name = format!("selectors-{number}");
+                    self.pod(
+                        &name,
+                        objects::NODE,
+                        &labels,
+                        &json!({}),
+                        pod_number(attack, number),
+                    )
+                    .await?;
+                }
+                self.service("selectors", &labels).await
+            }
+            Attack::Ports => self.prepare_ports().await,
+            Attack::Services => {
+                for number in 0..self.scaled(100_000) {
+                    self.service(&format!("services-{number}"), &json!({ "app": "services" }))
+                        .await?;
+                }
+                Ok(())
+            }
+            Attack::Fan => {
+                let labels = json!({ "app": "fan" });
+                self.pod("fan", objects::NODE, &labels, &json!({}), pod_number(attack, 0))
+                    .await?;
+                for number in 0..self.scaled(5_000) {
+                    self.service(&format!("fan-{number}"), &labels).await?;
+                }
+                Ok(())
+            }
+            Attack::Slice => {
+                let labels = json!({ "app": "slice" });
+                for number in 0..self.scaled(100) as u32 {
+                    let name = format!("slice-{number}");
+                    self.pod(
+                        &name,
+                        objects::NODE,
+                        &labels,
+                        &json!({}),
+                        pod_number(attack, number),
+                    )
+                    .await?;
+                }
+                self.service("slice", &labels).await
+            }
+            Attack::Large => {
+                let text = "x".repeat((LARGE as f64 * self.scale) as usize);
+                let container = json!({ "env": [{ "name": "LARGE", "value": text }] });
+                let labels = json!({ "app": "large" });
+                for number in 0..10 {
+                    let name = format!("large-{number}");
+                    self.pod(
+                        &name,
+                        objects::NODE,
+                        &labels,
+                        &container,
+                        pod_number(attack, number),
+                    )
+                    .await?;
+                }
+                self.service("large", &labels).await
+            }
+            Attack::Zones => {
+                self.http
+                    .create("/api/v1/nodes", &objects::node("wanderer"))
+                    .await?;
+                let labels = json!({ "app": "zones" });
+                for number in 0..self.scaled(1_000) as u32 {
+                    let name = format!("zones-{number}");
+                    self.pod(&name, "wanderer", &labels, &json!({}), pod_number(attack, number))
+                        .await?;
+                }
+                self.service("zones", &labels).await
+            }
+            Attack::Refused => {
+                for number in 0..self.scaled(1_000) {
+                    self.service(&format!("refused-{number}"), &json!({ "app": "refused" }))
+                        .await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn prepare_ports(&self) -> anyhow::Result<()> {
+        let count = self.scaled(10_000);
+        let name = |number: usize| format!("p{number:06}");
+        let ports =
+            |number: usize| json!({ "name": name(number), "port": 1 + number, "targetPort": name(number) });
+        let ports: Vec<Value> = (0..count).map(ports).collect();
+        for number in 0..4 {
+            let service = json!({
+                "metadata": { "name": format!("ports-{number}") },
+                "spec": { "selector": { "app": "ports" }, "ports": ports },
+            });
+            self.http.create(&collection("services"), &service).await?;
+        }
+        let containers = |number: usize| json!({ "name": name(number), "containerPort": 1 + number });
+        let ports: Vec<Value> = (0..count).map(containers).collect();
+        let container = json!({ "ports": ports });
+        for number in 0..2 {
+            let labels = json!({ "app": "ports" });
+            let name = format!("ports-{number}");
+            self.pod(
+                &name,
+                objects::NODE,
+                &labels,
+                &container,
+                pod_number(Attack::Ports, number),
+            )
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Mostly a label more or less; sometimes the whole pod anew.
+    async fn collide(&self, round: u64) -> anyhow::Result<()> {
+        let number = (round % 4) as u32;
+        let pod = path("pods", &format!("collisions-{number}"));
+        if round % 20 == 19 {
+            self.http.delete(&pod, 0).await?;
+            return self.make_colliding(number).await;
+        }
+        let key = format!("more-{}", round % 40);
+        let value = if round % 80 < 40 { json!("x") } else { Value::Null };
+        self.http
+            .patch(&pod, &json!({ "metadata": { "labels": { key: value } } }))
+            .await
+    }
+
+    async fn make_colliding(&self, number: u32) -> anyhow::Result<()> {
+        let labels = objects::labels(collisions::keys(number.into(), self.scaled(25_000)));
+        let name = format!("collisions-{number}");
+        let at = pod_number(Attack::Collisions, number);
+        self.pod(&name, objects::NODE, &labels, &json!({}), at).await
+    }
+
+    /// Another of the selector's keys is left out each time.
+    async fn select(&self, round: u64) -> anyhow::Result<()> {
+        if round % 2 == 1 {
+            return self
+                .flip(
+                    &format!("selectors-{}", round / 2 % 10),
+                    pod_number(Attack::Selectors, (round / 2 % 10) as u32),
+                    round / 20,
+                )
+                .await;
+        }
+        let count = self.scaled(10_000) as u64;
+        let key = |number: u64| format!("key-{:06}", number % count);
+        let patch =
+            json!({ "spec": { "selector": { key(round): Value::Null, key(round + count - 2): "x" } } });
+        self.http.patch(&path("services", "selectors"), &patch).await
+    }
+
+    fn selector_keys(&self) -> impl Iterator<Item = String> {
+        (0..self.scaled(10_000)).map(|number| format!("key-{number:06}"))
+    }
+
+    async fn relabel_service(&self, round: u64) -> anyhow::Result<()> {
+        let number = round % self.scaled(100_000) as u64;
+        let patch = json!({ "metadata": { "labels": { "round": round.to_string() } } });
+        self.http
+            .patch(&path("services", &format!("services-{number}")), &patch)
+            .await
+    }
+
+    async fn edit_slice(&mut self, round: u64) -> anyhow::Result<()> {
+        let slices = format!("/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices");
+        if self.slice.is_none() {
+            let list = self
+                .http
+                .read(&format!(
+                    "{slices}?labelSelector=kubernetes.io%2Fservice-name%3Dslice"
+                ))
+                .await?;
+            let name = list["items"][0]["metadata"]["name"].as_str();
+            self.slice = name.map(|name| format!("{slices}/{name}"));
+        }
+        let Some(slice) = &self.slice else { return Ok(()) };
+        // What the controller puts right each time: a port of its own making, and no endpoints.
+        let patch = json!({ "endpoints": [], "ports": [{ "name": "", "protocol": "TCP", "port": 1 + round % 1000 }] });
+        self.http.patch(slice, &patch).await.or_else(|error| {
+            // It may have been replaced.
+            self.slice = None;
+            crate::api::code(&error).map(|_| ()).context(error)
+        })
+    }
+
+    async fn flip(&self, pod: &str, number: u32, round: u64) -> anyhow::Result<()> {
+        let status = objects::status(pod_ip(number, Family::V4), round % 2 == 1, 10 + round);
+        self.http
+            .patch(&format!("{}/status", path("pods", pod)), &status)
+            .await
+    }
+
+    async fn service(&self, name: &str, selector: &Value) -> anyhow::Result<()> {
+        let service = objects::service(name, &json!({}), selector);
+        self.http.create(&collection("services"), &service).await
+    }
+
+    async fn pod(
+        &self,
+        name: &str,
+        node: &str,
+        labels: &Value,
+        container: &Value,
+        number: u32,
+    ) -> anyhow::Result<()> {
+        let body = objects::pod(name, node, labels, container);
+        self.http.create(&collection("pods"), &body).await?;
+        let status = objects::status(pod_ip(number, Family::V4), true, 0);
+        self.http
+            .patch(&format!("{}/status", path("pods", name)), &status)
+            .await
+    }
+
+    fn scaled(&self, count: usize) -> usize {
+        ((count as f64 * self.scale) as usize).max(2)
+    }
+}
+
+/// Each attack's pods have numbers of their own.
+fn pod_number(attack: Attack, number: u32) -> u32 {
+    FIRST_POD + attack as u32 * 100_000 + number
+}
+
+fn collection(resource: &str) -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/{resource}")
+}
+
+fn path(resource: &str, name: &str) -> String {
+    format!("{}/{name}", collection(resource))
+}
+
+/// The server refuses the controller's writes for the namespace, half of them as not valid and half as not allowed.
+fn refuse(handle: &Handle) {
+    let refused = |failure| {
+        Rule::on(Verbs::WRITES, ["endpoints", "endpointslices"])
+            .namespace(NAMESPACE)
+            .every(2)
+            .fault(Fault::Fail(Stage::Before, failure))
+    };
+    let rest = Rule::on(Verbs::WRITES, ["endpoints", "endpointslices"]).namespace(NAMESPACE);
+    let plan = FaultPlan::new(1)
+        .rule(refused(Failure::Invalid))
+        .rule(rest.fault(Fault::Fail(Stage::Before, Failure::Forbidden)));
+    handle.server().set_faults(plan);
+}

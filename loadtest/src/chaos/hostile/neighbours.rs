@@ -1,0 +1,198 @@
+//! Namespaces that behave, and a probe of the server.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context;
+use serde_json::json;
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+};
+
+use super::{START_LIMIT, objects};
+use crate::{
+    api::Http,
+    observe::{latencies::Latencies, pod_ip, visible::Shown, watch::Seen},
+    oracle::Family,
+};
+
+/// Their Services have it, and so do their slices.
+pub(super) const LABEL: &str = "hostile.example/neighbour=yes";
+const NAMESPACES: usize = 4;
+/// Of each namespace. It is a minute until a pod's turn comes again, so that no flip overtakes another unless the
+/// controller is that late.
+const PODS: usize = 300;
+/// Between two flips, of all namespaces together.
+const FLIP: Duration = Duration::from_millis(50);
+/// Between two writes of the probe.
+const PROBE: Duration = Duration::from_millis(50);
+const SERVICE: &str = "svc";
+
+/// Namespaces with a Service and its pods each.
+pub(super) struct Neighbours {
+    http: Http,
+}
+
+/// Something that goes on until it is told to end.
+pub(super) struct Going<T> {
+    task: JoinHandle<anyhow::Result<T>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl<T> Going<T> {
+    pub(super) async fn stop(self) -> anyhow::Result<T> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await?
+    }
+}
+
+fn namespace(number: usize) -> String {
+    format!("neighbour-{number}")
+}
+
+/// The pods' numbers are the same in all namespaces' order, so that neighbouring ones are of different namespaces.
+fn status_path(pod: usize) -> String {
+    format!(
+        "/api/v1/namespaces/{}/pods/pod-{pod}/status",
+        namespace(pod % NAMESPACES)
+    )
+}
+
+impl Neighbours {
+    pub(super) async fn create(http: Http) -> anyhow::Result<Self> {
+        http.create("/api/v1/nodes", &objects::node(objects::NODE))
+            .await?;
+        let (key, value) = LABEL.split_once('=').expect("a label has a value");
+        for number in 0..NAMESPACES {
+            let name = namespace(number);
+            http.create("/api/v1/namespaces", &objects::namespace(&name))
+                .await?;
+            let service = objects::service(SERVICE, &json!({ key: value }), &json!({ "app": "a" }));
+            http.create(&format!("/api/v1/namespaces/{name}/services"), &service)
+                .await?;
+        }
+        for pod in 0..PODS * NAMESPACES {
+            let path = format!("/api/v1/namespaces/{}/pods", namespace(pod % NAMESPACES));
+            let body = objects::pod(
+                &format!("pod-{pod}"),
+                objects::NODE,
+                &json!({ "app": "a" }),
+                &json!({}),
+            );
+            http.create(&path, &body).await?;
+            let status = objects::status(pod_ip(pod as u32, Family::V4), true, 0);
+            http.patch(&status_path(pod), &status).await?;
+        }
+        Ok(Self { http })
+    }
+
+    /// Their Services: the positions by which they are known, and their families.
+    pub(super) fn services(&self) -> HashMap<(String, String), (usize, Family)> {
+        let service = |number| ((namespace(number), SERVICE.to_owned()), (number, Family::V4));
+        (0..NAMESPACES).map(service).collect()
+    }
+
+    /// Waits until all of their pods are published. The first pod of each flips until it is.
+    pub(super) async fn published(&self, seen: &Seen) -> anyhow::Result<()> {
+        let all = async {
+            for pod in 0..NAMESPACES {
+                for (at, ready) in [(1, false), (2, true)] {
+                    let change = announce(seen, pod, ready);
+                    let ip = pod_ip(pod as u32, Family::V4);
+                    self.http
+                        .patch(&status_path(pod), &objects::status(ip, ready, at))
+                        .await?;
+                    seen.slices.lock().answered(&change, Instant::now());
+                    while seen.slices.lock().latency().never_seen > 0 {
+                        sleep(Duration::from_millis(20)).await;
+                    }
+                }
+            }
+            anyhow::Ok(())
+        };
+        timeout(START_LIMIT, all)
+            .await
+            .with_context(|| format!("the neighbours were not published within {START_LIMIT:?}"))?
+    }
+
+    /// Flips a pod after the other, whether the last ones are published or not. How many, in the end.
+    pub(super) fn flip(self: &Arc<Self>, seen: &Arc<Seen>) -> Going<u64> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, neighbours, seen) = (Arc::clone(&stop), Arc::clone(self), Arc::clone(seen));
+        let task = tokio::spawn(async move {
+            let mut flips = 0u64;
+            let mut under_way = JoinSet::new();
+            let mut tick = interval(FLIP);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
+            while !stopped.load(Ordering::Relaxed) {
+                tick.tick().await;
+                let pod = flips as usize % (PODS * NAMESPACES);
+                let round = flips / (PODS * NAMESPACES) as u64;
+                flips += 1;
+                let (neighbours, seen) = (Arc::clone(&neighbours), Arc::clone(&seen));
+                under_way.spawn(async move { neighbours.flip_pod(&seen, pod, round).await });
+                while let Some(done) = under_way.try_join_next() {
+                    done??;
+                }
+            }
+            while let Some(done) = under_way.join_next().await {
+                done??;
+            }
+            Ok(flips)
+        });
+        Going { task, stop }
+    }
+
+    async fn flip_pod(&self, seen: &Seen, pod: usize, round: u64) -> anyhow::Result<()> {
+        let ready = round % 2 == 1;
+        let change = announce(seen, pod, ready);
+        let status = objects::status(pod_ip(pod as u32, Family::V4), ready, 10 + round);
+        self.http.patch(&status_path(pod), &status).await?;
+        seen.slices.lock().answered(&change, Instant::now());
+        Ok(())
+    }
+}
+
+fn announce(seen: &Seen, pod: usize, ready: bool) -> crate::observe::visible::Change {
+    let shown = if ready { Shown::READY } else { Shown::NOT_READY };
+    let set = (pod % NAMESPACES, Family::V4);
+    let targets = std::iter::once((set, shown));
+    seen.slices.lock().announce(pod as u32, targets, Instant::now())
+}
+
+/// Writes that concern no controller, and how long the server takes for them.
+pub(super) struct Probe;
+
+impl Probe {
+    pub(super) async fn start(http: Http) -> anyhow::Result<Going<Latencies>> {
+        let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", namespace(0));
+        http.create(&collection, &json!({ "metadata": { "name": "probe" } }))
+            .await?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let task = tokio::spawn(async move {
+            let mut latencies = Latencies::new();
+            let mut tick = interval(PROBE);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let path = format!("{collection}/probe");
+            let mut number = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                // What the tick itself is late is what the machine is too busy for.
+                let due = tick.tick().await;
+                number += 1;
+                let patch = json!({ "spec": { "leaseTransitions": number } });
+                http.patch(&path, &patch).await?;
+                latencies.record(due.elapsed());
+            }
+            Ok(latencies)
+        });
+        Ok(Going { task, stop })
+    }
+}
