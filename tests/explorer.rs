@@ -62,6 +62,7 @@ fn every_interleaving_of_small_cases_ends_right() {
                     };
                     let start = Instant::now();
                     let outcome = explore();
+                    if std::env::var_os("EXPLORER_PROGRESS").is_some() { eprintln!("{} {:?} {:?}", at, outcome.as_ref().map(|f| f.states), start.elapsed()); }
                     results.lock().unwrap().push((at, outcome, start.elapsed()));
                 }
             };

@@ -44,6 +44,7 @@ impl Loop {
 
     fn want(&mut self, want: Want) {
         let urgency = Urgency {
+            tenant: 0,
             lane: Lane::Add,
             yields: false,
             group: 0,

@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
-use endpointd::cluster::decode::{self, DecodeError, EventKind, ListEnd, ListReader, NamedNode, Namespaced};
+use endpointd::cluster::decode::{
+    self, DecodeError, EventKind, ListEnd, ListReader, NamedNode, Namespaced, Undecodable,
+};
 use endpointd::core::facts::{PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use endpointd::core::ids::Uid;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
@@ -258,7 +260,7 @@ fn a_bad_object_does_not_spoil_the_page() {
         ["good"]
     );
     assert_eq!(errors.len(), 2);
-    assert!(errors[0].contains("a/bad"), "{errors:?}");
+    assert!(errors[0].to_string().contains("a/bad"), "{errors:?}");
     assert_eq!(end.unwrap().version, "9");
     let empty = br#"{"metadata": {"resourceVersion": "9"}, "items": null}"#;
     let (items, errors, end) = list::<Namespaced<PodFacts>>(empty);
