@@ -552,6 +552,13 @@ pub fn object_version(json: &[u8]) -> Result<String, DecodeError> {
     Ok(object.metadata.resource_version.to_string())
 }
 
+/// The sentence with which an API server refuses a request before it knows of anything else (429 by its limit of
+/// requests in flight), if the body is just that.
+fn plain_refusal(body: &[u8]) -> Option<&'static str> {
+    const BUSY: &str = "Too many requests, please try again later.";
+    (body.trim_ascii() == BUSY.as_bytes()).then_some(BUSY)
+}
+
 /// A `Status`, its texts cut to a line each. Of a body that is none, nothing is kept: a proxy that answers in the
 /// server's place may quote the request with its credentials.
 pub fn status(code: u16, body: &[u8]) -> wire::Status {
@@ -559,7 +566,7 @@ pub fn status(code: u16, body: &[u8]) -> wire::Status {
         .ok()
         .filter(|status| status.kind == "Status")
         .unwrap_or_else(|| wire::Status {
-            message: "the answer is not the API server's".to_owned(),
+            message: plain_refusal(body).unwrap_or("the answer is not the API server's").to_owned(),
             ..wire::Status::default()
         });
     status.reason = Excerpt::value(&status.reason).to_string();

@@ -80,7 +80,9 @@ pub(crate) struct Process {
     writer_woken: bool,
     pub(crate) to_writer: VecDeque<ToWriter>,
     publisher: Part<Publisher>,
-    pub(crate) tick: Option<Duration>,
+    tick: Option<Duration>,
+    /// A tick has been armed for then, and has not come.
+    pub(crate) timer: Option<Duration>,
     pub(crate) now: Duration,
     pub(crate) flights: BTreeMap<ObjectName, Flight>,
     picture: Picture,
@@ -121,6 +123,7 @@ impl Process {
             to_writer: VecDeque::new(),
             publisher: Part::new(Publisher::new(pacing, 0)),
             tick: None,
+            timer: None,
             now: Duration::ZERO,
             flights: BTreeMap::new(),
             picture,
@@ -402,7 +405,7 @@ impl Process {
                 Next::Grant { key, .. } => self.to_shard.push_back(ToShard::Grant(key.object)),
                 Next::Wait { until, .. } => {
                     if let Some(until) = until.filter(|until| self.tick.is_none_or(|tick| tick > *until)) {
-                        self.tick = Some(until);
+                        (self.tick, self.timer) = (Some(until), Some(until));
                     }
                     return;
                 }
@@ -433,8 +436,8 @@ impl Process {
 
     /// The time comes that the publisher waits for.
     pub(crate) fn pass_time(&mut self) {
-        if let Some(tick) = self.tick {
-            self.now = self.now.max(tick);
+        if let Some(at) = self.timer.take() {
+            self.now = self.now.max(at);
             self.to_writer.push_back(ToWriter::Tick);
         }
     }

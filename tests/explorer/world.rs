@@ -414,7 +414,7 @@ impl System for World<'_> {
         if process.view_wakes().is_some() {
             steps.push(Step::View);
         }
-        if process.tick.is_some() {
+        if process.timer.is_some() {
             steps.push(Step::Time);
         }
         if self.succession {

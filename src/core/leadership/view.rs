@@ -137,6 +137,9 @@ pub struct View {
     reading: Reading,
     /// A watch broke: none begins before a version was read.
     checks: bool,
+    /// The version that was last read is the one up to which everything is known, so that nothing is missed however
+    /// silent the watch is. A real server keeps back a bookmark that says no more than the version that was asked for.
+    current: bool,
     /// Lists and watches that failed in a row.
     failures: u32,
     /// Readings that failed in a row.
@@ -170,6 +173,7 @@ impl View {
             stream: Stream::Idle(Duration::ZERO),
             reading: Reading::Idle,
             checks: false,
+            current: false,
             failures: 0,
             unread: 0,
             barren: 0,
@@ -383,7 +387,7 @@ impl View {
             // A server that ends watches as soon as they begin must not be asked in a tight loop.
             End::Orderly | End::Broken => self.failures += 1,
         }
-        if self.failures >= HOPELESS {
+        if self.failures >= HOPELESS && !self.current {
             return self.list_again(now, random);
         }
         self.checks = end == End::Broken;
@@ -412,6 +416,7 @@ impl View {
             return;
         };
         (self.reading, self.unread) = (Reading::Idle, 0);
+        self.current = self.reached == Some(version);
         if version < highest {
             return self.rewind(version, proving, now, random);
         }
