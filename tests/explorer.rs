@@ -47,7 +47,16 @@ fn every_interleaving_of_small_cases_ends_right() {
                     };
                     let start = Instant::now();
                     let outcome = search::explore(case);
-                    if let Ok(found) = &outcome { eprintln!("{} {} {:.3e} {} {:?}", case.name, found.states, found.histories, found.longest, start.elapsed()); }
+                    if let Ok(found) = &outcome {
+                        eprintln!(
+                            "{} {} {:.3e} {} {:?}",
+                            case.name,
+                            found.states,
+                            found.histories,
+                            found.longest,
+                            start.elapsed()
+                        );
+                    }
                     results.lock().unwrap().push((at, outcome, start.elapsed()));
                 }
             };

@@ -106,7 +106,9 @@ impl<'c> World<'c> {
         let mut server = Model::new(2);
         server.node(0, Some(0));
         for service in &case.services {
-            server.services.insert(service.facts().name.clone(), service.facts());
+            server
+                .services
+                .insert(service.facts().name.clone(), service.facts());
         }
         for pod in &case.pods {
             server.pods.insert(pod.facts().name.clone(), pod.facts());
@@ -209,10 +211,14 @@ impl<'c> World<'c> {
             return Vec::new();
         };
         let sent = |writes: bool| {
-            let sent = self.process.flights.iter().filter(move |(_, flight)| match flight {
-                Flight::Sent(request) => !writes || !matches!(request, Request::Fetch | Request::Probe),
-                Flight::Answered(..) => false,
-            });
+            let sent = self
+                .process
+                .flights
+                .iter()
+                .filter(move |(_, flight)| match flight {
+                    Flight::Sent(request) => !writes || !matches!(request, Request::Fetch | Request::Probe),
+                    Flight::Answered(..) => false,
+                });
             sent.map(|(object, _)| Step::FaultOf(object.clone())).collect()
         };
         let stored = || {
@@ -361,13 +367,22 @@ impl<'c> World<'c> {
             }
         }
         if self.case.outputs.endpoints {
-            let (published, expected) = (self.server.published_endpoints(), self.server.expected_endpoints());
+            let (published, expected) = (
+                self.server.published_endpoints(),
+                self.server.expected_endpoints(),
+            );
             if published != expected {
-                return Err(format!("Endpoints say {published:?}, and should say {expected:?}"));
+                return Err(format!(
+                    "Endpoints say {published:?}, and should say {expected:?}"
+                ));
             }
         }
         let slices = self.server.store.len();
-        let wanted = if self.case.outputs.slices { self.case.services.len() } else { 0 };
+        let wanted = if self.case.outputs.slices {
+            self.case.services.len()
+        } else {
+            0
+        };
         if slices != wanted {
             return Err(format!("there are {slices} slices, and should be {wanted}"));
         }
