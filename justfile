@@ -26,10 +26,12 @@ test:
     cargo test --workspace
 
 # The properties over cases that no run before has played. A failure prints its shortest case; with the seed that is
-# printed first it comes again. Then all perturbations of recorded scenarios, of which tests play a tenth.
+# printed first it comes again. Then all perturbations of recorded scenarios, of which tests play a
+# tenth, and all cases of the explorer.
 explore SEED=`od -An -N4 -tu4 /dev/urandom | tr -d ' '`:
     PROPTEST_RNG_SEED={{ SEED }} cargo test --workspace --lib --test properties
     PERTURBATIONS=all cargo test -p endpointd --test perturbations
+    EXPLORER_ALL=1 cargo test -p endpointd --test explorer -- --nocapture
 
 # Puts known defects back into the source, one at a time: the explorer must find each.
 mutations NAME='':

@@ -35,11 +35,12 @@
 //!   events were moved, as never later than recorded, since a Ready time that changes nothing that is published goes
 //!   with the next write (upstream does the same). In `to-external-name`, times that wait in the memory of a process
 //!   while the Service is an external name are lost with it.
-//! - What is left of a Service that is not managed any more (it was deleted, or lost its selector, or became an
-//!   external name), where the controller did not know the Service's last state in time. Such leftovers stay as the
-//!   controller last left them; the garbage collector, which is off in the recordings, has those of deleted Services.
-//! - One slice in `slice-disowned`: a process that starts anew replaces a slice that was given to another manager, and
-//!   one that goes on does not.
+//! - What is left of a Service that is not managed any more (it was deleted, or is being deleted, or lost its selector,
+//!   or became an external name), where the controller did not know the Service's last state in time. Such leftovers
+//!   stay as the controller last left them; the garbage collector, which is off in the recordings, has those of
+//!   deleted Services.
+//! - One slice in `slice-disowned`: a process that starts anew, or that is shown something new of the Service's
+//!   endpoints, replaces a slice that was given to another manager; the recorded one had no reason to look again.
 //!
 //! # How much is played
 //!

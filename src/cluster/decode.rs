@@ -566,7 +566,9 @@ pub fn status(code: u16, body: &[u8]) -> wire::Status {
         .ok()
         .filter(|status| status.kind == "Status")
         .unwrap_or_else(|| wire::Status {
-            message: plain_refusal(body).unwrap_or("the answer is not the API server's").to_owned(),
+            message: plain_refusal(body)
+                .unwrap_or("the answer is not the API server's")
+                .to_owned(),
             ..wire::Status::default()
         });
     status.reason = Excerpt::value(&status.reason).to_string();

@@ -72,6 +72,8 @@ pub(crate) struct Case {
     pub(crate) window: usize,
     /// Another process takes over, once, at any point.
     pub(crate) succession: bool,
+    /// Played only when all cases are asked for, since it takes long.
+    pub(crate) long: bool,
 }
 
 const SLICES: Outputs = Outputs {
@@ -113,6 +115,7 @@ fn two_slices(before: &[Change], changes: &[Change], window: usize) -> Case {
         fault: None,
         window,
         succession: false,
+        long: false,
     }
 }
 
@@ -153,14 +156,21 @@ pub(crate) fn all() -> Vec<Case> {
                 continue;
             }
             for window in [1, 2] {
-                cases.push(two_slices(before, &changes, window));
+                let case = two_slices(before, &changes, window);
+                let long = !before.is_empty() && window == 2;
+                cases.push(Case { long, ..case });
             }
         }
     }
     for changes in [[Flip(0), Flip(0), Flip(0)], [Flip(0), Toggle(0), Toggle(0)]] {
-        cases.push(slice_and_endpoints(&[], &changes));
-        cases.push(slice_and_endpoints(&[Flip(0)], &changes));
+        for case in [
+            slice_and_endpoints(&[], &changes),
+            slice_and_endpoints(&[Flip(0)], &changes),
+        ] {
+            cases.push(Case { long: true, ..case });
+        }
     }
+    cases.push(slice_and_endpoints(&[], &[Flip(0)]));
     for fault in Fault::ALL {
         for case in [
             two_slices(&[], &[Flip(0), Flip(1)], 2),
@@ -170,6 +180,7 @@ pub(crate) fn all() -> Vec<Case> {
             cases.push(Case {
                 name: format!("{}, {fault:?}", case.name),
                 fault: Some(fault),
+                long: case.outputs == Outputs::ALL,
                 ..case
             });
         }
@@ -182,12 +193,14 @@ pub(crate) fn all() -> Vec<Case> {
                 name: format!("{kind}, succession: {}", shown(&[], &changes)),
                 outputs,
                 succession: true,
+                long: changes != if outputs.slices { [Flip(0); 2] } else { [Toggle(0); 2] },
                 ..slice_and_endpoints(&[], &changes)
             };
             for fault in Fault::ALL {
                 cases.push(Case {
                     name: format!("{}, {fault:?}", case.name),
                     fault: Some(fault),
+                    long: case.long || fault == Fault::OutputsExpire,
                     ..case.clone()
                 });
             }

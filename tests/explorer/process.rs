@@ -341,7 +341,11 @@ impl Process {
                 events.extend(ours.map(|slice| Event::Slice(Box::new(slice), epoch)));
             }
             Listed::Endpoints(endpoints) => {
-                events.extend(endpoints.into_iter().map(|e| Event::Endpoints(Box::new(e), epoch)));
+                events.extend(
+                    endpoints
+                        .into_iter()
+                        .map(|e| Event::Endpoints(Box::new(e), epoch)),
+                );
             }
         }
         self.deliver(events);
@@ -374,7 +378,15 @@ impl Process {
         let wanted = state.plan().into_iter();
         said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
         // Nobody takes them here, and they are no part of what decides.
+<<<<<<< HEAD
         drop((state.take_remarks(), state.take_syncs(), state.take_work()));
+=======
+        drop((
+            self.shard.take_remarks(),
+            self.shard.take_syncs(),
+            self.shard.take_work(),
+        ));
+>>>>>>> part-P
         for (object, report) in said {
             self.reports.say(key(object), report, self.now);
         }
@@ -430,7 +442,8 @@ impl Process {
     /// The answer to an object's request arrives.
     pub(crate) fn answer(&mut self, object: &ObjectName) {
         if let Some(Flight::Answered(outcome, load)) = self.flights.remove(object) {
-            self.to_writer.push_back(ToWriter::Done(object.clone(), outcome, load));
+            self.to_writer
+                .push_back(ToWriter::Done(object.clone(), outcome, load));
         }
     }
 

@@ -80,14 +80,20 @@ impl Search {
         let digest = digest(&system);
         match self.seen.get(&digest) {
             Some(Some(below)) => return Ok(*below),
-            Some(None) => return Err("a state comes again: nothing has moved, and something is tried without end".to_owned()),
+            Some(None) => {
+                return Err(
+                    "a state comes again: nothing has moved, and something is tried without end".to_owned(),
+                );
+            }
             None => {}
         }
         if self.seen.len() >= MOST_STATES {
             return Err(format!("more than {MOST_STATES} states"));
         }
         if self.path.len() >= LONGEST {
-            return Err(format!("more than {LONGEST} steps: something is tried without end"));
+            return Err(format!(
+                "more than {LONGEST} steps: something is tried without end"
+            ));
         }
         self.seen.insert(digest, None);
         let steps = system.steps();

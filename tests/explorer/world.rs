@@ -141,7 +141,9 @@ impl<'c> World<'c> {
         let mut server = Model::new(2);
         server.node(0, Some(0));
         for service in &case.services {
-            server.services.insert(service.facts().name.clone(), service.facts());
+            server
+                .services
+                .insert(service.facts().name.clone(), service.facts());
         }
         for pod in &case.pods {
             server.pods.insert(pod.facts().name.clone(), pod.facts());
@@ -427,7 +429,50 @@ impl System for World<'_> {
         steps
     }
 
+<<<<<<< HEAD
     fn take(&mut self, step: Step) -> Result<(), String> {
+=======
+    fn fault_steps(&self) -> Vec<Step> {
+        let Some(fault) = self.fault else {
+            return Vec::new();
+        };
+        let sent = |writes: bool| {
+            let sent = self
+                .process
+                .flights
+                .iter()
+                .filter(move |(_, flight)| match flight {
+                    Flight::Sent(request) => !writes || !matches!(request, Request::Fetch | Request::Probe),
+                    Flight::Answered(..) => false,
+                });
+            sent.map(|(object, _)| Step::FaultOf(object.clone())).collect()
+        };
+        let stored = || {
+            let slices = self.server.store.keys();
+            let slices = slices.map(|name| ObjectName::slice((&**name).into()));
+            let endpoints = self.server.endpoints.keys();
+            let endpoints = endpoints.map(|name| ObjectName::endpoints(name.clone()));
+            slices.chain(endpoints).map(Step::FaultOf).collect()
+        };
+        match fault {
+            Fault::Conflict => sent(true),
+            Fault::LostBefore
+            | Fault::LostAfter
+            | Fault::BareNotFound
+            | Fault::Throttled
+            | Fault::ServerError => sent(false),
+            Fault::ForeignEdit | Fault::ForeignDelete => stored(),
+            Fault::OutputsExpire => Kind::needed_for(self.case.outputs)
+                .filter(|kind| matches!(kind, Kind::Slice | Kind::Endpoints))
+                .map(Step::FaultIn)
+                .collect(),
+            Fault::PodsExpire => vec![Step::FaultIn(Kind::Pod)],
+        }
+    }
+
+    /// Takes a step.
+    pub(crate) fn take(&mut self, step: Step) -> Result<(), String> {
+>>>>>>> part-P
         match step {
             Step::Shard => self.process.shard_turn(),
             Step::Writer => self.process.writer_turn(),
@@ -531,13 +576,31 @@ impl System for World<'_> {
             }
         }
         if self.case.outputs.endpoints {
+<<<<<<< HEAD
             let (published, expected) = (self.server.0.published_endpoints(), self.server.0.expected_endpoints());
+=======
+            let (published, expected) = (
+                self.server.published_endpoints(),
+                self.server.expected_endpoints(),
+            );
+>>>>>>> part-P
             if published != expected {
-                return Err(format!("Endpoints say {published:?}, and should say {expected:?}"));
+                return Err(format!(
+                    "Endpoints say {published:?}, and should say {expected:?}"
+                ));
             }
         }
+<<<<<<< HEAD
         let slices = self.server.0.store.len();
         let wanted = if self.case.outputs.slices { self.case.services.len() } else { 0 };
+=======
+        let slices = self.server.store.len();
+        let wanted = if self.case.outputs.slices {
+            self.case.services.len()
+        } else {
+            0
+        };
+>>>>>>> part-P
         if slices != wanted {
             return Err(format!("there are {slices} slices, and should be {wanted}"));
         }

@@ -146,7 +146,7 @@ pub(crate) fn plans(scenario: &Value, undisturbed: &Undisturbed) -> Vec<Plan> {
         if is_one_of_many(scenario, &undisturbed.events[i]) {
             continue;
         }
-        late(&mut plans, undisturbed, i);
+        late(&mut plans, scenario["steps"].as_array().unwrap(), undisturbed, i);
         stale(&mut plans, undisturbed, i);
         plans.push(hidden(undisturbed, i));
     }
@@ -186,7 +186,7 @@ fn killed(plans: &mut Vec<Plan>, number: usize, sent: &Sent, step: usize) {
     }
 }
 
-fn late(plans: &mut Vec<Plan>, undisturbed: &Undisturbed, i: usize) {
+fn late(plans: &mut Vec<Plan>, steps: &[Value], undisturbed: &Undisturbed, i: usize) {
     let event = &undisturbed.events[i];
     let (step, _) = moment(undisturbed, event.version);
     let held = Rules {
@@ -199,7 +199,13 @@ fn late(plans: &mut Vec<Plan>, undisturbed: &Undisturbed, i: usize) {
         actions: BTreeMap::from([(Point::End(step), Action::Release)]),
         ..plan(Sort::Late, step)
     });
-    if step + 1 < undisturbed.ends.len() {
+    // Operations on the slices of a Service need some.
+    let needed = event.kind == "services"
+        && steps.get(step + 1).is_some_and(|step| {
+            let operations = step["do"].as_array().unwrap();
+            operations.iter().any(|op| !op["patch_slices"].is_null())
+        });
+    if step + 1 < steps.len() && !needed {
         plans.push(Plan {
             what: format!("{event} in step {step} is shown at the end of step {}", step + 1),
             rules: held,

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
+const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 const MIRRORED_BY: &str = "endpointslicemirroring-controller.k8s.io";
 
 /// Which parts of a state are compared.
@@ -201,7 +203,7 @@ pub(crate) fn cut(state: &Value, compared: Compared, timed: bool) -> Value {
     let mut out = Map::new();
     for field in ["endpointslices", "groups"] {
         if compared.slices && state.get(field).is_some() {
-            let managed_by = |s: &Value| s["labels"]["endpointslice.kubernetes.io/managed-by"].clone();
+            let managed_by = |s: &Value| s["labels"][MANAGED_BY_LABEL].clone();
             let slices = items(&state[field]).filter(|s| compared.mirrored || managed_by(s) != MIRRORED_BY);
             let slices: Vec<_> = slices
                 .map(|s| if timed { s.clone() } else { untimed(s) })
@@ -228,6 +230,11 @@ pub(crate) fn untimed(value: &Value) -> Value {
         Value::Array(values) => values.iter().map(untimed).collect(),
         other => other.clone(),
     }
+}
+
+/// Whether a slice is this controller's.
+pub(crate) fn is_managed(slice: &Value) -> bool {
+    slice["labels"][MANAGED_BY_LABEL] == MANAGED_BY
 }
 
 /// The trigger time of an object.

@@ -150,7 +150,8 @@ impl<'a> Player<'a> {
             let got = objects(&got);
             for object in objects(&after) {
                 let bare = normal::untimed(&object);
-                if before.contains(&normal::anonymous(&bare)) {
+                let foreign = field == "endpointslices" && !normal::is_managed(&object);
+                if foreign || before.contains(&normal::anonymous(&bare)) {
                     continue;
                 }
                 let want = normal::trigger(&object);
@@ -166,8 +167,8 @@ impl<'a> Player<'a> {
         found
     }
 
-    /// The Services that had a selector in some step and are not managed now: there is none of that name, it has
-    /// no selector, or it is an external name. Their Endpoints and slices stay as they were last seen to be right.
+    /// The Services that had a selector in some step and are not fully managed now: there is none of that name, it
+    /// has no selector, it is an external name, or it is being deleted, so that no slice is made for it any more.
     pub(crate) async fn abandoned(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for op in self
@@ -184,8 +185,9 @@ impl<'a> Player<'a> {
             }
         }
         for service in self.api.list("Service", &self.namespace).await {
-            if selects(&service["spec"]) && service["spec"]["type"] != "ExternalName" {
-                names.remove(service["metadata"]["name"].as_str().unwrap());
+            let (spec, meta) = (&service["spec"], &service["metadata"]);
+            if selects(spec) && spec["type"] != "ExternalName" && meta["deletionTimestamp"].is_null() {
+                names.remove(meta["name"].as_str().unwrap());
             }
         }
         names
