@@ -29,14 +29,20 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 /// A case, by its name.
-type Search = (String, Box<dyn Fn() -> Result<search::Found, String> + Send + Sync>);
+type Search = (
+    String,
+    Box<dyn Fn() -> Result<search::Found, String> + Send + Sync>,
+);
 
 fn searches() -> Vec<Search> {
     let mut searches: Vec<Search> = Vec::new();
     let all = std::env::var_os("EXPLORER_ALL").is_some();
     for case in cases::all().into_iter().filter(|case| all || !case.long) {
         let name = case.name.clone();
-        searches.push((name, Box::new(move || search::explore(world::World::start(&case)))));
+        searches.push((
+            name,
+            Box::new(move || search::explore(world::World::start(&case))),
+        ));
     }
     for (name, start) in election::cases() {
         searches.push((name, Box::new(move || search::explore(start.clone()))));
@@ -63,21 +69,7 @@ fn every_interleaving_of_small_cases_ends_right() {
                         break;
                     };
                     let start = Instant::now();
-<<<<<<< HEAD
                     let outcome = explore();
-=======
-                    let outcome = search::explore(case);
-                    if let Ok(found) = &outcome {
-                        eprintln!(
-                            "{} {} {:.3e} {} {:?}",
-                            case.name,
-                            found.states,
-                            found.histories,
-                            found.longest,
-                            start.elapsed()
-                        );
-                    }
->>>>>>> part-P
                     results.lock().unwrap().push((at, outcome, start.elapsed()));
                 }
             };
@@ -111,7 +103,10 @@ fn every_interleaving_of_small_cases_ends_right() {
             }
         }
     }
-    println!("{} cases whole: {states} states, {histories:.3e} histories", cases.len() - failures.len());
+    println!(
+        "{} cases whole: {states} states, {histories:.3e} histories",
+        cases.len() - failures.len()
+    );
     assert!(
         failures.is_empty(),
         "{} of {} cases are violated\n\n{}",
@@ -138,7 +133,11 @@ fn the_mutations_fit_the_source() {
             if let Some(file) = line.strip_prefix("--- a/") {
                 source = std::fs::read_to_string(root.join(file)).unwrap();
             } else if let Some(removed) = line.strip_prefix('-') {
-                assert!(source.contains(removed), "{}: {removed:?} is gone", path.display());
+                assert!(
+                    source.contains(removed),
+                    "{}: {removed:?} is gone",
+                    path.display()
+                );
             }
         }
     }

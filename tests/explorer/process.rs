@@ -378,15 +378,7 @@ impl Process {
         let wanted = state.plan().into_iter();
         said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
         // Nobody takes them here, and they are no part of what decides.
-<<<<<<< HEAD
         drop((state.take_remarks(), state.take_syncs(), state.take_work()));
-=======
-        drop((
-            self.shard.take_remarks(),
-            self.shard.take_syncs(),
-            self.shard.take_work(),
-        ));
->>>>>>> part-P
         for (object, report) in said {
             self.reports.say(key(object), report, self.now);
         }

@@ -34,7 +34,10 @@ pub(crate) enum Step {
     FaultOf(ObjectName),
     FaultIn(Kind),
     /// Another process takes over. Its watch of pods has shown so many changes, and may be broken.
-    Lead { shown: usize, broken: bool },
+    Lead {
+        shown: usize,
+        broken: bool,
+    },
     /// The new leader reads the version of pods, gets a bookmark or a list of them, or its view's time has come.
     ReadVersion,
     Bookmark,
@@ -126,7 +129,10 @@ fn apply(pods: &mut BTreeMap<Box<str>, PodFacts>, change: Change) -> Result<PodF
 
 /// The pods when so many of a case's changes have happened, and what the watch shows of the last.
 fn pods_after(case: &Case, happened: usize) -> (Vec<PodFacts>, Option<Result<PodFacts, Box<str>>>) {
-    let pods = case.pods.iter().map(|pod| (pod.facts().name.clone(), pod.facts()));
+    let pods = case
+        .pods
+        .iter()
+        .map(|pod| (pod.facts().name.clone(), pod.facts()));
     let (mut pods, mut last) = (pods.collect(), None);
     for change in case.before.iter().chain(&case.changes[..happened]) {
         last = Some(apply(&mut pods, *change));
@@ -262,10 +268,14 @@ impl<'c> World<'c> {
             return Vec::new();
         };
         let sent = |writes: bool| {
-            let sent = self.process.flights.iter().filter(move |(_, flight)| match flight {
-                Flight::Sent(request) => !writes || !matches!(request, Request::Fetch | Request::Probe),
-                Flight::Answered(..) => false,
-            });
+            let sent = self
+                .process
+                .flights
+                .iter()
+                .filter(move |(_, flight)| match flight {
+                    Flight::Sent(request) => !writes || !matches!(request, Request::Fetch | Request::Probe),
+                    Flight::Answered(..) => false,
+                });
             sent.map(|(object, _)| Step::FaultOf(object.clone())).collect()
         };
         let stored = || {
@@ -288,7 +298,9 @@ impl<'c> World<'c> {
                 .map(Step::FaultIn)
                 .collect(),
             // A new leader's watch of pods breaks as often as it may without that.
-            Fault::PodsExpire if self.process.delivered == self.changed && self.process.leads_from_the_start() => {
+            Fault::PodsExpire
+                if self.process.delivered == self.changed && self.process.leads_from_the_start() =>
+            {
                 vec![Step::FaultIn(Kind::Pod)]
             }
             Fault::PodsExpire | Fault::CreatesFail => Vec::new(),
@@ -370,7 +382,6 @@ impl<'c> World<'c> {
         // The watch shows it when its turn comes.
         let _ = apply(&mut self.server.change().0.pods, change);
     }
-
 }
 
 impl System for World<'_> {
@@ -429,50 +440,7 @@ impl System for World<'_> {
         steps
     }
 
-<<<<<<< HEAD
     fn take(&mut self, step: Step) -> Result<(), String> {
-=======
-    fn fault_steps(&self) -> Vec<Step> {
-        let Some(fault) = self.fault else {
-            return Vec::new();
-        };
-        let sent = |writes: bool| {
-            let sent = self
-                .process
-                .flights
-                .iter()
-                .filter(move |(_, flight)| match flight {
-                    Flight::Sent(request) => !writes || !matches!(request, Request::Fetch | Request::Probe),
-                    Flight::Answered(..) => false,
-                });
-            sent.map(|(object, _)| Step::FaultOf(object.clone())).collect()
-        };
-        let stored = || {
-            let slices = self.server.store.keys();
-            let slices = slices.map(|name| ObjectName::slice((&**name).into()));
-            let endpoints = self.server.endpoints.keys();
-            let endpoints = endpoints.map(|name| ObjectName::endpoints(name.clone()));
-            slices.chain(endpoints).map(Step::FaultOf).collect()
-        };
-        match fault {
-            Fault::Conflict => sent(true),
-            Fault::LostBefore
-            | Fault::LostAfter
-            | Fault::BareNotFound
-            | Fault::Throttled
-            | Fault::ServerError => sent(false),
-            Fault::ForeignEdit | Fault::ForeignDelete => stored(),
-            Fault::OutputsExpire => Kind::needed_for(self.case.outputs)
-                .filter(|kind| matches!(kind, Kind::Slice | Kind::Endpoints))
-                .map(Step::FaultIn)
-                .collect(),
-            Fault::PodsExpire => vec![Step::FaultIn(Kind::Pod)],
-        }
-    }
-
-    /// Takes a step.
-    pub(crate) fn take(&mut self, step: Step) -> Result<(), String> {
->>>>>>> part-P
         match step {
             Step::Shard => self.process.shard_turn(),
             Step::Writer => self.process.writer_turn(),
@@ -487,7 +455,9 @@ impl System for World<'_> {
             Step::Lead { shown, broken } => self.lead(shown, broken),
             Step::ReadVersion => self.process.read_version(self.changed),
             Step::Bookmark => self.process.bookmark(self.changed),
-            Step::ListPods => self.process.list_pods(pods_after(self.case, self.changed).0, self.changed),
+            Step::ListPods => self
+                .process
+                .list_pods(pods_after(self.case, self.changed).0, self.changed),
             Step::View => self.process.wake_view(),
             Step::Late(object) => {
                 let at = self.late.iter().position(|(late, _)| *late == object);
@@ -536,7 +506,8 @@ impl System for World<'_> {
                     }
                 }
                 let listed = self.listed(kind);
-                self.lists.push((kind, listed, self.server.0.version, self.changed));
+                self.lists
+                    .push((kind, listed, self.server.0.version, self.changed));
             }
         }
         self.sort_events();
@@ -549,7 +520,9 @@ impl System for World<'_> {
         }
         if self.failed == FAILURES && self.process.now < FAILED_FOR {
             let now = self.process.now;
-            return Err(format!("a request that fails is tried {FAILURES} times within {now:?}"));
+            return Err(format!(
+                "a request that fails is tried {FAILURES} times within {now:?}"
+            ));
         }
         Ok(())
     }
@@ -576,31 +549,22 @@ impl System for World<'_> {
             }
         }
         if self.case.outputs.endpoints {
-<<<<<<< HEAD
-            let (published, expected) = (self.server.0.published_endpoints(), self.server.0.expected_endpoints());
-=======
             let (published, expected) = (
-                self.server.published_endpoints(),
-                self.server.expected_endpoints(),
+                self.server.0.published_endpoints(),
+                self.server.0.expected_endpoints(),
             );
->>>>>>> part-P
             if published != expected {
                 return Err(format!(
                     "Endpoints say {published:?}, and should say {expected:?}"
                 ));
             }
         }
-<<<<<<< HEAD
         let slices = self.server.0.store.len();
-        let wanted = if self.case.outputs.slices { self.case.services.len() } else { 0 };
-=======
-        let slices = self.server.store.len();
         let wanted = if self.case.outputs.slices {
             self.case.services.len()
         } else {
             0
         };
->>>>>>> part-P
         if slices != wanted {
             return Err(format!("there are {slices} slices, and should be {wanted}"));
         }

@@ -339,10 +339,8 @@ fn check_ports(faults: &mut Faults, ports: &[Value]) {
             faults.duplicate(&field, &shown);
         }
         let node_port = port.get("nodePort").and_then(Value::as_i64).unwrap_or(0);
-        if node_port != 0 {
-            if !node_ports.insert((node_port, protocol)) {
-                faults.duplicate(&format!("{field}.nodePort"), &node_port.into());
-            }
+        if node_port != 0 && !node_ports.insert((node_port, protocol)) {
+            faults.duplicate(&format!("{field}.nodePort"), &node_port.into());
         }
         if let Some(protocol) = port.get("appProtocol").and_then(Value::as_str) {
             let faulty = crate::validate::label_key_faults(protocol);
