@@ -25,8 +25,8 @@ mod search;
 #[path = "explorer/world.rs"]
 mod world;
 
-use std::sync::Mutex;
-use std::time::Instant;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// A case, by its name.
 type Search = (
@@ -41,11 +41,11 @@ fn searches() -> Vec<Search> {
         let name = case.name.clone();
         searches.push((
             name,
-            Box::new(move || search::explore(world::World::start(&case))),
+            Box::new(move || search::explore(&world::World::start(&case))),
         ));
     }
     for (name, start) in election::cases() {
-        searches.push((name, Box::new(move || search::explore(start.clone()))));
+        searches.push((name, Box::new(move || search::explore(&start))));
     }
     searches
 }
@@ -65,18 +65,19 @@ fn every_interleaving_of_small_cases_ends_right() {
             let worker = std::thread::Builder::new().stack_size(256 << 20);
             let work = || {
                 loop {
-                    let Some((at, (_, explore))) = next.lock().unwrap().next() else {
+                    let Some((at, (_, explore))) = next.lock().next() else {
                         break;
                     };
                     let start = Instant::now();
                     let outcome = explore();
-                    results.lock().unwrap().push((at, outcome, start.elapsed()));
+                    let took = Instant::now().saturating_duration_since(start);
+                    results.lock().push((at, outcome, took));
                 }
             };
             worker.spawn_scoped(scope, work).unwrap();
         }
     });
-    let mut results = results.into_inner().unwrap();
+    let mut results = results.into_inner();
     results.sort_by_key(|(at, ..)| *at);
     println!(
         "{:<66} {:>9} {:>12} {:>7} {:>8}",

@@ -116,6 +116,7 @@ fn with_user(lines: &[&str]) -> Vec<u8> {
     kubeconfig(&[SERVER], lines).into_bytes()
 }
 
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn cases(scratch: &Scratch) -> Vec<Case> {
     let token = "    token: c4n4ry";
     let fails = scratch.script(
@@ -462,8 +463,7 @@ async fn run_for(time: Duration, args: &[&str]) -> String {
         .status();
     assert!(killed.unwrap().success());
     let ended = child.wait_with_output().unwrap();
-    let printed = String::from_utf8(ended.stderr).unwrap() + &String::from_utf8(ended.stdout).unwrap();
-    printed
+    String::from_utf8(ended.stderr).unwrap() + &String::from_utf8(ended.stdout).unwrap()
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ impl Process {
     }
 }
 
-fn service(name: &str, annotations: Value) -> Value {
+fn service(name: &str, annotations: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations},
         "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
@@ -83,13 +83,13 @@ async fn a_namespace_whose_writes_are_refused_does_not_bury_the_lines_about_othe
     }
     handle.server().set_faults(plan);
     for number in 0..200 {
-        api.create(&service(&format!("s{number}"), json!({})), "loud")
+        api.create(&service(&format!("s{number}"), &json!({})), "loud")
             .await
             .unwrap();
     }
     let process = Process::run(&["--server", &handle.url()]);
     sleep(Duration::from_secs(3)).await;
-    api.create(&service("late", json!({})), "quiet").await.unwrap();
+    api.create(&service("late", &json!({})), "quiet").await.unwrap();
     sleep(Duration::from_secs(2)).await;
     let log = process.end().await;
 
@@ -112,17 +112,18 @@ async fn a_namespace_whose_writes_are_refused_does_not_bury_the_lines_about_othe
     assert_eq!(told, asked.count(), "{log}");
 }
 
+const ANNOTATION: &str = "service.alpha.kubernetes.io/tolerate-unready-endpoints";
+
 #[tokio::test]
 async fn an_annotation_is_logged_by_its_beginning_and_cannot_forge_a_line() {
     let handle = start(Config::default()).await.unwrap();
     let api = Api(kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap());
     namespace(&api, "forger").await;
-    const ANNOTATION: &str = "service.alpha.kubernetes.io/tolerate-unready-endpoints";
     let value = format!(
         "no\n2026-01-01T00:00:00Z ERROR forged: {}\u{1b}[2J",
         "x".repeat(255 * 1024)
     );
-    api.create(&service("s", json!({ ANNOTATION: value })), "forger")
+    api.create(&service("s", &json!({ ANNOTATION: value })), "forger")
         .await
         .unwrap();
     let process = Process::run(&[

@@ -10,7 +10,6 @@
 mod cluster;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "support/gate.rs"]
-#[allow(dead_code)] // Other tests use more of it.
 mod gate;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "support/world.rs"]

@@ -35,7 +35,7 @@ use tokio::time::{Instant, sleep};
 const NS: &str = "default";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/endpointd";
 const MS: Duration = Duration::from_millis(1);
-const LASTS: Duration = Duration::from_secs(2);
+const LASTS: Duration = Duration::from_secs(3);
 
 /// A controller on a thread of its own.
 struct Process {
@@ -57,7 +57,7 @@ impl Process {
                 name: "endpointd".to_owned(),
             },
             identity: name.to_owned(),
-            timing: Timing::new(LASTS, 1500 * MS, 250 * MS).unwrap(),
+            timing: Timing::new(LASTS, 2500 * MS, 250 * MS).unwrap(),
             clock: Clock::default(),
             wall: WallClock::default(),
             patience,
@@ -137,15 +137,19 @@ async fn cluster() -> (ApiServer, Api) {
     (server, api)
 }
 
-async fn pod(api: &Api, number: u8) {
-    let ip = format!("10.1.0.{number}");
+async fn pod(api: &Api, number: u32) {
+    pod_of(api, NS, "a", number).await;
+}
+
+async fn pod_of(api: &Api, namespace: &str, app: &str, number: u32) {
+    let ip = format!("10.{}.{}.{}", number >> 16, number >> 8 & 255, number & 255);
     let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}"), "labels": {"app": "a"}},
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}"), "labels": {"app": app}},
         "spec": {"nodeName": "n0", "containers": [{"name": "c", "image": "i"}]},
         "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
             "conditions": [{"type": "Ready", "status": "True"}]},
     });
-    api.create(&pod, NS).await.unwrap();
+    api.create(&pod, namespace).await.unwrap();
 }
 
 async fn lease(api: &Api) -> Value {
@@ -181,12 +185,12 @@ async fn a_process_that_stands_still_for_a_while_keeps_its_lease() {
     until_published(&api, 1).await;
     let second = Process::start(&server, "b", Duration::from_secs(30));
     sleep(500 * MS).await;
-    // Three times as long as the lease lasts.
-    first.block(3 * LASTS);
+    // For longer than the lease lasts.
+    first.block(2 * LASTS);
     sleep(200 * MS).await;
     pod(&api, 2).await;
     let start = Instant::now();
-    while passed(start) < 3 * LASTS {
+    while passed(start) < 2 * LASTS {
         let lease = lease(&api).await;
         assert_eq!(
             (&lease["holderIdentity"], &lease["leaseTransitions"]),
@@ -201,14 +205,14 @@ async fn a_process_that_stands_still_for_a_while_keeps_its_lease() {
 #[tokio::test]
 async fn a_process_that_stands_still_for_too_long_loses_its_lease_and_writes_nothing_more() {
     let (server, api) = cluster().await;
-    let patience = Duration::from_secs(2);
+    let patience = Duration::from_secs(4);
     let first = Process::start(&server, "a", patience);
     pod(&api, 1).await;
     until_published(&api, 1).await;
     let second = Process::start(&server, "b", patience);
     sleep(500 * MS).await;
     first.writes();
-    let (start, blocked) = (Instant::now(), 12 * patience);
+    let (start, blocked) = (Instant::now(), 6 * patience);
     first.block(blocked);
     sleep(200 * MS).await;
     // It has this to write when it goes on.
@@ -216,7 +220,10 @@ async fn a_process_that_stands_still_for_too_long_loses_its_lease_and_writes_not
     until_published(&api, 2).await;
     let took = passed(start);
     assert!(took > patience, "not before it is out of patience: {took:?}");
-    assert!(took < blocked / 2, "another has taken over: {took:?}");
+    assert!(
+        took < blocked.saturating_sub(LASTS),
+        "another has taken over: {took:?}"
+    );
     assert_eq!(lease(&api).await["holderIdentity"], "b");
     sleep(blocked.saturating_sub(passed(start)) + 500 * MS).await;
     assert_eq!(first.writes(), [""; 0], "the fence was closed when it went on");
@@ -226,4 +233,43 @@ async fn a_process_that_stands_still_for_too_long_loses_its_lease_and_writes_not
     pod(&api, 3).await;
     until_published(&api, 3).await;
     assert_eq!(lease(&api).await["holderIdentity"], "a");
+}
+
+/// What it costs to show that a picture of 20,000 pods is as new as the term. Lasts for a minute, most of which it takes
+/// to make the pods.
+#[tokio::test]
+#[ignore = "lasts for a minute"]
+async fn taking_over_20_000_pods_lasts_less_than_three_seconds() {
+    const OTHER: &str = "kube-system";
+    let (server, api) = cluster().await;
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "many"},
+        "spec": {"selector": {"app": "b"}, "ports": [{"port": 80}]},
+    });
+    api.create(&service, OTHER).await.unwrap();
+    for number in 0..20_000 {
+        pod_of(&api, OTHER, "b", 1000 + number).await;
+    }
+    pod(&api, 1).await;
+    let patience = Duration::from_secs(10);
+    let first = Process::start(&server, "a", patience);
+    until_published(&api, 1).await;
+    let second = Process::start(&server, "b", patience);
+    sleep(Duration::from_secs(20)).await;
+    first.block(Duration::from_secs(60));
+    sleep(200 * MS).await;
+    pod(&api, 2).await;
+    while lease(&api).await["holderIdentity"] != "b" {
+        second.gate.take_all();
+        sleep(5 * MS).await;
+    }
+    let start = Instant::now();
+    until_published(&api, 2).await;
+    let took = passed(start);
+    let sent = second.gate.take_all();
+    println!("taken over in {took:?}");
+    for sent in sent.iter().filter(|sent| sent.kind() != "leases") {
+        println!("{} {}?{}", sent.verb, sent.path, sent.query);
+    }
+    assert!(took < Duration::from_secs(3), "{took:?}");
 }

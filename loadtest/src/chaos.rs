@@ -80,8 +80,8 @@ pub struct Summary {
 }
 
 /// Runs the seeds, and prints what fails.
-pub fn run(args: Args) -> ExitCode {
-    let Args {
+pub fn run(args: &Args) -> ExitCode {
+    let &Args {
         seeds,
         from,
         sockets,

@@ -53,7 +53,7 @@ pub fn main() -> ExitCode {
         }
         Command::Chaos(args) => {
             log_to_stderr("off");
-            chaos::run(args)
+            chaos::run(&args)
         }
         Command::Compare(args) => compare::run(&args).unwrap_or_else(|error| fail(&error)),
         Command::Endpointd { args } => {

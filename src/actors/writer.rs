@@ -189,7 +189,7 @@ impl Actor for Writer {
             WriterMsg::Wake => {
                 let (taken, more) = state.handle.take();
                 for (key, reported) in taken {
-                    state.reported(key, reported, now, &myself);
+                    state.reported(&key, reported, now, &myself);
                 }
                 if more {
                     let _ = myself.cast(WriterMsg::Wake);
@@ -273,24 +273,24 @@ impl WriterState {
     }
 
     /// What a shard said of an object.
-    fn reported(&mut self, key: ObjectKey, reported: Reported, now: Duration, myself: &ActorRef<WriterMsg>) {
+    fn reported(&mut self, key: &ObjectKey, reported: Reported, now: Duration, myself: &ActorRef<WriterMsg>) {
         match &reported.reply {
-            Some(Reply::Settled) => self.metrics.settled(&key),
-            Some(Reply::Nothing) => self.metrics.nothing(&key),
+            Some(Reply::Settled) => self.metrics.settled(key),
+            Some(Reply::Nothing) => self.metrics.nothing(key),
             Some(Reply::Built(_)) | None => {}
         }
         let wanted = reported.wanted.as_ref();
         let wanted = wanted.map(|(want, noticed)| (want.retry != Retry::Now, *noticed));
-        match self.publisher.reported(&key, reported, now) {
+        match self.publisher.reported(key, reported, now) {
             Replied::Send(granted) => self.send(key.clone(), granted, myself),
-            Replied::Unsent => self.done(&key, Answer::unsent(), now),
+            Replied::Unsent => self.done(key, Answer::unsent(), now),
             Replied::Nothing => {}
         }
         // Counted last: a request that has just left does not carry it.
         if let Some((again, noticed)) = wanted
             && self.publisher.writes()
         {
-            self.metrics.wanted(&key, again, noticed);
+            self.metrics.wanted(key, again, noticed);
         }
     }
 

@@ -184,7 +184,8 @@ impl Publisher {
         };
         let mut delay = want.retry.delay(self.random.f64());
         if matches!(want.retry, Retry::Floor | Retry::Slowly { .. }) {
-            delay = self.after_other_refused(urgency.tenant, now + delay) - now;
+            let at = self.after_other_refused(urgency.tenant, now + delay);
+            delay = at.saturating_sub(now);
         }
         if want.exists {
             delay = delay.max(batch);
@@ -261,10 +262,9 @@ impl Publisher {
             self.quiet_until = self.quiet_until.max(now + quiet);
         }
         let sign = match load {
-            Load::Unknown => None,
             Load::Overloaded => Some(Sign::Overloaded),
             Load::Unanswered if self.unanswered.insert(key.clone()) => Some(Sign::Overloaded),
-            Load::Unanswered => None,
+            Load::Unanswered | Load::Unknown => None,
             Load::Answered => {
                 self.unanswered.remove(key);
                 Some(Sign::Answered)
@@ -303,15 +303,13 @@ impl Publisher {
                 limited: self.queue.has_ready(now),
             };
         }
-        match self.queue.next(now) {
-            Some((key, lane, age)) => Next::Grant { key, lane, age },
-            None => {
-                self.bucket.give_back();
-                Next::Wait {
-                    until: self.queue.next_delayed(),
-                    limited: false,
-                }
-            }
+        if let Some((key, lane, age)) = self.queue.next(now) {
+            return Next::Grant { key, lane, age };
+        }
+        self.bucket.give_back();
+        Next::Wait {
+            until: self.queue.next_delayed(),
+            limited: false,
         }
     }
 }

@@ -97,7 +97,7 @@ impl Lease {
 
     fn serve(&mut self, ask: Ask) -> Reply {
         let (at, record) = match (ask, &self.record) {
-            (Ask::Look, None) | (Ask::Replace(..), None) => return Reply::Missing,
+            (Ask::Look | Ask::Replace(..), None) => return Reply::Missing,
             (Ask::Look, Some((version, record))) => return Reply::Record(*version, record.clone()),
             (Ask::Create(_), Some(_)) => return Reply::Conflict,
             (Ask::Replace(seen, _), Some((version, _))) if seen != *version => return Reply::Conflict,

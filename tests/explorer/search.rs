@@ -55,7 +55,7 @@ struct Search {
 }
 
 /// Tries every order. The error says what is wrong, and after which steps.
-pub(crate) fn explore<S: System>(start: S) -> Result<Found, String> {
+pub(crate) fn explore<S: System>(start: &S) -> Result<Found, String> {
     let mut search = Search {
         seen: HashMap::new(),
         path: Vec::new(),
@@ -75,9 +75,9 @@ pub(crate) fn explore<S: System>(start: S) -> Result<Found, String> {
 }
 
 impl Search {
-    fn visit<S: System>(&mut self, system: S) -> Result<Below, String> {
+    fn visit<S: System>(&mut self, system: &S) -> Result<Below, String> {
         system.check()?;
-        let digest = digest(&system);
+        let digest = digest(system);
         match self.seen.get(&digest) {
             Some(Some(below)) => return Ok(*below),
             Some(None) => {
@@ -111,7 +111,7 @@ impl Search {
             self.path.push(format!("{step:?}"));
             let mut next = system.clone();
             next.take(step)?;
-            let found = self.visit(next)?;
+            let found = self.visit(&next)?;
             below.histories += found.histories;
             below.longest = below.longest.max(found.longest + 1);
             self.path.pop();

@@ -47,8 +47,8 @@ use crate::{
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long after the attack the last flips may take to be published before they count as never.
 const LAST_LIMIT: Duration = Duration::from_secs(60);
-/// The server's log of requests is not read here, and large objects are many.
-const HISTORY: usize = 2_000;
+/// Watch events that the server keeps: large objects are many.
+const HISTORY: usize = 1_000;
 
 /// Flags of `loadtest chaos --hostile`.
 #[derive(Clone, Debug, clap::Args)]
@@ -152,7 +152,7 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
     let http = Http::new(client.clone());
     let neighbours = Arc::new(Neighbours::create(http.clone()).await?);
     let mut strikes = Strikes::prepare(attack, http.clone(), &handle, args.scale).await?;
-    let services: HashMap<_, _> = neighbours.services();
+    let services: HashMap<_, _> = Neighbours::services();
     let scope = Scope {
         outputs: Outputs::SLICES,
         label: Some(neighbours::LABEL.to_owned()),
@@ -176,7 +176,7 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
         // A server that is slower than the attack makes it slower.
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut count = 0;
-        while begin.elapsed() < args.length {
+        while Instant::now().saturating_duration_since(begin) < args.length {
             tick.tick().await;
             strikes.strike(count).await?;
             count += 1;
@@ -184,7 +184,7 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
         anyhow::Ok(count)
     };
     let count = controller.during(attacked).await?;
-    let lasted = begin.elapsed();
+    let lasted = Instant::now().saturating_duration_since(begin);
     let cpu = controller
         .usage()
         .zip(cpu)
@@ -222,7 +222,9 @@ fn quantile(latencies: &Latencies, quantile: f64) -> Duration {
 /// Waits for the flips that are not published yet.
 async fn last_flips(watch: &OutputWatch) -> anyhow::Result<()> {
     let begin = Instant::now();
-    while watch.seen().slices.lock().latency().never_seen > 0 && begin.elapsed() < LAST_LIMIT {
+    while watch.seen().slices.lock().latency().never_seen > 0
+        && Instant::now().saturating_duration_since(begin) < LAST_LIMIT
+    {
         sleep(Duration::from_millis(50)).await;
     }
     Ok(())

@@ -36,7 +36,7 @@ impl LeaseWatch {
                     () = sleep(LOOK) => {}
                 }
                 let now = lease(&client).await?;
-                longest = longest.max(since.elapsed());
+                longest = longest.max(Instant::now().saturating_duration_since(since));
                 // One that was lost and is held again has another beginning.
                 for field in ["holderIdentity", "acquireTime", "leaseTransitions"] {
                     lost |= now[field] != held[field];

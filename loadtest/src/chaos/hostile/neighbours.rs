@@ -94,7 +94,7 @@ impl Neighbours {
     }
 
     /// Their Services: the positions by which they are known, and their families.
-    pub(super) fn services(&self) -> HashMap<(String, String), (usize, Family)> {
+    pub(super) fn services() -> HashMap<(String, String), (usize, Family)> {
         let service = |number| ((namespace(number), SERVICE.to_owned()), (number, Family::V4));
         (0..NAMESPACES).map(service).collect()
     }
@@ -189,7 +189,7 @@ impl Probe {
                 number += 1;
                 let patch = json!({ "spec": { "leaseTransitions": number } });
                 http.patch(&path, &patch).await?;
-                latencies.record(due.elapsed());
+                latencies.record(Instant::now().saturating_duration_since(due));
             }
             Ok(latencies)
         });
