@@ -351,7 +351,7 @@ fn random_plans_are_of_all_sorts_and_end() {
     }
     assert_eq!(
         (faults.len(), failures.len(), within.len()),
-        (7, 16, 8),
+        (7, 17, 8),
         "every sort of fault"
     );
 }

@@ -39,7 +39,10 @@ async fn what_stands_before_the_server_answers_with_a_page() {
     for stage in [Stage::Before, Stage::After] {
         let (answer, there) = create_under(&api, Fault::Fail(stage, Failure::NoRoute)).await;
         let answer = answer.unwrap();
-        assert_eq!((answer.status, &*answer.media), (404, "text/plain"));
+        assert_eq!(
+            (answer.status, &*answer.media),
+            (404, "text/plain; charset=utf-8")
+        );
         assert!(serde_json::from_slice::<serde_json::Value>(&answer.raw).is_err());
         assert_eq!(there, stage == Stage::After, "{stage}");
     }
