@@ -193,12 +193,7 @@ pub(crate) fn all() -> Vec<Case> {
                 name: format!("{kind}, succession: {}", shown(&[], &changes)),
                 outputs,
                 succession: true,
-                long: changes
-                    != if outputs.slices {
-                        [Flip(0); 2]
-                    } else {
-                        [Toggle(0); 2]
-                    },
+                long: !outputs.slices || changes != [Flip(0); 2],
                 ..slice_and_endpoints(&[], &changes)
             };
             for fault in Fault::ALL {

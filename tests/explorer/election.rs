@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// A history ends when time has moved on so often.
-const TICKS: u32 = 9;
+const TICKS: u32 = 5;
 /// More requests than these without a pause are too many: each candidate may look, claim and look again.
 const MOST_AT_ONCE: u32 = 6;
 
