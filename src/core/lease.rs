@@ -21,8 +21,9 @@
 //!
 //! Clocks must only run at about the same speed, on while a process is paused, and, if its machine can be
 //! suspended, on then too. Somebody who deletes the record while a leader holds it takes the ground away from
-//! this: a candidate that has seen the record waits all the same, but one that starts at that moment cannot
-//! know. The leader stops as soon as it learns of the loss, a retry period later at most.
+//! this: a candidate that has seen the record waits all the same, even where it was the last one's own, but one that
+//! starts at that moment cannot know. The leader stops as soon as it learns of the loss, a retry period later at most,
+//! and makes the record anew.
 //!
 //! Versions can go backwards: the server's store was replaced by an empty one, or restored from a copy. A watch
 //! that shows a lower version than is known proves nothing, since it may be late. The answer to a request does, if the
@@ -158,9 +159,10 @@ struct Seen {
     since: Duration,
     /// Whether there is none any more.
     gone: bool,
-    /// Whether it came with a version that had gone backwards. Then it may be older than the term of a leader who has
-    /// yet to learn that, whatever it says of the holder.
-    rewound: bool,
+    /// Whether somebody may lead whom it does not name: its version had gone backwards, so it may be older than the
+    /// term of a leader who has yet to learn that; or it was found gone by one who did not lead, and others may have
+    /// held it before it went.
+    unsure: bool,
 }
 
 /// A request on its way.
@@ -365,7 +367,7 @@ impl Election {
         self.see_as(version, record, false, now);
     }
 
-    fn see_as(&mut self, version: u64, record: Record, rewound: bool, now: Duration) {
+    fn see_as(&mut self, version: u64, record: Record, unsure: bool, now: Duration) {
         match &mut self.seen {
             Some(seen) if seen.version > version => return,
             Some(seen) if seen.record == record && !seen.gone => seen.version = version,
@@ -375,7 +377,7 @@ impl Election {
                     record,
                     since: now,
                     gone: false,
-                    rewound,
+                    unsure,
                 });
             }
         }
@@ -442,17 +444,18 @@ impl Election {
     }
 
     fn missing(&mut self, now: Duration) {
+        let leads = self.proven.is_some_and(|until| until > now);
         self.lose(now);
         if let Some(seen) = self.seen.as_mut().filter(|seen| !seen.gone) {
             // Its holder may have renewed it just before, unseen.
-            (seen.gone, seen.since) = (true, now);
+            (seen.gone, seen.since, seen.unsure) = (true, now, !leads);
         }
     }
 
     /// From when on the record may be replaced.
     fn free_from(&self, seen: &Seen) -> Duration {
         let mine = seen.record.holder == self.me;
-        if seen.rewound && !(mine && self.proven.is_some()) {
+        if seen.unsure && !(mine && self.proven.is_some()) {
             return seen.since + self.timing.lease;
         }
         if seen.record.holder.is_empty() || mine {

@@ -1,14 +1,14 @@
-//! Two candidates and a Lease, on a server whose store may be replaced once: never two leaders, and never many
-//! requests without a pause.
+//! Two candidates and a Lease, on a server whose store may be replaced once, or that may lose an answer: never two
+//! leaders, and never many requests without a pause. Its times are in the least ratio that lets a lease run out in
+//! few steps.
 
 use crate::search::System;
 use endpointd::core::lease::{Ask, Election, Record, Reply, Timing};
 use endpointd::core::time::Time;
+use std::iter;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A history ends when time has moved on so often.
-const TICKS: u32 = 5;
 /// More requests than these without a pause are too many: each candidate may look, claim and look again.
 const MOST_AT_ONCE: u32 = 6;
 
@@ -19,6 +19,10 @@ pub(crate) enum Fault {
     Fresh,
     /// It is set back to a copy in which the Lease was given up.
     Restored,
+    /// A request is not carried out, and its sender gives it up.
+    LostBefore,
+    /// A request is carried out, and its sender gives it up.
+    LostAfter,
 }
 
 #[derive(Clone, Debug)]
@@ -27,6 +31,7 @@ pub(crate) enum Step {
     Serve(usize),
     Answer(usize),
     Replace,
+    Lose(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -39,6 +44,7 @@ enum Flight {
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     now: Duration,
+    /// How often it may move on.
     ticks: u32,
     /// The version of the store, and the Lease with its own.
     version: u64,
@@ -50,11 +56,12 @@ pub(crate) struct Lease {
     sent: u32,
 }
 
-/// One leads, the other one knows.
-pub(crate) fn cases() -> Vec<(String, Lease)> {
-    let faults = [None, Some(Fault::Fresh), Some(Fault::Restored)];
-    let cases = faults.map(|fault| {
-        let timing = Timing::new(15 * SECOND, 10 * SECOND, 2 * SECOND).unwrap();
+/// One leads, the other one knows. A history ends when time has moved on so often as `ticks` says; the other can lead
+/// after the third.
+pub(crate) fn cases(ticks: u32) -> Vec<(String, Lease)> {
+    let faults = [Fault::Fresh, Fault::Restored, Fault::LostBefore, Fault::LostAfter];
+    let cases = iter::once(None).chain(faults.map(Some)).map(|fault| {
+        let timing = Timing::new(4 * SECOND, 3 * SECOND, 2 * SECOND).unwrap();
         let mut lease = Lease {
             now: Duration::ZERO,
             ticks: u32::MAX,
@@ -70,26 +77,24 @@ pub(crate) fn cases() -> Vec<(String, Lease)> {
             lease.take(Step::Serve(candidate)).unwrap();
             lease.flights[1 - candidate] = None;
             if let Some(Flight::Answered(reply)) = lease.flights[candidate].take() {
-                lease.candidates[candidate].answered(reply, lease.now, 0.5);
+                lease.candidates[candidate].answered(reply, lease.now, 0.0);
             }
         }
         assert!(lease.candidates[0].proven().is_some());
-        (lease.ticks, lease.fault, lease.sent) = (TICKS, fault, 0);
+        (lease.ticks, lease.fault, lease.sent) = (ticks, fault, 0);
         let name = match fault {
-            None => "two candidates and a Lease".to_owned(),
-            Some(fault) => format!("two candidates and a Lease, {fault:?}"),
+            None => format!("two candidates and a Lease, {ticks} times"),
+            Some(fault) => format!("two candidates and a Lease, {ticks} times, {fault:?}"),
         };
         (name, lease)
     });
-    cases.into()
+    cases.collect()
 }
 
 impl Lease {
     fn ask(&mut self, candidate: usize) {
         let wall = Time::from_seconds(i64::try_from(self.now.as_secs()).unwrap());
-        if self.flights[candidate].is_none()
-            && let Some(ask) = self.candidates[candidate].ask(self.now, wall)
-        {
+        if let Some(ask) = self.candidates[candidate].ask(self.now, wall) {
             self.sent += 1;
             self.flights[candidate] = Some(Flight::Sent(ask));
         }
@@ -123,8 +128,13 @@ impl System for Lease {
         if self.ticks > 0 {
             steps.push(Step::Time);
         }
-        if self.fault.is_some() {
-            steps.push(Step::Replace);
+        match self.fault {
+            None => {}
+            Some(Fault::Fresh | Fault::Restored) => steps.push(Step::Replace),
+            Some(Fault::LostBefore | Fault::LostAfter) => {
+                let sent = |candidate: &usize| matches!(self.flights[*candidate], Some(Flight::Sent(_)));
+                steps.extend([0, 1].into_iter().filter(sent).map(Step::Lose));
+            }
         }
         steps
     }
@@ -144,8 +154,17 @@ impl System for Lease {
             }
             Step::Answer(candidate) => {
                 if let Some(Flight::Answered(reply)) = self.flights[candidate].take() {
-                    self.candidates[candidate].answered(reply, self.now, 0.5);
+                    self.candidates[candidate].answered(reply, self.now, 0.0);
                 }
+            }
+            Step::Lose(candidate) => {
+                if let Some(Flight::Sent(ask)) = self.flights[candidate].take() {
+                    if self.fault.take() == Some(Fault::LostAfter) {
+                        self.serve(ask);
+                    }
+                    self.flights[candidate] = Some(Flight::Answered(Reply::Failed));
+                }
+                return Ok(());
             }
             Step::Replace => {
                 let restored = self.fault.take() == Some(Fault::Restored);

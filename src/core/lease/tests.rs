@@ -544,3 +544,24 @@ fn a_record_that_vanishes_is_not_made_anew_while_its_holder_may_not_know() {
     }
     assert_eq!(now, at(17), "a whole duration after it was found missing");
 }
+
+#[test]
+fn one_whose_term_ran_out_does_not_make_a_record_anew_that_another_may_have_held_since() {
+    let mut me = candidate();
+    me.ask(at(0), wall(0));
+    me.answered(Reply::Missing, at(0), 0.0);
+    let Some(Ask::Create(made)) = me.ask(at(0), wall(0)) else {
+        panic!("there is none")
+    };
+    me.answered(Reply::Record(7, made), at(0), 0.0);
+    // Its renewal is on its way for long. Another takes the lease over, and then the server loses all it has.
+    assert!(matches!(me.ask(at(2), wall(2)), Some(Ask::Replace(7, _))));
+    assert_eq!(me.ask(at(20), wall(20)), None);
+    me.answered(Reply::Missing, at(20), 0.0);
+    let mut now = at(20);
+    while !matches!(me.ask(now, wall(20)), Some(Ask::Create(_))) {
+        me.answered(Reply::Missing, now, 0.0);
+        now = now.max(me.wake());
+    }
+    assert_eq!(now, at(35), "the other may lead as long as that");
+}
