@@ -120,21 +120,27 @@ pub(crate) fn hash_long(text: &[u8], hasher: &mut impl Hasher) {
     let (keys, _) = key.as_chunks::<2>();
     for block in text.chunks(BLOCK) {
         let (pairs, rest) = block.as_chunks::<16>();
-        let mut last = [0; 16];
-        last[..rest.len()].copy_from_slice(rest);
-        let last = (!rest.is_empty()).then_some(&last);
         let mut sum = 0u128;
-        for (pair, key) in pairs.iter().chain(last).zip(keys) {
-            let pair = u128::from_le_bytes(*pair);
-            let (low, high) = (pair as u64, (pair >> 64) as u64);
-            let product = u128::from(low.wrapping_add(key[0])) * u128::from(high.wrapping_add(key[1]));
-            sum = sum.wrapping_add(product);
+        for (pair, key) in pairs.iter().zip(keys) {
+            sum = sum.wrapping_add(condense(*pair, *key));
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 16];
+            last[..rest.len()].copy_from_slice(rest);
+            sum = sum.wrapping_add(condense(last, keys[pairs.len()]));
         }
         hasher.write_u64(sum as u64);
         hasher.write_u64((sum >> 64) as u64);
     }
     // What the last block was filled up with is no part of the text.
     hasher.write_usize(text.len());
+}
+
+/// The product of two halves, each with its part of the key.
+fn condense(pair: [u8; 16], key: [u64; 2]) -> u128 {
+    let pair = u128::from_le_bytes(pair);
+    let (low, high) = (pair as u64, (pair >> 64) as u64);
+    u128::from(low.wrapping_add(key[0])) * u128::from(high.wrapping_add(key[1]))
 }
 
 #[cfg(test)]
