@@ -9,9 +9,10 @@ mod model;
 mod ops;
 
 use endpointd::core::namespace::Kind;
+use endpointd::core::object::ObjectName;
 use endpointd::core::object::Output;
 use endpointd::core::queue::Lane;
-use model::{Model, PodSpec, ServiceSpec};
+use model::{Fate, Model, PodSpec, ServiceSpec};
 
 fn pod(name: u8, labels: u8) -> PodSpec {
     PodSpec {
@@ -152,4 +153,70 @@ fn a_slice_whose_second_owner_is_its_service_is_kept_with_both() {
             "as others wrote them: there can be only one controller"
         );
     }
+}
+
+/// Its Service goes, and with it its Endpoints: the server deletes them, and refuses the request that would. The Service
+/// comes again with the same pods before the next try.
+#[test]
+fn endpoints_that_went_while_their_deletion_was_on_its_way_are_made_again_with_their_service() {
+    for fate in [Fate::Refused, Fate::Rejected, Fate::Lost, Fate::CarriedUnanswered] {
+        let mut model = published(2, 3);
+        let service = ServiceSpec::plain();
+        let name = service.facts().name;
+        let object = ObjectName::endpoints(name.clone());
+        model.service_gone(&name);
+        model.plan();
+        let at = model.wanted.iter().position(|wanted| *wanted == object).unwrap();
+        assert!(model.grant(at).is_some(), "{fate:?}");
+        if fate != Fate::CarriedUnanswered {
+            model.delete_endpoints(&name);
+            while !model.watch.is_empty() {
+                model.watch_one();
+            }
+            model.answer(&object, fate);
+        } else {
+            model.answer(&object, fate);
+            while !model.watch.is_empty() {
+                model.watch_one();
+            }
+        }
+        model.service(service.facts());
+        model.converge();
+        assert_eq!(
+            model.published_endpoints(),
+            model.expected_endpoints(),
+            "{fate:?}"
+        );
+    }
+}
+
+/// A Service without a selector and its Endpoints, which people keep by hand, are both replaced while the watch of
+/// Services is broken: its next list shows another Service of that name.
+#[test]
+fn endpoints_that_people_keep_are_not_deleted_when_their_service_is_replaced() {
+    let mut model = published(1, 3);
+    let by_hand = ServiceSpec {
+        name: 1,
+        selector: None,
+        ..ServiceSpec::plain()
+    };
+    let name = by_hand.facts().name;
+    model.service(by_hand.facts());
+    model.converge();
+    let mut facts = model.endpoints.values().next().unwrap().clone();
+    facts.meta.name = name.clone();
+    facts.meta.ours = false;
+    model.put_endpoints(facts.clone());
+    model.converge();
+    assert!(model.endpoints.contains_key(&name));
+    model.delete_endpoints(&name);
+    model.put_endpoints(facts);
+    while !model.watch.is_empty() {
+        model.watch_one();
+    }
+    let mut other = by_hand.facts();
+    other.uid = "another".into();
+    model.service(other);
+    model.converge();
+    assert!(model.endpoints.contains_key(&name), "it belongs to people");
 }

@@ -73,7 +73,7 @@ impl Loop {
         let end = self.now + lasting;
         self.plan();
         for _ in 0..100_000 {
-            let Some((object, ..)) = self.queue.next(self.now) else {
+            let Some((object, ..)) = self.queue.next(usize::MAX, self.now) else {
                 let Some(at) = self.queue.next_delayed().filter(|at| *at <= end) else {
                     self.now = end;
                     return;

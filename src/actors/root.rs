@@ -1,6 +1,7 @@
 //! The root: supervises the writer and the shards, and retires shards that have nothing left.
 
 use super::router::Router;
+use super::shard::Inbox;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
@@ -14,6 +15,8 @@ pub enum RootMsg {
     Idle {
         /// The shard's namespace.
         namespace: Arc<str>,
+        /// Its inbox: another shard may have taken its place.
+        inbox: Arc<Inbox>,
         /// The number of the delivery.
         sequence: u64,
     },
@@ -52,7 +55,14 @@ impl Actor for Root {
     ) -> Result<(), ActorProcessingErr> {
         match (message, &state.router) {
             (RootMsg::Router(router), _) => state.router = Some(router),
-            (RootMsg::Idle { namespace, sequence }, Some(router)) => router.retire(&namespace, sequence),
+            (
+                RootMsg::Idle {
+                    namespace,
+                    inbox,
+                    sequence,
+                },
+                Some(router),
+            ) => router.retire(&namespace, &inbox, sequence),
             (RootMsg::Idle { .. }, None) => {}
             (RootMsg::Ping(answer), _) => {
                 let _ = answer.send(());

@@ -138,7 +138,7 @@ impl Router {
         matches!(progress, Progress::Applied)
     }
 
-    /// The shard whose inbox has not been looked at for the longest time, and how long that is.
+    /// The shard that has done nothing about its inbox for the longest time, and how long that is.
     pub fn longest_unhandled(&self, now: Instant) -> Option<(Arc<str>, Duration)> {
         let ages = self.shards.iter().filter_map(|shard| {
             let age = shard.inbox.age(now)?;
@@ -148,11 +148,11 @@ impl Router {
     }
 
     /// Up to `count` shards that lie next to each other in the table, from a place that `random` (0 to 1) chooses.
-    pub fn sample(&self, count: usize, random: f64) -> Vec<(Arc<str>, ActorRef<ShardMsg>)> {
+    pub fn sample(&self, count: usize, random: f64) -> Vec<(Arc<str>, ActorRef<ShardMsg>, Arc<Inbox>)> {
         let skipped = (random * (self.shards.len().saturating_sub(count) + 1) as f64) as usize;
         let shards = self.shards.iter().skip(skipped).take(count);
         shards
-            .map(|shard| (shard.key().clone(), shard.actor.clone()))
+            .map(|shard| (shard.key().clone(), shard.actor.clone(), shard.inbox.clone()))
             .collect()
     }
 
@@ -283,9 +283,9 @@ impl Router {
         self.announce(Picture::begin_term);
     }
 
-    /// Something shows that the server's store was replaced, or set back: every kind has to be proven again.
+    /// Something shows that the server's store was replaced, or set back: everything has to be listed again.
     pub fn distrust(&self) {
-        self.announce(Picture::demand_proof);
+        self.announce(Picture::distrust);
     }
 
     /// A kind's view has met a demand.
@@ -293,10 +293,9 @@ impl Router {
         self.announce(|picture| picture.prove(kind, demand));
     }
 
-    /// Versions of a kind went backwards: it has to be listed again, and unless everybody is `asked` already, all
-    /// other kinds have to be proven again. Returns what there is to be met then.
-    pub fn rewound(&self, kind: Kind, asked: bool) -> Demand {
-        self.announce(|picture| picture.rewound(kind, asked));
+    /// As [`Picture::rewound`]. Returns what there is to be met then.
+    pub fn rewound(&self, kind: Kind, under: Demand) -> Demand {
+        self.announce(|picture| picture.rewound(kind, under));
         *self.demands.borrow()
     }
 
@@ -342,10 +341,10 @@ impl Router {
     }
 
     /// Retires a shard that reported itself empty, unless something has been delivered to it since.
-    pub fn retire(&self, namespace: &str, sequence: u64) {
-        let retired = self
-            .shards
-            .remove_if(namespace, |_, shard| shard.inbox.is_idle_since(sequence));
+    pub fn retire(&self, namespace: &str, inbox: &Arc<Inbox>, sequence: u64) {
+        let retired = self.shards.remove_if(namespace, |_, shard| {
+            Arc::ptr_eq(&shard.inbox, inbox) && shard.inbox.is_idle_since(sequence)
+        });
         if let Some((_, shard)) = retired {
             // Questions in its mailbox are still answered; a stop would overtake them.
             let _ = shard.actor.drain();

@@ -93,11 +93,12 @@ async fn an_event_that_comes_after_the_report_keeps_the_shard() {
     // The shard has not run yet. A report as of this delivery is in order; one more event makes it stale.
     router.deliver(vec![gone("a", "p")]);
     router.deliver(vec![applied("a", "q")]);
-    router.retire("a", 2);
+    let inbox = router.shards.get("a").unwrap().inbox.clone();
+    router.retire("a", &inbox, 2);
     assert_eq!(router.shards(), 1, "the third delivery is not lost");
     assert_eq!(router.shard("a").unwrap().get_id(), shard.get_id());
     // Even at the right number: what waits in the inbox has not been applied.
-    router.retire("a", 3);
+    router.retire("a", &inbox, 3);
     assert_eq!(router.shards(), 1);
 }
 
@@ -107,13 +108,13 @@ async fn shards_that_are_made_during_a_list_wait_for_its_end() {
     for kind in Kind::ALL {
         assert!(!router.is_synced());
         router.begin_list(kind);
-        router.end_list(kind, 1, 1, Demand(0));
+        router.end_list(kind, 1, 1, Demand::of(0));
     }
     assert!(router.is_synced());
     assert!(!router.picture.lock().blocked().any());
     router.begin_list(Kind::Pod);
     assert!(router.is_synced() && router.picture.lock().blocked().has(Kind::Pod));
-    router.end_list(Kind::Pod, 2, 2, Demand(0));
+    router.end_list(Kind::Pod, 2, 2, Demand::of(0));
     assert!(!router.picture.lock().blocked().any());
 }
 
@@ -140,7 +141,7 @@ async fn two_tasks_never_make_two_shards_of_one_namespace() {
 async fn only_shards_with_pods_on_a_node_hear_of_it() {
     let (router, _root) = router().await;
     for kind in Kind::ALL {
-        router.end_list(kind, 1, 1, Demand(0));
+        router.end_list(kind, 1, 1, Demand::of(0));
     }
     let on = PodFacts {
         node: Some("n1".into()),
@@ -164,11 +165,11 @@ async fn only_shards_with_pods_on_a_node_hear_of_it() {
         0,
     );
     assert!(
-        router.shards.get("b").unwrap().inbox.is_idle_since(1),
+        !router.shards.get("b").unwrap().inbox.has_applied(2),
         "only its pod was ever delivered to b"
     );
     assert!(
-        !router.shards.get("a").unwrap().inbox.is_idle_since(1),
+        router.shards.get("a").unwrap().inbox.unapplied() == Some(2),
         "the node was delivered to a"
     );
 }
@@ -179,7 +180,7 @@ async fn a_list_is_applied_when_every_shard_is_done_with_its_part() {
     assert!(!router.has_applied(Kind::Pod), "nothing has been listed");
     router.deliver(vec![applied("a", "p"), applied("b", "p")]);
     router.begin_list(Kind::Pod);
-    router.end_list(Kind::Pod, 0, 1, Demand(0));
+    router.end_list(Kind::Pod, 0, 1, Demand::of(0));
     let start = Instant::now();
     assert_eq!(router.longest_unhandled(start).unwrap().1, Duration::ZERO);
     assert!(!router.has_applied(Kind::Pod), "the shards have not run yet");
@@ -188,7 +189,7 @@ async fn a_list_is_applied_when_every_shard_is_done_with_its_part() {
     // What comes after that does not matter, except that the kind is not followed any more.
     router.deliver(vec![applied("a", "q")]);
     assert!(router.has_applied(Kind::Pod));
-    router.end_list(Kind::Slice, 1, 1, Demand(0));
+    router.end_list(Kind::Slice, 1, 1, Demand::of(0));
     until("empty lists are applied too", || router.has_applied(Kind::Slice)).await;
     router.forget(Kind::Slice);
     assert!(!router.has_applied(Kind::Slice));

@@ -15,15 +15,17 @@ use crate::tenant_log;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
 /// How much a shard does before others get their turn: some milliseconds. Its own messages wait until it is through.
+const TURN: u64 = 10_000;
+
 fn turn() -> Budget {
-    Budget::new(10_000)
+    Budget::new(TURN)
 }
 
 /// What a shard is told.
@@ -48,8 +50,12 @@ pub struct Inbox {
     /// The last delivery that the shard is done with.
     applied: AtomicU64,
     /// How many grants and outcomes are in the shard's mailbox. Changed by the router within the shard's entry, and by
-    /// the shard.
+    /// the shard when it has replied.
     told: AtomicU64,
+    /// Whether the shard had nothing left after its last message.
+    empty: AtomicBool,
+    /// When the shard last began a turn of what it is at.
+    turned: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -83,10 +89,19 @@ impl Inbox {
         (std::mem::take(&mut state.pending), state.sequence, woken)
     }
 
-    /// How long something has waited here.
+    /// How long something has waited here while the shard did nothing.
     pub fn age(&self, now: Instant) -> Option<Duration> {
         let woken = self.state.lock().woken?;
-        Some(now.saturating_duration_since(woken))
+        Some(now.saturating_duration_since(woken.max(self.turned().unwrap_or(woken))))
+    }
+
+    /// When the shard last began a turn, if it has.
+    pub fn turned(&self) -> Option<Instant> {
+        *self.turned.lock()
+    }
+
+    fn turns(&self) {
+        *self.turned.lock() = Some(Instant::now());
     }
 
     /// The number of the last delivery, if the shard is not done with it.
@@ -100,11 +115,16 @@ impl Inbox {
         self.applied.load(Ordering::Acquire) >= sequence
     }
 
-    /// Whether nothing came since the delivery with this number, and no grant or outcome is still to be handled. A
-    /// shard that replied to one after another was made in its place would speak for objects of the other.
+    /// Whether the shard has nothing left, nothing came since the delivery with this number, and no grant or outcome
+    /// is still to be replied to. A shard that replied to one after another was made in its place would speak for
+    /// objects of the other.
     pub fn is_idle_since(&self, sequence: u64) -> bool {
         let state = self.state.lock();
-        state.pending.is_empty() && state.sequence == sequence && self.told.load(Ordering::Acquire) == 0
+        let told = self.told.load(Ordering::Acquire);
+        state.pending.is_empty()
+            && state.sequence == sequence
+            && told == 0
+            && self.empty.load(Ordering::Acquire)
     }
 
     /// A grant or an outcome is put into the shard's mailbox.
@@ -112,8 +132,8 @@ impl Inbox {
         self.told.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The shard handles a grant or an outcome.
-    fn told(&self) {
+    /// The shard has replied to a grant or an outcome.
+    fn replied(&self) {
         self.told.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -188,8 +208,10 @@ impl ShardState {
             Remark::Event(notice) => self.events.record(notice),
             Remark::TooLarge { object, bytes, why } => {
                 let namespace = self.core.namespace();
-                tracing::warn!(%namespace, kind = %object.output, name = %object.name, bytes, %why,
-                    "the object is too large for the API server; it is tried again slowly, without another word");
+                if tenant_log::admits(namespace) {
+                    tracing::warn!(%namespace, kind = %object.output, name = %object.name, bytes, %why,
+                        "the object is too large for the API server; it is tried again slowly, without another word");
+                }
             }
             Remark::IgnoredAnnotation {
                 service,
@@ -255,25 +277,27 @@ impl Actor for Shard {
         state: &mut ShardState,
     ) -> Result<(), ActorProcessingErr> {
         let (mut said, mut noticed) = (Vec::new(), None);
+        let replies = matches!(message, ShardMsg::Grant(_) | ShardMsg::Outcome(..));
+        let before = state.core.work().total();
         match message {
             ShardMsg::Wake => {
                 let (pending, sequence, woken) = state.inbox.take();
                 (state.sequence, noticed) = (sequence, woken);
                 let mut applying = pending.begin();
+                state.inbox.turns();
                 while !applying.step(&mut state.core, &mut state.nodes, &mut turn()) {
                     yield_now().await;
+                    state.inbox.turns();
                 }
             }
             ShardMsg::Ping(answer) => {
                 let _ = answer.send(());
             }
             ShardMsg::Grant(object) => {
-                state.inbox.told();
                 let reply = state.core.reply_to_grant(&object);
                 said.push((object, reply));
             }
             ShardMsg::Outcome(object, outcome, why) => {
-                state.inbox.told();
                 let reply = state.core.reply_to_outcome(&object, outcome, why.as_deref());
                 said.push((object, reply));
             }
@@ -289,9 +313,14 @@ impl Actor for Shard {
             // Its handle is not kept: a look that comes too early does nothing.
             drop(myself.send_after(delay, || ShardMsg::Look));
         }
+        if replies && state.core.work().total() - before > TURN {
+            // A request can be large.
+            yield_now().await;
+        }
         let noticed = noticed.unwrap_or_else(Instant::now);
         let mut wants = Vec::new();
         loop {
+            state.inbox.turns();
             let planned = state.core.step_plan(&mut wants, &mut turn());
             let wanted = wants.drain(..);
             said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
@@ -309,11 +338,17 @@ impl Actor for Shard {
         }
         state.part.update(&mut state.core);
         state.inbox.applied.store(state.sequence, Ordering::Release);
-        if state.core.is_empty() && state.comparison.as_ref().is_none_or(Comparison::is_empty) {
+        let empty = state.core.is_empty() && state.comparison.as_ref().is_none_or(Comparison::is_empty);
+        state.inbox.empty.store(empty, Ordering::Release);
+        if replies {
+            state.inbox.replied();
+        }
+        if empty {
             let namespace = state.core.namespace().clone();
             // The root is gone only when everything goes.
             let _ = state.root.cast(RootMsg::Idle {
                 namespace,
+                inbox: state.inbox.clone(),
                 sequence: state.sequence,
             });
         }

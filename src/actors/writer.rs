@@ -185,6 +185,7 @@ impl Actor for Writer {
         state: &mut WriterState,
     ) -> Result<(), ActorProcessingErr> {
         let now = state.now();
+        state.publisher.set_term(state.objects.term());
         match message {
             WriterMsg::Wake => {
                 let (taken, more) = state.handle.take();
@@ -297,10 +298,12 @@ impl WriterState {
     fn send(&mut self, key: ObjectKey, granted: Granted, myself: &ActorRef<WriterMsg>) {
         let Granted { request, changes } = granted;
         self.metrics.sent(&key, &request, changes);
-        let (objects, myself) = (self.objects.clone(), myself.clone());
+        let (objects, myself, term) = (self.objects.clone(), myself.clone(), self.publisher.term());
         // At most as many of these tasks as requests may be in flight.
         tokio::spawn(async move {
-            let answer = objects.carry_out(&key.namespace, &key.object, request).await;
+            let answer = objects
+                .carry_out(&key.namespace, &key.object, request, term)
+                .await;
             let _ = myself.cast(WriterMsg::Done(key, answer));
         });
     }

@@ -10,7 +10,11 @@ use percent_encoding::percent_decode_str;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 /// Where the API server is. A URL may hold a password, and is shown without it.
 #[derive(Clone, PartialEq, Eq)]
@@ -106,26 +110,47 @@ impl Clients {
     pub async fn connect(target: &Target) -> Result<Self, ConnectError> {
         let source = source(target).await?;
         Ok(Self {
-            watches: source.client()?,
-            objects: source.client()?,
-            events: source.client()?,
+            watches: source.client().await?,
+            objects: source.client().await?,
+            events: source.client().await?,
         })
     }
 }
 
 /// One more client, for what must not wait for any of the others.
 pub async fn connect(target: &Target) -> Result<Client, ConnectError> {
-    source(target).await?.client()
+    source(target).await?.client().await
 }
 
+/// How long a credential plugin may take before the first request.
+const PLUGIN_DEADLINE: Duration = Duration::from_secs(30);
+
 /// What clients are made of.
+#[derive(Clone)]
 enum Source {
     Kubeconfig(Box<Loaded>),
     Other(Box<Config>),
 }
 
 impl Source {
-    fn client(&self) -> Result<Client, ConnectError> {
+    /// Makes a client. A credential plugin is run for that, and waited for: on a thread of its own, since it may never
+    /// end.
+    async fn client(&self) -> Result<Client, ConnectError> {
+        let (done, made) = oneshot::channel();
+        let (source, runtime) = (self.clone(), Handle::current());
+        thread::spawn(move || {
+            let _runtime = runtime.enter();
+            // Whoever asked may have given up.
+            let _ = done.send(source.make());
+        });
+        match timeout(PLUGIN_DEADLINE, made).await {
+            Ok(Ok(made)) => made,
+            Ok(Err(_)) => Err(ClientError::new("the client cannot be made").into()),
+            Err(_) => Err(ClientError::new("the credential plugin does not end").into()),
+        }
+    }
+
+    fn make(&self) -> Result<Client, ConnectError> {
         let config = match self {
             Self::Kubeconfig(loaded) => &loaded.config,
             Self::Other(config) => config,

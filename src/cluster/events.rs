@@ -54,7 +54,12 @@ impl EventClient {
 
     /// Sends a request and waits for the answer.
     pub async fn carry_out(&self, write: &EventWrite) -> EventAnswer {
-        match timeout(DEADLINE, self.fence.guard(self.exchange(write))).await {
+        match timeout(
+            DEADLINE,
+            self.fence.guard(self.fence.term(), self.exchange(write)),
+        )
+        .await
+        {
             // Whoever leads now will say what is to be said.
             Ok(Err(_)) => EventAnswer {
                 outcome: EventOutcome::Refused,
@@ -67,11 +72,17 @@ impl EventClient {
                 &body,
             ),
             Ok(Ok(Err(error))) => EventAnswer {
-                outcome: EventOutcome::Failed { quiet: None },
+                outcome: EventOutcome::Failed {
+                    quiet: None,
+                    alone: false,
+                },
                 complaint: Some(error.to_string()),
             },
             Err(_) => EventAnswer {
-                outcome: EventOutcome::Failed { quiet: None },
+                outcome: EventOutcome::Failed {
+                    quiet: None,
+                    alone: false,
+                },
                 complaint: Some(format!("no answer in {DEADLINE:?}")),
             },
         }
@@ -136,6 +147,7 @@ fn judge(create: bool, code: StatusCode, retry_after: Option<u64>, body: &[u8]) 
         StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => EventAnswer {
             outcome: EventOutcome::Failed {
                 quiet: retry_after.map(Duration::from_secs),
+                alone: matches!(code, StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR),
             },
             complaint,
         },
@@ -146,6 +158,7 @@ fn judge(create: bool, code: StatusCode, retry_after: Option<u64>, body: &[u8]) 
         _ => EventAnswer {
             outcome: EventOutcome::Failed {
                 quiet: retry_after.map(Duration::from_secs),
+                alone: matches!(code, StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR),
             },
             complaint,
         },
@@ -172,7 +185,10 @@ mod tests {
                 409,
                 None,
                 body("Conflict", ""),
-                Failed { quiet: None },
+                Failed {
+                    quiet: None,
+                    alone: true,
+                },
                 true,
             ),
             (
@@ -180,7 +196,10 @@ mod tests {
                 409,
                 None,
                 body("Conflict", ""),
-                Failed { quiet: None },
+                Failed {
+                    quiet: None,
+                    alone: true,
+                },
                 true,
             ),
             (true, 404, None, body("NotFound", ""), Refused, false),
@@ -196,9 +215,33 @@ mod tests {
             (true, 403, None, body("Forbidden", ""), Refused, true),
             (false, 422, None, body("Invalid", ""), Refused, true),
             (true, 400, None, "nonsense".to_owned(), Refused, true),
-            (true, 429, Some(7), "wait".to_owned(), Failed { quiet }, true),
-            (true, 500, None, String::new(), Failed { quiet: None }, true),
-            (true, 503, Some(7), String::new(), Failed { quiet }, true),
+            (
+                true,
+                429,
+                Some(7),
+                "wait".to_owned(),
+                Failed { quiet, alone: false },
+                true,
+            ),
+            (
+                true,
+                500,
+                None,
+                String::new(),
+                Failed {
+                    quiet: None,
+                    alone: true,
+                },
+                true,
+            ),
+            (
+                true,
+                503,
+                Some(7),
+                String::new(),
+                Failed { quiet, alone: false },
+                true,
+            ),
         ] {
             let code = StatusCode::from_u16(code).unwrap();
             let answer = judge(create, code, retry_after, body.as_bytes());

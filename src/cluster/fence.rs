@@ -1,5 +1,6 @@
 //! The fence: nothing is written by a process that cannot prove that it may.
 
+use crate::core::leadership::Term;
 use parking_lot::Mutex;
 use std::fmt;
 use std::pin::pin;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// A clock that goes on, whatever happens to the process. What it counts from does not matter.
 #[derive(Clone)]
@@ -63,6 +65,8 @@ struct State {
     clock: Clock,
     /// In nanoseconds; zero while it is closed.
     until: AtomicU64,
+    /// How often it was opened or closed.
+    term: watch::Sender<Term>,
     /// Held while the deadline is changed: once shut, it stays so.
     shut: Mutex<bool>,
 }
@@ -73,6 +77,7 @@ impl Fence {
         Self(Arc::new(State {
             clock,
             until: AtomicU64::new(0),
+            term: watch::Sender::default(),
             shut: Mutex::new(false),
         }))
     }
@@ -88,15 +93,27 @@ impl Fence {
     pub fn set(&self, until: Option<Duration>) {
         let shut = self.0.shut.lock();
         if !*shut {
+            let was_open = self.is_open();
             let until = until.map_or(0, |until| u64::try_from(until.as_nanos()).unwrap_or(u64::MAX));
+            // Between the two it is closed: nobody finds it open in the term before.
+            if !was_open || until == 0 {
+                self.0.until.store(0, Ordering::Release);
+                self.0.term.send_modify(|term| term.0 += 1);
+            }
             self.0.until.store(until, Ordering::Release);
         }
+    }
+
+    /// The present term.
+    pub fn term(&self) -> Term {
+        *self.0.term.borrow()
     }
 
     /// Closes it for good.
     pub fn shut(&self) {
         *self.0.shut.lock() = true;
         self.0.until.store(0, Ordering::Release);
+        self.0.term.send_modify(|term| term.0 += 1);
     }
 
     /// Whether a request may begin at this moment.
@@ -104,9 +121,10 @@ impl Fence {
         self.0.clock.now().as_nanos() < u128::from(self.0.until.load(Ordering::Acquire))
     }
 
-    /// Carries a request out as long as the fence is open. That is asked each time before the request goes on:
-    /// a connection may take seconds to be made, and a process that was stopped meanwhile goes on right there.
-    /// What has left by then is not called back, but its answer is not waited for.
+    /// Carries a request out as long as the fence is open, and in this term. That is asked each time before the
+    /// request goes on: a connection may take seconds to be made, and a process that was stopped meanwhile goes on
+    /// right there. What has left by then is not called back, but once the fence is closed, its answer is not waited
+    /// for.
     ///
     /// Between the question and the system call that sends lies no wait, only a hop to the task of the
     /// connection. A process that is stopped just there, for longer than the difference between the lease
@@ -116,13 +134,18 @@ impl Fence {
     /// # Errors
     ///
     /// When the fence is closed, or was before there was an answer.
-    pub async fn guard<T>(&self, request: impl Future<Output = T>) -> Result<T, Closed> {
+    pub async fn guard<T>(&self, term: Term, request: impl Future<Output = T>) -> Result<T, Closed> {
+        let mut terms = self.0.term.subscribe();
         let mut request = pin!(request);
+        let mut over = pin!(async {
+            // The sender lives as long as the fence.
+            let _ = terms.wait_for(|now| *now != term).await;
+        });
         std::future::poll_fn(|context| {
-            if self.is_open() {
-                request.as_mut().poll(context).map(Ok)
-            } else {
+            if over.as_mut().poll(context).is_ready() || !self.is_open() {
                 Poll::Ready(Err(Closed))
+            } else {
+                request.as_mut().poll(context).map(Ok)
             }
         })
         .await
@@ -143,7 +166,7 @@ mod tests {
             Clock::new(move || Duration::from_secs(now.load(Ordering::Relaxed)))
         };
         let fence = Fence::closed(clock);
-        let try_it = |fence: &Fence| fence.guard(ready(7)).now_or_never().unwrap();
+        let try_it = |fence: &Fence| fence.guard(fence.term(), ready(7)).now_or_never().unwrap();
         assert_eq!(try_it(&fence), Err(Closed));
         fence.set(Some(Duration::from_secs(3)));
         assert_eq!(try_it(&fence), Ok(7));
@@ -153,7 +176,7 @@ mod tests {
             polled.fetch_add(1, Ordering::Relaxed);
             Poll::<()>::Pending
         });
-        let mut waiting = Box::pin(fence.guard(request));
+        let mut waiting = Box::pin(fence.guard(fence.term(), request));
         assert_eq!((&mut waiting).now_or_never(), None);
         now.store(3, Ordering::Relaxed);
         assert_eq!((&mut waiting).now_or_never(), Some(Err(Closed)));
@@ -166,7 +189,29 @@ mod tests {
         fence.set(Some(Duration::from_secs(9)));
         assert_eq!(try_it(&fence), Err(Closed), "for good");
         assert!(Fence::open().is_open());
-        assert_eq!(Fence::open().guard(pending::<()>()).now_or_never(), None);
+        let open = Fence::open();
+        assert_eq!(open.guard(open.term(), pending::<()>()).now_or_never(), None);
+    }
+
+    #[tokio::test]
+    async fn what_was_begun_in_one_term_does_not_go_on_in_the_next() {
+        let fence = Fence::closed(Clock::new(|| Duration::ZERO));
+        let later = Some(Duration::from_secs(1));
+        fence.set(later);
+        let first = fence.term();
+        fence.set(later);
+        assert_eq!(fence.term(), first, "a renewal begins none");
+        // Somebody waits for a connection, and is told at once.
+        let mut waiting = Box::pin(fence.guard(first, pending::<()>()));
+        assert_eq!((&mut waiting).now_or_never(), None);
+        fence.set(None);
+        assert_eq!(waiting.await, Err(Closed));
+        let between = fence.term();
+        fence.set(later);
+        for term in [first, between] {
+            assert_eq!(fence.guard(term, ready(7)).await, Err(Closed));
+        }
+        assert_eq!(fence.guard(fence.term(), ready(7)).await, Ok(7));
     }
 
     #[test]

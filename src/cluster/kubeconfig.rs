@@ -45,7 +45,7 @@ impl fmt::Display for KubeconfigError {
 impl std::error::Error for KubeconfigError {}
 
 /// What a kubeconfig says, and where its parts stand.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Loaded {
     /// For a client.
     pub(super) config: Config,
@@ -334,7 +334,7 @@ impl Place {
 }
 
 /// Where the parts of the chosen context stand.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Chosen {
     files: Vec<PathBuf>,
     context: Option<Place>,

@@ -2,6 +2,7 @@
 
 use super::client_error::ClientError;
 use super::decode;
+use crate::cluster::Status;
 use crate::core::lease::{Ask, Record, Reply};
 use crate::core::time::Time;
 use futures::StreamExt as _;
@@ -176,8 +177,11 @@ impl LeaseClient {
         let status = decode::status(code.as_u16(), body);
         match (code, ask) {
             (StatusCode::CONFLICT, _) => (Reply::Conflict, None),
-            // Of a create, it is the namespace that is missing.
-            (StatusCode::NOT_FOUND, Ask::Look | Ask::Replace(..)) => (Reply::Missing, None),
+            // Of a create, it is the namespace that is missing. Anybody may answer 404 who does not know the path; that
+            // the Lease is gone, only one who names it.
+            (StatusCode::NOT_FOUND, Ask::Look | Ask::Replace(..)) if self.is_about(&status) => {
+                (Reply::Missing, None)
+            }
             _ => {
                 let complaint = format!("{} {}: {}", code.as_u16(), status.reason, status.message);
                 (Reply::Failed, Some(complaint))
@@ -187,6 +191,12 @@ impl LeaseClient {
 }
 
 impl LeaseClient {
+    /// Whether an error says of the Lease itself that there is none.
+    fn is_about(&self, status: &Status) -> bool {
+        let details = status.details.as_ref();
+        status.reason == "NotFound" && details.is_some_and(|details| details.name == self.location.name)
+    }
+
     /// Keeps the Lease. Its version and record.
     fn learn(&self, lease: Value) -> Option<(u64, Record)> {
         let (version, record) = read(&lease)?;

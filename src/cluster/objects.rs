@@ -6,6 +6,7 @@ use super::client_error::ClientError;
 use super::fence::{Closed, Fence};
 use super::{ACCEPT_JSON, ACCEPT_METADATA};
 use crate::core::body::Request;
+use crate::core::leadership::Term;
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectName, Output};
 use crate::core::publish::Load;
@@ -111,8 +112,20 @@ impl ObjectClient {
         Self { fence, ..self }
     }
 
-    /// Sends the request for an object and waits for the answer.
-    pub async fn carry_out(&self, namespace: &str, object: &ObjectName, request: Request) -> Answer {
+    /// The term in which requests may be sent now, if they may.
+    pub fn term(&self) -> Term {
+        self.fence.term()
+    }
+
+    /// Sends the request for an object that was granted in a term, if that is still the present one, and waits for the
+    /// answer.
+    pub async fn carry_out(
+        &self,
+        namespace: &str,
+        object: &ObjectName,
+        request: Request,
+        term: Term,
+    ) -> Answer {
         let ObjectName { output, name } = object;
         let start = Instant::now();
         let (method, verb) = match &request {
@@ -136,7 +149,7 @@ impl ObjectClient {
         let load;
         let (outcome, why, quiet) = match timeout(
             self.deadline,
-            self.exchange(namespace, object, method, request),
+            self.exchange(namespace, object, method, request, term),
         )
         .await
         {
@@ -197,6 +210,7 @@ impl ObjectClient {
         object: &ObjectName,
         verb: Method,
         request: Request,
+        term: Term,
     ) -> Result<(StatusCode, Option<u64>, Bytes), Failure> {
         let ObjectName { output, name } = object;
         let collection = match (output, &request) {
@@ -235,7 +249,7 @@ impl ObjectClient {
         let response = if reads {
             sent.await?
         } else {
-            self.fence.guard(sent).await??
+            self.fence.guard(term, sent).await??
         };
         let (head, body) = response.into_parts();
         let retry_after = head

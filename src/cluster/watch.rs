@@ -248,15 +248,15 @@ impl<S: Source> Serving<S> {
                     self.reading = Some(watch.reader.clone().version::<S>().boxed());
                 }
                 Action::Prove(demand) => {
-                    tracing::debug!(resource, demand = demand.0, "what is known is current");
+                    tracing::debug!(resource, demand = demand.number, "what is known is current");
                     router.prove(S::KIND, demand);
                 }
-                Action::Rewound { asked } => {
+                Action::Rewound { under } => {
                     tracing::warn!(
                         resource,
                         "versions went backwards: the server's store was replaced, or set back; everything is listed again"
                     );
-                    let demand = router.rewound(S::KIND, asked);
+                    let demand = router.rewound(S::KIND, under);
                     self.view.demanded(demand, since(self.start));
                 }
             }

@@ -202,6 +202,8 @@ pub enum EventOutcome {
     Failed {
         /// For how long.
         quiet: Option<Duration>,
+        /// Whether that says something of this Event or its namespace, and nothing of the server.
+        alone: bool,
     },
 }
 
@@ -435,7 +437,9 @@ impl EventLog {
             return;
         };
         match outcome {
-            EventOutcome::Failed { quiet } => {
+            // What goes wrong in one namespace, such as a webhook of its own, is no reason for the others to wait.
+            EventOutcome::Failed { alone: true, .. } => {}
+            EventOutcome::Failed { quiet, .. } => {
                 let pause = FIRST_PAUSE
                     .saturating_mul(1 << self.failures.min(16))
                     .max(quiet.unwrap_or_default())
@@ -470,7 +474,13 @@ impl EventLog {
                 false
             }
         };
+        let mut pause = Duration::ZERO;
         if retry {
+            if let EventOutcome::Failed { alone: true, .. } = outcome {
+                pause = FIRST_PAUSE
+                    .saturating_mul(1 << entry.failures.min(16))
+                    .min(LONGEST_PAUSE);
+            }
             entry.failures += 1;
         } else {
             (entry.paid, entry.failures) = (false, 0);
@@ -478,7 +488,7 @@ impl EventLog {
         // What was given up is tried again when it happens again, with all that happened before in its count.
         if retry || entry.count > entry.sent {
             self.sequence += 1;
-            let due = (now, self.sequence);
+            let due = (now + pause, self.sequence);
             entry.due = Some(due);
             self.turns.insert(due, key);
         }

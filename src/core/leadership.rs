@@ -24,15 +24,43 @@ pub mod view;
 
 pub use super::lease as election;
 
-/// The number of a demand that every kind's view be shown to be current. One is made whenever a lease is won, and
-/// whenever a version was found to have gone backwards. Zero is from before the first: the first list meets it.
+/// The number of a time during which this process may write, or may not. What was granted or sent in one is of no use
+/// in the next.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Term(pub u64);
+
+/// A demand that every kind's view be shown to be current. One is made whenever a lease is won, and whenever a version
+/// was found to have gone backwards. The default is from before the first: the first list meets it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct Demand(pub u64);
+pub struct Demand {
+    /// How many were made before.
+    pub number: u64,
+    /// How often versions were found to have gone backwards. Versions from before and after cannot be compared, so
+    /// where this is another one, only a list meets the demand.
+    pub history: u64,
+}
 
 impl Demand {
+    /// The one of a number, in the first history.
+    pub const fn of(number: u64) -> Self {
+        Self { number, history: 0 }
+    }
+
     /// The one after this.
     #[must_use]
     pub fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self {
+            number: self.number + 1,
+            ..self
+        }
+    }
+
+    /// The one after this, since versions went backwards.
+    #[must_use]
+    pub fn next_history(self) -> Self {
+        Self {
+            history: self.history + 1,
+            ..self.next()
+        }
     }
 }

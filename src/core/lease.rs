@@ -159,10 +159,10 @@ struct Seen {
     since: Duration,
     /// Whether there is none any more.
     gone: bool,
-    /// Whether somebody may lead whom it does not name: its version had gone backwards, so it may be older than the
+    /// Until when somebody may lead whom it does not name: its version had gone backwards, so it may be older than the
     /// term of a leader who has yet to learn that; or it was found gone by one who did not lead, and others may have
     /// held it before it went.
-    unsure: bool,
+    doubt: Duration,
 }
 
 /// A request on its way.
@@ -359,25 +359,31 @@ impl Election {
         if rewound {
             (self.seen, self.turned) = (None, true);
         }
-        self.see_as(version, record, rewound, now);
+        let doubt = if rewound {
+            now + self.duration(&record)
+        } else {
+            Duration::ZERO
+        };
+        self.see_as(version, record, doubt, now);
     }
 
     /// A watch has shown the record.
     pub fn see(&mut self, version: u64, record: Record, now: Duration) {
-        self.see_as(version, record, false, now);
+        self.see_as(version, record, Duration::ZERO, now);
     }
 
-    fn see_as(&mut self, version: u64, record: Record, unsure: bool, now: Duration) {
+    fn see_as(&mut self, version: u64, record: Record, doubt: Duration, now: Duration) {
         match &mut self.seen {
             Some(seen) if seen.version > version => return,
             Some(seen) if seen.record == record && !seen.gone => seen.version = version,
             seen => {
+                let before = seen.as_ref().map_or(Duration::ZERO, |seen| seen.doubt);
                 *seen = Some(Seen {
                     version,
                     record,
                     since: now,
                     gone: false,
-                    unsure,
+                    doubt: doubt.max(before),
                 });
             }
         }
@@ -446,23 +452,33 @@ impl Election {
     fn missing(&mut self, now: Duration) {
         let leads = self.proven.is_some_and(|until| until > now);
         self.lose(now);
-        if let Some(seen) = self.seen.as_mut().filter(|seen| !seen.gone) {
+        if let Some(mut seen) = self.seen.take_if(|seen| !seen.gone) {
             // Its holder may have renewed it just before, unseen.
-            (seen.gone, seen.since, seen.unsure) = (true, now, !leads);
+            (seen.gone, seen.since) = (true, now);
+            if !leads {
+                seen.doubt = seen.doubt.max(now + self.duration(&seen.record));
+            }
+            self.seen = Some(seen);
         }
     }
 
     /// From when on the record may be replaced.
     fn free_from(&self, seen: &Seen) -> Duration {
         let mine = seen.record.holder == self.me;
-        if seen.unsure && !(mine && self.proven.is_some()) {
-            return seen.since + self.timing.lease;
-        }
-        if seen.record.holder.is_empty() || mine {
+        if mine && self.proven.is_some() {
             return Duration::ZERO;
         }
-        let said = u64::try_from(seen.record.seconds).ok().filter(|&s| s > 0);
-        seen.since + said.map_or(self.timing.lease, Duration::from_secs)
+        let named = if seen.record.holder.is_empty() || mine {
+            Duration::ZERO
+        } else {
+            seen.since + said(&seen.record).unwrap_or(self.timing.lease)
+        };
+        named.max(seen.doubt)
+    }
+
+    /// How long one may lead who has held this record, or another of its time.
+    fn duration(&self, record: &Record) -> Duration {
+        said(record).map_or(self.timing.lease, |said| said.max(self.timing.lease))
     }
 
     fn is_free(&self, seen: &Seen, now: Duration) -> bool {
@@ -481,6 +497,12 @@ impl Election {
         let pause = self.timing.retry.mul_f64(1.0 + JITTER * random.clamp(0.0, 1.0));
         (now + pause).min(free.max(now))
     }
+}
+
+/// The duration that a record says.
+fn said(record: &Record) -> Option<Duration> {
+    let seconds = u64::try_from(record.seconds).ok().filter(|&seconds| seconds > 0);
+    seconds.map(Duration::from_secs)
 }
 
 /// The time, but later than another: whatever somebody does to the clock, each renewal differs from the last.

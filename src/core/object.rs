@@ -173,6 +173,9 @@ impl Default for ObjectState {
     }
 }
 
+/// People hear of failures once more after so many.
+pub const SAID_AGAIN: u8 = 20;
+
 impl ObjectState {
     /// A change that makes a write due, and how urgent it is.
     pub fn change(&mut self, lane: Lane) {
@@ -274,7 +277,8 @@ impl ObjectState {
 
     /// A request failed.
     pub fn fail(&mut self, rejected: bool) {
-        self.failures = self.failures.saturating_add(1);
+        // People hear of it again after so many, however many there were.
+        self.failures = self.failures.checked_add(1).unwrap_or(u8::MAX - (SAID_AGAIN - 1));
         self.rejected = rejected;
     }
 

@@ -17,8 +17,10 @@
 pub mod reports;
 
 use super::backoff::Retry;
+use super::body::Request;
 use super::bucket::TokenBucket;
-use super::hash::{IdMap, KeyedSet, hash_of};
+use super::hash::{IdMap, KeyedMap, KeyedSet, hash_of};
+use super::leadership::Term;
 use super::namespace::{Granted, NamespaceState, Outcome, Want};
 use super::object::{ObjectKey, ObjectName, Output};
 use super::queue::{Lane, Urgency, WriteQueue};
@@ -57,7 +59,7 @@ pub enum Load {
     /// The server said that it is overloaded (429, 503).
     Overloaded,
     /// The answer did not come, or came from a gateway (504, a time-out, a broken connection). It counts as overload
-    /// unless the same object's last request ended like this too: one object's failures say nothing of the server.
+    /// unless the same object's last write ended like this too: one object's failures say nothing of the server.
     Unanswered,
     /// The request was not sent or its answer not waited for, because the lease was lost.
     Unknown,
@@ -107,11 +109,16 @@ pub struct Publisher {
     quiet_until: Duration,
     /// Whether this process may write.
     writes: bool,
+    /// The present term, and those in which the objects were granted that have no request yet.
+    term: Term,
+    granted: KeyedMap<ObjectKey, Term>,
     drains: bool,
     /// By namespace, when the next retry of a refused request may go.
     refused: IdMap<u64, Duration>,
-    /// Objects whose last request was not answered.
+    /// Objects whose last write was not answered, or slowly.
     unanswered: KeyedSet<ObjectKey>,
+    /// Objects whose request that is out only reads.
+    reading: KeyedSet<ObjectKey>,
 }
 
 impl Publisher {
@@ -125,9 +132,12 @@ impl Publisher {
             random: fastrand::Rng::with_seed(seed),
             quiet_until: Duration::ZERO,
             writes: true,
+            term: Term::default(),
+            granted: KeyedMap::default(),
             drains: false,
             refused: IdMap::default(),
             unanswered: KeyedSet::default(),
+            reading: KeyedSet::default(),
         }
     }
 
@@ -153,8 +163,20 @@ impl Publisher {
         if !writes {
             self.queue.clear_waiting();
             self.unanswered.clear();
+            self.reading.clear();
             self.refused.clear();
         }
+    }
+
+    /// The term in which requests are granted from now on. One that was granted in another is not sent: it may have
+    /// been built from what was known before.
+    pub fn set_term(&mut self, term: Term) {
+        self.term = term;
+    }
+
+    /// The present term.
+    pub fn term(&self) -> Term {
+        self.term
     }
 
     /// Nothing new may go from now on.
@@ -170,6 +192,8 @@ impl Publisher {
     /// A shard wants an object to be written.
     fn wanted(&mut self, key: &ObjectKey, want: &Want, now: Duration) {
         if !self.writes {
+            // It is planned anew when this process writes again.
+            self.queue.settled(key);
             return;
         }
         let (yields, batch) = match key.object.output {
@@ -184,6 +208,10 @@ impl Publisher {
         };
         let mut delay = want.retry.delay(self.random.f64());
         if matches!(want.retry, Retry::Floor | Retry::Slowly { .. }) {
+            // One that waits for its try has its share of the rate: a change is no reason for another.
+            if self.queue.raise(key, urgency, now) {
+                return;
+            }
             let at = self.after_other_refused(urgency.tenant, now + delay);
             delay = at.saturating_sub(now);
         }
@@ -221,11 +249,13 @@ impl Publisher {
         match reply {
             Reply::Built(granted) => {
                 self.queue.built(key);
-                if self.writes {
-                    Replied::Send(granted)
-                } else {
-                    Replied::Unsent
+                if self.granted.remove(key) != Some(self.term) || !self.writes {
+                    return Replied::Unsent;
                 }
+                if matches!(granted.request, Request::Fetch | Request::Probe) {
+                    self.reading.insert(key.clone());
+                }
+                Replied::Send(granted)
             }
             Reply::Nothing => {
                 self.nothing(key, now);
@@ -241,6 +271,7 @@ impl Publisher {
 
     /// There is nothing to send for an object that was granted, or nobody left to ask.
     pub fn nothing(&mut self, key: &ObjectKey, now: Duration) {
+        self.granted.remove(key);
         self.bucket.give_back();
         self.queue.built(key);
         self.queue.landed(key, true, now);
@@ -261,12 +292,19 @@ impl Publisher {
         if let Some(quiet) = quiet {
             self.quiet_until = self.quiet_until.max(now + quiet);
         }
+        let reads = self.reading.remove(key);
+        let slow = self.window.is_slow(took);
         let sign = match load {
             Load::Overloaded => Some(Sign::Overloaded),
             Load::Unanswered if self.unanswered.insert(key.clone()) => Some(Sign::Overloaded),
+            // A slow answer counts like none: once, while the object's writes have no other.
+            Load::Answered if slow && !self.unanswered.insert(key.clone()) => None,
             Load::Unanswered | Load::Unknown => None,
             Load::Answered => {
-                self.unanswered.remove(key);
+                // That it can be read says nothing of what becomes of its next write.
+                if !reads && !slow {
+                    self.unanswered.remove(key);
+                }
                 Some(Sign::Answered)
             }
         };
@@ -303,7 +341,10 @@ impl Publisher {
                 limited: self.queue.has_ready(now),
             };
         }
-        if let Some((key, lane, age)) = self.queue.next(now) {
+        // Others go on while the requests of one namespace get no answer, such as those that its webhook looks at.
+        let most = self.window.size().div_ceil(2);
+        if let Some((key, lane, age)) = self.queue.next(most, now) {
+            self.granted.insert(key.clone(), self.term);
             return Next::Grant { key, lane, age };
         }
         self.bucket.give_back();

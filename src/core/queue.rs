@@ -71,7 +71,8 @@ impl Urgency {
 /// urgent as one of the first class that has just come, so none starves.
 ///
 /// Age alone would let a namespace with a long backlog hold up the removals of all others, so where an aged object
-/// of one namespace competes with a more urgent one of another, the two alternate.
+/// of one namespace competes with a more urgent one of another, the two alternate. Nor does urgency decide alone: see
+/// [`WriteQueue::choose`].
 const PATIENCE: [Duration; 6] = [
     Duration::ZERO,
     Duration::from_secs(30),
@@ -91,11 +92,17 @@ pub struct WriteQueue<K> {
     /// By when they may go.
     delayed: BTreeSet<(Duration, u64, K)>,
     tenants: IdMap<u64, Tenant>,
+    /// The namespaces that have something that may go, by their turn.
+    turns: BTreeSet<((u64, u64), u64)>,
+    /// The turn of namespaces that come to have something.
+    turn: u64,
     groups: IdMap<u64, Group>,
     /// The groups by when they were last in order.
     oldest: BTreeSet<(Duration, u64)>,
     /// An aged object has just gone before a more urgent one of another namespace, whose turn it is therefore.
     owes_urgent: bool,
+    /// An object has just gone because it is urgent, though it was another namespace's turn.
+    owes_turn: bool,
     sequence: u64,
     in_flight: usize,
     /// Those that do not yield, and those that do.
@@ -110,8 +117,8 @@ struct Class<K> {
     by_tenant: IdMap<u64, Share<K>>,
     /// The namespaces in `by_tenant` by their turn, then by their next object.
     tenants: BTreeSet<(u64, Duration, u64, u64)>,
-    /// When the objects were first wanted.
-    ages: BTreeSet<(Duration, u64)>,
+    /// The namespaces by when the first of their objects was wanted.
+    oldest: BTreeSet<(Duration, u64, u64)>,
     /// The turn of namespaces that come to have objects here.
     turn: u64,
 }
@@ -121,6 +128,8 @@ struct Class<K> {
 struct Share<K> {
     turn: u64,
     by_turn: BTreeMap<(u64, Duration, u64), K>,
+    /// When its objects were first wanted.
+    ages: BTreeSet<(Duration, u64)>,
 }
 
 impl<K> Share<K> {
@@ -129,6 +138,12 @@ impl<K> Share<K> {
         let ((_, since, sequence), _) = self.by_turn.first_key_value()?;
         Some((self.turn, *since, *sequence, tenant))
     }
+
+    /// Its place by age.
+    fn age(&self, tenant: u64) -> Option<(Duration, u64, u64)> {
+        let (since, sequence) = self.ages.first()?;
+        Some((*since, *sequence, tenant))
+    }
 }
 
 impl<K> Default for Class<K> {
@@ -136,7 +151,7 @@ impl<K> Default for Class<K> {
         Self {
             by_tenant: IdMap::default(),
             tenants: BTreeSet::new(),
-            ages: BTreeSet::new(),
+            oldest: BTreeSet::new(),
             turn: 0,
         }
     }
@@ -144,17 +159,17 @@ impl<K> Default for Class<K> {
 
 impl<K> Class<K> {
     fn insert(&mut self, tenant: u64, at: (u64, Duration, u64), key: K) {
-        self.ages.insert((at.1, at.2));
         let turn = self.turn;
         self.change(tenant, turn, |share| {
             share.by_turn.insert(at, key);
+            share.ages.insert((at.1, at.2));
         });
     }
 
     fn remove(&mut self, tenant: u64, at: (u64, Duration, u64)) {
-        self.ages.remove(&(at.1, at.2));
         self.change(tenant, 0, |share| {
             share.by_turn.remove(&at);
+            share.ages.remove(&(at.1, at.2));
         });
     }
 
@@ -163,32 +178,57 @@ impl<K> Class<K> {
         let share = self.by_tenant.entry(tenant).or_insert_with(|| Share {
             turn,
             by_turn: BTreeMap::new(),
+            ages: BTreeSet::new(),
         });
-        if let Some(place) = share.place(tenant) {
+        if let (Some(place), Some(age)) = (share.place(tenant), share.age(tenant)) {
             self.tenants.remove(&place);
+            self.oldest.remove(&age);
         }
         change(share);
-        match share.place(tenant) {
-            Some(place) => {
+        match (share.place(tenant), share.age(tenant)) {
+            (Some(place), Some(age)) => {
                 self.tenants.insert(place);
+                self.oldest.insert(age);
             }
-            None => {
+            _ => {
                 self.by_tenant.remove(&tenant);
             }
         }
     }
 
-    /// The turn that is to be served, the namespace whose turn it is, and its next object.
-    fn head(&self) -> Option<(u64, u64, &K)> {
-        let (turn, .., tenant) = self.tenants.first()?;
-        let (_, key) = self.by_tenant[tenant].by_turn.first_key_value()?;
-        Some((*turn, *tenant, key))
+    /// The namespace whose turn it is, of those that may have one.
+    fn head(&self, may: impl Fn(u64) -> bool) -> Option<u64> {
+        let place = self.tenants.iter().find(|(.., tenant)| may(*tenant));
+        place.map(|(.., tenant)| *tenant)
+    }
+
+    /// When the oldest object was wanted, of the namespaces that may have a turn.
+    fn oldest(&self, may: impl Fn(u64) -> bool) -> Option<Duration> {
+        let age = self.oldest.iter().find(|(.., tenant)| may(*tenant));
+        age.map(|(since, ..)| *since)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tenants.is_empty()
+    }
+
+    /// The next object of a namespace.
+    fn first_of(&self, tenant: u64) -> Option<&K> {
+        let (_, key) = self.by_tenant.get(&tenant)?.by_turn.first_key_value()?;
+        Some(key)
+    }
+
+    /// The turn that a namespace has here.
+    fn turn_of(&self, tenant: u64) -> u64 {
+        self.by_tenant.get(&tenant).map_or(0, |share| share.turn)
     }
 
     /// The namespace has had this turn. Namespaces that come from now on have the next one: with the present one,
     /// those that come and go could overtake one that waits, again and again.
     fn served(&mut self, turn: u64, tenant: u64) {
-        self.turn = self.turn.max(turn + 1);
+        if self.tenants.first().is_none_or(|(first, ..)| *first >= turn) {
+            self.turn = self.turn.max(turn + 1);
+        }
         if self.by_tenant.contains_key(&tenant) {
             self.change(tenant, turn, |share| share.turn = turn + 1);
         }
@@ -201,6 +241,12 @@ struct Tenant {
     groups: u32,
     /// The turn of Services that come to have objects here.
     turn: u64,
+    /// How many of its objects are on their way.
+    in_flight: usize,
+    /// How many of them may go.
+    ready: usize,
+    /// Its turn among all namespaces that have any, and since when it has waited for one.
+    place: (u64, u64),
 }
 
 /// The objects of one Service that wait or are on their way.
@@ -238,6 +284,11 @@ enum State {
     Answered,
 }
 
+/// Whether a namespace may have another object on its way.
+fn may(tenants: &IdMap<u64, Tenant>, most: usize) -> impl Fn(u64) -> bool {
+    move |tenant| tenants.get(&tenant).is_none_or(|known| known.in_flight < most)
+}
+
 impl<K> Default for WriteQueue<K> {
     fn default() -> Self {
         Self {
@@ -245,9 +296,12 @@ impl<K> Default for WriteQueue<K> {
             ready: std::array::from_fn(|_| Class::default()),
             delayed: BTreeSet::new(),
             tenants: IdMap::default(),
+            turns: BTreeSet::new(),
+            turn: 0,
             groups: IdMap::default(),
             oldest: BTreeSet::new(),
             owes_urgent: false,
+            owes_turn: false,
             sequence: 0,
             in_flight: 0,
             waiting: [0; 2],
@@ -316,9 +370,27 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         }
     }
 
+    /// An object that waits already is due still, as urgently as said now or before. False if it does not wait.
+    pub fn raise(&mut self, key: &K, urgency: Urgency, now: Duration) -> bool {
+        let Some(mut entry) = self.entries.get(key).copied() else {
+            return false;
+        };
+        match entry.state {
+            State::Answered | State::Flying { again: None } => return false,
+            State::Flying { again: Some(_) } => entry.urgency = entry.urgency.min(urgency),
+            State::Ready { .. } | State::Delayed { .. } => {
+                self.unlink(key, entry);
+                entry.urgency = entry.urgency.min(urgency);
+                self.link(key, &mut entry, now);
+            }
+        }
+        self.entries.insert(key.clone(), entry);
+        true
+    }
+
     /// The object whose turn it is, its lane, and how long it has waited. It counts as on its way until
-    /// [`Self::landed`].
-    pub fn next(&mut self, now: Duration) -> Option<(K, Lane, Duration)> {
+    /// [`Self::landed`]. No namespace has more than `most` on their way.
+    pub fn next(&mut self, most: usize, now: Duration) -> Option<(K, Lane, Duration)> {
         while let Some((until, _, key)) = self.delayed.first() {
             if *until > now {
                 break;
@@ -329,40 +401,78 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             self.link(&key, &mut entry, now);
             self.entries.insert(key, entry);
         }
-        let class = self.choose()?;
-        let (turn, tenant, key) = self.ready[class].head()?;
-        let key = key.clone();
+        let (class, tenant) = self.choose(most)?;
+        let key = self.ready[class].first_of(tenant)?.clone();
         let entry = self.entries[&key];
-        if let State::Ready { turn } = entry.state
-            && let Some(tenant) = self.tenants.get_mut(&tenant)
-        {
+        let known = self
+            .tenants
+            .get_mut(&tenant)
+            .expect("a namespace with objects is in the queue");
+        if let State::Ready { turn } = entry.state {
             // As for namespaces, Services that come from now on have the next turn.
-            tenant.turn = tenant.turn.max(turn + 1);
+            known.turn = known.turn.max(turn + 1);
         }
+        known.in_flight += 1;
+        let turn = self.ready[class].turn_of(tenant);
+        let (place, has_turn) = (known.place, self.whose_turn(most) == Some(tenant));
         self.unlink(&key, entry);
         self.ready[class].served(turn, tenant);
+        if has_turn {
+            self.turn = self.turn.max(place.0 + 1);
+            if self.turns.remove(&(place, tenant)) {
+                let next = (place.0 + 1, place.1);
+                self.turns.insert((next, tenant));
+                if let Some(known) = self.tenants.get_mut(&tenant) {
+                    known.place = next;
+                }
+            }
+        }
         self.in_flight += 1;
         let entry = self.entries.get_mut(&key).expect("what is ready is in the queue");
         entry.state = State::Flying { again: None };
         Some((key, entry.urgency.lane, now.saturating_sub(entry.since)))
     }
 
-    /// The most urgent class that has something, unless an object of another one is older than its patience allows.
-    fn choose(&mut self) -> Option<usize> {
-        let deadline = |class: usize| {
-            let (since, _) = self.ready[class].ages.first()?;
-            Some((*since + PATIENCE[class], class))
-        };
-        let classes = 0..self.ready.len();
-        let urgent = classes
-            .clone()
-            .find(|&class| !self.ready[class].ages.is_empty())?;
-        let (_, aged) = classes.filter_map(deadline).min()?;
-        let tenant = |class: usize| self.ready[class].head().map(|(_, tenant, _)| tenant);
-        let compete = aged != urgent && tenant(aged) != tenant(urgent);
+    /// The namespace that has waited longest for a turn, however urgent what it has.
+    fn whose_turn(&self, most: usize) -> Option<u64> {
+        let may = may(&self.tenants, most);
+        let next = self.turns.iter().find(|(_, tenant)| may(*tenant));
+        next.map(|(_, tenant)| *tenant)
+    }
+
+    /// The class and the namespace whose object is next. One half goes by urgency: the most urgent class that has
+    /// something, unless an object of another one is older than its patience allows. The other half goes by
+    /// namespace, each with what is most urgent to it: else one with removals without end would hold up what all
+    /// others add.
+    fn choose(&mut self, most: usize) -> Option<(usize, u64)> {
+        let may = may(&self.tenants, most);
+        let heads: [_; PATIENCE.len()] = std::array::from_fn(|class| self.ready[class].head(&may));
+        let (urgent, urgent_tenant) = heads
+            .iter()
+            .enumerate()
+            .find_map(|(class, head)| head.map(|tenant| (class, tenant)))?;
+        let deadline = |class: usize| Some((self.ready[class].oldest(&may)? + PATIENCE[class], class));
+        let (_, aged) = (0..heads.len()).filter_map(deadline).min()?;
+        let aged_tenant = heads[aged]?;
+        let compete = aged != urgent && aged_tenant != urgent_tenant;
         let owed = compete && self.owes_urgent;
+        let chosen = if owed {
+            (urgent, urgent_tenant)
+        } else {
+            (aged, aged_tenant)
+        };
+        let turn = self.whose_turn(most).filter(|tenant| *tenant != chosen.1);
+        if let Some(tenant) = turn.filter(|_| self.owes_turn) {
+            self.owes_turn = false;
+            let class = self
+                .ready
+                .iter()
+                .position(|class| class.first_of(tenant).is_some());
+            return class.map(|class| (class, tenant));
+        }
+        self.owes_turn = turn.is_some();
         self.owes_urgent = compete && !owed;
-        Some(if owed { urgent } else { aged })
+        Some(chosen)
     }
 
     /// The request of an object that is on its way has been built: it holds all that was wanted until now.
@@ -387,6 +497,9 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             return;
         };
         self.in_flight -= 1;
+        if let Some(tenant) = self.tenants.get_mut(&entry.urgency.tenant) {
+            tenant.in_flight -= 1;
+        }
         if let Some(until) = again {
             self.sequence += 1;
             entry.sequence = self.sequence;
@@ -455,7 +568,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
 
     /// Whether an object waits for nothing but its turn.
     pub fn has_ready(&self, now: Duration) -> bool {
-        self.ready.iter().any(|class| !class.ages.is_empty())
+        self.ready.iter().any(|class| !class.is_empty())
             || self.next_delayed().is_some_and(|until| until <= now)
     }
 
@@ -469,9 +582,9 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
                 group: 0,
             }
             .class();
-            self.ready[class].ages.first()
+            self.ready[class].oldest(|_| true)
         });
-        let since = oldest.map(|(since, _)| *since).min();
+        let since = oldest.min();
         since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
@@ -543,6 +656,15 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             let Urgency { tenant, .. } = entry.urgency;
             let place = (turn, entry.since, entry.sequence);
             self.ready[entry.urgency.class()].insert(tenant, place, key.clone());
+            let known = self
+                .tenants
+                .get_mut(&tenant)
+                .expect("what is in the queue is in its namespace");
+            known.ready += 1;
+            if known.ready == 1 {
+                known.place = (self.turn, self.sequence);
+                self.turns.insert((known.place, tenant));
+            }
         }
     }
 
@@ -552,6 +674,14 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
                 let Urgency { tenant, .. } = entry.urgency;
                 let place = (turn, entry.since, entry.sequence);
                 self.ready[entry.urgency.class()].remove(tenant, place);
+                let known = self
+                    .tenants
+                    .get_mut(&tenant)
+                    .expect("what is in the queue is in its namespace");
+                known.ready -= 1;
+                if known.ready == 0 {
+                    self.turns.remove(&(known.place, tenant));
+                }
             }
             State::Delayed { until } => {
                 self.delayed.remove(&(until, entry.sequence, key.clone()));

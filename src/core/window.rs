@@ -12,6 +12,8 @@ const AFTER_REFUSAL: f64 = 0.5;
 const AFTER_SLOWNESS: f64 = 0.8;
 /// By how much what counts as usual moves up towards slower answers: over some hundred of them.
 const DRIFT: f64 = 0.01;
+/// It is never smaller.
+const LEAST: f64 = 2.0;
 /// Before anything is known.
 const FIRST: f64 = 16.0;
 
@@ -49,16 +51,22 @@ impl Window {
         }
     }
 
-    /// How many requests may be in flight now; one at least.
+    /// How many requests may be in flight now: two at least, so that one that gets no answer does not hold up all
+    /// others; one if no more are allowed at all.
     pub fn size(&self) -> usize {
         self.size as usize
+    }
+
+    /// Whether an answer that took so long is a sign of congestion.
+    pub fn is_slow(&self, took: Duration) -> bool {
+        took > SLOW && self.usual.is_some_and(|usual| took > usual * STRETCH)
     }
 
     /// A request that took `took` was answered now, when `in_flight` were out, itself among them.
     pub fn answered(&mut self, sign: Sign, took: Duration, in_flight: usize, now: Duration) {
         let sent = now.saturating_sub(took);
+        let slow = self.is_slow(took);
         let usual = self.usual.get_or_insert(took);
-        let slow = took > SLOW && took > *usual * STRETCH;
         match sign {
             Sign::Overloaded => self.shrink(AFTER_REFUSAL, sent, now),
             Sign::Answered if slow => self.shrink(AFTER_SLOWNESS, sent, now),
@@ -78,7 +86,7 @@ impl Window {
 
     fn shrink(&mut self, to: f64, sent: Duration, now: Duration) {
         if sent >= self.shrunk {
-            self.size = (self.size * to).max(1.0);
+            self.size = (self.size * to).max(LEAST.min(self.limit));
             self.shrunk = now;
         }
     }
@@ -123,7 +131,7 @@ mod tests {
             now += MS;
             window.answered(Sign::Overloaded, MS, 1, now);
         }
-        assert_eq!(window.size(), 1, "one request at a time is always tried");
+        assert_eq!(window.size(), 2, "that many at a time are always tried");
     }
 
     #[test]

@@ -352,7 +352,14 @@ fn a_create_whose_answer_was_lost_is_put_right() {
     let mut log = EventLog::default();
     log.record(notice("s", "m"), 1, at(1));
     let write = log.next(at(1).now).unwrap();
-    log.done(&write.key, EventOutcome::Failed { quiet: None }, at(1).now);
+    log.done(
+        &write.key,
+        EventOutcome::Failed {
+            quiet: None,
+            alone: false,
+        },
+        at(1).now,
+    );
     assert_eq!(log.next(at(1).now), None, "a failure makes all wait");
     let due = log.next_due().unwrap();
     assert_eq!(due, at(1).now + FIRST_PAUSE);
@@ -367,7 +374,10 @@ fn a_create_whose_answer_was_lost_is_put_right() {
 #[test]
 fn nothing_is_tried_for_ever() {
     let answers: [fn(bool) -> EventOutcome; 3] = [
-        |_| EventOutcome::Failed { quiet: None },
+        |_| EventOutcome::Failed {
+            quiet: None,
+            alone: false,
+        },
         |_| EventOutcome::Refused,
         // A server that contradicts itself.
         |create| {
@@ -409,7 +419,14 @@ fn pauses_grow_end_and_are_capped() {
     let mut pauses = Vec::new();
     for _ in 0..12 {
         let write = log.next(now).unwrap();
-        log.done(&write.key, EventOutcome::Failed { quiet: None }, now);
+        log.done(
+            &write.key,
+            EventOutcome::Failed {
+                quiet: None,
+                alone: false,
+            },
+            now,
+        );
         let due = log.next_due().unwrap();
         pauses.push(due.saturating_sub(now).as_secs());
         now = due;
@@ -420,7 +437,11 @@ fn pauses_grow_end_and_are_capped() {
     log.record(notice("s0", "m"), 1, at(2000));
     let write = log.next(at(2000).now).unwrap();
     let quiet = Some(Duration::from_secs(7));
-    log.done(&write.key, EventOutcome::Failed { quiet }, at(2000).now);
+    log.done(
+        &write.key,
+        EventOutcome::Failed { quiet, alone: false },
+        at(2000).now,
+    );
     assert_eq!(
         log.next_due(),
         Some(at(2007).now),
@@ -428,7 +449,11 @@ fn pauses_grow_end_and_are_capped() {
     );
     let write = log.next(at(2007).now).unwrap();
     let quiet = Some(Duration::from_secs(86_400));
-    log.done(&write.key, EventOutcome::Failed { quiet }, at(2007).now);
+    log.done(
+        &write.key,
+        EventOutcome::Failed { quiet, alone: false },
+        at(2007).now,
+    );
     assert_eq!(log.next_due(), Some(at(2067).now), "but not for a day");
 }
 
@@ -452,4 +477,29 @@ fn long_messages_are_cut_between_characters() {
     let written = drain(&mut log, at(1).now);
     assert_eq!(written[0].2["message"].as_str().unwrap().len(), 1024);
     assert_eq!(written[1].2["message"].as_str().unwrap().len(), 1023);
+}
+
+#[test]
+fn what_fails_in_one_namespace_does_not_make_others_wait() {
+    let mut log = EventLog::default();
+    let in_namespace = |namespace: &str| {
+        let mut notice = notice("s", "m");
+        notice.involved.namespace = namespace.into();
+        notice
+    };
+    log.record(in_namespace("a"), 1, at(1));
+    let failed = EventOutcome::Failed {
+        quiet: None,
+        alone: true,
+    };
+    let write = log.next(at(1).now).unwrap();
+    log.done(&write.key, failed, at(1).now);
+    assert_eq!(log.next(at(1).now), None, "it is not tried again at once");
+    log.record(in_namespace("b"), 1, at(1));
+    let write = log.next(at(1).now).unwrap();
+    assert_eq!(&*write.namespace, "b");
+    log.done(&write.key, EventOutcome::Written, at(1).now);
+    let due = log.next_due().unwrap();
+    assert!(due > at(1).now);
+    assert_eq!(&*log.next(due).unwrap().namespace, "a");
 }

@@ -120,18 +120,34 @@ impl Picture {
         announcements
     }
 
-    /// Asks every kind for a proof: of the start of a term, or because something casts doubt on what is known.
-    pub fn demand_proof(&mut self) -> Vec<Announcement> {
+    /// Asks every kind for a proof.
+    fn demand_proof(&mut self) -> Vec<Announcement> {
         self.demand = self.demand.next();
         self.unproven = self.needed;
         self.kinds().map(Announcement::Block).collect()
     }
 
-    /// Versions of a kind were found to have gone backwards: what is known of it is of another history, and has to
-    /// be listed. If nobody was being asked for a proof, what is known of the other kinds is in doubt too.
-    pub fn rewound(&mut self, kind: Kind, alone: bool) -> Vec<Announcement> {
-        let mut announcements = if alone { Vec::new() } else { self.demand_proof() };
+    /// Versions of a kind were found to have gone backwards, by an answer that was asked for under a demand: what is
+    /// known is of another history, and so has everything to be listed, unless it is listed for that reason already.
+    pub fn rewound(&mut self, kind: Kind, under: Demand) -> Vec<Announcement> {
+        let mut announcements = if under.history < self.demand.history {
+            Vec::new()
+        } else {
+            self.distrust()
+        };
         announcements.extend(self.forget(kind));
+        announcements
+    }
+
+    /// The server's store was replaced, or set back: everything has to be listed.
+    pub fn distrust(&mut self) -> Vec<Announcement> {
+        self.demand = self.demand.next_history();
+        self.unproven = self.needed;
+        let mut announcements: Vec<_> = self.kinds().map(Announcement::Block).collect();
+        // What is known of these is compared by versions.
+        for kind in self.kinds().filter(|kind| kind.is_output()) {
+            announcements.extend(self.forget(kind));
+        }
         announcements
     }
 
@@ -246,13 +262,13 @@ mod tests {
             assert!(announcements.contains(&Announcement::Forget(kind)));
         }
         // Lists and proofs of before do not count.
-        assert_eq!(picture.prove(POD, Demand(0)), None);
+        assert_eq!(picture.prove(POD, Demand::of(0)), None);
         assert_eq!(
-            picture.end_list(POD, 2, 11, Demand(0)),
+            picture.end_list(POD, 2, 11, Demand::of(0)),
             None,
             "it is a list, and no proof"
         );
-        assert_eq!(picture.end_list(SLICE, 2, 11, Demand(0)), None);
+        assert_eq!(picture.end_list(SLICE, 2, 11, Demand::of(0)), None);
         assert!(!picture.is_listed(SLICE) && picture.is_listed(POD));
         // A proof lifts the block by the list that was known; of what was forgotten only with a list.
         let lift = Announcement::Lift {
@@ -260,17 +276,17 @@ mod tests {
             epoch: 2,
             version: 11,
         };
-        assert_eq!(picture.prove(POD, Demand(1)), Some(lift));
-        assert_eq!(picture.prove(POD, Demand(1)), None, "once");
-        assert_eq!(picture.prove(SLICE, Demand(1)), None);
+        assert_eq!(picture.prove(POD, Demand::of(1)), Some(lift));
+        assert_eq!(picture.prove(POD, Demand::of(1)), None, "once");
+        assert_eq!(picture.prove(SLICE, Demand::of(1)), None);
         assert!(picture.blocked().has(SLICE));
         assert!(listed(&mut picture, SLICE, 3).is_some());
         // The other way round.
         assert_eq!(listed(&mut picture, Kind::Endpoints, 3), None);
-        assert!(picture.prove(Kind::Endpoints, Demand(1)).is_some());
+        assert!(picture.prove(Kind::Endpoints, Demand::of(1)).is_some());
         for kind in [Kind::Node, Kind::Service] {
             assert!(picture.blocked().any());
-            assert!(picture.prove(kind, Demand(1)).is_some());
+            assert!(picture.prove(kind, Demand::of(1)).is_some());
         }
         assert!(!picture.blocked().any());
     }
@@ -278,16 +294,27 @@ mod tests {
     #[test]
     fn versions_that_went_backwards_put_every_kind_in_doubt_once() {
         let mut picture = complete();
-        let announcements = picture.rewound(SLICE, false);
-        assert_eq!(announcements.last(), Some(&Announcement::Forget(SLICE)));
-        assert_eq!(announcements.len(), Kind::ALL.len() + 1);
-        assert_eq!(picture.demand(), Demand(1));
-        // Those who are asked already ask nobody else.
-        assert_eq!(picture.rewound(POD, true), [Announcement::Block(POD)]);
-        assert_eq!(picture.demand(), Demand(1));
+        let announcements = picture.rewound(SLICE, Demand::of(0));
+        for kind in Kind::ALL {
+            assert!(announcements.contains(&Announcement::Block(kind)));
+        }
+        // What is compared by versions is worth nothing now, whoever noticed.
+        for kind in [SLICE, Kind::Endpoints] {
+            assert!(announcements.contains(&Announcement::Forget(kind)));
+        }
+        let demand = Demand::default().next_history();
+        assert_eq!(picture.demand(), demand);
+        // Another answer that was asked for before says the same, and nobody is asked once more.
+        let again = picture.rewound(POD, Demand::of(0));
+        assert_eq!(again, [Announcement::Block(POD)]);
+        assert_eq!(picture.demand(), demand);
         assert!(!picture.is_listed(POD) && picture.is_listed(Kind::Node));
-        assert_eq!(picture.end_list(POD, 2, 3, Demand(0)), None, "asked for before");
-        assert_eq!(picture.prove(POD, Demand(1)), None, "it must be listed");
+        assert_eq!(
+            picture.end_list(POD, 2, 3, Demand::of(0)),
+            None,
+            "asked for before"
+        );
+        assert_eq!(picture.prove(POD, demand), None, "it must be listed");
         assert!(listed(&mut picture, POD, 3).is_some());
     }
 
@@ -306,7 +333,7 @@ mod tests {
         )));
         for kind in [POD, Kind::Service, Kind::Endpoints] {
             listed(&mut picture, kind, 1);
-            picture.prove(kind, Demand(1));
+            picture.prove(kind, Demand::of(1));
         }
         assert!(!picture.blocked().any());
     }
@@ -329,7 +356,11 @@ mod tests {
             for (at, kind) in [POD, SLICE].into_iter().enumerate() {
                 let open = !case.picture.blocked().has(kind);
                 let proven = case.proven[at] == Some(case.picture.demand());
-                let since = if kind == SLICE { case.forgotten } else { Demand(0) };
+                let since = if kind == SLICE {
+                    case.forgotten
+                } else {
+                    Demand::of(0)
+                };
                 let listed = case.listed[at].is_some_and(|asked| asked >= since);
                 assert!(
                     !open || (proven || case.terms == 0) && listed,
@@ -355,11 +386,11 @@ mod tests {
                 }
                 explore(&next, depth - 1, histories);
                 // Proofs of whatever demand, late ones too.
-                for demand in 0..=case.picture.demand().0 {
+                for demand in 0..=case.picture.demand().number {
                     let mut next = case.clone();
-                    next.picture.prove(kind, Demand(demand));
-                    if Demand(demand) == next.picture.demand() {
-                        next.proven[at] = Some(Demand(demand));
+                    next.picture.prove(kind, Demand::of(demand));
+                    if Demand::of(demand) == next.picture.demand() {
+                        next.proven[at] = Some(Demand::of(demand));
                     }
                     explore(&next, depth - 1, histories);
                 }
@@ -378,7 +409,7 @@ mod tests {
             asked: [None; 2],
             listed: [None; 2],
             proven: [None; 2],
-            forgotten: Demand(0),
+            forgotten: Demand::of(0),
             terms: 0,
         };
         explore(&case, 6, &mut histories);

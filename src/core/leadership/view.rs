@@ -48,6 +48,9 @@ const TURN: Duration = Duration::from_secs(60);
 /// After so many failures in a row, none of which showed anything new, everything is listed again.
 const HOPELESS: u32 = 10;
 
+/// After so many tries in a row to read a version, everything is listed instead.
+const UNREADABLE: u32 = 4;
+
 /// What to do next. A list or a watch takes the place of the one that is under way, if any.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
@@ -66,8 +69,8 @@ pub enum Action {
     Prove(Demand),
     /// Say that versions went backwards, so that what is known is forgotten before anything is listed.
     Rewound {
-        /// Whether every kind is being asked for a proof already, so that no other needs to be.
-        asked: bool,
+        /// Under which demand that was asked for which showed it.
+        under: Demand,
     },
 }
 
@@ -121,6 +124,8 @@ enum Reading {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct View {
     demand: Demand,
+    /// When it was made.
+    demanded_at: Duration,
     /// The last demand that was met.
     met: Option<Demand>,
     /// All up to this version is known. None before the first list, and when everything has to be listed again.
@@ -155,7 +160,7 @@ pub struct View {
     /// Nothing is listed before then, whatever is demanded.
     rest: Duration,
     /// What is to be said next.
-    rewound: Option<bool>,
+    rewound: Option<Demand>,
     proves: bool,
 }
 
@@ -164,6 +169,7 @@ impl View {
     pub fn new(demand: Demand) -> Self {
         Self {
             demand,
+            demanded_at: Duration::ZERO,
             met: None,
             reached: None,
             small: false,
@@ -229,14 +235,19 @@ impl View {
         if demand <= self.demand {
             return;
         }
-        self.demand = demand;
-        let patience = match self.stream {
+        let rewound = demand.history > self.demand.history;
+        (self.demand, self.demanded_at) = (demand, now);
+        let at_once = match self.stream {
+            _ if rewound => true,
             // What would be lost is less than a proof costs.
-            Stream::Listing { since, .. } if now.saturating_sub(since) <= YOUNG => Duration::ZERO,
-            Stream::Idle(_) | Stream::Watching { .. } if self.small => Duration::ZERO,
-            _ => PROOF,
+            Stream::Listing { since, .. } => now.saturating_sub(since) <= YOUNG,
+            Stream::Idle(_) | Stream::Watching { .. } => self.small,
         };
-        (self.floor, self.patience) = (None, Some(now + patience));
+        (self.floor, self.patience) = (None, at_once.then_some(now));
+        if rewound {
+            // Whatever comes now is of another history.
+            (self.reached, self.highest) = (None, 0);
+        }
         if let Stream::Idle(next) = &mut self.stream {
             *next = now.max(self.rest);
         }
@@ -249,14 +260,14 @@ impl View {
 
     /// What to do now; to be asked until there is nothing.
     pub fn act(&mut self, now: Duration) -> Option<Action> {
-        if let Some(asked) = self.rewound.take() {
-            return Some(Action::Rewound { asked });
+        if let Some(under) = self.rewound.take() {
+            return Some(Action::Rewound { under });
         }
         if std::mem::take(&mut self.proves) {
             return Some(Action::Prove(self.demand));
         }
         if self.patience_ends().is_some_and(|end| end <= now) {
-            // A list that began before the demand was made is given up, too: that happens once a demand.
+            // A list that began just before the demand was made is given up, too.
             (self.patience, self.reached) = (None, None);
             (self.stream, self.reading) = (Stream::Idle(now.max(self.rest)), Reading::Idle);
         }
@@ -266,8 +277,12 @@ impl View {
     fn act_stream(&mut self, now: Duration) -> Option<Action> {
         let short = match self.stream {
             Stream::Idle(next) if next <= now => !self.is_proven(),
-            // It is quiet, or dead, or behind.
-            Stream::Watching { short: false, .. } if !self.is_proven() && self.floor.is_some() => true,
+            // It is quiet, or dead, or behind; or the bookmark before its end has come and gone.
+            Stream::Watching { short, since, .. }
+                if !self.is_proven() && self.floor.is_some() && (!short || since < self.demanded_at) =>
+            {
+                true
+            }
             _ => return None,
         };
         let Some(from) = self.reached else {
@@ -337,15 +352,17 @@ impl View {
         };
         self.failures = 0;
         if version < highest {
-            let asked = demand == self.demand && !self.is_proven();
-            return self.rewind(version, asked, now, random);
+            return self.rewind(version, demand, now, random);
         }
         self.small = objects <= SMALL;
         (self.reached, self.highest, self.fruitful) = (Some(version), version, false);
         self.stream = Stream::Idle(now);
+        self.unread = 0;
         if demand == self.demand {
             self.meet();
         } else {
+            // It began before the demand was made. If it falls short of it, a watch may not.
+            self.patience = self.floor.map(|_| now + PROOF);
             self.compare();
         }
     }
@@ -401,16 +418,17 @@ impl View {
 
     /// The version was read, or not.
     pub fn version_read(&mut self, version: Option<u64>, now: Duration, random: f64) {
-        let Reading::Asked {
-            demand,
-            highest,
-            proving,
-        } = self.reading
-        else {
+        let Reading::Asked { demand, highest, .. } = self.reading else {
             return;
         };
         let Some(version) = version else {
             self.unread += 1;
+            let listing = matches!(self.stream, Stream::Listing { .. });
+            if self.unread >= UNREADABLE && self.needs_version() && !listing {
+                // A list shows the same and more.
+                self.unread = 0;
+                return self.list_again(now, random);
+            }
             let next = now + pause(self.unread, random);
             self.reading = Reading::Due(next);
             return;
@@ -418,11 +436,16 @@ impl View {
         (self.reading, self.unread) = (Reading::Idle, 0);
         self.current = self.reached == Some(version);
         if version < highest {
-            return self.rewind(version, proving, now, random);
+            return self.rewind(version, demand, now, random);
         }
+        self.highest = self.highest.max(version);
         self.checks = false;
         if demand == self.demand && !self.is_proven() && self.floor.is_none() {
             (self.floor, self.patience) = (Some(version), Some(now + PROOF));
+            if let Stream::Listing { .. } = self.stream {
+                // Begun anew, it would take as long again.
+                self.patience = None;
+            }
             self.compare();
         }
     }
@@ -456,9 +479,9 @@ impl View {
     }
 
     /// What is known is of another history.
-    fn rewind(&mut self, version: u64, asked: bool, now: Duration, random: f64) {
+    fn rewind(&mut self, version: u64, under: Demand, now: Duration, random: f64) {
         self.highest = version;
-        self.rewound = Some(asked);
+        self.rewound = Some(under);
         (self.floor, self.patience, self.proves) = (None, None, false);
         self.list_again(now, random);
         // Servers behind one address that do not share a store would else be listed in turn, without a pause.

@@ -565,3 +565,52 @@ fn one_whose_term_ran_out_does_not_make_a_record_anew_that_another_may_have_held
     }
     assert_eq!(now, at(35), "the other may lead as long as that");
 }
+
+#[test]
+fn whoever_waits_waits_as_long_as_the_record_says_and_through_a_release() {
+    // The record of one with a longer duration than this one's goes, perhaps deleted by hand.
+    let mut me = candidate();
+    me.ask(at(0), wall(0));
+    let long = Record {
+        seconds: 60,
+        ..record("other", 0)
+    };
+    me.answered(Reply::Record(5, long), at(0), 0.0);
+    me.see_gone(6, at(1));
+    let mut now = at(2);
+    while !matches!(me.ask(now, wall(0)), Some(Ask::Create(_))) {
+        me.answered(Reply::Missing, now, 0.0);
+        now = now.max(me.wake());
+    }
+    assert_eq!(now, at(61));
+    // One who only stands by is named by a record from the past, and gives it up.
+    let mut me = candidate();
+    me.ask(at(0), wall(0));
+    me.answered(Reply::Record(50, record("other", 9)), at(0), 0.0);
+    me.ask(at(2), wall(0));
+    me.answered(Reply::Record(5, record("past", 1)), at(2), 0.0);
+    me.see(
+        6,
+        Record {
+            seconds: 1,
+            ..record("", 2)
+        },
+        at(3),
+    );
+    let mut now = at(3);
+    while !matches!(me.ask(now, wall(0)), Some(Ask::Replace(..))) {
+        me.answered(
+            Reply::Record(
+                6,
+                Record {
+                    seconds: 1,
+                    ..record("", 2)
+                },
+            ),
+            now,
+            0.0,
+        );
+        now = now.max(me.wake());
+    }
+    assert_eq!(now, at(17), "a duration after versions went backwards");
+}

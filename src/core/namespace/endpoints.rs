@@ -265,6 +265,14 @@ impl NamespaceState {
         self.endpoints_wants.insert(name.clone());
     }
 
+    /// A Service is there that has no selector: the object of its name is left alone, even if it was to go with
+    /// another Service of that name.
+    pub(super) fn spare_endpoints(&mut self, name: &Arc<str>) {
+        if let Some(entry) = self.endpoints.get_mut(name) {
+            entry.role = Role::Parked;
+        }
+    }
+
     /// As [`NamespaceState::forget`].
     pub(super) fn forget_endpoints(&mut self) {
         self.endpoints = KeyedMap::default();

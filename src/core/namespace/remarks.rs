@@ -5,13 +5,12 @@ use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::facts::{ANNOTATION_TOLERATE_UNREADY, TolerateUnready};
 use crate::core::hints::HintEvent;
 use crate::core::ids::{ServiceId, SliceId, Uid};
-use crate::core::object::{Flight, ObjectName, ObjectState};
+use crate::core::object::{Flight, ObjectName, ObjectState, SAID_AGAIN};
 use std::sync::Arc;
 
-/// So many requests for one object fail before people hear of it: with the delays between them, about a minute.
+/// So many requests for one object fail before people hear of it: with the delays between them, about a minute. While
+/// nothing helps, they hear of it again after [`SAID_AGAIN`] more: about every ten minutes.
 const LASTING: u8 = 10;
-/// And so often again, while nothing helps: about every ten minutes.
-const REPEAT: u8 = 20;
 
 /// Something that people should hear of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -175,7 +174,7 @@ fn told(object: &mut ObjectState, bytes: Option<usize>, why: Option<&str>) -> Op
     // The number would make each message one of its own, and nothing could be counted.
     if failures >= LASTING {
         (failures - LASTING)
-            .is_multiple_of(REPEAT)
+            .is_multiple_of(SAID_AGAIN)
             .then(|| format!("cannot be brought up to date, and is tried again: {why}"))
     } else {
         (object.rejected && failures == 1)

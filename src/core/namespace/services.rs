@@ -84,10 +84,12 @@ impl NamespaceState {
             moves: super::tally::Moves::default(),
             epoch,
         }));
-        self.services_by_name.insert(name, id);
+        self.services_by_name.insert(name.clone(), id);
         self.remark_annotations(id);
         if managed {
             self.start_service(id);
+        } else {
+            self.spare_endpoints(&name);
         }
     }
 

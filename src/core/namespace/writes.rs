@@ -93,6 +93,11 @@ pub(super) fn set_back(object: &mut ObjectState, flight: Flight, outcome: &Outco
             object.fail(*outcome == Outcome::Rejected);
         }
     }
+    // What a watch showed while the request was out was left until now.
+    object.unsure |= object
+        .remote
+        .as_ref()
+        .is_some_and(|remote| remote.version < object.seen);
 }
 
 impl NamespaceState {

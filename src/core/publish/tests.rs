@@ -5,6 +5,7 @@ use reports::Reports;
 use std::sync::Arc;
 
 const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
 const NOW: Duration = Duration::ZERO;
 
 fn pacing(qps: f64, in_flight: usize) -> Pacing {
@@ -164,7 +165,116 @@ fn one_object_that_is_never_answered_does_not_make_the_window_small() {
         now += SECOND;
         publisher.answered(&other, Load::Unanswered, SECOND / 2, None, true, now);
     }
-    assert_eq!(publisher.window(), 1);
+    assert_eq!(publisher.window(), 2);
+}
+
+#[test]
+fn neither_looks_in_between_nor_slowness_of_one_object_make_the_window_small() {
+    let mut publisher = Publisher::new(pacing(0.0, 64), 0);
+    let (k, quick) = (key("ns", "k"), key("other", "k"));
+    let mut now = NOW;
+    let mut one = |key: &ObjectKey, request: Request, load: Load, took: Duration| {
+        publisher.wanted(key, &want(key, Retry::Now), now);
+        assert_eq!(granted(&mut publisher, now), Some(key.clone()));
+        publisher.replied(key, Reply::Built(Granted { request, changes: 1 }), now);
+        now += took.max(MS * 10);
+        publisher.answered(key, load, took, None, true, now);
+        publisher.window()
+    };
+    let usual = one(&quick, Request::Update(Vec::new()), Load::Answered, MS);
+    for round in 0..20 {
+        one(&k, Request::Update(Vec::new()), Load::Unanswered, SECOND);
+        let window = one(&k, Request::Fetch, Load::Answered, MS);
+        assert!(window >= usual / 2, "{round}: {window}");
+    }
+    for round in 0..20 {
+        let window = one(&k, Request::Update(Vec::new()), Load::Answered, 10 * SECOND);
+        assert!(window >= usual / 2, "{round}: {window}");
+    }
+}
+
+#[test]
+fn a_namespace_whose_requests_are_not_answered_leaves_room_for_others() {
+    let mut publisher = Publisher::new(pacing(0.0, 64), 0);
+    for i in 0..100 {
+        let hung = key("tenant", &format!("k{i}"));
+        publisher.wanted(&hung, &want(&hung, Retry::Now), NOW);
+    }
+    let out = std::iter::from_fn(|| granted(&mut publisher, NOW)).count();
+    assert!((1..publisher.window()).contains(&out), "{out}");
+    let other = key("other", "k");
+    for round in 0..10 {
+        publisher.wanted(&other, &want(&other, Retry::Now), NOW);
+        assert_eq!(granted(&mut publisher, NOW), Some(other.clone()), "{round}");
+        publisher.replied(&other, Reply::Built(update()), NOW);
+        publisher.answered(&other, Load::Answered, MS, None, true, NOW);
+    }
+}
+
+#[test]
+fn what_was_granted_in_one_term_is_not_sent_in_the_next() {
+    let mut publisher = Publisher::new(pacing(0.0, 64), 0);
+    let k = key("ns", "k");
+    publisher.wanted(&k, &want(&k, Retry::Now), NOW);
+    assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
+    // The lease is lost and won again before the shard replies, and the writer hears of that afterwards.
+    publisher.set_term(Term(2));
+    assert_eq!(
+        publisher.replied(&k, Reply::Built(update()), NOW),
+        Replied::Unsent
+    );
+    publisher.answered(&k, Load::Unknown, NOW, None, true, NOW);
+    publisher.wanted(&k, &want(&k, Retry::Now), NOW);
+    assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
+    assert_eq!(
+        publisher.replied(&k, Reply::Built(update()), NOW),
+        Replied::Send(update())
+    );
+}
+
+#[test]
+fn changes_of_a_refused_object_do_not_put_off_its_next_try() {
+    let mut publisher = Publisher::new(pacing(20.0, 64), 0);
+    let (k, other) = (key("tenant", "k"), key("tenant", "other"));
+    publisher.wanted(&k, &want(&k, Retry::Slowly { failures: 5 }), NOW);
+    // Its pods change ten times a second for ten minutes.
+    let mut tries = 0;
+    for tenth in 0..6000u32 {
+        let now = tenth * SECOND / 10;
+        publisher.wanted(&k, &want(&k, Retry::Floor), now);
+        while let Some(key) = granted(&mut publisher, now) {
+            tries += 1;
+            publisher.replied(&key, Reply::Built(update()), now);
+            publisher.answered(&key, Load::Answered, MS, None, true, now);
+            publisher.wanted(&key, &want(&key, Retry::Slowly { failures: 9 }), now);
+        }
+    }
+    assert!(tries >= 20, "{tries}");
+    publisher.wanted(&other, &want(&other, Retry::Floor), 600 * SECOND);
+    let soon = (0..60).find_map(|second| {
+        let now = (600 + second) * SECOND;
+        std::iter::from_fn(|| granted(&mut publisher, now)).find(|key| *key == other)
+    });
+    assert_eq!(
+        soon,
+        Some(other),
+        "others of its namespace do not wait for long either"
+    );
+}
+
+#[test]
+fn what_is_said_after_the_lease_was_lost_leaves_nothing_behind() {
+    let mut publisher = Publisher::new(pacing(0.0, 64), 0);
+    let k = key("ns", "k");
+    publisher.wanted(&k, &want(&k, Retry::Now), NOW);
+    assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
+    publisher.replied(&k, Reply::Built(update()), NOW);
+    publisher.set_writes(false);
+    publisher.answered(&k, Load::Unknown, NOW, None, true, NOW);
+    // The shard has not heard of it yet.
+    publisher.wanted(&k, &want(&k, Retry::Now), NOW);
+    publisher.set_writes(true);
+    assert!(publisher.queue().is_idle());
 }
 
 #[test]

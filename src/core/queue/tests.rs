@@ -27,7 +27,7 @@ impl Want for WriteQueue<&'static str> {
 }
 
 fn drain(queue: &mut WriteQueue<&'static str>, now: Duration) -> Vec<&'static str> {
-    std::iter::from_fn(|| queue.next(now).map(|(key, ..)| key)).collect()
+    std::iter::from_fn(|| queue.next(usize::MAX, now).map(|(key, ..)| key)).collect()
 }
 
 #[test]
@@ -85,12 +85,12 @@ fn when_nothing_may_wait_what_is_on_its_way_still_lands_and_that_is_all() {
     ] {
         queue.want_one(key, Lane::Add, delay, NOW);
     }
-    assert_eq!(queue.next(NOW).unwrap().0, "flies");
-    assert_eq!(queue.next(NOW).unwrap().0, "flies again");
+    assert_eq!(queue.next(usize::MAX, NOW).unwrap().0, "flies");
+    assert_eq!(queue.next(usize::MAX, NOW).unwrap().0, "flies again");
     queue.want_one("flies again", Lane::Add, NOW, NOW);
     queue.clear_waiting();
     assert_eq!((queue.waiting(), queue.in_flight()), (0, 2));
-    assert_eq!(queue.next(10 * SECOND), None);
+    assert_eq!(queue.next(usize::MAX, 10 * SECOND), None);
     for key in ["flies", "flies again"] {
         queue.landed(&key, false, SECOND);
         queue.settled(&key);
@@ -128,7 +128,7 @@ fn one_on_its_way_and_again_after_it() {
     assert_eq!(drain(&mut queue, NOW), ["a"]);
     queue.want_one("a", Lane::Add, NOW, NOW);
     queue.want_one("a", Lane::Add, NOW, NOW);
-    assert_eq!((queue.next(NOW), queue.in_flight()), (None, 1));
+    assert_eq!((queue.next(usize::MAX, NOW), queue.in_flight()), (None, 1));
     queue.landed(&"a", true, NOW);
     assert_eq!(drain(&mut queue, NOW), ["a"]);
     queue.landed(&"a", true, NOW);
@@ -141,7 +141,7 @@ fn wanting_often_does_not_put_off() {
     for tenth in 0..20 {
         let now = SECOND * tenth / 10;
         queue.want_one("a", Lane::Add, SECOND, now);
-        if let Some((key, ..)) = queue.next(now) {
+        if let Some((key, ..)) = queue.next(usize::MAX, now) {
             assert_eq!((key, now), ("a", SECOND), "as the first wish had it");
             return;
         }
@@ -164,12 +164,15 @@ fn what_was_wanted_before_the_request_was_built_is_in_it() {
 fn a_delay_is_kept_unless_wanted_without() {
     let mut queue = WriteQueue::default();
     queue.want_one("a", Lane::Add, SECOND, NOW);
-    assert_eq!((queue.next(NOW), queue.next_delayed()), (None, Some(SECOND)));
+    assert_eq!(
+        (queue.next(usize::MAX, NOW), queue.next_delayed()),
+        (None, Some(SECOND))
+    );
     assert_eq!(drain(&mut queue, SECOND), ["a"]);
     queue.want_one("a", Lane::Add, SECOND, SECOND);
     queue.landed(&"a", true, SECOND);
     assert_eq!(
-        (queue.next(SECOND), queue.next_delayed()),
+        (queue.next(usize::MAX, SECOND), queue.next_delayed()),
         (None, Some(2 * SECOND))
     );
     queue.want_one("a", Lane::Add, NOW, SECOND);
@@ -188,7 +191,7 @@ fn services_of_one_lane_take_turns() {
     queue.want("small".to_owned(), of(Lane::Add, 2), NOW, SECOND);
     queue.want("other-0".to_owned(), of(Lane::Add, 3), NOW, SECOND);
     queue.want("other-1".to_owned(), of(Lane::Add, 3), NOW, SECOND);
-    let order: Vec<_> = std::iter::from_fn(|| queue.next(SECOND).map(|(key, ..)| key)).collect();
+    let order: Vec<_> = std::iter::from_fn(|| queue.next(usize::MAX, SECOND).map(|(key, ..)| key)).collect();
     assert_eq!(order[..5], ["big-00", "small", "other-0", "big-01", "other-1"]);
     assert_eq!(order.len(), 103);
     assert!(order[5..].is_sorted(), "and of one Service the oldest goes first");
@@ -201,10 +204,10 @@ fn a_removal_of_a_large_service_does_not_wait_for_its_additions() {
         queue.want(format!("add-{slice:02}"), of(Lane::Add, 1), NOW, NOW);
     }
     queue.want("remove".to_owned(), of(Lane::Remove, 1), NOW, SECOND);
-    assert_eq!(queue.next(SECOND).unwrap().0, "remove");
+    assert_eq!(queue.next(usize::MAX, SECOND).unwrap().0, "remove");
     // The same object, wanted more urgently, changes its lane.
     queue.want("add-49".to_owned(), of(Lane::Remove, 1), NOW, SECOND);
-    assert_eq!(queue.next(SECOND).unwrap().0, "add-49");
+    assert_eq!(queue.next(usize::MAX, SECOND).unwrap().0, "add-49");
     assert_eq!(queue.waiting(), 49);
 }
 
@@ -276,13 +279,18 @@ fn a_namespace_with_a_thousand_services_waits_for_the_others_as_they_wait_for_it
     let mut queue = flooded(1000, Lane::Add);
     queue.want("a".to_owned(), small(2, Lane::Add), NOW, SECOND);
     queue.want("b".to_owned(), small(3, Lane::Add), NOW, SECOND);
-    let first: Vec<_> = (0..4).map(|_| queue.next(SECOND).unwrap().0).collect();
+    let first: Vec<_> = (0..4)
+        .map(|_| queue.next(usize::MAX, SECOND).unwrap().0)
+        .collect();
     assert_eq!(first, ["flood-0000", "a", "b", "flood-0001"]);
     // One that comes and goes does not get ahead of one that waits.
     for round in 0..10 {
         queue.landed(&"a".to_owned(), true, SECOND);
         queue.want("a".to_owned(), small(2, Lane::Add), NOW, SECOND);
-        let pair = [queue.next(SECOND).unwrap().0, queue.next(SECOND).unwrap().0];
+        let pair = [
+            queue.next(usize::MAX, SECOND).unwrap().0,
+            queue.next(usize::MAX, SECOND).unwrap().0,
+        ];
         assert!(pair.contains(&"a".to_owned()), "{round}: {pair:?}");
         assert!(
             pair.iter().any(|key| key.starts_with("flood")),
@@ -296,7 +304,7 @@ fn a_removal_does_not_wait_for_the_aged_backlog_of_another_namespace() {
     for lane in [Lane::Add, Lane::Rest] {
         let mut queue = flooded(1000, lane);
         let late = 300 * SECOND;
-        assert!(queue.next(late).unwrap().0.starts_with("flood"));
+        assert!(queue.next(usize::MAX, late).unwrap().0.starts_with("flood"));
         for removal in 0..20u64 {
             queue.want(
                 format!("removal-{removal}"),
@@ -305,7 +313,7 @@ fn a_removal_does_not_wait_for_the_aged_backlog_of_another_namespace() {
                 late,
             );
         }
-        let order: Vec<_> = (0..40).map(|_| queue.next(late).unwrap().0).collect();
+        let order: Vec<_> = (0..40).map(|_| queue.next(usize::MAX, late).unwrap().0).collect();
         let removals = order.iter().filter(|key| key.starts_with("removal")).count();
         assert_eq!(removals, 20, "every other turn: {order:?}");
     }
@@ -318,10 +326,51 @@ fn aged_objects_go_though_another_namespace_never_ends_to_remove() {
     for removal in 0..100u64 {
         queue.want(format!("removal-{removal}"), small(2, Lane::Remove), NOW, late);
     }
-    let order: Vec<_> = (0..20).map(|_| queue.next(late).unwrap().0).collect();
+    let order: Vec<_> = (0..20).map(|_| queue.next(usize::MAX, late).unwrap().0).collect();
     assert_eq!(
         order.iter().filter(|key| key.starts_with("flood")).count(),
         10,
         "{order:?}"
     );
+}
+
+#[test]
+fn additions_do_not_wait_for_another_namespace_that_never_ends_to_remove() {
+    let mut queue = flooded(10_000, Lane::Remove);
+    queue.want("a".to_owned(), small(2, Lane::Add), NOW, SECOND);
+    queue.want("b".to_owned(), small(3, Lane::Rest), NOW, SECOND);
+    let order: Vec<_> = (0..6)
+        .map(|_| queue.next(usize::MAX, SECOND).unwrap().0)
+        .collect();
+    assert!(
+        order.contains(&"a".to_owned()) && order.contains(&"b".to_owned()),
+        "{order:?}"
+    );
+    // Nor does a removal wait for many namespaces that add.
+    let mut queue = WriteQueue::default();
+    for tenant in 10..1000 {
+        queue.want(format!("add-{tenant}"), small(tenant, Lane::Add), NOW, NOW);
+    }
+    for removal in 0..10 {
+        queue.want(format!("removal-{removal}"), small(2, Lane::Remove), NOW, SECOND);
+    }
+    let order: Vec<_> = (0..20)
+        .map(|_| queue.next(usize::MAX, SECOND).unwrap().0)
+        .collect();
+    let removals = order.iter().filter(|key| key.starts_with("removal")).count();
+    assert_eq!(removals, 10, "every other turn: {order:?}");
+}
+
+#[test]
+fn no_namespace_has_more_on_its_way_than_it_may() {
+    let mut queue = flooded(100, Lane::Remove);
+    for _ in 0..4 {
+        assert!(queue.next(4, NOW).is_some());
+    }
+    assert_eq!(queue.next(4, NOW), None);
+    queue.want("a".to_owned(), small(2, Lane::Rest), NOW, NOW);
+    assert_eq!(queue.next(4, NOW).unwrap().0, "a");
+    queue.landed(&"flood-0000".to_owned(), true, NOW);
+    assert!(queue.next(4, NOW).is_some());
+    assert_eq!(queue.next(4, NOW), None);
 }

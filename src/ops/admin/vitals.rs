@@ -4,7 +4,7 @@ use super::health::Check;
 use crate::actors::events::{EventHandle, EventMsg};
 use crate::actors::root::RootMsg;
 use crate::actors::router::Router;
-use crate::actors::shard::ShardMsg;
+use crate::actors::shard::{Inbox, ShardMsg};
 use crate::actors::standing::Standing;
 use crate::actors::writer::{WriterHandle, WriterMsg};
 use crate::cluster::fence::{Clock, Fence};
@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::watch;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 /// Whoever has not answered for so long is taken to be stuck. A namespace of 100,000 pods is read in a second or
 /// two; a kubelet waits for several failures besides.
@@ -125,6 +125,8 @@ impl Vitals {
             std::future::pending::<()>().await;
         }
         let mut beats = interval(BEAT);
+        // A process that was stopped has nothing to make up for.
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             beats.tick().await;
             self.beat();
@@ -245,7 +247,7 @@ struct State {
     root: Asked,
     writer: Asked,
     events: Asked,
-    shards: Vec<(Arc<str>, Asked)>,
+    shards: Vec<(Arc<str>, Arc<Inbox>, Asked)>,
     /// The shard with the longest-unhandled inbox.
     longest: Option<(Arc<str>, Duration)>,
     random: fastrand::Rng,
@@ -274,10 +276,11 @@ impl Asked {
         }
     }
 
-    fn check(&mut self, now: Instant) -> Result<(), String> {
+    /// Whoever has been seen at work since is not stuck.
+    fn check(&mut self, now: Instant, seen: Option<Instant>) -> Result<(), String> {
         if self.waits()
             && let Some((since, _)) = self.0
-            && let age = now.saturating_duration_since(since)
+            && let age = now.saturating_duration_since(seen.map_or(since, |seen| seen.max(since)))
             && age > STUCK
         {
             return Err(format!("no answer for {} s", age.as_secs()));
@@ -302,13 +305,13 @@ impl Watchdog {
         state
             .events
             .ask(now, |answer| parts.events.send(EventMsg::Ping(answer)));
-        state.shards.retain_mut(|(_, asked)| asked.waits());
+        state.shards.retain_mut(|(.., asked)| asked.waits());
         if state.shards.is_empty() {
             let random = state.random.f64();
-            for (namespace, shard) in parts.router.sample(SAMPLE, random) {
+            for (namespace, shard, inbox) in parts.router.sample(SAMPLE, random) {
                 let mut asked = Asked::default();
                 asked.ask(now, |answer| drop(shard.cast(ShardMsg::Ping(answer))));
-                state.shards.push((namespace, asked));
+                state.shards.push((namespace, inbox, asked));
             }
         }
         state.longest = parts.router.longest_unhandled(now);
@@ -319,8 +322,9 @@ impl Watchdog {
         let mut state = self.state.lock();
         let state = &mut *state;
         let mut shards = Ok(());
-        for (namespace, asked) in &mut state.shards {
-            if let Err(why) = asked.check(now) {
+        for (namespace, inbox, asked) in &mut state.shards {
+            // One that is long at something, turn by turn, holds up nobody but its own namespace.
+            if let Err(why) = asked.check(now, inbox.turned()) {
                 shards = Err(format!("namespace {namespace}: {why}"));
             }
         }
@@ -342,9 +346,9 @@ impl Watchdog {
         };
         vec![
             Check::new("watchdog", watchdog),
-            Check::new("root", state.root.check(now)),
-            Check::new("writer", state.writer.check(now)),
-            Check::new("events", state.events.check(now)),
+            Check::new("root", state.root.check(now, None)),
+            Check::new("writer", state.writer.check(now, None)),
+            Check::new("events", state.events.check(now, None)),
             Check::new("shards", shards),
         ]
     }
@@ -363,15 +367,20 @@ mod tests {
         let mut asked = Asked::default();
         let (start, mut answer) = (Instant::now(), None);
         asked.ask(start, |sender| answer = Some(sender));
-        assert_eq!(asked.check(start + STUCK), Ok(()));
+        assert_eq!(asked.check(start + STUCK, None), Ok(()));
         let late = start + STUCK + BEAT;
         // One question at a time: a second one would be younger.
         asked.ask(late, |_| panic!("it was asked again"));
-        assert_eq!(asked.check(late), Err("no answer for 21 s".to_owned()));
+        assert_eq!(asked.check(late, None), Err("no answer for 21 s".to_owned()));
+        assert_eq!(asked.check(late, Some(start + STUCK)), Ok(()), "it is at work");
         answer.unwrap().send(()).unwrap();
-        assert_eq!(asked.check(late), Ok(()));
+        assert_eq!(asked.check(late, None), Ok(()));
         asked.ask(late, drop);
-        assert_eq!(asked.check(late + 2 * STUCK), Ok(()), "who is gone is not stuck");
+        assert_eq!(
+            asked.check(late + 2 * STUCK, None),
+            Ok(()),
+            "who is gone is not stuck"
+        );
     }
 
     #[tokio::test(start_paused = true)]

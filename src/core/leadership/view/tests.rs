@@ -10,19 +10,19 @@ fn act(view: &mut View, now: Duration) -> Vec<Action> {
     std::iter::from_fn(|| view.act(now)).collect()
 }
 
-const FIRST: Demand = Demand(1);
+const FIRST: Demand = Demand::of(1);
 const MANY: usize = 20_000;
 
 /// A view that was listed at 10, and watches.
 fn watching() -> View {
-    let mut view = View::new(Demand(0));
+    let mut view = View::new(Demand::of(0));
     assert_eq!(act(&mut view, at(0)), [Action::List]);
     view.listed(10, MANY, at(0), 0.5);
     let watch = Action::Watch {
         from: 10,
         short: false,
     };
-    assert_eq!(act(&mut view, at(0)), [Action::Prove(Demand(0)), watch]);
+    assert_eq!(act(&mut view, at(0)), [Action::Prove(Demand::of(0)), watch]);
     assert_eq!(view.wake(), None);
     view
 }
@@ -64,7 +64,7 @@ fn a_view_that_has_reached_the_floor_already_needs_no_watch() {
 
 #[test]
 fn where_a_list_is_small_it_is_the_quicker_proof() {
-    let mut view = View::new(Demand(0));
+    let mut view = View::new(Demand::of(0));
     act(&mut view, at(0));
     view.listed(10, 500, at(0), 0.5);
     act(&mut view, at(0));
@@ -73,7 +73,7 @@ fn where_a_list_is_small_it_is_the_quicker_proof() {
     view.listed(12, 500, at(120), 0.5);
     assert_eq!(act(&mut view, at(120))[0], Action::Prove(FIRST));
     // And so it is when the list has only just been asked for.
-    let mut view = View::new(Demand(0));
+    let mut view = View::new(Demand::of(0));
     act(&mut view, at(0));
     view.demanded(FIRST, at(200));
     assert_eq!(act(&mut view, at(200)), [Action::List]);
@@ -89,7 +89,7 @@ fn what_falls_short_of_the_floor_is_listed_again() {
     view.shown(14);
     assert_eq!(act(&mut view, at(2009)), []);
     assert_eq!(act(&mut view, at(2010)), [Action::List]);
-    view.listed(14, MANY, at(2500), 0.5);
+    view.listed(16, MANY, at(2500), 0.5);
     assert_eq!(
         act(&mut view, at(2500))[0],
         Action::Prove(FIRST),
@@ -116,16 +116,24 @@ fn a_demand_is_heard_in_a_pause_and_no_watch_begins_before_a_version_was_read() 
     assert_eq!(act(&mut view, at(3010)), []);
     assert_eq!(act(&mut view, at(3110)).len(), 0);
     assert_eq!(act(&mut view, at(3160)), [Action::ReadVersion]);
-    // Nobody answers; a list might be.
-    assert_eq!(act(&mut view, at(5000)), [Action::List]);
-    view.list_failed(at(5001), 0.5);
-    assert!(view.wake().unwrap() > at(9000), "what failed before counts");
+    // It cannot be read; everything can be listed, perhaps.
+    let mut now = at(3160);
+    loop {
+        view.version_read(None, now, 0.5);
+        now = now.max(view.wake().unwrap());
+        if act(&mut view, now) == [Action::List] {
+            break;
+        }
+    }
+    assert!(now < at(5000), "{now:?}");
+    view.list_failed(now, 0.5);
+    assert!(view.wake().unwrap() > now + at(4000), "what failed before counts");
 }
 
 #[test]
 fn a_list_from_before_the_demand_counts_if_it_reaches_the_floor() {
     for (version, proven) in [(14, false), (15, true)] {
-        let mut view = View::new(Demand(0));
+        let mut view = View::new(Demand::of(0));
         act(&mut view, at(0));
         view.demanded(FIRST, at(300));
         assert_eq!(act(&mut view, at(300)), [Action::ReadVersion]);
@@ -133,14 +141,48 @@ fn a_list_from_before_the_demand_counts_if_it_reaches_the_floor() {
         view.listed(version, MANY, at(500), 0.5);
         assert_eq!(act(&mut view, at(500)).contains(&Action::Prove(FIRST)), proven);
     }
-    // One that takes too long is given up, once.
-    let mut view = View::new(Demand(0));
+    // However long it takes, it is not begun anew. What it lacks may be shown by a watch.
+    let mut view = View::new(Demand::of(0));
     act(&mut view, at(0));
     view.demanded(FIRST, at(300));
     act(&mut view, at(300));
     view.version_read(Some(15), at(310), 0.5);
-    assert_eq!(act(&mut view, at(2310)), [Action::List]);
     assert_eq!(act(&mut view, at(90_000)), []);
+    view.demanded(FIRST.next(), at(91_000));
+    assert_eq!(act(&mut view, at(91_000)), [Action::ReadVersion]);
+    view.version_read(Some(15), at(91_010), 0.5);
+    assert_eq!(act(&mut view, at(95_000)), []);
+    view.listed(14, MANY, at(99_000), 0.5);
+    let short = Action::Watch {
+        from: 14,
+        short: true,
+    };
+    assert_eq!(act(&mut view, at(99_000)), [short]);
+    // A demand that is made meanwhile needs the bookmark of another.
+    view.demanded(FIRST.next().next(), at(100_000));
+    assert_eq!(act(&mut view, at(100_000)), [Action::ReadVersion]);
+    view.version_read(Some(15), at(100_010), 0.5);
+    assert_eq!(act(&mut view, at(100_010)), [short]);
+    view.shown(15);
+    let proof = Action::Prove(FIRST.next().next());
+    assert_eq!(act(&mut view, at(101_000)), [proof]);
+}
+
+#[test]
+fn once_versions_are_known_to_have_gone_backwards_only_a_list_is_believed() {
+    let mut view = watching();
+    view.shown(95);
+    // Another kind has shown it. This one's history has gone on beyond what was known of the last one.
+    let demand = Demand::of(0).next_history();
+    view.demanded(demand, at(1000));
+    assert_eq!(act(&mut view, at(1000)), [Action::List]);
+    view.shown(99);
+    assert_eq!(act(&mut view, at(1010)), []);
+    // And it may be lower.
+    assert!(view.accepts(60));
+    view.listed(60, MANY, at(1500), 0.5);
+    assert_eq!(act(&mut view, at(1500))[0], Action::Prove(demand));
+    assert_eq!(view.reached(), Some(60));
 }
 
 #[test]
@@ -153,7 +195,7 @@ fn versions_that_go_backwards_are_noticed_by_what_is_read_and_not_by_late_events
     act(&mut view, at(300_000));
     view.version_read(Some(5), at(300_010), 0.5);
     let actions = act(&mut view, at(300_010));
-    assert_eq!(actions, [Action::Rewound { asked: false }, Action::List]);
+    assert_eq!(actions, [Action::Rewound { under: Demand::of(0) }, Action::List]);
     assert!(view.accepts(5) && !view.accepts(4));
     view.listed(6, MANY, at(300_020), 0.5);
     assert_eq!(view.reached(), Some(6), "the new ones are trusted");
@@ -167,7 +209,7 @@ fn versions_that_go_backwards_are_noticed_by_what_is_read_and_not_by_late_events
     view.listed(9, MANY, at(10), 0.5);
     assert_eq!(
         act(&mut view, at(10)),
-        [Action::Rewound { asked: false }, Action::List],
+        [Action::Rewound { under: Demand::of(0) }, Action::List],
         "once more, when it was forgotten"
     );
     // A version that was seen after a reading was sent says nothing about it.
@@ -182,7 +224,7 @@ fn versions_that_go_backwards_are_noticed_by_what_is_read_and_not_by_late_events
 #[test]
 fn stores_that_take_turns_are_not_listed_without_a_pause() {
     let (mut view, mut now, mut lists) = (watching(), at(0), 0);
-    let mut demand = 0;
+    let mut demand = Demand::default();
     view.ended(End::Orderly, now, 0.5);
     while now < at(600_000) {
         match view.act(now) {
@@ -191,9 +233,9 @@ fn stores_that_take_turns_are_not_listed_without_a_pause() {
                 view.listed(1000, MANY, now, 0.5);
             }
             Some(Action::ReadVersion) => view.version_read(Some(1), now, 0.5),
-            Some(Action::Rewound { asked }) => {
-                demand += u64::from(!asked);
-                view.demanded(Demand(demand), now);
+            Some(Action::Rewound { .. }) => {
+                demand = demand.next_history();
+                view.demanded(demand, now);
             }
             Some(Action::Watch { .. }) => {
                 view.shown(1001);
@@ -237,7 +279,7 @@ struct Case {
 impl Case {
     fn new() -> Self {
         let mut case = Self {
-            view: View::new(Demand(0)),
+            view: View::new(Demand::of(0)),
             now: Duration::ZERO,
             present: 10,
             history: 0,
@@ -287,11 +329,12 @@ impl Case {
                         self.view
                     );
                 }
-                Action::Rewound { asked } => {
+                Action::Rewound { under } => {
                     assert!(self.history > 0, "versions went on: {:?}", self.view);
-                    if !asked {
-                        self.demand();
-                    }
+                    let demand = self.view.demand();
+                    assert_eq!(demand.history, under.history, "it was told so already");
+                    self.demanded = (self.present, self.history);
+                    self.view.demanded(demand.next_history(), self.now);
                 }
             }
         }

@@ -22,20 +22,19 @@ pub(super) enum Verdict {
 
 impl Endpoints {
     /// Somebody else has written, or may have. A leftover is only one for as long as it is the object that was
-    /// there in the beginning, and of our making; and whether its Service is still gone is asked again.
+    /// there in the beginning, and of our making; and whether its Service is still gone is asked again. Nor is
+    /// another object deleted that somebody has made in the place of one that goes with its Service.
     fn look_again(&mut self, uid: &Uid, ours: bool) {
-        if !matches!(self.role, Role::Leftover { .. }) {
-            return;
-        }
         let same = self
             .object
             .remote
             .as_ref()
             .is_none_or(|remote| remote.uid == *uid);
-        self.role = if same && ours {
-            Role::Leftover { confirmed: false }
-        } else {
-            Role::Parked
+        self.role = match self.role {
+            Role::Leftover { .. } if same && ours => Role::Leftover { confirmed: false },
+            Role::Leftover { .. } => Role::Parked,
+            Role::Doomed if !same => Role::Parked,
+            role => role,
         };
     }
 }
