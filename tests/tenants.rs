@@ -309,7 +309,7 @@ fn a_pod_in_thousands_of_services_costs_each_of_them_as_much_as_one_in_hundreds(
         world.state.remove_pod(&pod(1, &[], true).name, &mut world.nodes);
         start.elapsed()
     };
-    assert_near_linear("Services of a pod", 4, || life(2000), || life(8000));
+    assert_near_linear("Services of a pod", 16, || life(500), || life(8000));
 }
 
 // === ports ===
@@ -567,5 +567,121 @@ fn a_step_does_no_more_than_its_budget_and_one_piece() {
     assert!(
         steps >= 1,
         "the large Service is one piece, the others come after it"
+    );
+}
+
+/// Lets a namespace take events in and plan, turn by turn. Returns how many turns that took, and how much of the
+/// processor's time the longest took of the whole.
+fn turns(world: &mut World, events: Vec<Event>) -> (usize, f64) {
+    const TURN: u64 = 10_000;
+    let mut pending = Pending::default();
+    for event in events {
+        pending.push(event);
+    }
+    let (mut turns, mut longest, mut all) = (0, Duration::ZERO, Duration::ZERO);
+    let mut turn = |step: &mut dyn FnMut() -> bool| {
+        let start = Processor::now();
+        let done = step();
+        let took = start.elapsed();
+        (turns, longest, all) = (turns + 1, longest.max(took), all + took);
+        done
+    };
+    let mut applying = pending.begin();
+    while !turn(&mut || applying.step(&mut world.state, &mut world.nodes, &mut Budget::new(TURN))) {}
+    let mut wants = Vec::new();
+    while !turn(&mut || world.state.step_plan(&mut wants, &mut Budget::new(TURN))) {}
+    world.write_all(&wants);
+    (turns, longest.as_secs_f64() / all.as_secs_f64())
+}
+
+#[test]
+fn labels_and_selectors_of_thousands_of_pairs_are_compared_in_turns() {
+    const PAIRS: usize = 5000;
+    const SERVICES: usize = 100;
+    let keys: Vec<_> = (0..PAIRS).map(|key| format!("key-{key}")).collect();
+    let own: Vec<_> = (0..SERVICES).map(|key| format!("own-{key}")).collect();
+    let common = || keys.iter().map(|key| -> (&str, &str) { (key, "x") });
+    let labelled = |number: u32, value: &str| {
+        let own = own.iter().map(|key| (&**key, "x"));
+        let mut labels: Vec<(&str, &str)> = common().chain(own).collect();
+        labels.push(("changes", value));
+        Event::Pod(pod(number, &labels, true), 0)
+    };
+    let selecting = |number: usize| {
+        let selector: Vec<_> = common().chain([(&*own[number], "x")]).collect();
+        Event::Service(service(&format!("svc-{number}"), &selector), 0)
+    };
+    let mut world = World::new(Outputs::ALL, 1);
+    turns(&mut world, (0..SERVICES).map(selecting).collect());
+    let (count, longest) = turns(&mut world, vec![labelled(1, "a")]);
+    assert!(
+        count > 10 && longest < 0.25,
+        "a pod: {count} turns, the longest {longest:.2} of all"
+    );
+    let (count, longest) = turns(&mut world, vec![labelled(1, "b")]);
+    assert!(
+        count > 10 && longest < 0.25,
+        "the same pod: {count} turns, the longest {longest:.2} of all"
+    );
+    // And the other way about: a selector that is new, and many pods.
+    let mut world = World::new(Outputs::ALL, 1);
+    let pods = (0..100).map(|number| labelled(number, &number.to_string()));
+    turns(&mut world, pods.collect());
+    let (count, longest) = turns(&mut world, vec![selecting(0)]);
+    assert!(
+        count > 10 && longest < 0.25,
+        "a Service: {count} turns, the longest {longest:.2} of all"
+    );
+    let sizes = world.state.sizes();
+    assert_eq!((sizes.full_sets, sizes.label_sets), (100, 1));
+}
+
+#[test]
+fn ports_that_differ_from_pod_to_pod_are_resolved_in_turns() {
+    const PORTS: u16 = 1000;
+    let with_ports = |number: u32| {
+        let mut facts = pod(number, &[("app", "a")], true);
+        facts.ports = (0..PORTS)
+            .map(|port| ContainerPort {
+                name: format!("port-{port}").into(),
+                protocol: Protocol::Tcp,
+                number: if port == 0 { 10_000 + number as u16 } else { port },
+            })
+            .collect();
+        Event::Pod(facts, 0)
+    };
+    let served = |last: u16| ServiceFacts {
+        ports: (0..PORTS).chain([last]).map(named_port).collect(),
+        ..service("svc", &[("app", "a")])
+    };
+    for outputs in [SLICES, fixtures::ENDPOINTS] {
+        let mut world = World::new(outputs, 1);
+        turns(&mut world, (0..200).map(with_ports).collect());
+        for last in [PORTS, PORTS + 1] {
+            let (count, longest) = turns(&mut world, vec![Event::Service(served(last), 0)]);
+            assert!(
+                count > 5 && longest < 0.4,
+                "{outputs:?}: {count} turns, the longest {longest:.2} of all"
+            );
+        }
+    }
+}
+
+#[test]
+fn hints_that_look_at_all_endpoints_are_given_in_turns() {
+    let mut world = World::new(SLICES, 1);
+    let pods = (0..1000).map(|number| Event::Pod(pod(number, &[("app", "a")], true), 0));
+    let services = (0..200).map(|number| {
+        let facts = ServiceFacts {
+            hints: endpointd::core::hints::HintMode::Auto,
+            ..service(&format!("svc-{number}"), &[("app", "a")])
+        };
+        Event::Service(facts, 0)
+    });
+    turns(&mut world, pods.chain(services).collect());
+    let (count, longest) = turns(&mut world, vec![Event::Pod(pod(3, &[("app", "a")], false), 0)]);
+    assert!(
+        count > 10 && longest < 0.25,
+        "{count} turns, the longest {longest:.2} of all"
     );
 }

@@ -267,6 +267,7 @@ impl Pending {
             forgotten: self.forgotten,
             nodes: self.nodes.into_entries(),
             pods: self.pods.into_entries(),
+            matching: None,
             services: self.services.into_entries(),
             slices: self.slices.into_entries(),
             endpoints: self.endpoints.into_entries(),

@@ -224,9 +224,11 @@ const FIRST_SWEEP: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct ResolvedPorts {
     /// By the number of the pod's ports, and that of the Service's.
-    lists: BTreeMap<(u32, u64), SlicePorts>,
+    lists: BTreeMap<(u32, u64), (SlicePorts, u32)>,
     /// With so many lists, those that nobody else has are forgotten.
     sweep_at: usize,
+    /// How many plans there have been. What was resolved for the next one is kept until then.
+    plans: u32,
 }
 
 impl ResolvedPorts {
@@ -244,17 +246,41 @@ impl ResolvedPorts {
             return resolve(service.1, pod.1);
         }
         let key = (pod.0, service.0);
-        if let Some(known) = self.lists.get(&key) {
+        if let Some((known, _)) = self.lists.get(&key) {
             return known.clone();
         }
         *read += ports as u64;
         if self.lists.len() >= self.sweep_at.max(FIRST_SWEEP) {
-            self.lists.retain(|_, list| list.sharers() > 1);
-            self.sweep_at = 2 * self.lists.len();
+            self.sweep();
         }
         let list = resolve(service.1, pod.1);
-        self.lists.insert(key, list.clone());
+        self.lists.insert(key, (list.clone(), self.plans));
         list
+    }
+
+    /// Whether what the ports lead to is remembered.
+    pub fn remembers(service: &[ServicePort], pod: &[ContainerPort]) -> bool {
+        service.len() + pod.len() > FEW_PORTS
+    }
+
+    /// A plan has been made.
+    pub fn planned(&mut self) {
+        self.plans = self.plans.wrapping_add(1);
+    }
+
+    /// No Service has these ports any more. Only long lists are worth a look at all.
+    pub fn forget_service(&mut self, service: (u64, &[ServicePort])) {
+        if service.1.len() > FEW_PORTS {
+            self.lists.retain(|(_, known), _| *known != service.0);
+        }
+    }
+
+    /// Forgets the lists that nobody else has.
+    fn sweep(&mut self) {
+        let plans = self.plans;
+        self.lists
+            .retain(|_, (list, plan)| *plan == plans || list.sharers() > 1);
+        self.sweep_at = 2 * self.lists.len();
     }
 
     /// No pod has these ports any more.

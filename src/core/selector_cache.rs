@@ -10,6 +10,10 @@
 //! Pairs are numbers here, so that a comparison does not read text: whatever a namespace's owner writes, a change
 //! costs what it holds itself and what it is compared with.
 
+mod matching;
+
+pub use matching::Matching;
+
 use super::few::FewSet;
 use super::hash::{IdMap, hash_of};
 use super::ids::{FullSetId, MatchId, PodId, SelectorId, ServiceId};
@@ -37,6 +41,8 @@ pub struct SelectorCache {
     services: IdMap<ServiceId, SelectorId>,
     matches: Slab<Matches>,
     matches_by_selectors: HashTable<u32>,
+    /// How many pairs the selectors have in all.
+    selector_pairs: usize,
 }
 
 /// The labels of a pod, whole.
@@ -108,6 +114,11 @@ impl<'a> Held<'a> {
         Self(Cow::Owned(sorted))
     }
 
+    /// Of pairs that are sorted by number.
+    fn sorted(pairs: &'a [u32]) -> Self {
+        Self(Cow::Borrowed(pairs))
+    }
+
     /// Whether all pairs of a selector are among them.
     fn has_all(&self, selector: &[u32], work: &mut Work) -> bool {
         work.selector_evaluations += 1;
@@ -141,18 +152,31 @@ impl SelectorCache {
 
     /// A full set that is new.
     fn enter(&mut self, labels: &Labels, hash: u64, work: &mut Work) -> FullSetId {
-        make_room(&mut self.full);
-        let id = FullSetId::from(self.full.vacant_key());
-        let pairs: Box<[u32]> = labels
-            .iter()
-            .map(|(key, value)| self.pairs.acquire(key, value))
-            .collect();
-        work.pairs_compared += pairs.len() as u64;
+        let pairs = self.acquire(labels, work);
         let held = Held::new(&pairs);
         let mut matched = Vec::new();
         for &pair in &pairs {
             let candidates = self.pairs.indexing(pair);
             matched.extend(candidates.filter(|s| held.has_all(&self.selectors[s.index()].pairs, work)));
+        }
+        self.insert(pairs, hash, matched)
+    }
+
+    /// The pairs of labels, each held once more.
+    fn acquire(&mut self, labels: &Labels, work: &mut Work) -> Box<[u32]> {
+        let pairs: Box<[u32]> = labels
+            .iter()
+            .map(|(key, value)| self.pairs.acquire(key, value))
+            .collect();
+        work.pairs_compared += pairs.len() as u64;
+        pairs
+    }
+
+    /// A full set of these pairs, which are held for it, that these selectors match.
+    fn insert(&mut self, pairs: Box<[u32]>, hash: u64, mut matched: Vec<SelectorId>) -> FullSetId {
+        make_room(&mut self.full);
+        let id = FullSetId::from(self.full.vacant_key());
+        for &pair in &pairs {
             self.pairs.hold(pair, id);
         }
         // Each is to be found by one pair, so none is there twice.
@@ -175,19 +199,26 @@ impl SelectorCache {
         let full = &mut self.full[id.index()];
         full.pods.swap_remove(at as usize);
         let moved = full.pods.get(at as usize).copied();
-        if full.pods.is_empty() {
-            self.full_by_labels
-                .find_entry(full.hash, |&other| other == id.0)
-                .expect("a full set in use is in the table")
-                .remove();
-            let full = self.full.remove(id.index());
-            for pair in full.pairs {
-                self.pairs.let_go(pair, id);
-                self.pairs.release(pair);
-            }
-            self.release(full.matches, 1);
-        }
+        self.drop_unused(id);
         moved
+    }
+
+    /// Drops a full set that no pod has.
+    fn drop_unused(&mut self, id: FullSetId) {
+        let full = &self.full[id.index()];
+        if !full.pods.is_empty() {
+            return;
+        }
+        self.full_by_labels
+            .find_entry(full.hash, |&other| other == id.0)
+            .expect("a full set in use is in the table")
+            .remove();
+        let full = self.full.remove(id.index());
+        for pair in full.pairs {
+            self.pairs.let_go(pair, id);
+            self.pairs.release(pair);
+        }
+        self.release(full.matches, 1);
     }
 
     /// Whether the labels of a full set are these.
@@ -236,6 +267,18 @@ impl SelectorCache {
     /// sets), so that a pair which all Services of a namespace share does not make each a candidate for every
     /// pod.
     pub fn add(&mut self, service: ServiceId, selector: &Selector, work: &mut Work) {
+        if let Some(mut matching) = self.begin_add(service, selector, work) {
+            while !self.step(&mut matching, work) {}
+        }
+    }
+
+    /// As [`Self::add`]. Returns what is left to be compared, if anything is.
+    pub fn begin_add(
+        &mut self,
+        service: ServiceId,
+        selector: &Selector,
+        work: &mut Work,
+    ) -> Option<Matching> {
         let mut pairs: Vec<u32> = selector
             .pairs()
             .map(|(key, value)| self.pairs.acquire(key, value))
@@ -252,7 +295,7 @@ impl SelectorCache {
             }
             self.selectors[id as usize].services.insert(service);
             self.services.insert(service, SelectorId(id));
-            return;
+            return None;
         }
         let id = SelectorId::from(self.selectors.vacant_key());
         let pair = *pairs
@@ -260,10 +303,10 @@ impl SelectorCache {
             .min_by_key(|&&pair| (self.pairs.indexed(pair), self.pairs.held(pair)))
             .expect("a selector has at least one pair");
         self.pairs.index(pair, id);
-        let full = self.pairs.holding(self.rarest(&pairs));
-        let matched: Vec<_> = full.filter(|full| self.has_all(*full, &pairs, work)).collect();
+        let candidates = self.pairs.holding(self.rarest(&pairs)).collect();
         let mut services = FewSet::default();
         services.insert(service);
+        self.selector_pairs += pairs.len();
         self.selectors.insert(Indexed {
             pairs: pairs.into(),
             pair,
@@ -272,7 +315,7 @@ impl SelectorCache {
         self.selectors_by_pairs
             .insert_unique(hash, id.0, |&id| hash_of(&*self.selectors[id as usize].pairs));
         self.services.insert(service, id);
-        self.toggle(&matched, id);
+        Some(Matching::of_selector(id, candidates))
     }
 
     /// Whether a full set has all pairs of a selector, by one walk over the pairs of the full set.
@@ -305,6 +348,7 @@ impl SelectorCache {
         let matched: Vec<_> = self.matched(id).collect();
         self.toggle(&matched, id);
         let Indexed { pairs, pair, .. } = self.selectors.remove(id.index());
+        self.selector_pairs -= pairs.len();
         self.selectors_by_pairs
             .find_entry(hash_of(&*pairs), |&other| other == id.0)
             .expect("a selector in use is in the table")

@@ -133,6 +133,8 @@ pub struct Slice {
     pub removed: u32,
     /// Whether an evaluation of the Service has yet to look at it.
     pub touched: bool,
+    /// Whether the present evaluation has found that nobody needs it any more.
+    pub pooled: bool,
 }
 
 impl Slice {
@@ -154,6 +156,7 @@ impl Slice {
             dirty: 0,
             removed: 0,
             touched: false,
+            pooled: false,
         }
     }
 

@@ -1,10 +1,13 @@
 //! Applying what waits for a shard, in steps.
 
 use super::{ListEvent, ObjectEvent, PodEvent};
-use crate::core::facts::{EndpointsFacts, EndpointsMeta, ServiceFacts, SliceFacts, SliceMeta};
+use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::namespace::{Kind, NamespaceState};
 use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
+use crate::core::selector_cache::Matching;
+use crate::core::time::Time;
 use crate::core::work::Budget;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -28,6 +31,8 @@ pub struct Applying {
     pub(super) forgotten: [bool; Kind::ALL.len()],
     pub(super) nodes: Waiting<Arc<str>, Arc<NodeView>>,
     pub(super) pods: Waiting<Box<str>, PodEvent>,
+    /// The pod that is next, while its labels are being compared with selectors.
+    pub(super) matching: Option<Box<Waiter>>,
     pub(super) services: Waiting<Arc<str>, ServiceEvent>,
     pub(super) slices: Waiting<Box<str>, SliceEvent>,
     pub(super) endpoints: Waiting<Arc<str>, EndpointsEvent>,
@@ -37,6 +42,15 @@ pub struct Applying {
     pub(super) lists: VecDeque<(Kind, ListEvent)>,
     /// What the first of the lists leaves out, as far as it has not been taken out.
     pub(super) unlisted: Option<IntoIter<Box<str>>>,
+}
+
+/// A pod that waits for its labels to be compared.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    matching: Matching,
+    facts: PodFacts,
+    earlier: SmallVec<[Time; 2]>,
+    epoch: u8,
 }
 
 impl Applying {
@@ -64,6 +78,20 @@ impl Applying {
 
     /// Applies the next event. Returns what it cost beside what the state counts; nothing when there is none.
     fn next(&mut self, state: &mut NamespaceState, nodes: &mut dyn NodeDirectory) -> u64 {
+        if let Some(waiting) = &mut self.matching {
+            if state.step_labels(&mut waiting.matching)
+                && let Some(Waiter {
+                    matching,
+                    facts,
+                    earlier,
+                    epoch,
+                }) = self.matching.take().map(|waiter| *waiter)
+            {
+                state.apply_pod(facts, &earlier, epoch, nodes);
+                state.finish_labels(&matching);
+            }
+            return 1;
+        }
         if let Some(kind) = Kind::ALL.into_iter().find(|kind| self.forgotten[kind.index()]) {
             self.forgotten[kind.index()] = false;
             state.forget(kind);
@@ -71,7 +99,17 @@ impl Applying {
             state.begin_node(view);
         } else if let Some((name, PodEvent { latest, earlier })) = self.pods.next() {
             match latest {
-                Some((facts, epoch)) => state.apply_pod(facts, &earlier, epoch, nodes),
+                Some((facts, epoch)) => match state.begin_labels(&facts) {
+                    None => state.apply_pod(facts, &earlier, epoch, nodes),
+                    Some(matching) => {
+                        self.matching = Some(Box::new(Waiter {
+                            matching,
+                            facts,
+                            earlier,
+                            epoch,
+                        }));
+                    }
+                },
                 None => state.remove_pod(&name, nodes),
             }
         } else if let Some((name, latest)) = self.services.next() {

@@ -9,6 +9,7 @@ mod compare;
 mod requests;
 mod server;
 
+use super::passes::Pass;
 use super::pods::PodChange;
 use super::{Kind, NamespaceState, Pod, Service};
 use crate::core::facts::{ServiceFacts, TolerateUnready};
@@ -57,8 +58,21 @@ pub(super) struct ServiceEndpoints {
     lane: Lane,
 }
 
+/// The members of a Service's Endpoints, while they are being collected.
+#[derive(Clone, Debug)]
+pub(super) struct Collecting {
+    id: ServiceId,
+    /// The list whose place it takes.
+    before: Option<Box<ServiceEndpoints>>,
+    /// The Service's pods, of which so many have been looked at.
+    pods: Vec<PodId>,
+    at: usize,
+    resolved: IdMap<u32, SlicePorts>,
+    found: Vec<(PodId, IpAddr, bool, SlicePorts)>,
+}
+
 impl ServiceEndpoints {
-    fn touch(&mut self, lane: Lane) {
+    pub(super) fn touch(&mut self, lane: Lane) {
         self.changes += 1;
         self.lane = self.lane.min(lane);
     }
@@ -165,33 +179,53 @@ impl NamespaceState {
         }
     }
 
-    /// Makes the list of a Service's members anew, in one pass over its pods. `before` is the list whose place it
-    /// takes.
+    /// Makes the list of a Service's members anew, in a pass over its pods. `before` is the list whose place it takes.
     pub(super) fn collect_endpoints(&mut self, id: ServiceId, before: Option<Box<ServiceEndpoints>>) {
         if !self.settings.outputs.endpoints {
             return;
         }
-        let service = &self.services[id.index()];
+        self.passes.push_front(Pass::Collect(Box::new(Collecting {
+            id,
+            before,
+            pods: self.cache.pods(id),
+            at: 0,
+            resolved: IdMap::default(),
+            found: Vec::new(),
+        })));
+    }
+
+    /// Looks at the next pod of a list that is made anew; false when the list is whole.
+    pub(super) fn collect_next(&mut self, collecting: &mut Collecting) -> bool {
+        let Some(&pod_id) = collecting.pods.get(collecting.at) else {
+            return false;
+        };
+        collecting.at += 1;
+        self.work.addresses_visited += 1;
+        let service = &self.services[collecting.id.index()];
         let tolerant = self.is_tolerant(&service.facts);
-        let portless = service.facts.no_cluster_ip && service.facts.ports.is_empty();
-        // Pods of one template share their ports, so each distinct list is resolved once.
-        let mut resolved: IdMap<u32, SlicePorts> = IdMap::default();
-        let mut pods = Vec::new();
-        for pod_id in self.cache.pods(id) {
-            let Some(pod) = self.pods.get(pod_id.index()) else {
-                continue;
-            };
-            let port_set = pod.ports;
-            let Some((ip, ready)) = shown(pod, &self.services[id.index()], tolerant) else {
-                continue;
-            };
-            let ports = resolved
+        let Some(pod) = self.pods.get(pod_id.index()) else {
+            return true;
+        };
+        let port_set = pod.ports;
+        if let Some((ip, ready)) = shown(pod, service, tolerant) {
+            // Pods of one template share their ports, so each distinct list is resolved once.
+            let ports = collecting
+                .resolved
                 .entry(port_set)
-                .or_insert_with(|| self.ports_of(pod_id, id));
-            pods.push((pod_id, ip, ready, ports.clone()));
+                .or_insert_with(|| self.ports_of(pod_id, collecting.id));
+            collecting.found.push((pod_id, ip, ready, ports.clone()));
         }
-        self.work.addresses_visited += pods.len() as u64;
-        let members = Members::collect(portless, pods, by_uid(&self.pods));
+        true
+    }
+
+    /// All pods have been looked at.
+    pub(super) fn finish_collecting(&mut self, collecting: Collecting) {
+        let Collecting {
+            id, before, found, ..
+        } = collecting;
+        let facts = &self.services[id.index()].facts;
+        let portless = facts.no_cluster_ip && facts.ports.is_empty();
+        let members = Members::collect(portless, found, by_uid(&self.pods));
         let lane = match &before {
             Some(before) if before.members.loses_to(&members) => Lane::Remove,
             Some(before) if !members.loses_to(&before.members) => Lane::Rest,

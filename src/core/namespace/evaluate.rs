@@ -96,6 +96,7 @@ impl NamespaceState {
         self.keep_placeholder(&mut round);
         self.assign_hints(&mut round);
         for id in std::mem::take(&mut round.pool) {
+            self.slices[id.index()].pooled = false;
             self.doom(id);
             round.changed.push(id);
         }
@@ -144,6 +145,7 @@ impl NamespaceState {
     fn fill_pool(&mut self, round: &mut Round, arrivals: &[Arrivals]) {
         let mut empties =
             std::mem::take(&mut self.services[round.service.index()].family(round.family).empties);
+        self.work.slices_touched += empties.len() as u64;
         empties.sort_unstable_by(|a, b| self.name_of(*a).cmp(&self.name_of(*b)));
         empties.dedup();
         // Of different ports there may be as many as there are pods.
@@ -161,6 +163,7 @@ impl NamespaceState {
             if wanted && !touched {
                 state.empties.push(id);
             } else {
+                self.slices[id.index()].pooled = true;
                 round.pool.push_back(id);
             }
         }
@@ -241,12 +244,13 @@ impl NamespaceState {
         let groups = &self.services[round.service.index()].family(round.family).groups;
         let fills = &groups.get(groups.find(ports)?).by_fill;
         let mut fitting = fills.down_from(..=(room as u32, SliceId::NONE)).map(|(_, id)| id);
-        fitting.find(|id| !round.pool.contains(id))
+        fitting.find(|id| !self.slices[id.index()].pooled)
     }
 
     /// An empty slice for the group: one that is not needed any more, or one that is yet to be created.
     fn new_slice(&mut self, round: &mut Round, ports: &SlicePorts) -> SliceId {
         let id = if let Some(id) = round.pool.pop_front() {
+            self.slices[id.index()].pooled = false;
             self.leave_group(id);
             id
         } else {
@@ -322,6 +326,7 @@ impl NamespaceState {
             .position(without_ports)
             .or_else(|| (!round.pool.is_empty()).then_some(0));
         let id = if let Some(id) = at.and_then(|at| round.pool.remove(at)) {
+            self.slices[id.index()].pooled = false;
             if !self.group_ports(id).is_empty() {
                 self.leave_group(id);
                 self.join_group(id, &no_ports);

@@ -133,13 +133,17 @@ impl NamespaceState {
         let ids = self.slices_of(service, |slice| {
             slice.role == Role::Live && slice.family == family
         });
-        let hinted: Vec<_> = ids
-            .iter()
-            .map(|id| self.hinted_slice(&self.slices[id.index()], touched))
-            .collect();
+        let slots = ids.iter().map(|id| self.slices[id.index()].slots.len() as u64);
+        self.work.endpoints_visited += slots.sum::<u64>();
         let ratios = self.zones.as_ref().ok_or(Disabled::NodeInfo);
         let ratios = ratios.and_then(|view| view.ratios.as_ref().map_err(|why| *why));
-        let assigned = ratios.and_then(|ratios| assign(ratios, &hinted));
+        let assigned = ratios.and_then(|ratios| {
+            let hinted: Vec<_> = ids
+                .iter()
+                .map(|id| self.hinted_slice(&self.slices[id.index()], touched))
+                .collect();
+            assign(ratios, &hinted)
+        });
         let state = HintState::after(&assigned);
         let hints: Vec<_> = match assigned {
             Ok(assigned) => assigned

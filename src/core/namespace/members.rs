@@ -6,7 +6,7 @@ use super::{Member, NamespaceState, Pod, Service};
 use crate::core::address::Family;
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
-use crate::core::ports::SlicePorts;
+use crate::core::ports::{ResolvedPorts, SlicePorts};
 use crate::core::queue::Lane;
 use crate::core::slices::{Conditions, Slice, Slot};
 use smallvec::SmallVec;
@@ -97,6 +97,7 @@ impl NamespaceState {
         if !pod.is_member_of(service) {
             self.services[service.index()].note(pod.ready_time);
             self.join(id, service);
+            self.foresee_ports(id, service);
         }
     }
 
@@ -200,6 +201,15 @@ impl NamespaceState {
             (id, self.port_sets.get(id)),
             &mut self.work.ports_read,
         )
+    }
+
+    /// Works out where a pod's endpoints lead, if that takes long: a Service that takes in thousands of pods is evaluated
+    /// in one piece.
+    pub(super) fn foresee_ports(&mut self, pod: PodId, service: ServiceId) {
+        let pod_ports = self.port_sets.get(self.pods[pod.index()].ports);
+        if ResolvedPorts::remembers(&self.services[service.index()].facts.ports, pod_ports) {
+            self.ports_of(pod, service);
+        }
     }
 
     /// The ports of the group that a live slice belongs to.

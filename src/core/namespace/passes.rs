@@ -5,22 +5,29 @@
 //! the same however it is cut into steps. Nothing is planned in between.
 
 use super::NamespaceState;
-use super::endpoints::ServiceEndpoints;
+use super::endpoints::{Collecting, ServiceEndpoints};
 use super::pods::PodChange;
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{PodId, ServiceId};
+use crate::core::selector_cache::Matching;
 use crate::core::time::Time;
 use crate::core::work::Budget;
 use std::collections::VecDeque;
 
 /// So many pods are looked at before it is asked how much work that was.
 const STRIDE: usize = 64;
+/// Or fewer, where each takes much, such as one with thousands of ports.
+const PIECE: u64 = 2000;
 
 /// A part of what an event leads to.
 #[derive(Clone, Debug)]
 pub(super) enum Pass {
+    /// A Service's selector is compared with labels, before what else is to be done.
+    Match(Box<Matching>, Box<Pass>),
+    /// A Service begins to take in pods, as [`Self::Start`].
+    Begin(ServiceId, Option<Box<KeyedMap<Box<str>, Time>>>),
     /// A Service takes in pods; the Ready times are those of when it was last managed.
     Start(ServiceId, VecDeque<PodId>, Option<Box<KeyedMap<Box<str>, Time>>>),
     /// Pods forget a Service.
@@ -35,6 +42,8 @@ pub(super) enum Pass {
     Remark(ServiceId),
     /// A managed Service has changed.
     Edit(Box<Edit>),
+    /// The members of a Service's Endpoints are collected.
+    Collect(Box<Collecting>),
     /// A node has changed, which pods are on.
     Node(VecDeque<PodId>),
 }
@@ -89,11 +98,6 @@ impl Edit {
     }
 }
 
-/// Takes the first of some pods.
-fn stride(pods: &mut VecDeque<PodId>) -> impl Iterator<Item = PodId> {
-    pods.drain(..STRIDE.min(pods.len()))
-}
-
 impl NamespaceState {
     /// Does what events have left to be done with each pod, as far as the budget goes. True when all is done.
     pub fn step_passes(&mut self, budget: &mut Budget) -> bool {
@@ -121,10 +125,23 @@ impl NamespaceState {
     /// Goes on with a pass. Returns what is left of it, and how many pods were looked at.
     fn step(&mut self, pass: Pass) -> (Option<Pass>, usize) {
         let looked_at = |before: usize, pods: &VecDeque<PodId>| before - pods.len();
+        let end = self.work.total() + PIECE;
         match pass {
+            Pass::Match(mut matching, then) => {
+                let mut done = false;
+                while !done && self.work.total() < end {
+                    done = self.cache.step(&mut matching, &mut self.work);
+                }
+                (Some(if done { *then } else { Pass::Match(matching, then) }), 1)
+            }
+            Pass::Begin(id, times) => {
+                let pods = self.cache.pods(id).into();
+                (Some(Pass::Start(id, pods, times)), 1)
+            }
             Pass::Start(id, mut pods, times) => {
                 let before = pods.len();
-                for pod in stride(&mut pods) {
+                while before - pods.len() < STRIDE && self.work.total() < end {
+                    let Some(pod) = pods.pop_front() else { break };
                     self.take_in(id, pod, times.as_deref());
                 }
                 let looked_at = looked_at(before, &pods);
@@ -136,7 +153,8 @@ impl NamespaceState {
             }
             Pass::Stop(id, mut pods) => {
                 let before = pods.len();
-                for pod in stride(&mut pods) {
+                while before - pods.len() < STRIDE && self.work.total() < end {
+                    let Some(pod) = pods.pop_front() else { break };
                     // The endpoints are not to be taken out of the slices: only the pods forget them.
                     self.forget_member(pod, id);
                 }
@@ -149,7 +167,8 @@ impl NamespaceState {
             }
             Pass::Node(mut pods) => {
                 let before = pods.len();
-                for pod in stride(&mut pods) {
+                while before - pods.len() < STRIDE && self.work.total() < end {
+                    let Some(pod) = pods.pop_front() else { break };
                     self.revisit(pod, PodChange::CONTENT);
                 }
                 let looked_at = looked_at(before, &pods);
@@ -158,6 +177,18 @@ impl NamespaceState {
             Pass::Edit(mut edit) => {
                 let (rest, looked_at) = self.step_edit(&mut edit);
                 (rest.then_some(Pass::Edit(edit)), looked_at)
+            }
+            Pass::Collect(mut collecting) => {
+                for _ in 0..STRIDE {
+                    if self.work.total() >= end {
+                        break;
+                    }
+                    if !self.collect_next(&mut collecting) {
+                        self.finish_collecting(*collecting);
+                        return (None, 1);
+                    }
+                }
+                (Some(Pass::Collect(collecting)), 1)
             }
             Pass::Remove(id) => {
                 self.drop_service(id);
@@ -205,8 +236,13 @@ impl NamespaceState {
         {
             self.services[id.index()].families[family.index()] = Some(Box::default());
         }
-        let end = pods.min(edit.at + STRIDE);
+        let mut end = pods.min(edit.at + STRIDE);
+        let spent = self.work.total() + PIECE;
         for at in edit.at..end {
+            if self.work.total() >= spent {
+                end = at;
+                break;
+            }
             match stage {
                 Stage::Leave => {
                     let pod = edit.members[at];

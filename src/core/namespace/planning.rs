@@ -57,6 +57,7 @@ impl NamespaceState {
                 }
             }
             self.take_held_endpoints();
+            self.resolved.planned();
         } else {
             self.planning = Some(planning);
         }

@@ -8,6 +8,7 @@ use crate::core::hash::hash_of;
 use crate::core::ids::{HostId, NodeId, PodId};
 use crate::core::intern::{make_room, push_tight};
 use crate::core::nodes::{NodeDirectory, NodeView};
+use crate::core::selector_cache::Matching;
 use crate::core::time::Time;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -47,6 +48,25 @@ impl NamespaceState {
             }
             (Some(id), false) => self.update_pod(id, facts, earlier, epoch, nodes),
         }
+    }
+
+    /// Begins to compare a pod's labels with the selectors that they may match, if they are new and that may take long.
+    /// It is applied when [`Self::step_labels`] is through, and [`Self::finish_labels`] called after that.
+    pub fn begin_labels(&mut self, facts: &PodFacts) -> Option<Matching> {
+        if facts.terminal {
+            return None;
+        }
+        self.cache.begin_labels(&facts.labels, &mut self.work)
+    }
+
+    /// Makes the next comparison. True when all have been made.
+    pub fn step_labels(&mut self, matching: &mut Matching) -> bool {
+        self.cache.step(matching, &mut self.work)
+    }
+
+    /// The pod has been applied.
+    pub fn finish_labels(&mut self, matching: &Matching) {
+        self.cache.finish(matching);
     }
 
     /// A pod is gone.

@@ -11,6 +11,7 @@ use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::intern::make_room;
 use crate::core::object::{Flight, Remote};
 use crate::core::queue::Lane;
+use crate::core::selector_cache::Matching;
 use crate::core::slices::{Role, Slice};
 use crate::core::time::Time;
 
@@ -96,6 +97,8 @@ impl NamespaceState {
     /// Nothing of a Service is left but its name.
     pub(super) fn drop_service(&mut self, id: ServiceId) {
         let service = self.services.remove(id.index());
+        self.resolved
+            .forget_service((service.ports, &service.facts.ports));
         self.doom_endpoints(&service.facts.name);
     }
 
@@ -133,14 +136,17 @@ impl NamespaceState {
         // concern them costs no write. Their members are collected anew in the end, and not looked after until then.
         let endpoints = self.services[id.index()].endpoints.take();
         let members = self.cache.pods(id);
+        let mut matching = None;
         if reselected {
             let selector = self.services[id.index()].facts.selector.clone();
             let selector = selector.expect("the caller has seen that there is a selector");
             self.cache.remove(id);
-            self.cache.add(id, &selector, &mut self.work);
+            matching = self.cache.begin_add(id, &selector, &mut self.work);
         }
-        self.passes
-            .push_back(Pass::Edit(Box::new(Edit::new(id, old, members, endpoints))));
+        self.pass_after(
+            matching,
+            Pass::Edit(Box::new(Edit::new(id, old, members, endpoints))),
+        );
     }
 
     /// All pods of a Service that has changed have been looked at.
@@ -161,7 +167,20 @@ impl NamespaceState {
                 self.touch(slice, Lane::Rest);
             }
         }
-        self.collect_endpoints(id, endpoints);
+        let new = &self.services[id.index()].facts;
+        let same_members = old.selector == new.selector
+            && old.ports == new.ports
+            && old.no_cluster_ip == new.no_cluster_ip
+            && old.endpoints_family == new.endpoints_family
+            && old.publish_not_ready == new.publish_not_ready
+            && old.tolerate_unready == new.tolerate_unready;
+        match endpoints {
+            Some(mut endpoints) if same_members => {
+                endpoints.touch(Lane::Rest);
+                self.services[id.index()].endpoints = Some(endpoints);
+            }
+            endpoints => self.collect_endpoints(id, endpoints),
+        }
         // Not every one of these changes has touched a slice or a pod: a family may be new, and have none.
         self.mark(id);
     }
@@ -180,9 +199,16 @@ impl NamespaceState {
             .expect("the caller has seen that there is a selector");
         let times = service.paused_times.take();
         self.note_hint_mode(id);
-        self.cache.add(id, &selector, &mut self.work);
-        let pods = self.cache.pods(id).into();
-        self.passes.push_back(Pass::Start(id, pods, times));
+        let matching = self.cache.begin_add(id, &selector, &mut self.work);
+        self.pass_after(matching, Pass::Begin(id, times));
+    }
+
+    /// A pass, once a selector has been compared with labels.
+    fn pass_after(&mut self, matching: Option<Matching>, pass: Pass) {
+        self.passes.push_back(match matching {
+            Some(matching) => Pass::Match(Box::new(matching), Box::new(pass)),
+            None => pass,
+        });
     }
 
     /// A Service takes in a pod, which had this Ready time when the Service was last managed.
@@ -194,6 +220,7 @@ impl NamespaceState {
         let time = state.ready_time.filter(|&time| Some(time) > before);
         self.services[id.index()].note(time);
         self.join(pod, id);
+        self.foresee_ports(pod, id);
     }
 
     /// A Service has taken in its pods.

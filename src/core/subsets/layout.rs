@@ -2,6 +2,7 @@
 
 use super::truncate::Counts;
 use super::{Address, Port};
+use crate::core::hash::{IdMap, KeyedMap};
 use crate::core::ports::PortList;
 use std::collections::BTreeMap;
 
@@ -29,30 +30,45 @@ pub(super) struct Packed<'a, P> {
 /// address, so ports have the same addresses if and only if the same groups have them: addresses need not be
 /// compared.
 pub(super) fn layout<P: Port, A: Address>(groups: &[Group<P, A>], portless: bool) -> Vec<Packed<'_, P>> {
-    let mut by_port: BTreeMap<Option<&P>, Vec<u32>> = BTreeMap::new();
-    for (index, group) in (0u32..).zip(groups) {
-        if group.ready.is_empty() && group.not_ready.is_empty() {
-            continue;
-        }
-        for port in &*group.ports {
-            by_port.entry(Some(port)).or_default().push(index);
-        }
+    let filled = (0u32..)
+        .zip(groups)
+        .filter(|(_, group)| !group.ready.is_empty() || !group.not_ready.is_empty());
+    // Ports may have the same groups: a set of groups is where the walk over all groups has led, one step for each
+    // group that has the port. So what is looked up is each port of each group, once; there may be a million.
+    let mut sets = vec![(0, 0)];
+    let mut at: KeyedMap<Option<&P>, u32> = KeyedMap::default();
+    for (index, group) in filled {
+        let mut steps: IdMap<u32, u32> = IdMap::default();
+        let mut step = |port| {
+            let set = at.entry(port).or_insert(0);
+            *set = *steps.entry(*set).or_insert_with(|| {
+                sets.push((*set, index));
+                sets.len() as u32 - 1
+            });
+        };
+        group.ports.iter().map(Some).for_each(&mut step);
         if group.ports.is_empty() && portless {
-            by_port.entry(None).or_default().push(index);
+            step(None);
         }
     }
-    let mut by_groups: BTreeMap<Vec<u32>, Vec<&P>> = BTreeMap::new();
-    for (port, members) in by_port {
-        by_groups.entry(members).or_default().extend(port);
+    let mut by_set: BTreeMap<u32, Vec<&P>> = BTreeMap::new();
+    for (port, set) in at {
+        by_set.entry(set).or_default().extend(port);
     }
-    let mut layout: Vec<_> = by_groups
+    let mut layout: Vec<_> = by_set
         .into_iter()
-        .map(|(members, ports)| {
+        .map(|(mut set, mut ports)| {
+            ports.sort_unstable();
+            let mut members = Vec::new();
             let mut counts = Counts::default();
-            for group in &members {
-                counts.ready += groups[*group as usize].ready.len();
-                counts.not_ready += groups[*group as usize].not_ready.len();
+            while set > 0 {
+                let (before, group) = sets[set as usize];
+                counts.ready += groups[group as usize].ready.len();
+                counts.not_ready += groups[group as usize].not_ready.len();
+                members.push(group);
+                set = before;
             }
+            members.reverse();
             Packed {
                 ports,
                 groups: members,

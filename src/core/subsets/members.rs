@@ -135,6 +135,11 @@ impl<P: Port, A: Address> Members<P, A> {
         true
     }
 
+    /// How many ports its groups list, one after the other: so much is read whenever subsets are laid out.
+    pub fn listed_ports(&self) -> u64 {
+        self.groups.iter().map(|group| group.ports.len() as u64).sum()
+    }
+
     /// What [`Members::set`] was last told of a pod: its address, whether it is ready, and its ports.
     pub fn get(&self, address: A) -> Option<(IpAddr, bool, &PortList<P>)> {
         let place = self.places.get(&address)?;

@@ -43,7 +43,7 @@ impl NamespaceState {
             Role::Live => {
                 let id = self.services_by_name[&name];
                 let body = self.endpoints_body(id);
-                visited = body.addresses() as u64;
+                visited = body.addresses() as u64 + self.listed_ports(id) / 4;
                 departing = body.fingerprint();
                 if entry.published == Some(departing) {
                     // All that changed has changed back, or is not shown.
@@ -192,6 +192,12 @@ impl NamespaceState {
                 uid: &pod.uid,
             },
         }
+    }
+
+    /// How many ports are read to lay a Service's subsets out.
+    pub(super) fn listed_ports(&self, id: ServiceId) -> u64 {
+        let endpoints = self.services[id.index()].endpoints.as_deref();
+        endpoints.map_or(0, |endpoints| endpoints.members.listed_ports())
     }
 
     pub(super) fn endpoints_body(&self, id: ServiceId) -> EndpointsBody<'_> {

@@ -245,6 +245,7 @@ impl NamespaceState {
     pub(super) fn settle_endpoints(&mut self, name: &Arc<str>, facts: EndpointsFacts) {
         let verdict = self.services_by_name.get(name).copied().map(|id| {
             let verdict = self.judge_endpoints(id, &facts);
+            self.work.ports_read += 4 * self.listed_ports(id);
             if let (Some(endpoints), Verdict::Same(_)) = (&mut self.services[id.index()].endpoints, &verdict)
             {
                 // It was compared with the members as they are now.
