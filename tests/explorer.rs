@@ -136,7 +136,8 @@ fn the_mutations_fit_the_source() {
                 if let Some(file) = line.strip_prefix("--- a/") {
                     source = std::fs::read_to_string(root.join(file)).unwrap();
                 } else if let Some(line) = line.strip_prefix([' ', '-']) {
-                    before += &format!("{line}\n");
+                    before.push_str(line);
+                    before.push('\n');
                 }
             }
             assert!(

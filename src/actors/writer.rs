@@ -221,8 +221,8 @@ impl Actor for Writer {
                 let _ = reply.send(());
             }
         }
-        // In a dry run others say what is out of sync.
-        if state.role != Role::Shadow {
+        // In a dry run others say what is out of sync, and so does the leader while another process leads.
+        if state.publisher.writes() && state.role != Role::Shadow {
             let window = state.publisher.window();
             state.metrics.observe(state.publisher.queue(), window, now);
         }

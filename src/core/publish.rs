@@ -189,13 +189,9 @@ impl Publisher {
         self.drains && self.queue.in_flight() == 0
     }
 
-    /// A shard wants an object to be written.
+    /// A shard wants an object to be written. While this process may not write, that is kept: the shard may have heard
+    /// before the writer that it may again.
     fn wanted(&mut self, key: &ObjectKey, want: &Want, now: Duration) {
-        if !self.writes {
-            // It is planned anew when this process writes again.
-            self.queue.settled(key);
-            return;
-        }
         let (yields, batch) = match key.object.output {
             Output::Slice => (false, self.pacing.slice_batch),
             Output::Endpoints => (true, self.pacing.endpoints_batch),

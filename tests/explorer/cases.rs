@@ -21,12 +21,10 @@ pub(crate) enum Fault {
     LostAfter,
     /// 409, though nobody else wrote.
     Conflict,
-    /// 404 by somebody who is not the API server.
-    BareNotFound,
+    /// 404 by somebody who is not the API server, or 500: neither says anything of the object.
+    BareNotFoundOr500,
     /// 429.
     Throttled,
-    /// 500.
-    ServerError,
     /// Somebody takes an endpoint out of an object.
     ForeignEdit,
     /// Somebody deletes an object.
@@ -41,13 +39,12 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// Those that strike once.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::LostBefore,
         Self::LostAfter,
         Self::Conflict,
-        Self::BareNotFound,
+        Self::BareNotFoundOr500,
         Self::Throttled,
-        Self::ServerError,
         Self::ForeignEdit,
         Self::ForeignDelete,
         Self::OutputsExpire,
@@ -68,10 +65,12 @@ pub(crate) struct Case {
     pub(crate) before: Vec<Change>,
     pub(crate) changes: Vec<Change>,
     pub(crate) fault: Option<Fault>,
-    /// Requests in flight at most.
+    /// Requests that a namespace may have in flight.
     pub(crate) window: usize,
     /// Another process takes over, once, at any point.
     pub(crate) succession: bool,
+    /// The process loses the lease, once, at any point, and wins it again some time.
+    pub(crate) relapse: bool,
     /// Played only when all cases are asked for, since it takes long.
     pub(crate) long: bool,
 }
@@ -115,6 +114,7 @@ fn two_slices(before: &[Change], changes: &[Change], window: usize) -> Case {
         fault: None,
         window,
         succession: false,
+        relapse: false,
         long: false,
     }
 }
@@ -163,12 +163,10 @@ pub(crate) fn all() -> Vec<Case> {
         }
     }
     for changes in [[Flip(0), Flip(0), Flip(0)], [Flip(0), Toggle(0), Toggle(0)]] {
-        for case in [
-            slice_and_endpoints(&[], &changes),
-            slice_and_endpoints(&[Flip(0)], &changes),
-        ] {
-            cases.push(Case { long: true, ..case });
-        }
+        cases.push(Case {
+            long: true,
+            ..slice_and_endpoints(&[], &changes)
+        });
     }
     cases.push(slice_and_endpoints(&[], &[Flip(0)]));
     for fault in Fault::ALL {
@@ -193,17 +191,22 @@ pub(crate) fn all() -> Vec<Case> {
                 name: format!("{kind}, succession: {}", shown(&[], &changes)),
                 outputs,
                 succession: true,
-                long: !outputs.slices || changes != [Flip(0); 2],
+                long: changes != [Flip(0); 2],
                 ..slice_and_endpoints(&[], &changes)
             };
             for fault in Fault::ALL {
                 cases.push(Case {
                     name: format!("{}, {fault:?}", case.name),
                     fault: Some(fault),
-                    long: case.long || fault == Fault::OutputsExpire,
                     ..case.clone()
                 });
             }
+            cases.push(Case {
+                name: format!("{kind}, lost and won again: {}", shown(&[], &changes)),
+                succession: false,
+                relapse: true,
+                ..case.clone()
+            });
             cases.push(case);
         }
     }

@@ -6,9 +6,9 @@ use crate::search::Part;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::inbox::{Event, Pending};
-use endpointd::core::leadership::Demand;
 use endpointd::core::leadership::picture::{Announcement, Picture};
 use endpointd::core::leadership::view::{Action, End, View};
+use endpointd::core::leadership::{Demand, Term};
 use endpointd::core::namespace::{Kind, NamespaceState, Outcome, Settings};
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectKey, ObjectName};
@@ -32,6 +32,8 @@ pub(crate) enum ToWriter {
     Wake,
     Done(ObjectName, Outcome, Load),
     Tick,
+    /// It may write from now on, or may not.
+    Role(bool),
 }
 
 /// A request that is out.
@@ -97,6 +99,9 @@ pub(crate) struct Process {
     floor: usize,
     /// A write left before that.
     pub(crate) stale: bool,
+    /// Whether it holds the lease, and the number of the term.
+    pub(crate) leads: bool,
+    term: u64,
 }
 
 impl Process {
@@ -105,7 +110,8 @@ impl Process {
         let pacing = Pacing {
             qps: 0.0,
             burst: 1,
-            in_flight: window,
+            // One namespace may have half of them, rounded up.
+            in_flight: 2 * window - 1,
             slice_batch: Duration::ZERO,
             endpoints_batch: Duration::ZERO,
         };
@@ -133,13 +139,46 @@ impl Process {
             applied: 0,
             floor: 0,
             stale: false,
+            leads: true,
+            term: 0,
         }
     }
 
     /// A standby that knows the inputs as listed wins the lease when so many changes of pods have happened. It may have
     /// been waiting to try a broken watch again.
     pub(crate) fn win(&mut self, shown: usize, happened: usize, broken: bool) {
-        (self.delivered, self.applied, self.floor) = (shown, shown, happened);
+        (self.delivered, self.applied) = (shown, shown);
+        self.begin_term(happened, broken);
+    }
+
+    /// It loses the lease, and with it what it knows of outputs. Answers to what is on its way are not waited for. Returns
+    /// those requests.
+    pub(crate) fn lose(&mut self) -> BTreeMap<ObjectName, Flight> {
+        (self.leads, self.term) = (false, self.term + 1);
+        self.to_writer.push_back(ToWriter::Role(false));
+        for kind in [Kind::Slice, Kind::Endpoints] {
+            let announcement = self.picture.forget(kind);
+            self.announce(announcement);
+        }
+        let flights = std::mem::take(&mut self.flights);
+        for object in flights.keys() {
+            self.to_writer
+                .push_back(ToWriter::Done(object.clone(), Outcome::Unknown, Load::Unknown));
+        }
+        flights
+    }
+
+    /// It wins the lease again.
+    pub(crate) fn win_again(&mut self, happened: usize) {
+        (self.leads, self.term) = (true, self.term + 1);
+        self.begin_term(happened, false);
+        self.to_writer.push_back(ToWriter::Role(true));
+    }
+
+    /// Nothing may be written on what was known before so many changes of pods.
+    fn begin_term(&mut self, happened: usize, broken: bool) {
+        let shown = self.delivered;
+        self.floor = happened;
         let mut view = View::new(Demand::default());
         assert_eq!(view.act(self.now), Some(Action::List));
         view.listed(version(shown), 1, self.now, 0.5);
@@ -389,6 +428,7 @@ impl Process {
 
     /// The writer handles its next message.
     pub(crate) fn writer_turn(&mut self) {
+        self.publisher.change().set_term(Term(self.term));
         match self.to_writer.pop_front() {
             None => return,
             Some(ToWriter::Wake) => {
@@ -403,6 +443,7 @@ impl Process {
             }
             Some(ToWriter::Done(object, outcome, load)) => self.done(&object, outcome, load),
             Some(ToWriter::Tick) => self.tick = self.tick.filter(|&at| at > self.now),
+            Some(ToWriter::Role(writes)) => self.publisher.change().set_writes(writes),
         }
         loop {
             match self.publisher.change().next(self.now) {
@@ -419,6 +460,12 @@ impl Process {
 
     fn send(&mut self, object: ObjectName, request: Request) {
         let reads = matches!(request, Request::Fetch | Request::Probe);
+        if !self.leads && !reads {
+            // The fence is closed.
+            self.to_writer
+                .push_back(ToWriter::Done(object, Outcome::Unknown, Load::Unknown));
+            return;
+        }
         self.stale |= !reads && self.applied < self.floor;
         let before = self.flights.insert(object, Flight::Sent(request));
         assert!(before.is_none(), "an object has one request out");

@@ -1,20 +1,21 @@
 //! The search: depth first, every step that is possible in a state, each state once.
 
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
-use std::hash::{DefaultHasher, Hasher as _};
+use std::hash::Hasher as _;
 use std::ops::Deref;
 use std::rc::Rc;
 
 /// A case with more states than this has become too large for a test: it fails, so that it is made smaller.
-const MOST_STATES: usize = 3_000_000;
+const MOST_STATES: usize = 6_000_000;
 /// A history longer than this goes in circles.
 const LONGEST: usize = 400;
 
 /// What is searched: all that can happen to some pure machines and what lies between them.
 pub(crate) trait System: Clone + fmt::Debug {
-    type Step: fmt::Debug;
+    type Step: Clone + fmt::Debug;
 
     /// All that can happen next.
     fn steps(&self) -> Vec<Self::Step>;
@@ -48,22 +49,22 @@ struct Below {
     longest: usize,
 }
 
-struct Search {
+struct Search<S: System> {
     /// By digest. `None` while it is on the way to the present state.
     seen: HashMap<u128, Option<Below>>,
-    path: Vec<String>,
+    path: Vec<S::Step>,
 }
 
 /// Tries every order. The error says what is wrong, and after which steps.
 pub(crate) fn explore<S: System>(start: &S) -> Result<Found, String> {
-    let mut search = Search {
+    let mut search = Search::<S> {
         seen: HashMap::new(),
         path: Vec::new(),
     };
     let below = search.visit(start).map_err(|what| {
         let mut text = format!("{what}\nafter {} steps:", search.path.len());
         for step in &search.path {
-            let _ = write!(text, "\n  {step}");
+            let _ = write!(text, "\n  {step:?}");
         }
         text
     })?;
@@ -74,8 +75,8 @@ pub(crate) fn explore<S: System>(start: &S) -> Result<Found, String> {
     })
 }
 
-impl Search {
-    fn visit<S: System>(&mut self, system: &S) -> Result<Below, String> {
+impl<S: System> Search<S> {
+    fn visit(&mut self, system: &S) -> Result<Below, String> {
         system.check()?;
         let digest = digest(system);
         match self.seen.get(&digest) {
@@ -108,7 +109,7 @@ impl Search {
             below.histories = 1.0;
         }
         for step in steps {
-            self.path.push(format!("{step:?}"));
+            self.path.push(step.clone());
             let mut next = system.clone();
             next.take(step)?;
             let found = self.visit(&next)?;
@@ -121,20 +122,18 @@ impl Search {
     }
 }
 
-/// Two hashes of all that a value shows of itself: two values with the same are the same.
+/// A hash of all that a value shows of itself: two values with the same are the same.
 fn digest(value: &impl fmt::Debug) -> u128 {
-    struct Sink(DefaultHasher, DefaultHasher);
+    struct Sink(SipHasher13);
     impl fmt::Write for Sink {
         fn write_str(&mut self, text: &str) -> fmt::Result {
             self.0.write(text.as_bytes());
-            self.1.write(text.as_bytes());
             Ok(())
         }
     }
-    let mut sink = Sink(DefaultHasher::new(), DefaultHasher::new());
-    sink.1.write_u8(1);
+    let mut sink = Sink(SipHasher13::new());
     write!(sink, "{value:?}").expect("a state can be shown");
-    u128::from(sink.0.finish()) << 64 | u128::from(sink.1.finish())
+    sink.0.finish128().as_u128()
 }
 
 /// A part of a state that most steps leave as it is: copied, and looked at for the digest, only when it changes.

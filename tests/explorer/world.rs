@@ -45,6 +45,9 @@ pub(crate) enum Step {
     View,
     /// A request of the last leader is carried out after all.
     Late(ObjectName),
+    /// The process loses the lease, or wins it again.
+    Lose,
+    WinAgain,
 }
 
 /// So often creates fail, where they do.
@@ -71,6 +74,8 @@ pub(crate) struct World<'c> {
     failed: u32,
     /// Whether another process is still to take over.
     succession: bool,
+    /// Whether it is still to lose the lease.
+    relapse: bool,
     /// Requests of the last leader that are still on their way.
     late: Vec<(ObjectName, Request)>,
 }
@@ -96,7 +101,7 @@ impl fmt::Debug for World<'_> {
             .field("endpoints", &self.endpoints)
             .field("lists", &self.lists)
             .field("fault", &(self.fault, self.failed))
-            .field("succession", &(self.succession, &self.late))
+            .field("succession", &(self.succession, self.relapse, &self.late))
             .finish()
     }
 }
@@ -166,6 +171,7 @@ impl<'c> World<'c> {
             fault: None,
             failed: 0,
             succession: false,
+            relapse: false,
             late: Vec::new(),
         };
         if !case.empty {
@@ -180,12 +186,13 @@ impl<'c> World<'c> {
         world.process = Self::process(case);
         world.list_everything();
         (world.changed, world.fault, world.succession) = (0, case.fault, case.succession);
-        if case.succession {
+        if case.succession || case.relapse {
             // What happens at the start is another case's business.
             (world.changed, world.process.delivered) = (case.changes.len(), case.changes.len());
             (world.fault, world.succession) = (None, false);
             world.settle();
-            (world.changed, world.fault, world.succession) = (0, case.fault, true);
+            (world.changed, world.fault) = (0, case.fault);
+            (world.succession, world.relapse) = (case.succession, case.relapse);
             world.process.delivered = 0;
         }
         world
@@ -235,19 +242,20 @@ impl<'c> World<'c> {
 
     /// Whether a kind that others wrote is still to be listed by a process that has begun to lead.
     fn is_awaited(&self, kind: Kind) -> bool {
-        Kind::needed_for(self.case.outputs).any(|needed| needed == kind) && self.process.awaits(kind)
+        let needed = Kind::needed_for(self.case.outputs).any(|needed| needed == kind);
+        needed && self.process.leads && self.process.awaits(kind)
+    }
+
+    /// Whether the watch of an output is followed.
+    fn follows(&self, kind: Kind) -> bool {
+        self.process.leads && !self.process.awaits(kind)
     }
 
     /// Another process takes over; nothing but its requests is left of the last one.
     fn lead(&mut self, shown: usize, broken: bool) {
         self.succession = false;
-        for (object, flight) in std::mem::take(&mut self.process.flights) {
-            if let Flight::Sent(request) = flight
-                && !matches!(request, Request::Fetch | Request::Probe)
-            {
-                self.late.push((object, request));
-            }
-        }
+        let flights = std::mem::take(&mut self.process.flights);
+        self.leave(flights);
         self.process = Self::process(self.case);
         for kind in [Kind::Node, Kind::Service, Kind::Pod] {
             let listed = match kind {
@@ -261,6 +269,17 @@ impl<'c> World<'c> {
         self.slices.clear();
         self.endpoints.clear();
         self.lists.clear();
+    }
+
+    /// Requests that nobody waits for any more are carried out all the same, or not.
+    fn leave(&mut self, flights: BTreeMap<ObjectName, Flight>) {
+        for (object, flight) in flights {
+            if let Flight::Sent(request) = flight
+                && !matches!(request, Request::Fetch | Request::Probe)
+            {
+                self.late.push((object, request));
+            }
+        }
     }
 
     fn fault_steps(&self) -> Vec<Step> {
@@ -287,14 +306,10 @@ impl<'c> World<'c> {
         };
         match fault {
             Fault::Conflict => sent(true),
-            Fault::LostBefore
-            | Fault::LostAfter
-            | Fault::BareNotFound
-            | Fault::Throttled
-            | Fault::ServerError => sent(false),
+            Fault::LostBefore | Fault::LostAfter | Fault::BareNotFoundOr500 | Fault::Throttled => sent(false),
             Fault::ForeignEdit | Fault::ForeignDelete => stored(),
             Fault::OutputsExpire => Kind::needed_for(self.case.outputs)
-                .filter(|kind| kind.is_output() && !self.is_awaited(*kind))
+                .filter(|kind| kind.is_output() && self.follows(*kind))
                 .map(Step::FaultIn)
                 .collect(),
             // A new leader's watch of pods breaks as often as it may without that.
@@ -359,15 +374,15 @@ impl<'c> World<'c> {
             return;
         }
         for event in std::mem::take(&mut self.server.change().0.watch) {
-            // Before a kind is listed, it is not watched.
+            // Before a kind is listed, and by those who do not lead, it is not watched.
             match event {
                 WatchEvent::Seen(_) | WatchEvent::Gone(..) => {
-                    if !self.is_awaited(Kind::Slice) {
+                    if self.follows(Kind::Slice) {
                         self.slices.push_back(event);
                     }
                 }
                 WatchEvent::Endpoints(_) | WatchEvent::EndpointsGone(..) => {
-                    if !self.is_awaited(Kind::Endpoints) {
+                    if self.follows(Kind::Endpoints) {
                         self.endpoints.push_back(event);
                     }
                 }
@@ -435,6 +450,12 @@ impl System for World<'_> {
                 steps.extend([false, true].map(|broken| Step::Lead { shown, broken }));
             }
         }
+        if self.relapse {
+            steps.push(Step::Lose);
+        }
+        if !self.process.leads {
+            steps.push(Step::WinAgain);
+        }
         steps.extend(self.late.iter().map(|(object, _)| Step::Late(object.clone())));
         steps.extend(self.fault_steps());
         steps
@@ -459,6 +480,15 @@ impl System for World<'_> {
                 .process
                 .list_pods(pods_after(self.case, self.changed).0, self.changed),
             Step::View => self.process.wake_view(),
+            Step::Lose => {
+                self.relapse = false;
+                let flights = self.process.lose();
+                self.leave(flights);
+                self.slices.clear();
+                self.endpoints.clear();
+                self.lists.clear();
+            }
+            Step::WinAgain => self.process.win_again(self.changed),
             Step::Late(object) => {
                 let at = self.late.iter().position(|(late, _)| *late == object);
                 let (object, request) = self.late.remove(at.ok_or("no such request is late")?);
@@ -530,7 +560,7 @@ impl System for World<'_> {
     fn is_quiet(&self, steps: &[Step]) -> bool {
         // A change of leader, a fault and a request of a process that leads no longer may never come.
         let waits = |step: &Step| {
-            let happens = matches!(step, Step::Late(_) | Step::Lead { .. });
+            let happens = matches!(step, Step::Late(_) | Step::Lead { .. } | Step::Lose);
             let strikes = matches!(step, Step::FaultOf(_) | Step::FaultIn(_));
             happens || strikes
         };

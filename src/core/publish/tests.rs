@@ -263,7 +263,7 @@ fn changes_of_a_refused_object_do_not_put_off_its_next_try() {
 }
 
 #[test]
-fn what_is_said_after_the_lease_was_lost_leaves_nothing_behind() {
+fn what_is_said_while_this_process_may_not_write_is_not_lost() {
     let mut publisher = Publisher::new(pacing(0.0, 64), 0);
     let k = key("ns", "k");
     publisher.wanted(&k, &want(&k, Retry::Now), NOW);
@@ -271,9 +271,12 @@ fn what_is_said_after_the_lease_was_lost_leaves_nothing_behind() {
     publisher.replied(&k, Reply::Built(update()), NOW);
     publisher.set_writes(false);
     publisher.answered(&k, Load::Unknown, NOW, None, true, NOW);
-    // The shard has not heard of it yet.
+    // The shard has not heard of it yet, or has heard already that the lease was won again.
     publisher.wanted(&k, &want(&k, Retry::Now), NOW);
+    assert_eq!(granted(&mut publisher, NOW), None);
     publisher.set_writes(true);
+    assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
+    publisher.replied(&k, Reply::Nothing, NOW);
     assert!(publisher.queue().is_idle());
 }
 
