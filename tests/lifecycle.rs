@@ -168,17 +168,17 @@ fn endpoints_that_went_while_their_deletion_was_on_its_way_are_made_again_with_t
         model.plan();
         let at = model.wanted.iter().position(|wanted| *wanted == object).unwrap();
         assert!(model.grant(at).is_some(), "{fate:?}");
-        if fate != Fate::CarriedUnanswered {
+        if fate == Fate::CarriedUnanswered {
+            model.answer(&object, fate);
+            while !model.watch.is_empty() {
+                model.watch_one();
+            }
+        } else {
             model.delete_endpoints(&name);
             while !model.watch.is_empty() {
                 model.watch_one();
             }
             model.answer(&object, fate);
-        } else {
-            model.answer(&object, fate);
-            while !model.watch.is_empty() {
-                model.watch_one();
-            }
         }
         model.service(service.facts());
         model.converge();

@@ -391,6 +391,7 @@ mod tests {
             .collect();
         for service_ports in 2..1000 {
             known.resolve((service_ports, &service), (0, &pod), &mut read);
+            known.planned();
         }
         assert!(
             known.lists.len() <= 2 * kept.len() + FIRST_SWEEP,

@@ -204,12 +204,15 @@ impl Publisher {
         };
         let mut delay = want.retry.delay(self.random.f64());
         if matches!(want.retry, Retry::Floor | Retry::Slowly { .. }) {
-            // One that waits for its try has its share of the rate: a change is no reason for another.
-            if self.queue.raise(key, urgency, now) {
-                return;
-            }
+            // One that waits for its try has its share of the rate, and takes no other unless that comes sooner.
             let at = self.after_other_refused(urgency.tenant, now + delay);
-            delay = at.saturating_sub(now);
+            match self.queue.waits_until(key) {
+                Some(until) if until <= at => delay = until.saturating_sub(now),
+                _ => {
+                    self.take_turn_of_refused(urgency.tenant, at);
+                    delay = at.saturating_sub(now);
+                }
+            }
         }
         if want.exists {
             delay = delay.max(batch);
@@ -219,15 +222,17 @@ impl Publisher {
 
     /// When a retry of a refused request may go that would go at a time, so that those of its namespace keep to
     /// their share of the rate.
-    fn after_other_refused(&mut self, tenant: u64, at: Duration) -> Duration {
-        if self.pacing.qps <= 0.0 {
-            return at;
+    fn after_other_refused(&self, tenant: u64, at: Duration) -> Duration {
+        self.refused.get(&tenant).map_or(at, |next| at.max(*next))
+    }
+
+    /// A retry of a refused request goes then.
+    fn take_turn_of_refused(&mut self, tenant: u64, at: Duration) {
+        if self.pacing.qps > 0.0 {
+            let rate = (self.pacing.qps * REFUSED_SHARE).max(LEAST_REFUSED_RATE);
+            self.refused
+                .insert(tenant, at + Duration::from_secs_f64(1.0 / rate));
         }
-        let rate = (self.pacing.qps * REFUSED_SHARE).max(LEAST_REFUSED_RATE);
-        let next = self.refused.entry(tenant).or_default();
-        let at = at.max(*next);
-        *next = at + Duration::from_secs_f64(1.0 / rate);
-        at
     }
 
     /// What a shard has said of an object: the reply came first.

@@ -4,7 +4,8 @@
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+use tokio::time::sleep;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{
@@ -181,6 +182,8 @@ async fn forward(
             break;
         }
     }
+    // A server gives up a request whose sender is gone. What was sent before arrives first, and is answered.
+    sleep(Duration::from_secs(1)).await;
     let _ = to.shutdown().await;
 }
 

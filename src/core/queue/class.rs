@@ -1,0 +1,131 @@
+//! The objects of one class that may go, by namespace.
+
+use crate::core::hash::IdMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Objects of one lane, those that yield and those that do not apart.
+#[derive(Clone, Debug)]
+pub(super) struct Class<K> {
+    /// By namespace, the objects by turn: of each Service the first object has the present turn, its second the next
+    /// one, and so on. In a turn the oldest goes first.
+    by_tenant: IdMap<u64, Share<K>>,
+    /// The namespaces in `by_tenant` by their turn, then by their next object.
+    tenants: BTreeSet<(u64, Duration, u64, u64)>,
+    /// The namespaces by when the first of their objects was wanted.
+    oldest: BTreeSet<(Duration, u64, u64)>,
+    /// The turn of namespaces that come to have objects here.
+    turn: u64,
+}
+
+/// What one namespace has ready in one class.
+#[derive(Clone, Debug)]
+struct Share<K> {
+    turn: u64,
+    by_turn: BTreeMap<(u64, Duration, u64), K>,
+    /// When its objects were first wanted.
+    ages: BTreeSet<(Duration, u64)>,
+}
+
+impl<K> Share<K> {
+    /// Its place among the namespaces of its class.
+    fn place(&self, tenant: u64) -> Option<(u64, Duration, u64, u64)> {
+        let ((_, since, sequence), _) = self.by_turn.first_key_value()?;
+        Some((self.turn, *since, *sequence, tenant))
+    }
+
+    /// Its place by age.
+    fn age(&self, tenant: u64) -> Option<(Duration, u64, u64)> {
+        let (since, sequence) = self.ages.first()?;
+        Some((*since, *sequence, tenant))
+    }
+}
+
+impl<K> Default for Class<K> {
+    fn default() -> Self {
+        Self {
+            by_tenant: IdMap::default(),
+            tenants: BTreeSet::new(),
+            oldest: BTreeSet::new(),
+            turn: 0,
+        }
+    }
+}
+
+impl<K> Class<K> {
+    pub(super) fn insert(&mut self, tenant: u64, at: (u64, Duration, u64), key: K) {
+        let turn = self.turn;
+        self.change(tenant, turn, |share| {
+            share.by_turn.insert(at, key);
+            share.ages.insert((at.1, at.2));
+        });
+    }
+
+    pub(super) fn remove(&mut self, tenant: u64, at: (u64, Duration, u64)) {
+        self.change(tenant, 0, |share| {
+            share.by_turn.remove(&at);
+            share.ages.remove(&(at.1, at.2));
+        });
+    }
+
+    /// Changes what a namespace has here; `turn` is its turn if it had nothing.
+    fn change(&mut self, tenant: u64, turn: u64, change: impl FnOnce(&mut Share<K>)) {
+        let share = self.by_tenant.entry(tenant).or_insert_with(|| Share {
+            turn,
+            by_turn: BTreeMap::new(),
+            ages: BTreeSet::new(),
+        });
+        if let (Some(place), Some(age)) = (share.place(tenant), share.age(tenant)) {
+            self.tenants.remove(&place);
+            self.oldest.remove(&age);
+        }
+        change(share);
+        match (share.place(tenant), share.age(tenant)) {
+            (Some(place), Some(age)) => {
+                self.tenants.insert(place);
+                self.oldest.insert(age);
+            }
+            _ => {
+                self.by_tenant.remove(&tenant);
+            }
+        }
+    }
+
+    /// The namespace whose turn it is, of those that may have one.
+    pub(super) fn head(&self, may: impl Fn(u64) -> bool) -> Option<u64> {
+        let place = self.tenants.iter().find(|(.., tenant)| may(*tenant));
+        place.map(|(.., tenant)| *tenant)
+    }
+
+    /// When the oldest object was wanted, of the namespaces that may have a turn.
+    pub(super) fn oldest(&self, may: impl Fn(u64) -> bool) -> Option<Duration> {
+        let age = self.oldest.iter().find(|(.., tenant)| may(*tenant));
+        age.map(|(since, ..)| *since)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tenants.is_empty()
+    }
+
+    /// The next object of a namespace.
+    pub(super) fn first_of(&self, tenant: u64) -> Option<&K> {
+        let (_, key) = self.by_tenant.get(&tenant)?.by_turn.first_key_value()?;
+        Some(key)
+    }
+
+    /// The turn that a namespace has here.
+    pub(super) fn turn_of(&self, tenant: u64) -> u64 {
+        self.by_tenant.get(&tenant).map_or(0, |share| share.turn)
+    }
+
+    /// The namespace has had this turn. Namespaces that come from now on have the next one: with the present one,
+    /// those that come and go could overtake one that waits, again and again.
+    pub(super) fn served(&mut self, turn: u64, tenant: u64) {
+        if self.tenants.first().is_none_or(|(first, ..)| *first >= turn) {
+            self.turn = self.turn.max(turn + 1);
+        }
+        if self.by_tenant.contains_key(&tenant) {
+            self.change(tenant, turn, |share| share.turn = turn + 1);
+        }
+    }
+}
