@@ -277,8 +277,9 @@ impl Router {
         self.announce(|picture| picture.forget(kind));
     }
 
-    /// This process is about to write. When this returns, no shard plans anything until every kind is shown to be
-    /// as new as this moment, and what is written has been listed again.
+    /// This process is about to write. When this returns, every shard has in its inbox that it plans nothing until every
+    /// kind is shown to be as new as this moment, and what is written has been listed again. What one is at in this moment
+    /// was granted in another term, and is not sent.
     pub fn begin_term(&self) {
         self.announce(Picture::begin_term);
     }

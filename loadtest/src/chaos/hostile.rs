@@ -52,6 +52,8 @@ const HISTORY: usize = 1_000;
 
 /// Flags of `loadtest chaos --hostile`.
 #[derive(Clone, Debug, clap::Args)]
+// Its name would be that of the struct that it is a part of.
+#[group(skip)]
 pub struct Args {
     /// Let one namespace do its worst, and measure how long others have to wait.
     #[arg(long)]

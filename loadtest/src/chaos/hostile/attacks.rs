@@ -25,8 +25,12 @@ pub(super) enum Attack {
     Collisions,
     /// 10 pods of 10,000 labels, and a Service with a selector of as many keys, which changes.
     Selectors,
-    /// 4 Services of 10,000 named ports, and pods with as many, which flip.
+    /// 4 Services of 10,000 named ports, of which one changes, and pods with as many, each with one of its own, which are
+    /// replaced.
     Ports,
+    /// 100 Services with selectors of 20,000 pairs, all but one of them the same, and a pod that has all, of which one
+    /// changes.
+    Matches,
     /// 100,000 Services in one namespace.
     Services,
     /// 5,000 Services that select one pod, which flips.
@@ -39,7 +43,7 @@ pub(super) enum Attack {
     Zones,
     /// 1,000 Services whose writes are refused, with the Events and the lines of the log that come of it.
     Refused,
-    /// All of them in turn, one write of each.
+    /// All of them in turn but the last, one write of each.
     All,
 }
 
@@ -60,11 +64,12 @@ impl fmt::Display for Attack {
 }
 
 impl Attack {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::None,
         Self::Collisions,
         Self::Selectors,
         Self::Ports,
+        Self::Matches,
         Self::Services,
         Self::Fan,
         Self::Slice,
@@ -95,7 +100,12 @@ impl Strikes {
         http.create("/api/v1/namespaces", &objects::namespace(NAMESPACE))
             .await?;
         let kinds = match attack {
-            Attack::All => Attack::ALL[1..Attack::ALL.len() - 1].to_vec(),
+            Attack::All => {
+                let others = Attack::ALL.into_iter();
+                others
+                    .filter(|kind| !matches!(kind, Attack::None | Attack::Refused | Attack::All))
+                    .collect()
+            }
             one => vec![one],
         };
         let strikes = Self {
@@ -121,7 +131,11 @@ impl Strikes {
             Attack::None => Ok(()),
             Attack::Collisions => self.collide(round).await,
             Attack::Selectors => self.select(round).await,
-            Attack::Ports => self.flip("ports-0", pod_number(kind, 0), round).await,
+            Attack::Ports => self.change_ports(round).await,
+            Attack::Matches => {
+                let patch = json!({ "metadata": { "labels": { "changes": round.to_string() } } });
+                self.http.patch(&path("pods", "matches"), &patch).await
+            }
             Attack::Services => self.relabel_service(round).await,
             Attack::Fan => self.flip("fan", pod_number(kind, 0), round).await,
             Attack::Slice => self.edit_slice(round).await,
@@ -172,6 +186,23 @@ impl Strikes {
                 self.service("selectors", &labels).await
             }
             Attack::Ports => self.prepare_ports().await,
+            Attack::Matches => {
+                let keys: Vec<_> = (0..self.scaled(20_000))
+                    .map(|number| format!("match-{number:06}"))
+                    .collect();
+                let own = |number: usize| format!("own-{number}");
+                let services = 100;
+                let all = keys.iter().cloned().chain((0..services).map(own));
+                let labels = objects::labels(all);
+                let at = pod_number(attack, 0);
+                self.pod("matches", objects::NODE, &labels, &json!({}), at)
+                    .await?;
+                for number in 0..services {
+                    let selector = objects::labels(keys.iter().cloned().chain([own(number)]));
+                    self.service(&format!("matches-{number}"), &selector).await?;
+                }
+                Ok(())
+            }
             Attack::Services => {
                 for number in 0..self.scaled(100_000) {
                     self.service(&format!("services-{number}"), &json!({ "app": "services" }))
@@ -243,34 +274,54 @@ impl Strikes {
     }
 
     async fn prepare_ports(&self) -> anyhow::Result<()> {
-        let count = self.scaled(10_000);
-        let name = |number: usize| format!("p{number:06}");
-        let ports =
-            |number: usize| json!({ "name": name(number), "port": 1 + number, "targetPort": name(number) });
-        let ports: Vec<Value> = (0..count).map(ports).collect();
         for number in 0..4 {
             let service = json!({
                 "metadata": { "name": format!("ports-{number}") },
-                "spec": { "selector": { "app": "ports" }, "ports": ports },
+                "spec": { "selector": { "app": "ports" }, "ports": self.service_ports(0) },
             });
             self.http.create(&collection("services"), &service).await?;
         }
-        let containers = |number: usize| json!({ "name": name(number), "containerPort": 1 + number });
-        let ports: Vec<Value> = (0..count).map(containers).collect();
-        let container = json!({ "ports": ports });
-        for number in 0..2 {
-            let labels = json!({ "app": "ports" });
-            let name = format!("ports-{number}");
-            self.pod(
-                &name,
-                objects::NODE,
-                &labels,
-                &container,
-                pod_number(Attack::Ports, number),
-            )
-            .await?;
+        for number in 0..10 {
+            self.make_with_ports(number, 0).await?;
         }
         Ok(())
+    }
+
+    /// A port of a Service changes, and then a pod is replaced by one whose ports are other ones.
+    async fn change_ports(&self, round: u64) -> anyhow::Result<()> {
+        if round.is_multiple_of(2) {
+            let patch = json!({ "spec": { "ports": self.service_ports(round) } });
+            let service = format!("ports-{}", round / 2 % 4);
+            return self.http.patch(&path("services", &service), &patch).await;
+        }
+        let number = (round / 2 % 10) as u32;
+        self.http
+            .delete(&path("pods", &format!("ports-{number}")), 0)
+            .await?;
+        self.make_with_ports(number, round).await
+    }
+
+    fn service_ports(&self, round: u64) -> Value {
+        let count = self.scaled(10_000);
+        let last = count as u64 + round % 1000;
+        let numbers = (0..count as u64 - 1).chain([last]);
+        numbers
+            .map(|number| json!({ "name": port_name(number), "port": 1 + number, "targetPort": port_name(number) }))
+            .collect()
+    }
+
+    async fn make_with_ports(&self, pod: u32, round: u64) -> anyhow::Result<()> {
+        let own = 20_000 + u64::from(pod) * 1000 + round % 1000;
+        let ports: Vec<_> = (0..self.scaled(10_000) as u64)
+            .map(|number| {
+                let at = if number == 0 { own } else { 1 + number };
+                json!({ "name": port_name(number), "containerPort": at })
+            })
+            .collect();
+        let (name, labels) = (format!("ports-{pod}"), json!({ "app": "ports" }));
+        let container = json!({ "ports": ports });
+        let at = pod_number(Attack::Ports, pod);
+        self.pod(&name, objects::NODE, &labels, &container, at).await
     }
 
     /// Mostly a label more or less; sometimes the whole pod anew.
@@ -378,6 +429,10 @@ impl Strikes {
     fn scaled(&self, count: usize) -> usize {
         ((count as f64 * self.scale) as usize).max(2)
     }
+}
+
+fn port_name(number: u64) -> String {
+    format!("p{number:06}")
 }
 
 /// Each attack's pods have numbers of their own.

@@ -26,11 +26,13 @@ use crate::{
 /// Their Services have it, and so do their slices.
 pub(super) const LABEL: &str = "hostile.example/neighbour=yes";
 const NAMESPACES: usize = 4;
-/// Of each namespace. It is a minute until a pod's turn comes again, so that no flip overtakes another unless the
-/// controller is that late.
+/// Of each namespace.
 const PODS: usize = 300;
 /// Between two flips, of all namespaces together.
 const FLIP: Duration = Duration::from_millis(50);
+/// So many pods flip in turn, each every four seconds, and as often to ready as to unready. A flip that takes longer than
+/// that counts as missed.
+const FLIPPED: u64 = 80;
 /// Between two writes of the probe.
 const PROBE: Duration = Duration::from_millis(50);
 const SERVICE: &str = "svc";
@@ -133,8 +135,7 @@ impl Neighbours {
             tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
             while !stopped.load(Ordering::Relaxed) {
                 tick.tick().await;
-                let pod = flips as usize % (PODS * NAMESPACES);
-                let round = flips / (PODS * NAMESPACES) as u64;
+                let (pod, round) = ((flips % FLIPPED) as usize, flips / FLIPPED);
                 flips += 1;
                 let (neighbours, seen) = (Arc::clone(&neighbours), Arc::clone(&seen));
                 under_way.spawn(async move { neighbours.flip_pod(&seen, pod, round).await });
