@@ -186,23 +186,7 @@ impl Strikes {
                 self.service("selectors", &labels).await
             }
             Attack::Ports => self.prepare_ports().await,
-            Attack::Matches => {
-                let keys: Vec<_> = (0..self.scaled(20_000))
-                    .map(|number| format!("match-{number:06}"))
-                    .collect();
-                let own = |number: usize| format!("own-{number}");
-                let services = 100;
-                let all = keys.iter().cloned().chain((0..services).map(own));
-                let labels = objects::labels(all);
-                let at = pod_number(attack, 0);
-                self.pod("matches", objects::NODE, &labels, &json!({}), at)
-                    .await?;
-                for number in 0..services {
-                    let selector = objects::labels(keys.iter().cloned().chain([own(number)]));
-                    self.service(&format!("matches-{number}"), &selector).await?;
-                }
-                Ok(())
-            }
+            Attack::Matches => self.prepare_matches().await,
             Attack::Services => {
                 for number in 0..self.scaled(100_000) {
                     self.service(&format!("services-{number}"), &json!({ "app": "services" }))
@@ -271,6 +255,23 @@ impl Strikes {
                 Ok(())
             }
         }
+    }
+
+    async fn prepare_matches(&self) -> anyhow::Result<()> {
+        const SERVICES: usize = 100;
+        let keys: Vec<_> = (0..self.scaled(20_000))
+            .map(|number| format!("match-{number:06}"))
+            .collect();
+        let own = |number: usize| format!("own-{number}");
+        let all = keys.iter().cloned().chain((0..SERVICES).map(own));
+        let (labels, at) = (objects::labels(all), pod_number(Attack::Matches, 0));
+        self.pod("matches", objects::NODE, &labels, &json!({}), at)
+            .await?;
+        for number in 0..SERVICES {
+            let selector = objects::labels(keys.iter().cloned().chain([own(number)]));
+            self.service(&format!("matches-{number}"), &selector).await?;
+        }
+        Ok(())
     }
 
     async fn prepare_ports(&self) -> anyhow::Result<()> {
