@@ -113,18 +113,19 @@ impl Picture {
     /// This process begins to write. Everything is blocked until it is proven; what others wrote meanwhile has to
     /// be listed.
     pub fn begin_term(&mut self) -> Vec<Announcement> {
-        let mut announcements = self.demand_proof();
+        self.demand_proof(self.demand.next())
+    }
+
+    /// Asks every kind for a proof. What is known of outputs is compared by versions and may be others' work since, so
+    /// those are listed.
+    fn demand_proof(&mut self, demand: Demand) -> Vec<Announcement> {
+        self.demand = demand;
+        self.unproven = self.needed;
+        let mut announcements: Vec<_> = self.kinds().map(Announcement::Block).collect();
         for kind in self.kinds().filter(|kind| kind.is_output()) {
             announcements.extend(self.forget(kind));
         }
         announcements
-    }
-
-    /// Asks every kind for a proof.
-    fn demand_proof(&mut self) -> Vec<Announcement> {
-        self.demand = self.demand.next();
-        self.unproven = self.needed;
-        self.kinds().map(Announcement::Block).collect()
     }
 
     /// Versions of a kind were found to have gone backwards, by an answer that was asked for under a demand: what is
@@ -141,14 +142,7 @@ impl Picture {
 
     /// The server's store was replaced, or set back: everything has to be listed.
     pub fn distrust(&mut self) -> Vec<Announcement> {
-        self.demand = self.demand.next_history();
-        self.unproven = self.needed;
-        let mut announcements: Vec<_> = self.kinds().map(Announcement::Block).collect();
-        // What is known of these is compared by versions.
-        for kind in self.kinds().filter(|kind| kind.is_output()) {
-            announcements.extend(self.forget(kind));
-        }
-        announcements
+        self.demand_proof(self.demand.next_history())
     }
 
     /// What is known of a kind is worth nothing, until it is listed by a request that is still to be made.

@@ -37,13 +37,13 @@ impl NamespaceState {
             self.endpoints.get_mut(&name)?.role = Role::Parked;
             return None;
         }
-        let (mut departing, mut visited) = (entry.departing, 0);
+        let (mut departing, mut visited, mut read) = (entry.departing, 0, 0);
         let (request, flight) = match entry.role {
             _ if entry.object.unsure => (Request::Fetch, Flight::Fetch),
             Role::Live => {
                 let id = self.services_by_name[&name];
                 let body = self.endpoints_body(id);
-                visited = body.addresses() as u64 + self.listed_ports(id) / 4;
+                (visited, read) = (body.addresses() as u64, self.listed_ports(id));
                 departing = body.fingerprint();
                 if entry.published == Some(departing) {
                     // All that changed has changed back, or is not shown.
@@ -51,6 +51,7 @@ impl NamespaceState {
                     (object.rewrite, object.trigger, object.changes) = (false, None, 0);
                     object.lane = Lane::Rest;
                     self.work.addresses_visited += visited;
+                    self.work.ports_read += read;
                     return None;
                 }
                 let (remote, extras) = (entry.object.remote.as_ref(), entry.object.extras.as_deref());
@@ -74,6 +75,7 @@ impl NamespaceState {
             Role::Parked => return None,
         };
         self.work.addresses_visited += visited;
+        self.work.ports_read += read;
         let entry = self.endpoints.get_mut(&name)?;
         let changes = entry.object.changes;
         entry.departing = departing;
