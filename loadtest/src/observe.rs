@@ -30,6 +30,11 @@ pub(crate) fn pod_ip(number: PodNumber, family: Family) -> IpAddr {
     }
 }
 
+/// What a slice says of the pods in it, by number.
+pub(crate) fn shown_in_slice(body: &[u8]) -> serde_json::Result<Vec<(PodNumber, visible::Shown)>> {
+    serde_json::from_slice::<wire::Object<'_>>(body).map(|slice| slice.pods())
+}
+
 /// Whose address that is, if it is one of ours.
 fn number_of(ip: IpAddr) -> Option<PodNumber> {
     let number = match ip {

@@ -23,10 +23,8 @@ use tokio::time::Instant;
 
 /// How much a shard does before others get their turn: some milliseconds. Its own messages wait until it is through.
 const TURN: u64 = 10_000;
-
-fn turn() -> Budget {
-    Budget::new(TURN)
-}
+/// What a message takes besides, however little there is to do.
+const MESSAGE: u64 = 20;
 
 /// What a shard is told.
 #[derive(Debug)]
@@ -189,6 +187,8 @@ pub struct ShardArguments {
 #[derive(Debug)]
 pub struct ShardState {
     core: NamespaceState,
+    /// What is left of the turn: several messages may be handled in one.
+    turn: Budget,
     inbox: Arc<Inbox>,
     sequence: u64,
     nodes: SharedNodes,
@@ -201,6 +201,13 @@ pub struct ShardState {
 }
 
 impl ShardState {
+    /// Lets others have their turn.
+    async fn give_way(&mut self) {
+        yield_now().await;
+        self.turn = Budget::new(TURN);
+        self.inbox.turns();
+    }
+
     fn pass_on(&self, remark: Remark) {
         match remark {
             // They are written by whoever writes the rest.
@@ -259,6 +266,7 @@ impl Actor for Shard {
         };
         Ok(ShardState {
             core,
+            turn: Budget::new(TURN),
             inbox,
             sequence: 0,
             nodes,
@@ -278,6 +286,7 @@ impl Actor for Shard {
     ) -> Result<(), ActorProcessingErr> {
         let (mut said, mut noticed) = (Vec::new(), None);
         let replies = matches!(message, ShardMsg::Grant(_) | ShardMsg::Outcome(..));
+        state.turn.spend(MESSAGE);
         let before = state.core.work().total();
         match message {
             ShardMsg::Wake => {
@@ -285,9 +294,8 @@ impl Actor for Shard {
                 (state.sequence, noticed) = (sequence, woken);
                 let mut applying = pending.begin();
                 state.inbox.turns();
-                while !applying.step(&mut state.core, &mut state.nodes, &mut turn()) {
-                    yield_now().await;
-                    state.inbox.turns();
+                while !applying.step(&mut state.core, &mut state.nodes, &mut state.turn) {
+                    state.give_way().await;
                 }
             }
             ShardMsg::Ping(answer) => {
@@ -313,15 +321,18 @@ impl Actor for Shard {
             // Its handle is not kept: a look that comes too early does nothing.
             drop(myself.send_after(delay, || ShardMsg::Look));
         }
-        if replies && state.core.work().total() - before > TURN {
-            // A request can be large.
-            yield_now().await;
+        if replies {
+            // A request can be large, and several are asked for at once.
+            state.turn.spend(state.core.work().total() - before);
+            if state.turn.is_spent() {
+                state.give_way().await;
+            }
         }
         let noticed = noticed.unwrap_or_else(Instant::now);
         let mut wants = Vec::new();
+        state.inbox.turns();
         loop {
-            state.inbox.turns();
-            let planned = state.core.step_plan(&mut wants, &mut turn());
+            let planned = state.core.step_plan(&mut wants, &mut state.turn);
             let wanted = wants.drain(..);
             said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
             if !said.is_empty() {
@@ -331,7 +342,7 @@ impl Actor for Shard {
             if planned {
                 break;
             }
-            yield_now().await;
+            state.give_way().await;
         }
         for remark in state.core.take_remarks() {
             state.pass_on(remark);

@@ -19,6 +19,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 pub use crate::core::publish::Pacing;
@@ -41,8 +42,8 @@ pub enum WriterMsg {
 }
 
 /// So many objects are taken from the reports at once. What shards say of more waits for the writer's next turn, so that
-/// answers and grants are not held up by a namespace with a hundred thousand objects.
-const TAKEN_AT_ONCE: usize = 1024;
+/// answers and grants are not held up by a namespace with a hundred thousand objects. They take a few milliseconds.
+const TAKEN_AT_ONCE: usize = 256;
 
 /// How shards reach the writer. Clones are one.
 #[derive(Clone, Debug, Default)]
@@ -186,9 +187,11 @@ impl Actor for Writer {
     ) -> Result<(), ActorProcessingErr> {
         let now = state.now();
         state.publisher.set_term(state.objects.term());
+        let mut more = false;
         match message {
             WriterMsg::Wake => {
-                let (taken, more) = state.handle.take();
+                let taken;
+                (taken, more) = state.handle.take();
                 for (key, reported) in taken {
                     state.reported(&key, reported, now, &myself);
                 }
@@ -225,6 +228,10 @@ impl Actor for Writer {
         if state.publisher.writes() && state.role != Role::Shadow {
             let window = state.publisher.window();
             state.metrics.observe(state.publisher.queue(), window, now);
+        }
+        if more {
+            // Or the runtime would hand this actor a hundred messages more before others get their turn.
+            yield_now().await;
         }
         Ok(())
     }

@@ -11,8 +11,8 @@
 //!
 //! The publisher knows objects by name only. When one has a token and a place in flight, the publisher grants it; the
 //! shard replies with the request, built from the state of that moment, or with nothing. Each object has at most one
-//! grant or request out. The writer actor carries the messages; [`Reports`] keeps those from the shards in the order in
-//! which they were said.
+//! grant or request out. The writer actor carries the messages; [`Reports`] keeps what the shards say of each object in
+//! the order in which they said it.
 
 pub mod reports;
 

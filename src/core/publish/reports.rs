@@ -12,9 +12,10 @@
 
 use crate::core::hash::KeyedMap;
 use crate::core::namespace::{Granted, Want};
-use crate::core::object::ObjectKey;
+use crate::core::object::{ObjectKey, ObjectName};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a shard says of an object that the writer asked about.
@@ -46,21 +47,37 @@ pub struct Reported {
     pub wanted: Option<(Want, Duration)>,
 }
 
-/// What waits of all objects, those first of which something was said first. Filled by shards, emptied by the writer.
+/// What waits of all objects. Filled by shards, emptied by the writer: namespaces take turns, so that one with a hundred
+/// thousand objects does not hold up the others; of one, that object is next of which something was said first.
 #[derive(Clone, Default, Debug)]
 pub struct Reports {
-    by_key: KeyedMap<ObjectKey, Reported>,
-    /// The keys of `by_key`.
-    order: VecDeque<ObjectKey>,
+    by_namespace: KeyedMap<Arc<str>, Waiting>,
+    /// The keys of `by_namespace`, the next one first.
+    turns: VecDeque<Arc<str>>,
+}
+
+/// What waits of the objects of a namespace, one at least.
+#[derive(Clone, Default, Debug)]
+struct Waiting {
+    by_object: KeyedMap<ObjectName, Reported>,
+    /// The keys of `by_object`.
+    order: VecDeque<ObjectName>,
 }
 
 impl Reports {
     /// Something is said of an object. If it is wanted, `noticed` is when the change was noticed.
     pub fn say(&mut self, key: ObjectKey, report: Report, noticed: Duration) {
-        let reported = match self.by_key.entry(key) {
+        let waiting = match self.by_namespace.entry(key.namespace) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                self.order.push_back(entry.key().clone());
+                self.turns.push_back(entry.key().clone());
+                entry.insert(Waiting::default())
+            }
+        };
+        let reported = match waiting.by_object.entry(key.object) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                waiting.order.push_back(entry.key().clone());
                 entry.insert(Reported::default())
             }
         };
@@ -86,16 +103,33 @@ impl Reports {
 
     /// Takes what is said of the next object.
     pub fn take(&mut self) -> Option<(ObjectKey, Reported)> {
-        let key = self.order.pop_front()?;
-        let reported = self
-            .by_key
-            .remove(&key)
-            .expect("a key that is in the order has a place");
-        Some((key, reported))
+        let namespace = self.turns.pop_front()?;
+        let waiting = self.by_namespace.get_mut(&namespace);
+        let waiting = waiting.expect("a namespace has a turn as long as something of it waits");
+        let (object, reported) = waiting
+            .take()
+            .expect("something of a namespace waits that has a turn");
+        if waiting.order.is_empty() {
+            self.by_namespace.remove(&namespace);
+        } else {
+            self.turns.push_back(namespace.clone());
+        }
+        Some((ObjectKey { namespace, object }, reported))
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.turns.is_empty()
+    }
+}
+
+impl Waiting {
+    fn take(&mut self) -> Option<(ObjectName, Reported)> {
+        let object = self.order.pop_front()?;
+        let reported = self
+            .by_object
+            .remove(&object)
+            .expect("an object that is in the order has a place");
+        Some((object, reported))
     }
 }

@@ -112,6 +112,33 @@ fn a_settled_answer_does_not_cover_what_was_wanted_before() {
 }
 
 #[test]
+fn what_a_namespace_says_of_many_objects_does_not_hold_up_another() {
+    let mut reports = Reports::default();
+    let say = |reports: &mut Reports, key: ObjectKey| {
+        reports.say(key.clone(), Report::Wanted(want(&key, Retry::Now)), NOW);
+    };
+    for number in 0..100_000 {
+        say(&mut reports, key("tenant", &format!("k{number}")));
+    }
+    say(&mut reports, key("other", "first"));
+    say(&mut reports, key("other", "second"));
+    let mut taken = std::iter::from_fn(|| reports.take()).map(|(key, _)| key);
+    let begin: Vec<_> = taken.by_ref().take(5).collect();
+    assert_eq!(
+        begin,
+        [
+            key("tenant", "k0"),
+            key("other", "first"),
+            key("tenant", "k1"),
+            key("other", "second"),
+            key("tenant", "k2"),
+        ]
+    );
+    assert_eq!(taken.count(), 100_000 - 3);
+    assert!(reports.is_empty());
+}
+
+#[test]
 fn ten_thousand_refused_services_of_one_namespace_leave_the_rate_to_the_others() {
     let mut publisher = Publisher::new(
         Pacing {

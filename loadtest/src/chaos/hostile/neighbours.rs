@@ -19,7 +19,13 @@ use tokio::{
 use super::{START_LIMIT, objects};
 use crate::{
     api::Http,
-    observe::{latencies::Latencies, pod_ip, visible::Shown, watch::Seen},
+    observe::{
+        PodNumber,
+        latencies::Latencies,
+        pod_ip,
+        visible::{Change, SetId, Shown, Visibility},
+        watch::Seen,
+    },
     oracle::Family,
 };
 
@@ -36,6 +42,8 @@ const FLIPPED: u64 = 80;
 /// Between two writes of the probe.
 const PROBE: Duration = Duration::from_millis(50);
 const SERVICE: &str = "svc";
+/// In the JSON of every object of theirs.
+pub(super) const IN_NAMESPACE: &str = r#""namespace":"neighbour-"#;
 
 /// Namespaces with a Service and its pods each.
 pub(super) struct Neighbours {
@@ -57,6 +65,25 @@ impl<T> Going<T> {
 
 fn namespace(number: usize) -> String {
     format!("neighbour-{number}")
+}
+
+/// The number of a pod of that name.
+pub(super) fn pod_of(name: &str) -> Option<PodNumber> {
+    name.strip_prefix("pod-")?.parse().ok()
+}
+
+/// Which slices those are that one of that path is among.
+pub(super) fn of_slice(path: &str) -> Option<SetId> {
+    let rest = path.strip_prefix("/apis/discovery.k8s.io/v1/namespaces/neighbour-")?;
+    let (number, _) = rest.split_once("/endpointslices/")?;
+    Some((number.parse().ok()?, Family::V4))
+}
+
+/// A pod is to be shown so from now on.
+pub(super) fn announce(flips: &mut Visibility, pod: PodNumber, ready: bool) -> Change {
+    let shown = if ready { Shown::READY } else { Shown::NOT_READY };
+    let set = (pod as usize % NAMESPACES, Family::V4);
+    flips.announce(pod, std::iter::once((set, shown)), Instant::now())
 }
 
 /// The pods' numbers are the same in all namespaces' order, so that neighbouring ones are of different namespaces.
@@ -106,7 +133,7 @@ impl Neighbours {
         let all = async {
             for pod in 0..NAMESPACES {
                 for (at, ready) in [(1, false), (2, true)] {
-                    let change = announce(seen, pod, ready);
+                    let change = announce(&mut seen.slices.lock(), pod as PodNumber, ready);
                     let ip = pod_ip(pod as u32, Family::V4);
                     self.http
                         .patch(&status_path(pod), &objects::status(ip, ready, at))
@@ -153,19 +180,12 @@ impl Neighbours {
 
     async fn flip_pod(&self, seen: &Seen, pod: usize, round: u64) -> anyhow::Result<()> {
         let ready = round % 2 == 1;
-        let change = announce(seen, pod, ready);
+        let change = announce(&mut seen.slices.lock(), pod as PodNumber, ready);
         let status = objects::status(pod_ip(pod as u32, Family::V4), ready, 10 + round);
         self.http.patch(&status_path(pod), &status).await?;
         seen.slices.lock().answered(&change, Instant::now());
         Ok(())
     }
-}
-
-fn announce(seen: &Seen, pod: usize, ready: bool) -> crate::observe::visible::Change {
-    let shown = if ready { Shown::READY } else { Shown::NOT_READY };
-    let set = (pod % NAMESPACES, Family::V4);
-    let targets = std::iter::once((set, shown));
-    seen.slices.lock().announce(pod as u32, targets, Instant::now())
 }
 
 /// Writes that concern no controller, and how long the server takes for them.

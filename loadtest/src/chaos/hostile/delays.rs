@@ -1,0 +1,170 @@
+//! How long the controller itself takes to answer a neighbour's flip: from its line to the request that writes it.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::neighbours;
+use crate::{
+    observe::{
+        PodNumber, shown_in_slice,
+        visible::{Shown, Visibility},
+    },
+    report::model::Latency,
+};
+
+/// The flips that are under way, and how long those took that are not. The relay writes to it.
+pub(super) struct Delays {
+    state: Mutex<State>,
+}
+
+struct State {
+    flips: Visibility,
+    /// What each slice showed that was written, by the path of the request.
+    written: HashMap<String, Vec<(PodNumber, Shown)>>,
+    /// Lines of pods that flipped.
+    lines: u64,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    object: Pod,
+}
+
+#[derive(Deserialize)]
+struct Pod {
+    metadata: Metadata,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+impl Delays {
+    pub(super) fn new() -> Self {
+        let state = State {
+            flips: Visibility::new(),
+            written: HashMap::new(),
+            lines: 0,
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Forgets what was measured so far.
+    pub(super) fn clear(&self) {
+        let mut state = self.state.lock();
+        state.flips.clear();
+        state.lines = 0;
+    }
+
+    /// How many flips the server told the controller of, and how long the controller took.
+    pub(super) fn report(&self) -> (u64, Latency) {
+        let state = self.state.lock();
+        (state.lines, state.flips.latency())
+    }
+
+    /// Whether it matters what is in a request.
+    pub(super) fn looks_at(method: &str, path: &str) -> bool {
+        method == "PUT" && neighbours::of_slice(path).is_some()
+    }
+
+    /// The server has sent a line to the controller.
+    pub(super) fn line(&self, line: &[u8], at: Instant) {
+        let is_change = line.starts_with(br#"{"type":"MODIFIED""#);
+        if !is_change || memchr::memmem::find(line, neighbours::IN_NAMESPACE.as_bytes()).is_none() {
+            return;
+        }
+        // A Service or a slice has no such name.
+        let Ok(event) = serde_json::from_slice::<Event>(line) else {
+            return;
+        };
+        let Some(pod) = neighbours::pod_of(&event.object.metadata.name) else {
+            return;
+        };
+        let mut conditions = event.object.status.conditions.iter();
+        let ready = conditions.any(|condition| condition.kind == "Ready" && condition.status == "True");
+        let mut state = self.state.lock();
+        state.lines += 1;
+        let change = neighbours::announce(&mut state.flips, pod, ready);
+        state.flips.answered(&change, at);
+    }
+
+    /// The controller has sent a request.
+    pub(super) fn request(&self, method: &str, path: &str, body: &[u8], at: Instant) {
+        let Some(set) = neighbours::of_slice(path).filter(|_| Self::looks_at(method, path)) else {
+            return;
+        };
+        let Ok(after) = shown_in_slice(body) else {
+            return;
+        };
+        let mut state = self.state.lock();
+        let before = state.written.insert(path.to_owned(), after.clone());
+        state.flips.turns(set, &before.unwrap_or_default(), &after, at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{observe::pod_ip, oracle::Family};
+
+    #[test]
+    fn a_flip_takes_from_its_line_to_the_request_that_shows_it() {
+        let delays = Delays::new();
+        let path = "/apis/discovery.k8s.io/v1/namespaces/neighbour-1/endpointslices/svc-a";
+        let slice = |ready: bool| {
+            let (ip, other) = (pod_ip(5, Family::V4), pod_ip(9, Family::V4));
+            format!(
+                r#"{{"addressType":"IPv4","endpoints":[
+                    {{"addresses":["{ip}"],"conditions":{{"ready":{ready},"serving":{ready},"terminating":false}}}},
+                    {{"addresses":["{other}"],"conditions":{{"ready":true,"serving":true,"terminating":false}}}}]}}"#
+            )
+        };
+        let line = |pod: u32, namespace: &str| {
+            format!(
+                r#"{{"type":"MODIFIED","object":{{"metadata":{{"name":"pod-{pod}","namespace":"{namespace}"}},
+                    "status":{{"conditions":[{{"type":"Ready","status":"False"}}]}}}}}}"#
+            )
+        };
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        delays.request("PUT", path, slice(true).as_bytes(), at(0));
+        delays.line(line(5, "neighbour-1").as_bytes(), at(10));
+        // None of these shows it.
+        delays.line(line(5, "hostile").as_bytes(), at(11));
+        delays.request("PUT", path, slice(true).as_bytes(), at(12));
+        delays.request("GET", path, slice(false).as_bytes(), at(13));
+        let other = path.replace("neighbour-1", "hostile");
+        delays.request("PUT", &other, slice(false).as_bytes(), at(14));
+        assert_eq!((delays.report().0, delays.report().1.never_seen), (1, 1));
+        delays.request("PUT", path, slice(false).as_bytes(), at(30));
+        let (lines, report) = delays.report();
+        assert_eq!(
+            (lines, report.count, report.never_seen, report.overtaken),
+            (1, 1, 0, 0)
+        );
+        assert!(report.max.abs_diff(20_000) < 50, "{report:?}");
+    }
+}

@@ -1,0 +1,323 @@
+//! What the controller and the server say to each other goes through here, so that it can be told how long the controller
+//! takes: from when the server has sent a line until the controller has sent the request that follows from it.
+//!
+//! ```text
+//!  server ──► lines of watches ──► relay ──► controller
+//!         ◄──────────────────────  relay ◄── requests
+//!                                    └─► Delays: when was each read here?
+//! ```
+//!
+//! The relay has a thread of its own, because those of the server are busy with large objects for a tenth of a second at a
+//! time. It reads ahead of whoever reads from it, so that a controller that is slow to read gains nothing by it: the
+//! queues between the two directions of a connection have no bound, and hold at most what the server sends during a test.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::{Context, bail};
+use bytes::{Bytes, BytesMut};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    runtime::{Builder, Runtime},
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    time::Instant,
+};
+
+use super::delays::Delays;
+
+/// Read at once at most.
+const READ: usize = 256 * 1024;
+/// A line of the neighbours' pods is shorter.
+const LONGEST_LINE: usize = 16 * 1024;
+const MOST_HEADERS: usize = 64;
+
+/// A relay, which ends when it is dropped.
+pub(super) struct Relay {
+    address: SocketAddr,
+    /// Taken when it is dropped.
+    runtime: Option<Runtime>,
+}
+
+/// Cuts lines out of what a server sends. HTTP's own are among them.
+#[derive(Default)]
+struct Lines {
+    partial: Vec<u8>,
+    /// The line is too long to be looked at.
+    skipped: bool,
+}
+
+/// Cuts requests out of what a client sends.
+#[derive(Default)]
+struct Requests {
+    /// The beginning of a head, or of the body of a request that is looked at.
+    partial: BytesMut,
+    body: Option<Body>,
+}
+
+/// A request whose body is not there yet.
+struct Body {
+    method: String,
+    path: String,
+    left: usize,
+    kept: bool,
+}
+
+// === impl Relay ===
+
+impl Relay {
+    /// A relay to a server, which tells `delays` what goes through it.
+    pub(super) async fn start(server: SocketAddr, delays: Arc<Delays>) -> anyhow::Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("relay")
+            .enable_all()
+            .build()?;
+        let bound = runtime.spawn(TcpListener::bind("127.0.0.1:0")).await?;
+        let listener = bound.context("listening on loopback")?;
+        let address = listener.local_addr()?;
+        runtime.spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let delays = Arc::clone(&delays);
+                tokio::spawn(async move {
+                    if let Err(error) = connect(client, server, delays).await {
+                        tracing::warn!(error = format!("{error:#}"), "the relay ended a connection");
+                    }
+                });
+            }
+        });
+        Ok(Self {
+            address,
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Where the controller finds the server.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Relays a connection until both sides have ended it, or one has broken it.
+async fn connect(client: TcpStream, server: SocketAddr, delays: Arc<Delays>) -> anyhow::Result<()> {
+    let server = TcpStream::connect(server).await?;
+    for stream in [&client, &server] {
+        stream.set_nodelay(true)?;
+    }
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let (requests, ahead_of_server) = unbounded_channel();
+    let (responses, ahead_of_client) = unbounded_channel();
+    let (mut sent, mut lines) = (Requests::default(), Lines::default());
+    let on_request = |bytes: &[u8]| {
+        let at = Instant::now();
+        sent.take(bytes, |method, path, body| delays.request(method, path, body, at))
+    };
+    let on_response = |bytes: &[u8]| {
+        let at = Instant::now();
+        lines.take(bytes, |line| delays.line(line, at));
+        Ok(())
+    };
+    tokio::try_join!(
+        read(from_client, requests, on_request),
+        write(ahead_of_server, to_server),
+        read(from_server, responses, on_response),
+        write(ahead_of_client, to_client),
+    )?;
+    Ok(())
+}
+
+async fn read(
+    mut from: OwnedReadHalf,
+    to: UnboundedSender<Bytes>,
+    mut look: impl FnMut(&[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut buffer = BytesMut::new();
+    loop {
+        buffer.reserve(READ);
+        // One that is broken has ended.
+        if !matches!(from.read_buf(&mut buffer).await, Ok(1..)) {
+            return Ok(());
+        }
+        let bytes = buffer.split().freeze();
+        look(&bytes)?;
+        if to.send(bytes).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+async fn write(mut from: UnboundedReceiver<Bytes>, mut to: OwnedWriteHalf) -> anyhow::Result<()> {
+    while let Some(bytes) = from.recv().await {
+        if to.write_all(&bytes).await.is_err() {
+            break;
+        }
+    }
+    // The end of one direction leaves the other, and a broken connection has ended already.
+    to.shutdown().await.ok();
+    Ok(())
+}
+
+// === impl Lines ===
+
+impl Lines {
+    fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8])) {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            let line = &bytes[..end];
+            bytes = &bytes[end + 1..];
+            let too_long = self.partial.len() + line.len() > LONGEST_LINE;
+            if !std::mem::take(&mut self.skipped) && !too_long {
+                if self.partial.is_empty() {
+                    each(line);
+                } else {
+                    self.partial.extend_from_slice(line);
+                    each(&self.partial);
+                }
+            }
+            self.partial.clear();
+        }
+        if self.partial.len() + bytes.len() > LONGEST_LINE {
+            self.partial.clear();
+            self.skipped = true;
+        } else if !self.skipped {
+            self.partial.extend_from_slice(bytes);
+        }
+    }
+}
+
+// === impl Requests ===
+
+impl Requests {
+    /// Gives `each` the method, the path and the body of each request that is complete with these bytes, and no body of
+    /// those that are not looked at.
+    fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(&str, &str, &[u8])) -> anyhow::Result<()> {
+        loop {
+            if let Some(body) = &mut self.body {
+                let here = bytes.len().min(body.left);
+                if body.kept {
+                    self.partial.extend_from_slice(&bytes[..here]);
+                }
+                body.left -= here;
+                bytes = &bytes[here..];
+                if body.left > 0 {
+                    return Ok(());
+                }
+                each(&body.method, &body.path, &self.partial);
+                self.partial.clear();
+                self.body = None;
+            }
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let before = self.partial.len();
+            self.partial.extend_from_slice(bytes);
+            let Some((head, body)) = head(&self.partial)? else {
+                return Ok(());
+            };
+            bytes = &bytes[head - before..];
+            self.partial.clear();
+            self.body = Some(body);
+        }
+    }
+}
+
+/// The head of a request and its length, if all of it is there.
+fn head(bytes: &[u8]) -> anyhow::Result<Option<(usize, Body)>> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    let httparse::Status::Complete(length) = request.parse(bytes).context("reading a request")? else {
+        return Ok(None);
+    };
+    let mut left = 0;
+    for header in request.headers.iter() {
+        if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            bail!("a request's length is not said in advance");
+        }
+        if header.name.eq_ignore_ascii_case("content-length") {
+            left = std::str::from_utf8(header.value)?.parse()?;
+        }
+    }
+    let (method, path) = (
+        request.method.unwrap_or_default().to_owned(),
+        request.path.unwrap_or_default().to_owned(),
+    );
+    let kept = Delays::looks_at(&method, &path);
+    Ok(Some((
+        length,
+        Body {
+            method,
+            path,
+            left,
+            kept,
+        },
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All ways to cut a text in three.
+    fn pieces(text: &str) -> impl Iterator<Item = [&[u8]; 3]> {
+        let bytes = text.as_bytes();
+        (0..=bytes.len()).flat_map(move |first| {
+            (first..=bytes.len())
+                .map(move |second| [&bytes[..first], &bytes[first..second], &bytes[second..]])
+        })
+    }
+
+    #[test]
+    fn lines_are_found_wherever_they_are_cut() {
+        for cut in pieces("HTTP/1.1 200 OK\r\n\r\n5\r\n{\"a\"}\n\r\n") {
+            let (mut lines, mut seen) = (Lines::default(), Vec::new());
+            for bytes in cut {
+                lines.take(bytes, |line| {
+                    seen.push(String::from_utf8(line.to_owned()).unwrap());
+                });
+            }
+            assert_eq!(seen, ["HTTP/1.1 200 OK\r", "\r", "5\r", "{\"a\"}", "\r"]);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_passed_over() {
+        let long = format!("{}\nshort\n", "x".repeat(LONGEST_LINE + 1));
+        let (mut lines, mut seen) = (Lines::default(), Vec::new());
+        for bytes in long.as_bytes().chunks(1000) {
+            lines.take(bytes, |line| seen.push(line.to_owned()));
+        }
+        assert_eq!(seen, [b"short"]);
+    }
+
+    #[test]
+    fn requests_are_found_wherever_they_are_cut() {
+        let path = "/apis/discovery.k8s.io/v1/namespaces/neighbour-1/endpointslices/a";
+        let text = format!(
+            "PUT {path} HTTP/1.1\r\nContent-Length: 4\r\n\r\nbodyGET /a HTTP/1.1\r\n\r\nPUT /b HTTP/1.1\r\n\
+             content-length: 2\r\n\r\nxy"
+        );
+        for cut in pieces(&text) {
+            let (mut requests, mut seen) = (Requests::default(), Vec::new());
+            for bytes in cut {
+                let each = |method: &str, path: &str, body: &[u8]| {
+                    let body = String::from_utf8(body.to_owned()).unwrap();
+                    seen.push(format!("{method} {path} {body}"));
+                };
+                requests.take(bytes, each).unwrap();
+            }
+            assert_eq!(
+                seen,
+                [format!("PUT {path} body"), "GET /a ".into(), "PUT /b ".into()]
+            );
+        }
+    }
+}
