@@ -13,11 +13,11 @@ use endpointd::core::hash::{HashKey, set_key};
 use endpointd::core::inbox::{Event, Pending};
 use endpointd::core::namespace::Kind;
 use endpointd::core::outputs::Outputs;
-use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
+use endpointd::core::ports::{ContainerPort, Protocol};
 use endpointd::core::selector::Selector;
 use endpointd::core::subsets::{Subset, is_same};
 use endpointd::core::work::Work;
-use fixtures::{SLICES, World, app_pod, app_service, pod, service};
+use fixtures::{SLICES, World, app_pod, app_service, named_port, pod, service};
 use processor::Processor;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -305,15 +305,6 @@ fn container_port(number: u16) -> ContainerPort {
         name: format!("port-{number}").into(),
         protocol: Protocol::Tcp,
         number,
-    }
-}
-
-fn named_port(number: u16) -> ServicePort {
-    ServicePort {
-        name: format!("port-{number}").into(),
-        protocol: Protocol::Tcp,
-        target: TargetPort::Name(format!("port-{number}").into()),
-        app_protocol: None,
     }
 }
 

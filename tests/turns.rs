@@ -13,21 +13,12 @@ use endpointd::core::facts::ServiceFacts;
 use endpointd::core::inbox::{Event, Pending};
 use endpointd::core::namespace::{Kind, Want};
 use endpointd::core::outputs::Outputs;
-use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
+use endpointd::core::ports::{ContainerPort, Protocol};
 use endpointd::core::work::Budget;
-use fixtures::{SLICES, World, app_pod, app_service, pod, service};
+use fixtures::{SLICES, World, app_pod, app_service, named_port, pod, service};
 use processor::Processor;
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-fn named_port(number: u16) -> ServicePort {
-    ServicePort {
-        name: format!("port-{number}").into(),
-        protocol: Protocol::Tcp,
-        target: TargetPort::Name(format!("port-{number}").into()),
-        app_protocol: None,
-    }
-}
 
 /// A namespace in which much happens at once, and then a Service changes in every way.
 fn much(events: &mut dyn FnMut(Vec<Event>)) {
@@ -283,6 +274,20 @@ fn hints_that_look_at_all_endpoints_are_given_in_turns() {
     let (count, longest) = turns(&mut world, vec![Event::Pod(pod(3, &[("app", "a")], false), 0)]);
     assert!(
         count > 10 && longest < 0.25,
+        "{count} turns, the longest {longest:.2} of all"
+    );
+}
+
+#[test]
+fn slices_with_hundreds_of_thousands_of_places_are_forgotten_in_turns() {
+    let mut world = World::new(SLICES, 1);
+    let pods = (0..2000).map(|number| Event::Pod(pod(number, &[("app", "a")], true), 0));
+    let services =
+        (0..100).map(|number| Event::Service(service(&format!("svc-{number}"), &[("app", "a")]), 0));
+    turns(&mut world, pods.chain(services).collect());
+    let (count, longest) = turns(&mut world, vec![Event::Forget(Kind::Slice)]);
+    assert!(
+        count > 10 && longest < 0.4,
         "{count} turns, the longest {longest:.2} of all"
     );
 }

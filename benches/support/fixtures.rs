@@ -26,6 +26,16 @@ pub(crate) const ENDPOINTS: Outputs = Outputs {
     slices: false,
 };
 
+/// A port of a Service whose target has a name.
+pub(crate) fn named_port(number: u16) -> ServicePort {
+    ServicePort {
+        name: format!("port-{number}").into(),
+        protocol: Protocol::Tcp,
+        target: TargetPort::Name(format!("port-{number}").into()),
+        app_protocol: None,
+    }
+}
+
 /// A headless Service with one port.
 pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
     ServiceFacts {

@@ -8,6 +8,7 @@
 //! are published without a time, as by any controller that has just started. A Service that was made meanwhile
 //! and that nobody has published yet gets the time of its creation.
 
+use super::passes::Pass;
 use super::pods::PodChange;
 use super::{Kind, NamespaceState};
 use crate::core::few::FewSet;
@@ -20,6 +21,12 @@ impl NamespaceState {
     /// Forgets the objects of a kind that others write from now on. Until it has been listed again nothing is
     /// planned. Answers to requests that are still on their way mean nothing any more.
     pub fn forget(&mut self, kind: Kind) {
+        self.begin_forgetting(kind);
+        self.finish_passes();
+    }
+
+    /// As [`Self::forget`]; [`Self::step_passes`] does what is to be done with each pod.
+    pub(crate) fn begin_forgetting(&mut self, kind: Kind) {
         if let Some(shown) = &mut self.shown {
             shown.forget(kind);
             self.holds.set(kind);
@@ -49,18 +56,23 @@ impl NamespaceState {
                 **family = FamilyState::default();
             }
         }
-        for (_, pod) in &mut self.pods {
-            for member in &mut pod.members {
-                (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
-            }
+        let pods = self.pods.iter().map(|(id, _)| PodId::from(id)).collect();
+        self.passes.push_back(Pass::Displace(pods));
+    }
+
+    /// A pod's endpoints have no place in a slice any more.
+    pub(super) fn displace(&mut self, pod: PodId) {
+        let members = &mut self.pods[pod.index()].members;
+        for member in members.iter_mut() {
+            (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
         }
-        // None has a place any more.
-        let pods: Vec<PodId> = self.pods.iter().map(|(id, _)| PodId::from(id)).collect();
-        for pod in pods {
-            for at in 0..self.pods[pod.index()].members.len() {
-                self.visit(pod, at, PodChange::default());
-            }
+        for at in 0..members.len() {
+            self.visit(pod, at, PodChange::default());
         }
+    }
+
+    /// No endpoint has a place any more: all Services are to be evaluated.
+    pub(super) fn finish_displacing(&mut self) {
         let services = self.services.iter();
         let managed = services.filter(|(_, service)| service.facts.selector.is_some());
         let managed: Vec<ServiceId> = managed.map(|(id, _)| ServiceId::from(id)).collect();

@@ -46,6 +46,8 @@ pub(super) enum Pass {
     Collect(Box<Collecting>),
     /// A node has changed, which pods are on.
     Node(VecDeque<PodId>),
+    /// Slices are forgotten, in which pods have endpoints.
+    Displace(VecDeque<PodId>),
 }
 
 /// What a change of a managed Service leads to, stage by stage.
@@ -124,7 +126,6 @@ impl NamespaceState {
 
     /// Goes on with a pass. Returns what is left of it, and how many pods were looked at.
     fn step(&mut self, pass: Pass) -> (Option<Pass>, usize) {
-        let looked_at = |before: usize, pods: &VecDeque<PodId>| before - pods.len();
         let end = self.work.total() + PIECE;
         match pass {
             Pass::Match(mut matching, then) => {
@@ -139,12 +140,8 @@ impl NamespaceState {
                 (Some(Pass::Start(id, pods, times)), 1)
             }
             Pass::Start(id, mut pods, times) => {
-                let before = pods.len();
-                while before - pods.len() < STRIDE && self.work.total() < end {
-                    let Some(pod) = pods.pop_front() else { break };
-                    self.take_in(id, pod, times.as_deref());
-                }
-                let looked_at = looked_at(before, &pods);
+                let take_in = |state: &mut Self, pod| state.take_in(id, pod, times.as_deref());
+                let looked_at = self.step_pods(&mut pods, take_in);
                 if pods.is_empty() {
                     self.finish_start(id);
                     return (None, looked_at);
@@ -152,13 +149,8 @@ impl NamespaceState {
                 (Some(Pass::Start(id, pods, times)), looked_at)
             }
             Pass::Stop(id, mut pods) => {
-                let before = pods.len();
-                while before - pods.len() < STRIDE && self.work.total() < end {
-                    let Some(pod) = pods.pop_front() else { break };
-                    // The endpoints are not to be taken out of the slices: only the pods forget them.
-                    self.forget_member(pod, id);
-                }
-                let looked_at = looked_at(before, &pods);
+                // The endpoints are not to be taken out of the slices: only the pods forget them.
+                let looked_at = self.step_pods(&mut pods, |state, pod| state.forget_member(pod, id));
                 if pods.is_empty() {
                     self.finish_stop(id);
                     return (None, looked_at);
@@ -166,13 +158,17 @@ impl NamespaceState {
                 (Some(Pass::Stop(id, pods)), looked_at)
             }
             Pass::Node(mut pods) => {
-                let before = pods.len();
-                while before - pods.len() < STRIDE && self.work.total() < end {
-                    let Some(pod) = pods.pop_front() else { break };
-                    self.revisit(pod, PodChange::CONTENT);
-                }
-                let looked_at = looked_at(before, &pods);
+                let looked_at =
+                    self.step_pods(&mut pods, |state, pod| state.revisit(pod, PodChange::CONTENT));
                 ((!pods.is_empty()).then_some(Pass::Node(pods)), looked_at)
+            }
+            Pass::Displace(mut pods) => {
+                let looked_at = self.step_pods(&mut pods, Self::displace);
+                if pods.is_empty() {
+                    self.finish_displacing();
+                    return (None, looked_at);
+                }
+                (Some(Pass::Displace(pods)), looked_at)
             }
             Pass::Edit(mut edit) => {
                 let (rest, looked_at) = self.step_edit(&mut edit);
@@ -207,6 +203,16 @@ impl NamespaceState {
                 (None, 1)
             }
         }
+    }
+
+    /// Does the same with the next of these pods, as many as make a piece. Returns how many were looked at.
+    fn step_pods(&mut self, pods: &mut VecDeque<PodId>, mut each: impl FnMut(&mut Self, PodId)) -> usize {
+        let (before, end) = (pods.len(), self.work.total() + PIECE);
+        while before - pods.len() < STRIDE && self.work.total() < end {
+            let Some(pod) = pods.pop_front() else { break };
+            each(self, pod);
+        }
+        before - pods.len()
     }
 
     /// Goes on with the change of a Service. Says whether there is more, and how many pods were looked at.
