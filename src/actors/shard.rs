@@ -8,7 +8,7 @@ use crate::core::inbox::{Event, Pending};
 use crate::core::namespace::{Holds, NamespaceState, Outcome, Remark, Settings};
 use crate::core::nodes::{NodeDirectory, NodeTable, NodeView, ZoneView};
 use crate::core::object::ObjectName;
-use crate::core::publish::reports::Report;
+use crate::core::publish::reports::{Reply, Report};
 use crate::core::work::Budget;
 use crate::ops::metrics::{ShardMetrics, ShardPart};
 use crate::tenant_log;
@@ -21,10 +21,11 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-/// How much a shard does before others get their turn: some milliseconds. Its own messages wait until it is through.
+/// How much a shard does before others get their turn: some milliseconds. Its own messages wait until it is done with
+/// the present one.
 const TURN: u64 = 10_000;
-/// What a message takes besides, however little there is to do.
-const MESSAGE: u64 = 20;
+/// A request takes a unit for so many bytes of its body, beside what is counted when it is built.
+const BYTES: usize = 32;
 
 /// What a shard is told.
 #[derive(Debug)]
@@ -187,7 +188,7 @@ pub struct ShardArguments {
 #[derive(Debug)]
 pub struct ShardState {
     core: NamespaceState,
-    /// What is left of the turn: several messages may be handled in one.
+    /// What is left of the turn, in which several grants and answers may be handled.
     turn: Budget,
     inbox: Arc<Inbox>,
     sequence: u64,
@@ -286,13 +287,13 @@ impl Actor for Shard {
     ) -> Result<(), ActorProcessingErr> {
         let (mut said, mut noticed) = (Vec::new(), None);
         let replies = matches!(message, ShardMsg::Grant(_) | ShardMsg::Outcome(..));
-        state.turn.spend(MESSAGE);
         let before = state.core.work().total();
         match message {
             ShardMsg::Wake => {
                 let (pending, sequence, woken) = state.inbox.take();
                 (state.sequence, noticed) = (sequence, woken);
                 let mut applying = pending.begin();
+                state.turn = Budget::new(TURN);
                 state.inbox.turns();
                 while !applying.step(&mut state.core, &mut state.nodes, &mut state.turn) {
                     state.give_way().await;
@@ -303,6 +304,9 @@ impl Actor for Shard {
             }
             ShardMsg::Grant(object) => {
                 let reply = state.core.reply_to_grant(&object);
+                if let Report::Replied(Reply::Built(granted)) = &reply {
+                    state.turn.spend((granted.request.size() / BYTES) as u64);
+                }
                 said.push((object, reply));
             }
             ShardMsg::Outcome(object, outcome, why) => {
@@ -322,11 +326,7 @@ impl Actor for Shard {
             drop(myself.send_after(delay, || ShardMsg::Look));
         }
         if replies {
-            // A request can be large, and several are asked for at once.
             state.turn.spend(state.core.work().total() - before);
-            if state.turn.is_spent() {
-                state.give_way().await;
-            }
         }
         let noticed = noticed.unwrap_or_else(Instant::now);
         let mut wants = Vec::new();
@@ -362,6 +362,10 @@ impl Actor for Shard {
                 inbox: state.inbox.clone(),
                 sequence: state.sequence,
             });
+        }
+        if state.turn.is_spent() {
+            // Requests can be large, and the runtime hands over a hundred messages before it looks at other actors.
+            state.give_way().await;
         }
         Ok(())
     }

@@ -42,7 +42,7 @@ pub enum WriterMsg {
 }
 
 /// So many objects are taken from the reports at once. What shards say of more waits for the writer's next turn, so that
-/// answers and grants are not held up by a namespace with a hundred thousand objects. They take a few milliseconds.
+/// answers and grants are not held up by a namespace with a hundred thousand objects.
 const TAKEN_AT_ONCE: usize = 256;
 
 /// How shards reach the writer. Clones are one.
@@ -230,7 +230,7 @@ impl Actor for Writer {
             state.metrics.observe(state.publisher.queue(), window, now);
         }
         if more {
-            // Or the runtime would hand this actor a hundred messages more before others get their turn.
+            // Without this, the runtime would hand over a hundred messages more before it looks at other actors.
             yield_now().await;
         }
         Ok(())

@@ -36,6 +36,16 @@ pub enum Request {
     Probe,
 }
 
+impl Request {
+    /// The bytes of its body.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Create(body) | Self::Update(body) => body.len(),
+            Self::Delete(_) | Self::Fetch | Self::Probe => 0,
+        }
+    }
+}
+
 /// What an object must still be like for a delete to be carried out.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]

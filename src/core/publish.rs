@@ -12,7 +12,7 @@
 //! The publisher knows objects by name only. When one has a token and a place in flight, the publisher grants it; the
 //! shard replies with the request, built from the state of that moment, or with nothing. Each object has at most one
 //! grant or request out. The writer actor carries the messages; [`Reports`] keeps what the shards say of each object in
-//! the order in which they said it.
+//! the order in which they said it, and lets namespaces take turns.
 
 pub mod reports;
 

@@ -173,7 +173,7 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
         .chain(args.flags.iter().cloned())
         .collect();
     let delays = Arc::new(Delays::new());
-    let relay = Relay::start(handle.addr(), Arc::clone(&delays)).await?;
+    let relay = Relay::start(handle.addr(), Arc::clone(&delays))?;
     let mut controller = Controller::start(&Server::Url(relay.url()), 100, &flags)?;
     controller.during(neighbours.published(watch.seen())).await?;
     watch.seen().slices.lock().clear();

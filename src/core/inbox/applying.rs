@@ -94,7 +94,7 @@ impl Applying {
         }
         if let Some(kind) = Kind::ALL.into_iter().find(|kind| self.forgotten[kind.index()]) {
             self.forgotten[kind.index()] = false;
-            state.begin_forgetting(kind);
+            return 1 + state.begin_forgetting(kind);
         } else if let Some((_, view)) = self.nodes.next() {
             state.begin_node(view);
         } else if let Some((name, PodEvent { latest, earlier })) = self.pods.next() {

@@ -116,8 +116,8 @@ impl Picture {
         self.demand_proof(self.demand.next())
     }
 
-    /// Asks every kind for a proof. What is known of outputs is compared by versions and may be others' work since, so
-    /// those are listed.
+    /// Asks every kind for a proof. Outputs are listed again: others may have written them since, or their versions may
+    /// belong to another history.
     fn demand_proof(&mut self, demand: Demand) -> Vec<Announcement> {
         self.demand = demand;
         self.unproven = self.needed;

@@ -25,21 +25,25 @@ impl NamespaceState {
         self.finish_passes();
     }
 
-    /// As [`Self::forget`]; [`Self::step_passes`] does what is to be done with each pod.
-    pub(crate) fn begin_forgetting(&mut self, kind: Kind) {
+    /// As [`Self::forget`]; [`Self::step_passes`] does what is to be done with each pod. Returns how many objects and
+    /// Services were looked at.
+    pub(crate) fn begin_forgetting(&mut self, kind: Kind) -> u64 {
+        debug_assert!(self.passes.is_empty(), "an event has not been applied in full");
+        let looked_at = self.slices.len() + self.endpoints.len() + self.services.len();
         if let Some(shown) = &mut self.shown {
             shown.forget(kind);
             self.holds.set(kind);
-            return;
+            return 1;
         }
         match kind {
             Kind::Slice => self.forget_slices(),
             Kind::Endpoints => self.forget_endpoints(),
             // These are read only.
-            Kind::Node | Kind::Pod | Kind::Service => return,
+            Kind::Node | Kind::Pod | Kind::Service => return 1,
         }
         self.starting = true;
         self.holds.set(kind);
+        looked_at as u64
     }
 
     fn forget_slices(&mut self) {
@@ -71,7 +75,7 @@ impl NamespaceState {
         }
     }
 
-    /// No endpoint has a place any more: all Services are to be evaluated.
+    /// No endpoint has a place any more: all managed Services are to be evaluated.
     pub(super) fn finish_displacing(&mut self) {
         let services = self.services.iter();
         let managed = services.filter(|(_, service)| service.facts.selector.is_some());

@@ -1,5 +1,5 @@
-//! What takes a look at each pod of a Service or of a node, in steps: there may be a hundred thousand of them, and
-//! other namespaces are not to wait for all.
+//! What takes a look at each pod of a Service, of a node or of the namespace, in steps: there may be a hundred thousand of
+//! them, and other namespaces are not to wait for all.
 //!
 //! Whoever applies events one after the other has each finish its passes before the next begins, so what is done is
 //! the same however it is cut into steps. Nothing is planned in between.
@@ -46,7 +46,7 @@ pub(super) enum Pass {
     Collect(Box<Collecting>),
     /// A node has changed, which pods are on.
     Node(VecDeque<PodId>),
-    /// Slices are forgotten, in which pods have endpoints.
+    /// Slices have been forgotten: these pods lose their places in them.
     Displace(VecDeque<PodId>),
 }
 
@@ -205,7 +205,7 @@ impl NamespaceState {
         }
     }
 
-    /// Does the same with the next of these pods, as many as make a piece. Returns how many were looked at.
+    /// Does `each` for the next pods, until a piece is done. Returns how many were looked at.
     fn step_pods(&mut self, pods: &mut VecDeque<PodId>, mut each: impl FnMut(&mut Self, PodId)) -> usize {
         let (before, end) = (pods.len(), self.work.total() + PIECE);
         while before - pods.len() < STRIDE && self.work.total() < end {

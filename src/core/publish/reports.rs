@@ -1,5 +1,5 @@
 //! What shards say to the writer, waiting to be read: one channel, in which what is said of an object stays in the
-//! order in which it was said.
+//! order in which it was said, and in which namespaces take turns.
 //!
 //! An object has a place of its own, so however far behind the writer is, no more waits than there are objects. A
 //! place holds a reply and what was wanted after it. That is all that matters of what was said:
@@ -48,7 +48,7 @@ pub struct Reported {
 }
 
 /// What waits of all objects. Filled by shards, emptied by the writer: namespaces take turns, so that one with a hundred
-/// thousand objects does not hold up the others; of one, that object is next of which something was said first.
+/// thousand objects does not hold up the others. Objects of one are taken in the order in which they were first named.
 #[derive(Clone, Default, Debug)]
 pub struct Reports {
     by_namespace: KeyedMap<Arc<str>, Waiting>,

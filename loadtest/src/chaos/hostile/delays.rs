@@ -10,7 +10,7 @@ use super::neighbours;
 use crate::{
     observe::{
         PodNumber, shown_in_slice,
-        visible::{Shown, Visibility},
+        visible::{SetId, Shown, Visibility},
     },
     report::model::Latency,
 };
@@ -26,6 +26,15 @@ struct State {
     written: HashMap<String, Vec<(PodNumber, Shown)>>,
     /// Lines of pods that flipped.
     lines: u64,
+}
+
+/// A neighbour's slice as the controller writes it.
+pub(super) struct Written {
+    path: String,
+    set: SetId,
+    shown: Vec<(PodNumber, Shown)>,
+    /// When the controller had sent the request.
+    at: Instant,
 }
 
 #[derive(Deserialize)]
@@ -83,11 +92,6 @@ impl Delays {
         (state.lines, state.flips.latency())
     }
 
-    /// Whether it matters what is in a request.
-    pub(super) fn looks_at(method: &str, path: &str) -> bool {
-        method == "PUT" && neighbours::of_slice(path).is_some()
-    }
-
     /// The server has sent a line to the controller.
     pub(super) fn line(&self, line: &[u8], at: Instant) {
         let is_change = line.starts_with(br#"{"type":"MODIFIED""#);
@@ -109,17 +113,30 @@ impl Delays {
         state.flips.answered(&change, at);
     }
 
-    /// The controller has sent a request.
-    pub(super) fn request(&self, method: &str, path: &str, body: &[u8], at: Instant) {
-        let Some(set) = neighbours::of_slice(path).filter(|_| Self::looks_at(method, path)) else {
-            return;
-        };
-        let Ok(after) = shown_in_slice(body) else {
-            return;
-        };
+    /// The server has taken a request.
+    pub(super) fn written(&self, written: Written) {
+        let Written { path, set, shown, at } = written;
         let mut state = self.state.lock();
-        let before = state.written.insert(path.to_owned(), after.clone());
-        state.flips.turns(set, &before.unwrap_or_default(), &after, at);
+        let before = state.written.insert(path, shown.clone());
+        state.flips.turns(set, &before.unwrap_or_default(), &shown, at);
+    }
+}
+
+impl Written {
+    /// Whether a request writes a neighbour's slice.
+    pub(super) fn is_expected(method: &str, path: &str) -> bool {
+        method == "PUT" && neighbours::of_slice(path).is_some()
+    }
+
+    /// A request that the controller sent, if it writes a neighbour's slice.
+    pub(super) fn read(method: &str, path: &str, body: &[u8], at: Instant) -> Option<Self> {
+        let set = neighbours::of_slice(path).filter(|_| Self::is_expected(method, path))?;
+        Some(Self {
+            path: path.to_owned(),
+            set,
+            shown: shown_in_slice(body).ok()?,
+            at,
+        })
     }
 }
 
@@ -150,16 +167,21 @@ mod tests {
         };
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        delays.request("PUT", path, slice(true).as_bytes(), at(0));
+        let write = |method, path: &str, ready, millis| {
+            if let Some(written) = Written::read(method, path, slice(ready).as_bytes(), at(millis)) {
+                delays.written(written);
+            }
+        };
+        write("PUT", path, true, 0);
         delays.line(line(5, "neighbour-1").as_bytes(), at(10));
         // None of these shows it.
         delays.line(line(5, "hostile").as_bytes(), at(11));
-        delays.request("PUT", path, slice(true).as_bytes(), at(12));
-        delays.request("GET", path, slice(false).as_bytes(), at(13));
+        write("PUT", path, true, 12);
+        write("GET", path, false, 13);
         let other = path.replace("neighbour-1", "hostile");
-        delays.request("PUT", &other, slice(false).as_bytes(), at(14));
+        write("PUT", &other, false, 14);
         assert_eq!((delays.report().0, delays.report().1.never_seen), (1, 1));
-        delays.request("PUT", path, slice(false).as_bytes(), at(30));
+        write("PUT", path, false, 30);
         let (lines, report) = delays.report();
         assert_eq!(
             (lines, report.count, report.never_seen, report.overtaken),

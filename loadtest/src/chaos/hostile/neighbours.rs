@@ -72,7 +72,7 @@ pub(super) fn pod_of(name: &str) -> Option<PodNumber> {
     name.strip_prefix("pod-")?.parse().ok()
 }
 
-/// Which slices those are that one of that path is among.
+/// The set that a slice with this path belongs to.
 pub(super) fn of_slice(path: &str) -> Option<SetId> {
     let rest = path.strip_prefix("/apis/discovery.k8s.io/v1/namespaces/neighbour-")?;
     let (number, _) = rest.split_once("/endpointslices/")?;

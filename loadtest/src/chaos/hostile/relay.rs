@@ -8,13 +8,14 @@
 //! ```
 //!
 //! The relay has a thread of its own, because those of the server are busy with large objects for a tenth of a second at a
-//! time. It reads ahead of whoever reads from it, so that a controller that is slow to read gains nothing by it: the
-//! queues between the two directions of a connection have no bound, and hold at most what the server sends during a test.
+//! time. It reads ahead of whoever reads from it, so that a controller that is slow to read gains nothing by it: what has
+//! been read waits in queues without a bound, which hold at most what is sent during a test.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
@@ -23,16 +24,17 @@ use tokio::{
     },
     runtime::{Builder, Runtime},
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    time::Instant,
+    time::{Instant, sleep},
 };
 
-use super::delays::Delays;
+use super::delays::{Delays, Written};
 
 /// Read at once at most.
 const READ: usize = 256 * 1024;
 /// A line of the neighbours' pods is shorter.
 const LONGEST_LINE: usize = 16 * 1024;
 const MOST_HEADERS: usize = 64;
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// A relay, which ends when it is dropped.
 pub(super) struct Relay {
@@ -69,23 +71,18 @@ struct Body {
 
 impl Relay {
     /// A relay to a server, which tells `delays` what goes through it.
-    pub(super) async fn start(server: SocketAddr, delays: Arc<Delays>) -> anyhow::Result<Self> {
+    pub(super) fn start(server: SocketAddr, delays: Arc<Delays>) -> anyhow::Result<Self> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").context("listening on loopback")?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("relay")
             .enable_all()
             .build()?;
-        let bound = runtime.spawn(TcpListener::bind("127.0.0.1:0")).await?;
-        let listener = bound.context("listening on loopback")?;
-        let address = listener.local_addr()?;
         runtime.spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let delays = Arc::clone(&delays);
-                tokio::spawn(async move {
-                    if let Err(error) = connect(client, server, delays).await {
-                        tracing::warn!(error = format!("{error:#}"), "the relay ended a connection");
-                    }
-                });
+            if let Err(error) = accept(listener, server, &delays).await {
+                tracing::warn!(%error, "the relay cannot listen");
             }
         });
         Ok(Self {
@@ -108,6 +105,32 @@ impl Drop for Relay {
     }
 }
 
+/// Accepts connections as long as the relay is there.
+async fn accept(
+    listener: std::net::TcpListener,
+    server: SocketAddr,
+    delays: &Arc<Delays>,
+) -> std::io::Result<()> {
+    // Here, and not where it was bound, since it belongs to the runtime of its caller.
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let client = match listener.accept().await {
+            Ok((client, _)) => client,
+            Err(error) => {
+                tracing::warn!(%error, "the relay could not accept a connection");
+                sleep(RETRY_PAUSE).await;
+                continue;
+            }
+        };
+        let delays = Arc::clone(delays);
+        tokio::spawn(async move {
+            if let Err(error) = connect(client, server, delays).await {
+                tracing::warn!(error = format!("{error:#}"), "the relay ended a connection");
+            }
+        });
+    }
+}
+
 /// Relays a connection until both sides have ended it, or one has broken it.
 async fn connect(client: TcpStream, server: SocketAddr, delays: Arc<Delays>) -> anyhow::Result<()> {
     let server = TcpStream::connect(server).await?;
@@ -118,13 +141,27 @@ async fn connect(client: TcpStream, server: SocketAddr, delays: Arc<Delays>) -> 
     let (requests, ahead_of_server) = unbounded_channel();
     let (responses, ahead_of_client) = unbounded_channel();
     let (mut sent, mut lines) = (Requests::default(), Lines::default());
+    // Requests of a connection follow each other: the next answer is that to the last request.
+    let unanswered = Mutex::new(None);
     let on_request = |bytes: &[u8]| {
         let at = Instant::now();
-        sent.take(bytes, |method, path, body| delays.request(method, path, body, at))
+        sent.take(bytes, |method, path, body| {
+            *unanswered.lock() = Written::read(method, path, body, at);
+        })
     };
     let on_response = |bytes: &[u8]| {
         let at = Instant::now();
-        lines.take(bytes, |line| delays.line(line, at));
+        lines.take(bytes, |line| {
+            if line.starts_with(b"HTTP/1.1 ") {
+                let written = unanswered.lock().take();
+                // A request that was refused shows nobody anything.
+                if let Some(written) = written.filter(|_| line.starts_with(b"HTTP/1.1 2")) {
+                    delays.written(written);
+                }
+            } else {
+                delays.line(line, at);
+            }
+        });
         Ok(())
     };
     tokio::try_join!(
@@ -144,7 +181,7 @@ async fn read(
     let mut buffer = BytesMut::new();
     loop {
         buffer.reserve(READ);
-        // One that is broken has ended.
+        // A broken connection is treated as one that was ended.
         if !matches!(from.read_buf(&mut buffer).await, Ok(1..)) {
             return Ok(());
         }
@@ -162,7 +199,7 @@ async fn write(mut from: UnboundedReceiver<Bytes>, mut to: OwnedWriteHalf) -> an
             break;
         }
     }
-    // The end of one direction leaves the other, and a broken connection has ended already.
+    // The other direction goes on. There is nothing to end if the connection is broken.
     to.shutdown().await.ok();
     Ok(())
 }
@@ -250,7 +287,7 @@ fn head(bytes: &[u8]) -> anyhow::Result<Option<(usize, Body)>> {
         request.method.unwrap_or_default().to_owned(),
         request.path.unwrap_or_default().to_owned(),
     );
-    let kept = Delays::looks_at(&method, &path);
+    let kept = Written::is_expected(&method, &path);
     Ok(Some((
         length,
         Body {
