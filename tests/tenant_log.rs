@@ -112,6 +112,32 @@ async fn a_namespace_whose_writes_are_refused_does_not_bury_the_lines_about_othe
     assert_eq!(told, asked.count(), "{log}");
 }
 
+#[tokio::test]
+async fn a_namespace_that_is_out_of_sync_does_not_bury_a_dry_runs_lines_about_others() {
+    let handle = start(Config::default()).await.unwrap();
+    let api = Api(kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap());
+    for name in ["loud", "quiet"] {
+        namespace(&api, name).await;
+    }
+    for number in 0..200 {
+        api.create(&service(&format!("s{number}"), &json!({})), "loud")
+            .await
+            .unwrap();
+    }
+    let flags = ["--server", &handle.url(), "--dry-run", "--dry-run-patience=1s"];
+    let process = Process::run(&flags);
+    sleep(Duration::from_secs(3)).await;
+    api.create(&service("late", &json!({})), "quiet").await.unwrap();
+    sleep(Duration::from_secs(3)).await;
+    let log = process.end().await;
+    let lines = |namespace: &str| {
+        let of = |line: &&str| line.contains("dry run: out of sync") && line.contains(namespace);
+        log.lines().filter(of).count()
+    };
+    assert!((1..=12).contains(&lines("namespace=loud ")), "{log}");
+    assert_eq!(lines("namespace=quiet "), 1, "{log}");
+}
+
 const ANNOTATION: &str = "service.alpha.kubernetes.io/tolerate-unready-endpoints";
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use crate::core::hash::KeyedMap;
 use crate::core::namespace::NamespaceState;
 use crate::core::object::Output;
 use crate::ops::metrics::DryRunMetrics;
+use crate::tenant_log;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -101,7 +102,9 @@ impl Ledger {
         let lasted = |since: Duration| (now.saturating_sub(since).as_secs_f64() * 10.0).round() / 10.0;
         match (before, report.since) {
             (_, Some(since)) => {
-                let told = before.map_or_else(|| state.may_tell(now), |before| before.told);
+                // Its namespace's share first: what that leaves out takes nothing from what all have together.
+                let may_tell = || tenant_log::admits(namespace) && state.may_tell(now);
+                let told = before.map_or_else(may_tell, |before| before.told);
                 if told && before.is_none() {
                     tracing::warn!(
                         %namespace,
