@@ -251,7 +251,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lines_are_few_services_are_counted_and_the_oldest_is_found() {
         let ledger = Ledger::new(Duration::ZERO);
-        let namespace = Arc::from("ns");
+        // Ten of each namespace: a namespace's share of the log is as large.
+        let namespace = |number: u64| Arc::from(format!("dry-run-{}", number / 10));
         let report = |number: u64, since: Option<u64>| Report {
             service: format!("s{number}").into(),
             since: since.map(Duration::from_secs),
@@ -260,17 +261,17 @@ mod tests {
         };
         let now = Duration::from_secs(100);
         for number in 0..50 {
-            ledger.report(&namespace, &report(number, Some(40 + number)), now);
+            ledger.report(&namespace(number), &report(number, Some(40 + number)), now);
         }
         let age = || ledger.0.state.lock().age(now);
         assert_eq!(ledger.out_of_sync(), 50);
         assert_eq!(ledger.0.state.lock().held_back, 30);
         assert_eq!(age(), Duration::from_secs(60));
         // What has lasted longest is gone, and something else of that Service is not.
-        ledger.report(&namespace, &report(0, Some(90)), now);
+        ledger.report(&namespace(0), &report(0, Some(90)), now);
         assert_eq!(age(), Duration::from_secs(59));
         for number in 0..50 {
-            ledger.report(&namespace, &report(number, None), now);
+            ledger.report(&namespace(number), &report(number, None), now);
         }
         assert_eq!((ledger.out_of_sync(), age()), (0, Duration::ZERO));
         assert!(ledger.0.state.lock().oldest.is_empty());
