@@ -7,7 +7,7 @@
 mod cluster;
 
 use cluster::Api;
-use memory_apiserver::{Config, Failure, Fault, FaultPlan, Rule, Stage, Verbs, start};
+use memory_apiserver::{Config, Failure, Fault, FaultPlan, Handle, Rule, Stage, Verbs, start};
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -61,6 +61,20 @@ async fn namespace(api: &Api, name: &str) {
     api.create(&namespace, "").await.unwrap();
 }
 
+/// A namespace of 200 Services, and one that is empty yet.
+async fn loud_and_quiet(handle: &Handle) -> Api {
+    let api = Api(kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap());
+    for name in ["loud", "quiet"] {
+        namespace(&api, name).await;
+    }
+    for number in 0..200 {
+        api.create(&service(&format!("s{number}"), &json!({})), "loud")
+            .await
+            .unwrap();
+    }
+    api
+}
+
 #[tokio::test]
 async fn a_namespace_whose_writes_are_refused_does_not_bury_the_lines_about_others() {
     let handle = start(Config {
@@ -69,10 +83,7 @@ async fn a_namespace_whose_writes_are_refused_does_not_bury_the_lines_about_othe
     })
     .await
     .unwrap();
-    let api = Api(kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap());
-    for name in ["loud", "quiet"] {
-        namespace(&api, name).await;
-    }
+    let api = loud_and_quiet(&handle).await;
     let mut plan = FaultPlan::new(1);
     for name in ["loud", "quiet"] {
         plan = plan.rule(
@@ -82,11 +93,6 @@ async fn a_namespace_whose_writes_are_refused_does_not_bury_the_lines_about_othe
         );
     }
     handle.server().set_faults(plan);
-    for number in 0..200 {
-        api.create(&service(&format!("s{number}"), &json!({})), "loud")
-            .await
-            .unwrap();
-    }
     let process = Process::run(&["--server", &handle.url()]);
     sleep(Duration::from_secs(3)).await;
     api.create(&service("late", &json!({})), "quiet").await.unwrap();
@@ -115,15 +121,7 @@ async fn a_namespace_whose_writes_are_refused_does_not_bury_the_lines_about_othe
 #[tokio::test]
 async fn a_namespace_that_is_out_of_sync_does_not_bury_a_dry_runs_lines_about_others() {
     let handle = start(Config::default()).await.unwrap();
-    let api = Api(kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap());
-    for name in ["loud", "quiet"] {
-        namespace(&api, name).await;
-    }
-    for number in 0..200 {
-        api.create(&service(&format!("s{number}"), &json!({})), "loud")
-            .await
-            .unwrap();
-    }
+    let api = loud_and_quiet(&handle).await;
     let flags = ["--server", &handle.url(), "--dry-run", "--dry-run-patience=1s"];
     let process = Process::run(&flags);
     sleep(Duration::from_secs(3)).await;

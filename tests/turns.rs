@@ -20,9 +20,6 @@ use processor::Processor;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// So much of the whole may one turn take at most. In one go it is nearly all, and a busy machine makes any turn longer.
-const LARGEST: f64 = 0.5;
-
 /// A namespace in which much happens at once, and then a Service changes in every way.
 fn much(events: &mut dyn FnMut(Vec<Event>)) {
     let pods = (0..700).map(|number| Event::Pod(app_pod(0, number, 7, number % 5 > 0), 0));
@@ -194,6 +191,39 @@ fn turns(world: &mut World, events: Vec<Event>) -> (usize, f64) {
     (turns, longest.as_secs_f64() / all.as_secs_f64())
 }
 
+/// A world that took these events in more than `turns_at_least` turns, none of which took `share` of the whole or more. A
+/// busy machine makes a turn longer, and never shorter: so it may be tried three times, each from the beginning.
+fn in_turns(
+    (turns_at_least, share): (usize, f64),
+    what: &str,
+    prepare: impl Fn() -> World,
+    events: impl Fn() -> Vec<Event>,
+) -> World {
+    let mut least = f64::INFINITY;
+    for _ in 0..3 {
+        let mut world = prepare();
+        let (count, longest) = turns(&mut world, events());
+        assert!(count > turns_at_least, "{what}: {count} turns");
+        if longest < share {
+            return world;
+        }
+        least = least.min(longest);
+    }
+    panic!("{what}: the longest turn is {least:.2} of all");
+}
+
+/// Pods that each of the Services selects.
+fn shared_by_all(pods: u32, services: u32, edit: impl Fn(ServiceFacts) -> ServiceFacts) -> World {
+    let mut world = World::new(SLICES, 1);
+    let pods = (0..pods).map(|number| Event::Pod(pod(number, &[("app", "a")], true), 0));
+    let services = (0..services).map(|number| {
+        let facts = service(&format!("svc-{number}"), &[("app", "a")]);
+        Event::Service(edit(facts), 0)
+    });
+    turns(&mut world, pods.chain(services).collect());
+    world
+}
+
 #[test]
 fn labels_and_selectors_of_thousands_of_pairs_are_compared_in_turns() {
     const PAIRS: usize = 5000;
@@ -211,27 +241,21 @@ fn labels_and_selectors_of_thousands_of_pairs_are_compared_in_turns() {
         let selector: Vec<_> = common().chain([(&*own[number], "x")]).collect();
         Event::Service(service(&format!("svc-{number}"), &selector), 0)
     };
-    let mut world = World::new(Outputs::ALL, 1);
-    turns(&mut world, (0..SERVICES).map(selecting).collect());
-    let (count, longest) = turns(&mut world, vec![labelled(1, "a")]);
-    assert!(
-        count > 10 && longest < LARGEST,
-        "a pod: {count} turns, the longest {longest:.2} of all"
-    );
-    let (count, longest) = turns(&mut world, vec![labelled(1, "b")]);
-    assert!(
-        count > 10 && longest < LARGEST,
-        "the same pod: {count} turns, the longest {longest:.2} of all"
-    );
+    let of_services = || {
+        let mut world = World::new(Outputs::ALL, 1);
+        turns(&mut world, (0..SERVICES).map(selecting).collect());
+        world
+    };
+    let of_a_pod = || in_turns((10, 0.25), "a pod", of_services, || vec![labelled(1, "a")]);
+    in_turns((10, 0.25), "the same pod", of_a_pod, || vec![labelled(1, "b")]);
     // And the other way about: a selector that is new, and many pods.
-    let mut world = World::new(Outputs::ALL, 1);
-    let pods = (0..100).map(|number| labelled(number, &number.to_string()));
-    turns(&mut world, pods.collect());
-    let (count, longest) = turns(&mut world, vec![selecting(0)]);
-    assert!(
-        count > 10 && longest < LARGEST,
-        "a Service: {count} turns, the longest {longest:.2} of all"
-    );
+    let of_pods = || {
+        let mut world = World::new(Outputs::ALL, 1);
+        let pods = (0..100).map(|number| labelled(number, &number.to_string()));
+        turns(&mut world, pods.collect());
+        world
+    };
+    let world = in_turns((10, 0.25), "a Service", of_pods, || vec![selecting(0)]);
     let sizes = world.state.sizes();
     assert_eq!((sizes.full_sets, sizes.label_sets), (100, 1));
 }
@@ -255,47 +279,35 @@ fn ports_that_differ_from_pod_to_pod_are_resolved_in_turns() {
         ..service("svc", &[("app", "a")])
     };
     for outputs in [SLICES, fixtures::ENDPOINTS] {
-        let mut world = World::new(outputs, 1);
-        turns(&mut world, (0..200).map(with_ports).collect());
-        for last in [PORTS, PORTS + 1] {
-            let (count, longest) = turns(&mut world, vec![Event::Service(served(last), 0)]);
-            assert!(
-                count > 5 && longest < LARGEST,
-                "{outputs:?}: {count} turns, the longest {longest:.2} of all"
-            );
-        }
+        let of_pods = || {
+            let mut world = World::new(outputs, 1);
+            turns(&mut world, (0..200).map(with_ports).collect());
+            world
+        };
+        let what = format!("{outputs:?}");
+        let serve = |last: u16| vec![Event::Service(served(last), 0)];
+        let of_a_service = || in_turns((5, 0.4), &what, of_pods, || serve(PORTS));
+        in_turns((5, 0.4), &what, of_a_service, || serve(PORTS + 1));
     }
 }
 
 #[test]
 fn hints_that_look_at_all_endpoints_are_given_in_turns() {
-    let mut world = World::new(SLICES, 1);
-    let pods = (0..1000).map(|number| Event::Pod(pod(number, &[("app", "a")], true), 0));
-    let services = (0..200).map(|number| {
-        let facts = ServiceFacts {
-            hints: endpointd::core::hints::HintMode::Auto,
-            ..service(&format!("svc-{number}"), &[("app", "a")])
-        };
-        Event::Service(facts, 0)
-    });
-    turns(&mut world, pods.chain(services).collect());
-    let (count, longest) = turns(&mut world, vec![Event::Pod(pod(3, &[("app", "a")], false), 0)]);
-    assert!(
-        count > 10 && longest < LARGEST,
-        "{count} turns, the longest {longest:.2} of all"
-    );
+    let hinted = |facts| ServiceFacts {
+        hints: endpointd::core::hints::HintMode::Auto,
+        ..facts
+    };
+    let flip = || vec![Event::Pod(pod(3, &[("app", "a")], false), 0)];
+    in_turns((10, 0.25), "a flip", || shared_by_all(1000, 200, hinted), flip);
 }
 
 #[test]
 fn slices_with_hundreds_of_thousands_of_places_are_forgotten_in_turns() {
-    let mut world = World::new(SLICES, 1);
-    let pods = (0..2000).map(|number| Event::Pod(pod(number, &[("app", "a")], true), 0));
-    let services =
-        (0..100).map(|number| Event::Service(service(&format!("svc-{number}"), &[("app", "a")]), 0));
-    turns(&mut world, pods.chain(services).collect());
-    let (count, longest) = turns(&mut world, vec![Event::Forget(Kind::Slice)]);
-    assert!(
-        count > 10 && longest < LARGEST,
-        "{count} turns, the longest {longest:.2} of all"
+    let forget = || vec![Event::Forget(Kind::Slice)];
+    in_turns(
+        (10, 0.4),
+        "a term",
+        || shared_by_all(2000, 100, |facts| facts),
+        forget,
     );
 }

@@ -123,17 +123,16 @@ impl Delays {
 }
 
 impl Written {
-    /// Whether a request writes a neighbour's slice.
-    pub(super) fn is_expected(method: &str, path: &str) -> bool {
-        method == "PUT" && neighbours::of_slice(path).is_some()
+    /// The slices that a request writes, if they are a neighbour's.
+    pub(super) fn set_of(method: &str, path: &str) -> Option<SetId> {
+        neighbours::of_slice(path).filter(|_| method == "PUT")
     }
 
     /// A request that the controller sent, if it writes a neighbour's slice.
     pub(super) fn read(method: &str, path: &str, body: &[u8], at: Instant) -> Option<Self> {
-        let set = neighbours::of_slice(path).filter(|_| Self::is_expected(method, path))?;
         Some(Self {
             path: path.to_owned(),
-            set,
+            set: Self::set_of(method, path)?,
             shown: shown_in_slice(body).ok()?,
             at,
         })

@@ -287,7 +287,7 @@ fn head(bytes: &[u8]) -> anyhow::Result<Option<(usize, Body)>> {
         request.method.unwrap_or_default().to_owned(),
         request.path.unwrap_or_default().to_owned(),
     );
-    let kept = Written::is_expected(&method, &path);
+    let kept = Written::set_of(&method, &path).is_some();
     Ok(Some((
         length,
         Body {
