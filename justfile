@@ -29,7 +29,7 @@ test:
 # printed first it comes again. Then all perturbations of recorded scenarios, of which tests play a
 # tenth, and all cases of the explorer.
 explore SEED=`od -An -N4 -tu4 /dev/urandom | tr -d ' '`:
-    PROPTEST_RNG_SEED={{ SEED }} cargo test --workspace --lib --test properties
+    PROPTEST_RNG_SEED={{ SEED }} cargo test --workspace --lib --test core
     PERTURBATIONS=all cargo test -p endpointd --test perturbations
     EXPLORER_ALL=1 cargo test -p endpointd --test explorer -- --nocapture
 

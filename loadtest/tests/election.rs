@@ -18,17 +18,23 @@ use loadtest::oracle::Outputs;
 use proxy::{Cut, Sent};
 use rustix::process::Signal;
 use tokio::{
-    sync::{Mutex, MutexGuard},
+    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::{Instant, sleep},
 };
 
 /// A write may be on its way from the question whether it may leave to the line, on each of two cores.
 const IN_HAND: usize = 2;
 
-/// One test at a time: they measure.
-async fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::const_new(());
-    ALONE.lock().await
+static ALONE: RwLock<()> = RwLock::const_new(());
+
+/// Held by a test that measures delays: no other may run.
+async fn alone() -> RwLockWriteGuard<'static, ()> {
+    ALONE.write().await
+}
+
+/// Held by a test that only waits for what must come: others of its kind may run.
+async fn among_others() -> RwLockReadGuard<'static, ()> {
+    ALONE.read().await
 }
 
 /// The writes that left a process while another one held the lease, or nobody did.
@@ -164,7 +170,7 @@ async fn a_leader_that_ends_in_order_is_replaced_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_sigterm_leaves_is_what_the_successor_writes() {
-    let _alone = alone().await;
+    let _others = among_others().await;
     for seed in 0..3 {
         let mut cluster = Cluster::start(seed).await;
         let mut leader = cluster.process(Times::SHORT).await;
@@ -221,7 +227,7 @@ async fn what_sigterm_leaves_is_what_the_successor_writes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_stopped_and_goes_on_writes_nothing_and_can_lead_again() {
-    let _alone = alone().await;
+    let _others = among_others().await;
     let mut cluster = Cluster::start(3).await;
     let (mut first, second) = cluster.pair(Times::SHORT).await;
     for round in 0..3 {
@@ -306,7 +312,7 @@ async fn a_leader_that_is_cut_off_stops_and_what_arrives_late_overwrites_nothing
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_processes_through_a_storm() {
-    let _alone = alone().await;
+    let _others = among_others().await;
     let mut cluster = Cluster::start(5).await;
     let (first, second) = cluster.pair(Times::SHORT).await;
     let mut processes = vec![first, second, cluster.process(Times::SHORT).await];

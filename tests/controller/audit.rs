@@ -1,0 +1,40 @@
+//! `endpointd audit`: it says that something is out of sync exactly if the controller would write something.
+
+mod churn;
+mod reads;
+mod recorded;
+mod run;
+mod words;
+
+use crate::world::World;
+use endpointd::cluster::read::{ReadError, Reader};
+use endpointd::core::namespace::Settings;
+use endpointd::inspect::findings::{Finding, Report};
+use endpointd::ops::audit::{Scope, audit};
+use kube::Client;
+use std::time::Duration;
+
+/// Audits a world as it is, through its gate.
+async fn look(world: &World, settle: Duration) -> Result<Report, ReadError> {
+    let scope = Scope {
+        namespace: None,
+        settings: Settings {
+            seed: 0,
+            ..world.options.settings
+        },
+        settle,
+    };
+    let reader = Reader::new(Client::new(world.gate.clone(), "default"));
+    audit(&reader, &scope).await
+}
+
+/// What it finds in a world that stands still.
+async fn report(world: &World) -> Report {
+    look(world, Duration::from_secs(2)).await.unwrap()
+}
+
+/// `update endpointslice s-abcde`, with the names of objects that are there.
+fn outline(finding: &Finding) -> String {
+    let name = finding.name.as_deref().unwrap_or("*");
+    format!("{:?} {} {name}", finding.verb, finding.output.as_str()).to_lowercase()
+}

@@ -1,0 +1,149 @@
+//! The command: what it prints, and how it exits.
+
+use super::reads::all_but;
+use crate::cluster::{controller, options};
+use crate::command::{endpointd, serve};
+use crate::world::{node, pod, service};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::sleep;
+
+#[tokio::test]
+async fn it_exits_with_0_in_sync_and_1_if_not() {
+    let (handle, api) = serve().await;
+    api.create(&node("n1", Some("z1"), None), "").await.unwrap();
+    api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
+    api.create(&service(), "default").await.unwrap();
+    let url = handle.url();
+    let look = async |more: &[&str]| {
+        let args = [&["audit", "--server", &url, "--settle", "100ms"], more].concat();
+        endpointd(&args).await
+    };
+
+    let ended = look(&[]).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.stdout.contains("default/s") && ended.stdout.contains("10.1.0.1 (pod p1) is missing"),
+        "{ended:?}"
+    );
+    assert!(
+        ended
+            .stdout
+            .ends_with("1 Service in 1 namespace checked: 1 out of sync\n"),
+        "{ended:?}"
+    );
+    let ended = look(&["-o", "json", "--namespace=default"]).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let json: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(
+        (&json["inSync"], &json["findings"][0]["service"]),
+        (&json!(false), &json!("s"))
+    );
+
+    let running = controller(handle.server(), options(100));
+    let mut ended = look(&[]).await;
+    for _ in 0..50 {
+        if ended.code == Some(0) {
+            break;
+        }
+        sleep(Duration::from_millis(100)).await;
+        ended = look(&[]).await;
+    }
+    running.abort();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.stdout, "1 Service in 1 namespace checked: 0 out of sync\n");
+    assert_eq!(ended.stderr, "");
+    let ended = look(&["-n", "elsewhere"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended
+            .stderr
+            .contains("no Service with a selector in namespace elsewhere"),
+        "{ended:?}"
+    );
+    // What the flags say about how objects should be counts here too.
+    let ended = look(&["--controllers=endpoint"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+#[tokio::test]
+async fn it_exits_with_2_and_one_line_if_it_cannot_tell() {
+    let (handle, api) = serve().await;
+    api.create(&service(), "default").await.unwrap();
+    let url = handle.url();
+
+    // Nobody listens there.
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let nobody = format!("http://{free}");
+    let ended = endpointd(&["audit", "--server", &nobody]).await;
+    assert!(
+        ended.refused().starts_with("cannot list nodes: ") && ended.refused().contains("refused"),
+        "{ended:?}"
+    );
+
+    // Somebody does who is no API server.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let other = format!("http://{}", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await;
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 13\r\nconnection: close\r\n\r\n<html></html>";
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    let ended = endpointd(&["audit", "--server", &other]).await;
+    assert!(
+        ended
+            .refused()
+            .starts_with("cannot list nodes: malformed answer: "),
+        "{ended:?}"
+    );
+    server.abort();
+
+    handle.server().set_access(Some(all_but("endpointslices")));
+    let path = std::env::temp_dir().join(format!("endpointd-audit-{}.kubeconfig", std::process::id()));
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "nobody",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "token"}}],
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}]});
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let path = path.to_str().unwrap();
+    let ended = endpointd(&["audit", "--kubeconfig", path, "--context=one"]).await;
+    let said = ended.refused();
+    assert!(
+        said.starts_with("cannot list endpointslices in all namespaces: forbidden: "),
+        "{said}"
+    );
+    assert!(said.contains("system:serviceaccount:default:looker"), "{said}");
+    // The kubeconfig's own current context is none.
+    let ended = endpointd(&["audit", "--kubeconfig", path]).await;
+    let place = format!("kubeconfig {path}, line 1, column ");
+    let said = ended.refused();
+    assert!(
+        said.starts_with(&place) && said.ends_with("there is no context of that name"),
+        "{said}"
+    );
+    // One that is asked for is named.
+    let ended = endpointd(&["audit", "--kubeconfig", path, "--context=somebody"]).await;
+    assert!(
+        ended.refused().ends_with(": there is no context somebody"),
+        "{ended:?}"
+    );
+    std::fs::remove_file(path).unwrap();
+
+    for (args, says) in [
+        (&["audit"][..], "not a pod"),
+        (&["audit", "--output=yaml"], "yaml"),
+        (&["audit", "--settle=-1s"], "--settle"),
+        (&["audit", "--controllers=deployment"], "endpointslice-controller"),
+        (&["audit", "--leader-elect"], "--leader-elect"),
+    ] {
+        let ended = endpointd(args).await;
+        assert!(ended.refused().contains(says), "{args:?}: {ended:?}");
+    }
+}

@@ -1,0 +1,266 @@
+//! Events, from the handle to an API server.
+
+use crate::cluster::{Api, client};
+use endpointd::actors::events::{EventArguments, EventHandle, EventMsg, Events, WallClock};
+use endpointd::cluster::events::EventClient;
+use endpointd::core::events::{Involved, InvolvedKind, Notice, Source};
+use endpointd::core::ids::Uid;
+use endpointd::core::time::Time;
+use http::Method;
+use memory_apiserver::{ApiServer, Config};
+use ractor::{Actor, ActorRef};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep};
+
+const EVENTS: &str = "/api/v1/namespaces/default/events";
+
+fn notice(name: &str) -> Notice {
+    Notice {
+        source: Source::Endpoints,
+        involved: Involved {
+            kind: InvolvedKind::Endpoints,
+            namespace: "default".into(),
+            name: name.into(),
+            uid: Uid::none(),
+            version: None,
+        },
+        warning: true,
+        reason: "FailedToCreateEndpoint",
+        message: "it did not work".to_owned(),
+    }
+}
+
+fn server() -> ApiServer {
+    ApiServer::new(Config {
+        request_log: 10_000,
+        start_time: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        ..Config::default()
+    })
+}
+
+/// Wall time from tokio's clock, so that it can be simulated too.
+fn clock() -> WallClock {
+    let start = Instant::now();
+    let midnight = Time::parse("2026-01-01T00:00:00Z").unwrap().as_nanoseconds();
+    WallClock::new(move || {
+        let passed = since(start).as_nanos();
+        Time::from_nanoseconds(midnight + i64::try_from(passed).unwrap())
+    })
+}
+
+async fn writer(handle: &EventHandle, client: kube::Client) -> ActorRef<EventMsg> {
+    let arguments = EventArguments {
+        handle: handle.clone(),
+        client: EventClient::new(client),
+        clock: clock(),
+    };
+    Actor::spawn(None, Events, arguments).await.unwrap().0
+}
+
+async fn events(api: &Api) -> Vec<Value> {
+    let list = api.call(Method::GET, EVENTS, None).await.unwrap();
+    list["items"].as_array().cloned().unwrap()
+}
+
+fn writes(server: &ApiServer) -> Vec<String> {
+    let requests = server.requests().into_iter();
+    let writes = requests.filter(|r| r.path.contains("/events") && r.method != "GET");
+    writes.map(|r| r.method.clone()).collect()
+}
+
+/// A server that is no API server: it answers each request with `answer`, or never.
+async fn odd_server(answer: Option<&'static str>) -> (kube::Client, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 65_536];
+            if stream.read(&mut request).await.unwrap() > 0 {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            if let Some(answer) = answer {
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                stream.shutdown().await.unwrap();
+            }
+            open.push(stream);
+        }
+    });
+    (
+        kube::Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap(),
+        asked,
+    )
+}
+
+fn since(start: Instant) -> Duration {
+    Instant::now().saturating_duration_since(start)
+}
+
+/// Records many notices, and how long that took.
+fn storm(handle: &EventHandle) -> Duration {
+    let start = Instant::now();
+    for number in 0..100_000 {
+        handle.record(notice(&format!("s{}", number % 10_000)));
+    }
+    since(start)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_again_is_counted_in_one_object_with_few_requests() {
+    let server = server();
+    let api = Api(client(&server));
+    let handle = EventHandle::default();
+    // What was said before the writer was there is not lost.
+    handle.record(notice("s"));
+    let _writer = writer(&handle, client(&server)).await;
+    for _ in 1..1000 {
+        sleep(Duration::from_secs(36)).await;
+        handle.record(notice("s"));
+    }
+    sleep(Duration::from_secs(301)).await;
+    let events = events(&api).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    let event = &events[0];
+    assert_eq!(event["count"], 1000);
+    assert_eq!(event["firstTimestamp"], "2026-01-01T00:00:00Z");
+    assert_eq!(event["lastTimestamp"], "2026-01-01T09:59:24Z");
+    assert_eq!(event["type"], "Warning");
+    assert_eq!(event["source"], json!({"component": "endpoint-controller"}));
+    assert_eq!(
+        event["involvedObject"],
+        json!({"apiVersion": "v1", "kind": "Endpoints", "namespace": "default", "name": "s"})
+    );
+    let writes = writes(&server);
+    assert_eq!(writes.iter().filter(|method| **method == "POST").count(), 1);
+    assert!(
+        writes.iter().all(|method| method == "POST" || method == "PATCH"),
+        "{writes:?}"
+    );
+    // 25 at once, and one every five minutes in ten hours.
+    assert!((140..=147).contains(&writes.len()), "{}", writes.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_event_is_made_again() {
+    let server = server();
+    let api = Api(client(&server));
+    let handle = EventHandle::default();
+    let _writer = writer(&handle, client(&server)).await;
+    handle.record(notice("s"));
+    sleep(Duration::from_secs(1)).await;
+    let name = events(&api).await[0]["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    api.call(Method::DELETE, &format!("{EVENTS}/{name}"), None)
+        .await
+        .unwrap();
+    handle.record(notice("s"));
+    sleep(Duration::from_secs(1)).await;
+    let events = events(&api).await;
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        (&events[0]["metadata"]["name"], &events[0]["count"]),
+        (&json!(name), &json!(2))
+    );
+    assert_eq!(writes(&server), ["POST", "DELETE", "PATCH", "POST"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_notices_is_written_in_moderation() {
+    let server = server();
+    let handle = EventHandle::default();
+    let _writer = writer(&handle, client(&server)).await;
+    for _ in 0..100 {
+        for number in 0..500 {
+            handle.record(notice(&format!("s{number}")));
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    // A burst of 50, and 5 a second.
+    let soon = writes(&server).len();
+    assert!((98..=101).contains(&soon), "{soon}");
+    sleep(Duration::from_secs(3600)).await;
+    let events = events(&Api(client(&server))).await;
+    assert_eq!(events.len(), 500);
+    assert!(events.iter().all(|event| event["count"] == 100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_being_deleted_is_left_alone() {
+    let server = server();
+    let api = Api(client(&server));
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gone", "finalizers": ["a.example/b"]},
+    });
+    api.create(&namespace, "").await.unwrap();
+    api.delete("Namespace", "", "gone", None).await.unwrap();
+    let handle = EventHandle::default();
+    let _writer = writer(&handle, client(&server)).await;
+    for namespace in ["gone", "never-there"] {
+        let mut lost = notice("s");
+        lost.involved.namespace = namespace.into();
+        handle.record(lost);
+    }
+    handle.record(notice("s"));
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(writes(&server), ["POST", "POST", "POST"]);
+    assert_eq!(events(&api).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_holds_up_nobody() {
+    let (client, asked) = odd_server(None).await;
+    let handle = EventHandle::default();
+    let writer = writer(&handle, client).await;
+    handle.record(notice("first"));
+    let start = Instant::now();
+    while asked.load(Ordering::SeqCst) == 0 {
+        assert!(since(start) < Duration::from_secs(10), "no request came");
+        sleep(Duration::from_millis(5)).await;
+    }
+    let took = storm(&handle);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "one request at a time");
+    // It does not wait for its request to end either.
+    let start = Instant::now();
+    writer.stop_and_wait(None, None).await.unwrap();
+    assert!(since(start) < Duration::from_secs(2));
+    assert!(
+        storm(&handle) < Duration::from_secs(2),
+        "and when it has gone, nobody is held up"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_holds_up_nobody_and_is_not_pestered() {
+    const FORBIDDEN: &str = "HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\n\
+        Content-Length: 49\r\nConnection: close\r\n\r\n{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"code\":403}";
+    let (client, asked) = odd_server(Some(FORBIDDEN)).await;
+    let handle = EventHandle::default();
+    let _writer = writer(&handle, client).await;
+    let start = Instant::now();
+    let took = storm(&handle);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    // A refusal is an answer, so the burst goes, and then 5 a second.
+    while asked.load(Ordering::SeqCst) < 55 {
+        assert!(since(start) < Duration::from_secs(20), "{asked:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+    sleep(Duration::from_secs(1)).await;
+    let (asked, passed) = (asked.load(Ordering::SeqCst), since(start));
+    let allowed = 51.0 + 5.0 * passed.as_secs_f64();
+    assert!(
+        f64::from(u32::try_from(asked).unwrap()) <= allowed,
+        "{asked} in {passed:?}"
+    );
+}

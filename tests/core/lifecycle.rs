@@ -1,0 +1,215 @@
+//! What becomes of single objects: the state between a cluster and a server, both made up by the test.
+
+use crate::model::{Fate, Model, PodSpec, ServiceSpec};
+use crate::ops;
+use endpointd::core::namespace::Kind;
+use endpointd::core::object::ObjectName;
+use endpointd::core::object::Output;
+use endpointd::core::queue::Lane;
+
+fn pod(name: u8, labels: u8) -> PodSpec {
+    PodSpec {
+        name,
+        labels,
+        ..PodSpec::plain()
+    }
+}
+
+/// Pods `0` and on with all labels 0, and one Service that selects them, published.
+fn published(pods: u8, limit: usize) -> Model {
+    let mut model = ops::start(limit);
+    for name in 0..pods {
+        model.pod(pod(name, 0).facts());
+    }
+    model.service(ServiceSpec::plain().facts());
+    model.converge();
+    model
+}
+
+/// The lane in which Endpoints are due after a change of their Service.
+fn lane_after(change: &ServiceSpec) -> Option<Lane> {
+    let mut model = published(2, 3);
+    // Bit 0 is the label that the plain Service selects by.
+    model.pod(pod(2, 1).facts());
+    let mut unready = pod(3, 1);
+    unready.ready = false;
+    model.pod(unready.facts());
+    model.converge();
+    model.service(change.facts());
+    let wants = model.plan();
+    let mut endpoints = wants
+        .iter()
+        .filter(|want| want.object.output == Output::Endpoints);
+    endpoints.next().map(|want| want.lane)
+}
+
+/// An address that a change of the Service takes out of its Endpoints must stop receiving traffic as soon as one whose
+/// pod has gone.
+#[test]
+fn endpoints_that_lose_addresses_to_a_change_of_their_service_are_urgent() {
+    let plain = ServiceSpec::plain;
+    for (what, change, lane) in [
+        (
+            "another selector",
+            ServiceSpec {
+                selector: Some(1),
+                ..plain()
+            },
+            Lane::Remove,
+        ),
+        ("other ports", ServiceSpec { ports: 1, ..plain() }, Lane::Remove),
+        ("other labels", ServiceSpec { labels: 1, ..plain() }, Lane::Rest),
+        (
+            "nothing that Endpoints show",
+            ServiceSpec {
+                families: [true, true],
+                ..plain()
+            },
+            Lane::Rest,
+        ),
+    ] {
+        assert_eq!(lane_after(&change), Some(lane), "{what}");
+    }
+    // It loses none, and gains one.
+    let mut model = published(1, 3);
+    let mut unready = pod(1, 0);
+    unready.ready = false;
+    model.pod(unready.facts());
+    model.converge();
+    let change = ServiceSpec {
+        publish_not_ready: true,
+        ..plain()
+    };
+    model.service(change.facts());
+    let lanes: Vec<_> = model.plan().iter().map(|want| want.lane).collect();
+    assert_eq!(lanes, [Lane::Add, Lane::Add]);
+}
+
+/// Others fill one of our slices with pods that have no place yet, while the slices are listed again: those beyond the
+/// limit get a place elsewhere.
+#[test]
+fn endpoints_that_others_add_do_not_fill_a_slice_above_its_limit() {
+    let mut model = published(2, 2);
+    let name = model.store.keys().next().unwrap().clone();
+    let mut slice = model.store[&name].clone();
+    model.epoch += 1;
+    model.state.begin_list(Kind::Slice);
+    for number in 2..5 {
+        let facts = pod(number, 0).facts();
+        let mut endpoint = slice.endpoints[0].clone();
+        endpoint.addresses = vec![facts.v4.unwrap().to_string().into()];
+        endpoint.pod = Some(facts.name.clone());
+        endpoint.pod_uid = Some(facts.uid.clone());
+        slice.endpoints.push(endpoint);
+        model.pod(facts);
+    }
+    model.put_slice(slice);
+    model.watch.clear();
+    model.state.apply_slice(model.store[&name].clone(), model.epoch);
+    model
+        .state
+        .end_list(Kind::Slice, model.epoch, model.version, &mut model.nodes);
+    model.converge();
+    // This checks the limit, too.
+    assert_eq!(model.published(), model.expected());
+    assert_eq!(model.store.len(), 3);
+}
+
+/// What an older limit allowed, or an older controller, is taken over as it is.
+#[test]
+fn a_slice_above_the_limit_is_taken_over_as_it_is() {
+    let mut model = published(5, 5);
+    model.limit = 2;
+    let mut fresh = model.restarted(0);
+    assert_eq!(fresh.plan(), []);
+    fresh.pod_gone("pod-0");
+    fresh.converge();
+    let sizes: Vec<_> = fresh.store.values().map(|slice| slice.endpoints.len()).collect();
+    assert_eq!(sizes, [4]);
+}
+
+/// Upstream takes a slice for a Service's own if any of its owners is that Service.
+#[test]
+fn a_slice_whose_second_owner_is_its_service_is_kept_with_both() {
+    let mut model = published(2, 3);
+    let name = model.store.keys().next().unwrap().clone();
+    ops::tamper_with(&mut model, &name, ops::Tamper::SecondOwner);
+    let owners = model.store[&name].extras.owners.clone();
+    assert_eq!(owners.len(), 2);
+    for mut model in [model.restarted(0), model] {
+        model.pod(pod(2, 0).facts());
+        model.converge();
+        assert_eq!(model.store.keys().collect::<Vec<_>>(), [&name]);
+        assert_eq!(model.published(), model.expected());
+        assert_eq!(
+            model.store[&name].extras.owners, owners,
+            "as others wrote them: there can be only one controller"
+        );
+    }
+}
+
+/// Its Service goes, and with it its Endpoints: the server deletes them, and refuses the request that would. The Service
+/// comes again with the same pods before the next try.
+#[test]
+fn endpoints_that_went_while_their_deletion_was_on_its_way_are_made_again_with_their_service() {
+    for fate in [Fate::Refused, Fate::Rejected, Fate::Lost, Fate::CarriedUnanswered] {
+        let mut model = published(2, 3);
+        let service = ServiceSpec::plain();
+        let name = service.facts().name;
+        let object = ObjectName::endpoints(name.clone());
+        model.service_gone(&name);
+        model.plan();
+        let at = model.wanted.iter().position(|wanted| *wanted == object).unwrap();
+        assert!(model.grant(at).is_some(), "{fate:?}");
+        if fate == Fate::CarriedUnanswered {
+            model.answer(&object, fate);
+            while !model.watch.is_empty() {
+                model.watch_one();
+            }
+        } else {
+            model.delete_endpoints(&name);
+            while !model.watch.is_empty() {
+                model.watch_one();
+            }
+            model.answer(&object, fate);
+        }
+        model.service(service.facts());
+        model.converge();
+        assert_eq!(
+            model.published_endpoints(),
+            model.expected_endpoints(),
+            "{fate:?}"
+        );
+    }
+}
+
+/// A Service without a selector and its Endpoints, which people keep by hand, are both replaced while the watch of
+/// Services is broken: its next list shows another Service of that name.
+#[test]
+fn endpoints_that_people_keep_are_not_deleted_when_their_service_is_replaced() {
+    let mut model = published(1, 3);
+    let by_hand = ServiceSpec {
+        name: 1,
+        selector: None,
+        ..ServiceSpec::plain()
+    };
+    let name = by_hand.facts().name;
+    model.service(by_hand.facts());
+    model.converge();
+    let mut facts = model.endpoints.values().next().unwrap().clone();
+    facts.meta.name = name.clone();
+    facts.meta.ours = false;
+    model.put_endpoints(facts.clone());
+    model.converge();
+    assert!(model.endpoints.contains_key(&name));
+    model.delete_endpoints(&name);
+    model.put_endpoints(facts);
+    while !model.watch.is_empty() {
+        model.watch_one();
+    }
+    let mut other = by_hand.facts();
+    other.uid = "another".into();
+    model.service(other);
+    model.converge();
+    assert!(model.endpoints.contains_key(&name), "it belongs to people");
+}

@@ -1,0 +1,519 @@
+//! Properties of the core over random histories: pods, Services and nodes come, change and go, people tamper
+//! with slices, requests fail, answers are lost, and events arrive late.
+
+use crate::model;
+use crate::model::{Model, PodSpec, ServiceSpec};
+use crate::ops::{Op, any_op, cluster_op, happen, notice, pod, service, start, take_over};
+use endpointd::core::address::Family;
+use endpointd::core::body::Request;
+use endpointd::core::facts::{LABEL_MANAGED_BY, SliceFacts};
+use endpointd::core::hints::HintMode;
+use endpointd::core::namespace::{Holds, Kind};
+use endpointd::core::object::Output;
+use endpointd::core::outputs::Outputs;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What holds whenever everything has come to rest.
+fn check_at_rest(model: &mut Model, seed: u64) -> Result<(), TestCaseError> {
+    let (expected, published) = (model.expected(), model.published());
+    prop_assert_eq!(&published, &expected, "the server has what it should");
+    prop_assert_eq!(model.published_endpoints(), model.expected_endpoints());
+    prop_assert!(
+        model
+            .endpoints
+            .iter()
+            // Whether one without our label was its Service's cannot be told afterwards, as after a start.
+            .all(|(name, object)| model.services.contains_key(name) || (model.stood_by && !object.meta.ours)),
+        "Endpoints have gone with their Services"
+    );
+
+    prop_assert_eq!(model.check_balanced_hints(), Ok(()));
+
+    // A plan applied is a plan finished.
+    prop_assert_eq!(model.plan(), []);
+
+    // Incremental equals rebuilt; and a start on a converged cluster writes nothing, in whatever order it is
+    // listed.
+    let mut fresh = model.restarted(seed);
+    let wants = fresh.plan();
+    prop_assert_eq!(wants, [], "a state built afresh finds nothing to do");
+    fresh.converge();
+    prop_assert_eq!(fresh.writes, 0);
+
+    // The same once more, with every Service seen again.
+    for service in fresh.services.clone().into_values() {
+        fresh.state.apply_service(service, 0);
+    }
+    prop_assert_eq!(fresh.plan(), []);
+    Ok(())
+}
+
+fn plain_service(name: u8) -> ServiceSpec {
+    ServiceSpec {
+        name,
+        ..ServiceSpec::plain()
+    }
+}
+
+/// However long standing by lasts: what has gone leaves nothing behind.
+#[test]
+fn standing_by_does_not_grow() {
+    let mut model = start(2);
+    model.stand_by();
+    for name in (0..=u8::MAX).cycle().take(2000) {
+        model.pod(
+            PodSpec {
+                name,
+                ..PodSpec::plain()
+            }
+            .facts(),
+        );
+        model.service(plain_service(name).facts());
+        assert_eq!(model.plan(), []);
+        model.pod_gone(&format!("pod-{name}"));
+        model.service_gone(&format!("svc-{name}"));
+        assert_eq!(model.plan(), []);
+    }
+    assert!(model.state.is_empty(), "its shard can be retired");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Invariants 1, 3, 5, 6 and 8, and of 7 the limit and the uniqueness of endpoints: after any history the
+    /// server has what an independent recompute says, and a state built afresh from the same objects agrees.
+    /// That one object never has two requests out is checked at each grant.
+    #[test]
+    fn any_history_ends_in_the_right_state(ops in vec(any_op(), 1..60), limit in 1..4usize, seed: u64) {
+        let mut model = start(limit);
+        for op in &ops {
+            happen(&mut model, op);
+        }
+        take_over(&mut model);
+        notice(&mut model);
+        model.converge();
+        check_at_rest(&mut model, seed)?;
+    }
+
+    /// Invariants 5 and 11: who has stood by while another wrote does, taking over, just what one that starts
+    /// then would do: what the other left, and nothing if that was nothing.
+    #[test]
+    fn taking_over_writes_the_difference(
+        before in vec(cluster_op(), 1..30), during in vec(cluster_op(), 0..30), left in vec(cluster_op(), 0..4),
+        limit in 1..4usize, seed: u64,
+    ) {
+        let mut model = start(limit);
+        for op in &before {
+            happen(&mut model, op);
+        }
+        model.converge();
+        let mut other = model.restarted(seed);
+        model.stand_by();
+        // Both see what happens in the cluster; only one writes, and in the end it no longer does.
+        let seen = |op: &&Op| !matches!(op, Op::Plan | Op::Grant(_) | Op::Answer(..) | Op::Watch);
+        for op in during.iter().filter(seen) {
+            happen(&mut model, op);
+            happen(&mut other, op);
+            other.converge();
+        }
+        for op in left.iter().filter(seen) {
+            happen(&mut model, op);
+            happen(&mut other, op);
+        }
+        (model.store, model.endpoints) = (other.store.clone(), other.endpoints.clone());
+        model.version = other.version;
+
+        let mut fresh = model.restarted_in_order();
+        fresh.converge();
+        take_over(&mut model);
+        let (wants, before) = (model.plan(), model.writes);
+        if left.iter().all(|op| !seen(&op)) {
+            prop_assert_eq!(wants, [], "all is as it should be");
+        }
+        model.converge();
+        prop_assert_eq!(model.writes - before, fresh.writes);
+        check_at_rest(&mut model, seed)?;
+    }
+
+    /// Invariant 7: an endpoint stays in its slice unless its port group changes.
+    #[test]
+    fn an_endpoint_stays_in_its_slice(ops in vec(cluster_op(), 1..40), limit in 1..4usize) {
+        let mut model = start(limit);
+        let mut before = BTreeMap::new();
+        for op in &ops {
+            happen(&mut model, op);
+            model.converge();
+            let after = places(&model);
+            for (endpoint, (slice, ports)) in &before {
+                if let Some((now, ports_now)) = after.get(endpoint) && ports == ports_now {
+                    prop_assert_eq!(slice, now, "{:?} has moved", endpoint);
+                }
+            }
+            before = after;
+        }
+    }
+
+    /// Invariant 7: of what one plan writes for a Service, creates go first, then updates that only add, then
+    /// updates that take away, then deletes.
+    #[test]
+    fn a_plan_adds_before_it_takes_away(ops in vec(cluster_op(), 1..40), limit in 1..4usize) {
+        let mut model = start(limit);
+        for op in &ops {
+            happen(&mut model, op);
+            if matches!(op, Op::Plan | Op::Grant(_) | Op::Answer(..) | Op::Watch) {
+                continue;
+            }
+            let wants = model.plan();
+            let mut ranks: BTreeMap<Arc<str>, u8> = BTreeMap::new();
+            for want in wants.into_iter().filter(|want| want.object.output == Output::Slice) {
+                let at = model.wanted.iter().position(|name| *name == want.object).unwrap();
+                let Some(request) = model.grant(at) else { continue };
+                let (service, rank) = rank(&model, &want.object.name, &request);
+                let last = ranks.entry(service).or_default();
+                prop_assert!(*last <= rank, "{:?} out of order after {}", request, last);
+                *last = rank;
+            }
+            model.converge();
+        }
+    }
+
+    /// Invariant 8: a Service deleted and made again, however fast, starts anew, and takes nothing over.
+    #[test]
+    fn a_service_made_again_replaces_all_slices(
+        pods in vec(pod(), 1..8), service in service(), seen_gone: bool, converge_between: bool, seed: u64,
+    ) {
+        let mut model = start(2);
+        for pod in &pods {
+            model.pod(pod.facts());
+        }
+        let first = ServiceSpec { generation: 0, ..service.clone() };
+        model.service(first.facts());
+        model.converge();
+        let old: BTreeSet<_> = model.store.keys().cloned().collect();
+        if seen_gone {
+            model.service_gone(&format!("svc-{}", service.name));
+            if converge_between {
+                model.converge();
+            }
+        }
+        model.service(ServiceSpec { generation: 1, ..service }.facts());
+        model.converge();
+        if first.selector.is_some() {
+            prop_assert!(model.store.keys().all(|name| !old.contains(name)), "an old slice was kept");
+        }
+        check_at_rest(&mut model, seed)?;
+    }
+
+    /// Invariant 12: nothing is planned before all kinds have been listed whole, in whatever order they come,
+    /// nor while one is listed again; and what a list leaves out is gone before the next plan.
+    #[test]
+    fn no_plan_before_the_lists_are_whole(
+        ops in vec(cluster_op(), 1..40), gone in vec(any::<bool>(), 12), order in Just(Kind::ALL).prop_shuffle(), seed: u64,
+    ) {
+        let mut old = start(2);
+        for op in &ops {
+            happen(&mut old, op);
+        }
+        old.converge();
+        // A restart: each kind's list is followed by a plan, which must be empty; `restarted` checks that.
+        let mut model = old.restarted(seed);
+        prop_assert_eq!(model.plan(), []);
+
+        // Some pods vanish while nobody watches.
+        let names: Vec<_> = model.pods.keys().cloned().collect();
+        for (name, _) in names.iter().zip(&gone).filter(|(_, gone)| **gone) {
+            model.pods.remove(name);
+        }
+        model.epoch += 1;
+        for kind in order {
+            model.state.begin_list(kind);
+        }
+        for kind in order {
+            match kind {
+                Kind::Node => {}
+                Kind::Pod => {
+                    for pod in model.pods.clone().into_values() {
+                        model.pod(pod);
+                        prop_assert_eq!(model.plan(), []);
+                    }
+                }
+                Kind::Service => {
+                    for service in model.services.clone().into_values() {
+                        model.service(service);
+                        prop_assert_eq!(model.plan(), []);
+                    }
+                }
+                Kind::Slice => {
+                    for slice in model.store.clone().into_values().filter(model::is_ours) {
+                        model.state.apply_slice(slice, model.epoch);
+                    }
+                }
+                Kind::Endpoints => {
+                    for endpoints in model.endpoints.clone().into_values() {
+                        model.state.apply_endpoints(endpoints, model.epoch);
+                    }
+                }
+            }
+            prop_assert_eq!(model.plan(), [], "nothing is planned while a list is awaited");
+            model.state.end_list(kind, model.epoch, model.version, &mut model.nodes);
+        }
+        model.converge();
+        prop_assert_eq!(model.published(), model.expected());
+    }
+}
+
+/// Where each endpoint is: by Service, family and pod, the slice and its ports.
+fn places(model: &Model) -> BTreeMap<(String, Family, String), (Box<str>, String)> {
+    let mut places = BTreeMap::new();
+    for slice in model.store.values() {
+        for endpoint in &slice.endpoints {
+            let pod = endpoint.pod_uid.as_ref().unwrap().to_string();
+            let key = (format!("{:?}", slice.meta.owner), slice.family.unwrap(), pod);
+            places.insert(key, (slice.meta.name.clone(), format!("{:?}", slice.ports)));
+        }
+    }
+    places
+}
+
+/// The Service that a request is for, and its place in the order.
+fn rank(model: &Model, name: &str, request: &Request) -> (Arc<str>, u8) {
+    let pods = |slice: &SliceFacts| slice.endpoints.iter().map(|e| e.pod.clone()).collect::<Vec<_>>();
+    let service = |name: &str| Arc::from(name.rsplit_once('-').unwrap().0);
+    match request {
+        Request::Create(_) | Request::Fetch | Request::Probe => (service(name), 0),
+        Request::Update(body) => {
+            let new = endpointd::cluster::decode::object::<endpointd::cluster::decode::Namespaced<SliceFacts>>(
+                body,
+            );
+            let (old, new) = (&model.store[name], new.unwrap().facts);
+            // With its ports, a slice loses all that it had under the old ones.
+            let takes_away = pods(old)
+                .iter()
+                .any(|pod| old.ports != new.ports || !pods(&new).contains(pod));
+            (service(name), if takes_away { 2 } else { 1 })
+        }
+        Request::Delete(_) => (service(name), 3),
+    }
+}
+
+/// One Service with one slice with one endpoint, at rest.
+fn one_slice() -> Model {
+    let mut model = start(3);
+    model.pod(PodSpec::plain().facts());
+    model.service(ServiceSpec::plain().facts());
+    model.converge();
+    model
+}
+
+#[test]
+fn a_slice_given_to_another_manager_is_left_to_it_until_something_changes() {
+    let mut model = one_slice();
+    let name = model.store.keys().next().unwrap().clone();
+    let mut slice = model.store[&name].clone();
+    slice.labels = slice.labels.project(|key| key != LABEL_MANAGED_BY);
+    model.put_slice(slice);
+    let writes = model.writes;
+    model.converge();
+    assert_eq!(
+        (model.writes, model.store.len()),
+        (writes, 1),
+        "it is looked at, and left"
+    );
+    model.pod(
+        PodSpec {
+            ready: false,
+            ..PodSpec::plain()
+        }
+        .facts(),
+    );
+    model.converge();
+    assert_eq!(model.store.len(), 2, "a change makes a slice of our own");
+    assert_eq!(model.published(), model.expected());
+}
+
+#[test]
+fn a_slice_given_away_and_back_keeps_its_endpoints() {
+    let mut model = one_slice();
+    let name = model.store.keys().next().unwrap().clone();
+    let ours = model.store[&name].clone();
+    let mut theirs = ours.clone();
+    theirs.labels = theirs.labels.project(|key| key != LABEL_MANAGED_BY);
+    theirs.meta.version = model.version;
+    model.put_slice(theirs);
+    model.converge();
+    model.put_slice(ours);
+    model.converge();
+    assert_eq!(model.published(), model.expected());
+    assert_eq!(
+        model.store.keys().collect::<Vec<_>>(),
+        [&name],
+        "it is the same slice"
+    );
+}
+
+#[test]
+fn nothing_is_written_on_half_a_picture() {
+    let mut model = one_slice();
+    model.pod(
+        PodSpec {
+            ready: false,
+            ..PodSpec::plain()
+        }
+        .facts(),
+    );
+    let wants = model.plan();
+    assert_eq!(wants.len(), 2, "the slice and the Endpoints");
+    // A list begins before the write leaves, and meanwhile the Service selects something else.
+    model.state.begin_list(Kind::Pod);
+    model.service(
+        ServiceSpec {
+            selector: Some(1),
+            ..ServiceSpec::plain()
+        }
+        .facts(),
+    );
+    for _ in 0..2 {
+        assert_eq!(model.grant(0), None, "the Service has not been evaluated since");
+    }
+    assert_eq!(model.plan(), []);
+    model.service(ServiceSpec::plain().facts());
+    model.epoch += 1;
+    model.pod(
+        PodSpec {
+            ready: false,
+            ..PodSpec::plain()
+        }
+        .facts(),
+    );
+    model
+        .state
+        .end_list(Kind::Pod, model.epoch, model.version, &mut model.nodes);
+    assert_eq!(model.plan().len(), 2, "what was held is due again");
+    model.converge();
+    assert_eq!(model.published(), model.expected());
+}
+
+#[test]
+fn holds_are_by_kind() {
+    let mut holds = Holds::all(Outputs::ALL);
+    for kind in Kind::ALL {
+        assert!(holds.any() && holds.has(kind));
+        holds.clear(kind);
+    }
+    assert!(!holds.any());
+}
+
+#[test]
+fn zones_that_change_while_no_service_depends_on_them_are_not_missed() {
+    let mut model = start(2);
+    for (name, node) in [(0, 0), (1, 0), (2, 1), (3, 1)] {
+        model.pod(
+            PodSpec {
+                name,
+                node: Some(node),
+                ..PodSpec::plain()
+            }
+            .facts(),
+        );
+    }
+    let auto = ServiceSpec {
+        hints: HintMode::Auto,
+        ..ServiceSpec::plain()
+    };
+    model.service(auto.facts());
+    model.converge();
+    let hinted = |model: &Model| {
+        model
+            .store
+            .values()
+            .flat_map(|s| &s.endpoints)
+            .filter(|e| !e.zone_hints.is_empty())
+            .count()
+    };
+    assert_eq!(hinted(&model), 4);
+    // It stops to depend on them; before anybody has noticed, a node makes the zones unclear.
+    model.service(
+        ServiceSpec {
+            selector: None,
+            ..auto.clone()
+        }
+        .facts(),
+    );
+    model.node(2, None);
+    model.service(auto.facts());
+    model.converge();
+    assert_eq!(hinted(&model), 0);
+    model.check_balanced_hints().unwrap();
+    // And they come back when the node is gone, without any event of the Service or its pods.
+    model.node_gone(2);
+    model.converge();
+    assert_eq!(hinted(&model), 4);
+}
+
+/// A pod goes while a request is on its way, and the next request leaves before the Service is looked at again: it
+/// has the hints of before, which must not stay.
+#[test]
+fn hints_that_left_too_early_are_put_right() {
+    let pod = |name| PodSpec {
+        name,
+        labels: 4,
+        v4: false,
+        v6: true,
+        ..PodSpec::plain()
+    };
+    let service = ServiceSpec {
+        selector: Some(8),
+        ports: 1,
+        families: [false, true],
+        hints: HintMode::Auto,
+        ..plain_service(0)
+    };
+    let mut model = start(2);
+    for op in [
+        Op::Pod(pod(5)),
+        Op::Service(service),
+        Op::Plan,
+        Op::Pod(pod(0)),
+        Op::NodeGone(2),
+        Op::Grant(0),
+        Op::Plan,
+        Op::PodGone(0),
+        Op::Answer(0, model::Fate::Carried),
+        Op::Grant(0),
+        Op::Grant(0),
+    ] {
+        happen(&mut model, &op);
+    }
+    model.converge();
+    let hints = |slice: &SliceFacts| slice.endpoints.iter().map(|e| e.zone_hints.len()).sum::<usize>();
+    assert_eq!(
+        model.store.values().map(hints).collect::<Vec<_>>(),
+        [0],
+        "one endpoint, two zones"
+    );
+    assert_eq!(model.restarted(1).plan(), []);
+}
+
+/// Endpoints that were on their way while another process took over are seen once their Service has gone.
+#[test]
+fn endpoints_that_arrive_late_go_with_their_service() {
+    let mut model = start(1);
+    model.service(plain_service(1).facts());
+    let wants = model.plan();
+    let at = wants
+        .iter()
+        .position(|want| want.object.output == Output::Endpoints)
+        .unwrap();
+    model.grant(at);
+    model.stand_by();
+    take_over(&mut model);
+    let name = model.late.keys().next().unwrap().clone();
+    model.answer(&name, model::Fate::Carried);
+    model.service_gone("svc-1");
+    model.plan();
+    model.converge();
+    check_at_rest(&mut model, 0).unwrap();
+}

@@ -1,0 +1,14 @@
+//! What the core's work grows with: counted where it can be counted, and timed where turns are concerned.
+
+#![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
+
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
+#[path = "../../benches/support/fixtures.rs"]
+mod fixtures;
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
+#[path = "../support/processor.rs"]
+mod processor;
+
+mod cost;
+mod tenants;
+mod turns;

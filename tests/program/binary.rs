@@ -1,0 +1,335 @@
+//! The real binary, as a process, against memory-apiserver on loopback.
+
+use crate::cluster::Api;
+use memory_apiserver::{Config, Handle, start};
+use serde_json::{Value, json};
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// A child that does not outlive its test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    fn start(args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_endpointd"));
+        if let ["run", flags @ ..] = args {
+            // There are many at once, and one usual port. Of two such flags the last counts.
+            command.args(["run", "--admin-port=0"]).args(flags);
+        } else {
+            command.args(args);
+        }
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.0.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Waits for the end: the exit code, and what was written to standard error.
+    async fn end(&mut self) -> (Option<i32>, String) {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                let mut stderr = String::new();
+                self.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+                return (status.code(), stderr);
+            }
+            let waited = Instant::now().saturating_duration_since(start);
+            assert!(waited < Duration::from_secs(20), "the process does not end");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+async fn server() -> (Handle, Api) {
+    let handle = start(Config {
+        request_log: 10_000,
+        ..Config::default()
+    })
+    .await
+    .unwrap();
+    let client = kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap();
+    (handle, Api(client))
+}
+
+fn pod(name: &str, number: u8) -> Value {
+    let ip = format!("10.1.0.{number}");
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "a"}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+        "status": {
+            "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        },
+    })
+}
+
+async fn fill(api: &Api) {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    api.create(&node, "").await.unwrap();
+    for number in 1..=3 {
+        api.create(&pod(&format!("p{number}"), number), "default")
+            .await
+            .unwrap();
+    }
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
+    });
+    api.create(&service, "default").await.unwrap();
+}
+
+/// Waits until the Service has this many endpoints.
+async fn endpoints(api: &Api, count: usize) {
+    let start = Instant::now();
+    loop {
+        let slices = api.slices_of("default", "s").await;
+        let found: usize = slices
+            .iter()
+            .map(|slice| slice["endpoints"].as_array().map_or(0, Vec::len))
+            .sum();
+        if found == count {
+            return;
+        }
+        let waited = Instant::now().saturating_duration_since(start);
+        assert!(
+            waited < Duration::from_secs(20),
+            "{found} endpoints instead of {count}"
+        );
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn writes(handle: &Handle) -> Vec<String> {
+    let requests = handle.server().requests().into_iter();
+    let writes = requests.filter(|r| r.path.contains("endpointslices") && !matches!(&*r.method, "GET"));
+    writes.map(|r| format!("{} {}", r.method, r.path)).collect()
+}
+
+#[tokio::test]
+async fn it_runs_until_sigterm_and_a_restart_writes_nothing() {
+    let (handle, api) = server().await;
+    fill(&api).await;
+    let url = handle.url();
+    let mut first = Process::start(&["run", "--server", &url]);
+    endpoints(&api, 3).await;
+    api.delete("Pod", "default", "p3", Some(0)).await.unwrap();
+    endpoints(&api, 2).await;
+    first.signal("TERM");
+    let (code, log) = first.end().await;
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("stopped"), "{log}");
+
+    let before = writes(&handle);
+    assert_eq!(before.len(), 2, "one create and one update: {before:?}");
+    let second = Process::start(&["run", "--server", &url, "--log-format=json"]);
+    // A change that it must write shows that it has taken over everything else.
+    api.create(&pod("p4", 4), "default").await.unwrap();
+    endpoints(&api, 3).await;
+    assert_eq!(
+        writes(&handle).len(),
+        3,
+        "nothing but the change was written: {:?}",
+        writes(&handle)
+    );
+    second.signal("INT");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_is_read() {
+    let (handle, api) = server().await;
+    fill(&api).await;
+    let path = std::env::temp_dir().join(format!("endpointd-test-{}.kubeconfig", std::process::id()));
+    std::fs::write(&path, handle.kubeconfig()).unwrap();
+    let _process = Process::start(&["run", "--kubeconfig", path.to_str().unwrap()]);
+    endpoints(&api, 3).await;
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[tokio::test]
+async fn a_copied_command_line_starts_with_one_warning() {
+    let (handle, api) = server().await;
+    fill(&api).await;
+    let path = std::env::temp_dir().join(format!("endpointd-test-{}.elsewhere", std::process::id()));
+    // The kubeconfig leads nowhere; --master leads to the server.
+    let elsewhere = handle.kubeconfig().replace(&handle.url(), "http://127.0.0.1:1");
+    assert!(elsewhere.contains("http://127.0.0.1:1"), "{elsewhere}");
+    std::fs::write(&path, elsewhere).unwrap();
+    let mut process = Process::start(&[
+        "run",
+        "--leader-elect=true",
+        "--enable-leader-migration",
+        "--cluster-cidr",
+        "10.0.0.0/8",
+        "--profiling",
+        "-v=2",
+        "--controllers=*,deployment",
+        "--kubeconfig",
+        path.to_str().unwrap(),
+        "--master",
+        &handle.url(),
+    ]);
+    endpoints(&api, 3).await;
+    process.signal("TERM");
+    let (code, log) = process.end().await;
+    assert_eq!(code, Some(0), "{log}");
+    let flags: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("--enable-leader-migration"))
+        .collect();
+    assert_eq!(flags.len(), 1, "{log}");
+    for name in ["WARN", "--cluster-cidr", "--profiling", "-v"] {
+        assert!(flags[0].contains(name), "{log}");
+    }
+    let missed = |line: &&str| line.contains("WARN") && line.contains("deployment-controller");
+    assert_eq!(log.lines().filter(missed).count(), 1, "{log}");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[tokio::test]
+async fn metrics_are_served_on_the_admin_port() {
+    let (handle, api) = server().await;
+    fill(&api).await;
+    // A port that was free a moment ago.
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let port = format!("--secure-port={}", address.port());
+    let _process = Process::start(&["run", "--server", &handle.url(), &port]);
+    endpoints(&api, 3).await;
+    let client =
+        kube::Client::try_from(kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
+    // The slice is seen here as soon as the server has it, which may be before its writer has the answer.
+    let start = Instant::now();
+    loop {
+        let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+        let text = client.request_text(request).await.unwrap();
+        if text.contains(r#"endpointd_requests_total{verb="create"} 2"#) {
+            return;
+        }
+        let waited = Instant::now().saturating_duration_since(start);
+        assert!(waited < Duration::from_secs(20), "{text}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn bad_input_gets_one_line_and_exit_2() {
+    let missing = "/nonexistent/kubeconfig";
+    let broken = std::env::temp_dir().join(format!("endpointd-test-{}.broken", std::process::id()));
+    std::fs::write(&broken, "clusters: [").unwrap();
+    let broken = broken.to_str().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken_port = listener.local_addr().unwrap().port().to_string();
+    let taken = format!("--admin-port={taken_port}");
+    for (args, says) in [
+        (&["run", "--nonsense"][..], "--nonsense"),
+        (
+            &["run", "--max-endpoints-per-slice=0"],
+            "--max-endpoints-per-slice",
+        ),
+        (&["run", "--max-endpoints-per-slice=1001"], "1001"),
+        (&["run", "--log-level=a=b=c"], "--log-level"),
+        (&["run", "--kubeconfig", missing], missing),
+        (&["run", "--kubeconfig", broken], broken),
+        (&["run", "--server", "127.0.0.1:80"], "http://"),
+        (&["run", "--server=ftp://a"], "http://"),
+        (
+            &["run", "--controllers=-endpoint-controller,*"],
+            "known controllers",
+        ),
+        (&["run", "--controllers=deployment"], "endpointslice-controller"),
+        (&["run", "--leader-elect=maybe"], "--leader-elect"),
+        (&["run", "--dry-run=maybe"], "--dry-run"),
+        (&["run", "--dry-run-patience=-1s"], "must not be negative"),
+        (
+            &["run", "--leader-elect-renew-deadline=15s"],
+            "the lease duration must be greater than the renew deadline",
+        ),
+        (
+            &["run", "--leader-elect-resource-lock=endpoints"],
+            "--leader-elect-resource-lock",
+        ),
+        (&["run", "--leader-elect-resource-name=a/b"], "a/b"),
+        (&["run", "--cluster-cidr"], "--cluster-cidr"),
+        (&["run", "-leader-elect"], "-l"),
+        (
+            &["run", "--endpointslice-updates-batch-period=-1s"],
+            "must not be negative",
+        ),
+        (&["run", "--endpoint-updates-batch-period=1d"], "Go"),
+        (&["run", "--legacy-tolerate-unready-annotation=yes"], "yes"),
+        (
+            &[
+                "run",
+                "--server=http://127.0.0.1:1",
+                "--bind-address=192.0.2.1",
+                "--admin-port=1",
+            ],
+            "192.0.2.1:1",
+        ),
+        (&["run", "--server=http://127.0.0.1:1", &taken], &*taken_port),
+        (&["run", "--bind-address=localhost"], "--bind-address"),
+        (&["run", "--tls-cert-file=a"], "--tls-private-key-file"),
+        (
+            &[
+                "run",
+                "--server=http://127.0.0.1:1",
+                "--secure-port=10271",
+                "--bind-address=127.0.0.1",
+                "--tls-cert-file=/nonexistent/crt",
+                "--tls-private-key-file=/nonexistent/key",
+            ],
+            "/nonexistent/crt",
+        ),
+        (&["run", "--metrics-address=127.0.0.1:1"], "--metrics-address"),
+        (&["run"], "not a pod"),
+        (&["walk"], "walk"),
+        (&[], "--help"),
+    ] {
+        let (code, stderr) = Process::start(args).end().await;
+        assert_eq!(code, Some(2), "{args:?}: {stderr}");
+        assert_eq!(stderr.trim_end().lines().count(), 1, "{args:?}: {stderr}");
+        assert!(
+            stderr.starts_with("error: ") && stderr.contains(says),
+            "{args:?}: {stderr}"
+        );
+    }
+    std::fs::remove_file(broken).unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_yet_is_waited_for() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let _process = Process::start(&["run", "--server", &format!("http://{address}")]);
+    sleep(Duration::from_millis(300)).await;
+    let handle = start(Config {
+        port: address.port(),
+        ..Config::default()
+    })
+    .await
+    .unwrap();
+    let api = Api(kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap());
+    fill(&api).await;
+    endpoints(&api, 3).await;
+}

@@ -1,0 +1,15 @@
+//! The real binary, run as its users run it: what it prints, with what it ends, and what it asks a server for.
+
+#![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
+
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
+#[path = "../support/cluster.rs"]
+mod cluster;
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
+#[path = "../support/command.rs"]
+mod command;
+
+mod binary;
+mod rbac;
+mod secrets;
+mod tenant_log;
