@@ -14,8 +14,10 @@
 
 pub mod deviations;
 pub mod events;
+pub mod inbox;
+pub mod messages;
 pub mod root;
 pub mod router;
 pub mod shard;
-pub mod standing;
+pub mod shared_nodes;
 pub mod writer;

@@ -27,32 +27,25 @@ pub mod actors;
 pub mod cluster;
 pub mod core;
 pub mod inspect;
+pub mod metrics;
 pub mod ops;
 pub mod tenant_log;
 
-use crate::core::excerpt::Excerpt;
 use actors::deviations::Ledger;
 use clap::error::ErrorKind;
 use cluster::connect::{Clients, Target, connect};
 use core::hash::{self, HashKey};
 use futures::FutureExt as _;
 use ops::admin::{Admin, Tls, Vitals};
-use ops::flags::{AdminArgs, Command, Invocation, LogFormat, RunArgs};
-use ops::run::{Connect, Part, Renewing};
+use ops::flags::{AdminArgs, Command, Invocation, RunArgs};
+use ops::logging::{one_line, start_logging};
+use ops::run::{Connect, Renewing, RunMode};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
 use std::hash::BuildHasher as _;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::Level;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::filter_fn;
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
-
-/// An error is cut to so many bytes.
-const LONGEST_LINE: usize = 8192;
 
 /// The exit code of a command line or a kubeconfig that cannot be used.
 pub(crate) const USAGE: u8 = 2;
@@ -167,28 +160,28 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
         let _ = stop.await;
     };
     let options = args.options(fastrand::u64(..));
-    let part = match args.election.candidacy() {
+    let mode = match args.election.candidacy() {
         _ if args.dry_run.dry_run => {
             let patience = args.dry_run.patience;
             tracing::info!(
                 ?patience,
                 "dry run: nothing is written and no lease is asked for; what would be written is told when it has lasted"
             );
-            Part::Shadow(Ledger::new(patience))
+            RunMode::DryRun(Ledger::new(patience))
         }
         Some(candidacy) => {
             // As the clients above, which could be made.
             let client = async move { connect(&target).await.map_err(|error| one_line(&error)) };
             let connect: Connect = Box::new(move || client.boxed());
-            Part::Candidate(Renewing::Apart(connect), Box::new(candidacy))
+            RunMode::Candidate(Renewing::Apart(connect), Box::new(candidacy))
         }
-        None => Part::Alone,
+        None => RunMode::Alone,
     };
     let vitals = Vitals::default();
     // It goes on until the process ends, so that whoever looks sees how that goes.
     let _admin = admin.map(|admin| tokio::spawn(admin.serve(vitals.clone())));
     tokio::spawn(tenant_log::keep());
-    let run = ops::run::run_observed(clients, options, part, &vitals, shutdown);
+    let run = ops::run::run_observed(clients, options, mode, &vitals, shutdown);
     let result = tokio::select! {
         result = run => result,
         () = signals => return ExitCode::FAILURE,
@@ -232,74 +225,4 @@ async fn admin(args: &AdminArgs, target: &Target) -> Result<Option<Admin>, Strin
     let tls = Tls::load(files).map_err(|error| format!("TLS: {}", one_line(&error)))?;
     let client = connect(target).await.map_err(|error| one_line(&error))?;
     Ok(Some(admin.with_tls(tls, client)))
-}
-
-/// An error and its causes on one line.
-pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    Excerpt::new(&text, LONGEST_LINE).to_string()
-}
-
-fn start_logging(args: &RunArgs) {
-    // The client library logs each request at its lower levels.
-    let filter = format!("kube=warn,hyper=warn,tower=warn,{}", args.log_level);
-    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    let bounded = filter_fn(|metadata| may_be_logged(metadata.target(), *metadata.level()));
-    // Somebody else may have set up logging already, in a test for example.
-    let _ = match args.log_format {
-        LogFormat::Text => builder
-            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-            .finish()
-            .with(bounded)
-            .try_init(),
-        LogFormat::Json => builder.json().finish().with(bounded).try_init(),
-    };
-}
-
-/// What a library says may be logged, whatever `--log-level` asks for. In their traces they print what they send and
-/// receive: headers with tokens, bodies, messages of TLS. kube prints URLs and bodies at its debug level too.
-fn may_be_logged(target: &str, level: Level) -> bool {
-    let ours = target.strip_prefix("endpointd");
-    if ours.is_some_and(|module| module.is_empty() || module.starts_with("::")) {
-        return true;
-    }
-    // A line for each request that fails, without a word of which: ours say that, and one tenant's share is bounded.
-    if target == "kube_client::client::builder" {
-        return false;
-    }
-    let most = if target.starts_with("kube") {
-        Level::INFO
-    } else {
-        Level::DEBUG
-    };
-    level <= most
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_libraries_print_of_requests_is_not_logged() {
-        assert!(may_be_logged("endpointd", Level::TRACE));
-        assert!(may_be_logged("endpointd::cluster::watch", Level::TRACE));
-        assert!(!may_be_logged("endpointd_evil", Level::TRACE));
-        assert!(may_be_logged("kube_client::client::auth", Level::WARN));
-        assert!(!may_be_logged("kube_client::client::auth", Level::DEBUG));
-        assert!(!may_be_logged("kube_client::client::builder", Level::ERROR));
-        assert!(may_be_logged("hyper_util::client::legacy::pool", Level::DEBUG));
-        assert!(!may_be_logged("rustls::client::hs", Level::TRACE));
-    }
 }

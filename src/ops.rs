@@ -1,4 +1,4 @@
-//! What surrounds the controller: flags, logs, health, metrics, and the order of starting and stopping.
+//! What surrounds the controller: flags, logs, health, and the order of starting and stopping.
 
 pub mod admin;
 pub mod audit;
@@ -6,6 +6,6 @@ pub mod election;
 pub mod explain;
 pub mod flags;
 pub mod inspect;
-pub mod metrics;
+pub(crate) mod logging;
 pub mod progress;
 pub mod run;

@@ -4,7 +4,7 @@
 //! There is one log, so this is one for the process, as the subscriber and the recorder of metrics are.
 
 use crate::core::log_shares::{LeftOut, LogShares};
-use crate::ops::metrics::LogMetrics;
+use crate::metrics::LogMetrics;
 use parking_lot::Mutex;
 use std::sync::LazyLock;
 use std::time::Duration;

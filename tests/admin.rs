@@ -24,7 +24,7 @@ use endpointd::cluster::lease::Location;
 use endpointd::core::lease::Timing;
 use endpointd::ops::admin::{Admin, Limits, Vitals};
 use endpointd::ops::election::Candidacy;
-use endpointd::ops::run::{Part, Renewing, run_observed};
+use endpointd::ops::run::{Renewing, RunMode, run_observed};
 use gate::Gate;
 use http::Method;
 use http_client::{Answer, get, request};
@@ -68,9 +68,9 @@ fn run(gate: &Gate, vitals: &Vitals, elected: bool) {
             wall: WallClock::default(),
             patience: endpointd::ops::progress::PATIENCE,
         };
-        Part::Candidate(Renewing::Here(client()), Box::new(candidacy))
+        RunMode::Candidate(Renewing::Here(client()), Box::new(candidacy))
     } else {
-        Part::Alone
+        RunMode::Alone
     };
     let vitals = vitals.clone();
     tokio::spawn(async move {

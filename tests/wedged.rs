@@ -19,7 +19,7 @@ use endpointd::cluster::lease::Location;
 use endpointd::core::lease::Timing;
 use endpointd::ops::admin::Vitals;
 use endpointd::ops::election::Candidacy;
-use endpointd::ops::run::{Connect, Part, Renewing, run_observed};
+use endpointd::ops::run::{Connect, Renewing, RunMode, run_observed};
 use futures::FutureExt as _;
 use gate::Gate;
 use http::Method;
@@ -79,7 +79,7 @@ impl Process {
                 let lease = gate.clone();
                 let connect: Connect =
                     Box::new(move || async move { Ok(Client::new(lease, "default")) }.boxed());
-                let part = Part::Candidate(Renewing::Apart(connect), Box::new(candidacy));
+                let part = RunMode::Candidate(Renewing::Apart(connect), Box::new(candidacy));
                 let stopped = async {
                     let _ = stopped.await;
                 };

@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     api::{self, Http},
-    run::{LABEL, Target, is_ours},
+    names::{LABEL, is_ours},
+    target::Target,
 };
 
 /// Namespaces that are emptied at once, and requests under way.

@@ -18,7 +18,7 @@ mod phase;
 mod plan;
 mod record;
 mod script;
-mod target;
+mod sizes;
 mod world;
 
 use std::{collections::HashSet, process::ExitCode};
@@ -32,21 +32,19 @@ pub use self::args::Args;
 use self::{
     measure::{Clients, measure},
     plan::Plan,
-    target::interrupted,
     world::World,
-};
-pub(crate) use self::{
-    target::Target,
-    world::{LABEL, is_ours},
 };
 use crate::{
     api::Http,
     clean::{self, Cleaned},
     figures::number,
     serve,
+    target::Target,
 };
 
 const NAME_LENGTH: usize = 6;
+/// What a shell reports for a command that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
 
 /// Does a run; a failed verification is an exit code of its own, not an error.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -181,6 +179,11 @@ async fn clean_up(client: &Client, run: &str, was_interrupted: bool) -> anyhow::
             Ok(())
         }
     }
+}
+
+/// The exit code of a command that was asked to end.
+fn interrupted() -> ExitCode {
+    ExitCode::from(INTERRUPTED)
 }
 
 /// Not from the seed: two runs of one seed may meet on a cluster.

@@ -14,7 +14,7 @@ use crate::core::deviations::{Deviation, Deviations, Report};
 use crate::core::hash::KeyedMap;
 use crate::core::namespace::NamespaceState;
 use crate::core::object::Output;
-use crate::ops::metrics::DryRunMetrics;
+use crate::metrics::DryRunMetrics;
 use crate::tenant_log;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;

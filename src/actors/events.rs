@@ -3,74 +3,17 @@
 //! Whoever has something to say leaves it in the handle's map, latest wins, and goes on. Nothing waits for an
 //! Event, and on shutdown those that are not written yet are forgotten.
 
-use super::standing::Role;
+use super::messages::{EventHandle, EventMsg};
 use crate::cluster::events::{EventAnswer, EventClient};
-use crate::core::events::{EventLog, EventOutcome, Inbox, Key, Moment, Notice, Pending};
+use crate::core::events::{EventLog, EventOutcome, Key, Moment, Pending};
+use crate::core::leadership::Role;
 use crate::core::time::Time;
-use crate::ops::metrics::EventMetrics;
-use parking_lot::Mutex;
+use crate::metrics::EventMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
-
-/// What the actor is told.
-#[derive(Debug)]
-pub enum EventMsg {
-    /// Notices wait in the handle's map. At most one of these is in the mailbox.
-    Wake,
-    /// The server's answer to a request.
-    Done(Arc<Key>, EventAnswer),
-    /// Time has passed that something waited for.
-    Tick,
-    /// Somebody asks whether it still answers.
-    Ping(oneshot::Sender<()>),
-    /// Whether anything may be written from now on. Until it is told, the actor takes it that it may.
-    Role(Role),
-}
-
-/// How others leave notices. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct EventHandle(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    inbox: Mutex<Inbox>,
-    /// A wake-up is in the mailbox.
-    woken: AtomicBool,
-    actor: OnceLock<ActorRef<EventMsg>>,
-}
-
-impl EventHandle {
-    /// Something has happened. This never blocks, and costs a look-up.
-    pub fn record(&self, notice: Notice) {
-        self.0.inbox.lock().record(notice);
-        // Before the actor is there nobody is to be woken; it looks when it starts.
-        let Some(actor) = self.0.actor.get() else {
-            return;
-        };
-        if !self.0.woken.swap(true, Ordering::AcqRel) {
-            let _ = actor.cast(EventMsg::Wake);
-        }
-    }
-
-    /// Tells the actor something. Before it is there, and after it has gone, nobody needs to know.
-    pub fn send(&self, message: EventMsg) {
-        if let Some(actor) = self.0.actor.get() {
-            let _ = actor.cast(message);
-        }
-    }
-
-    /// What waits, and how much found no place.
-    fn take(&self) -> (Vec<Pending>, u64) {
-        // What is recorded from here on wakes the actor again.
-        self.0.woken.store(false, Ordering::Release);
-        self.0.inbox.lock().take()
-    }
-}
 
 /// The clock that people read.
 #[derive(Clone)]
@@ -150,11 +93,7 @@ impl Actor for Events {
             client,
             clock,
         } = arguments;
-        handle
-            .0
-            .actor
-            .set(myself.clone())
-            .map_err(|_| "the writer of Events was started twice")?;
+        handle.set(myself.clone())?;
         // What was recorded before had nobody to wake.
         let _ = myself.cast(EventMsg::Wake);
         Ok(EventState {

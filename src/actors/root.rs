@@ -1,37 +1,20 @@
 //! The root: supervises the writer and the shards, and retires shards that have nothing left.
 
-use super::router::Router;
-use super::shard::Inbox;
+use super::messages::RootMsg;
+use super::router::Routes;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
-use std::sync::Arc;
-use tokio::sync::{oneshot, watch};
-
-/// What the root is told.
-#[derive(Debug)]
-pub enum RootMsg {
-    /// The root is told of the router once, before anything else.
-    Router(Arc<Router>),
-    /// A shard has nothing left, as of this delivery to its inbox.
-    Idle {
-        /// The shard's namespace.
-        namespace: Arc<str>,
-        /// Its inbox: another shard may have taken its place.
-        inbox: Arc<Inbox>,
-        /// The number of the delivery.
-        sequence: u64,
-    },
-    /// Somebody asks whether it still answers.
-    Ping(oneshot::Sender<()>),
-}
+use tokio::sync::watch;
 
 /// Why the process cannot go on, once it cannot.
 pub type Fatal = watch::Sender<Option<String>>;
 
-/// What the root owns.
+/// What the root is made with, and owns.
 #[derive(Debug)]
 pub struct RootState {
-    router: Option<Arc<Router>>,
-    fatal: Fatal,
+    /// How to reach shards.
+    pub router: Routes,
+    /// Whom it tells of a failure.
+    pub fatal: Fatal,
 }
 
 /// The root's behaviour.
@@ -41,10 +24,14 @@ pub struct Root;
 impl Actor for Root {
     type Msg = RootMsg;
     type State = RootState;
-    type Arguments = Fatal;
+    type Arguments = RootState;
 
-    async fn pre_start(&self, _: ActorRef<RootMsg>, fatal: Fatal) -> Result<RootState, ActorProcessingErr> {
-        Ok(RootState { router: None, fatal })
+    async fn pre_start(
+        &self,
+        _: ActorRef<RootMsg>,
+        state: RootState,
+    ) -> Result<RootState, ActorProcessingErr> {
+        Ok(state)
     }
 
     async fn handle(
@@ -53,18 +40,17 @@ impl Actor for Root {
         message: RootMsg,
         state: &mut RootState,
     ) -> Result<(), ActorProcessingErr> {
-        match (message, &state.router) {
-            (RootMsg::Router(router), _) => state.router = Some(router),
-            (
-                RootMsg::Idle {
-                    namespace,
-                    inbox,
-                    sequence,
-                },
-                Some(router),
-            ) => router.retire(&namespace, &inbox, sequence),
-            (RootMsg::Idle { .. }, None) => {}
-            (RootMsg::Ping(answer), _) => {
+        match message {
+            RootMsg::Idle {
+                namespace,
+                inbox,
+                sequence,
+            } => {
+                if let Some(router) = state.router.get() {
+                    router.retire(&namespace, &inbox, sequence);
+                }
+            }
+            RootMsg::Ping(answer) => {
                 let _ = answer.send(());
             }
         }

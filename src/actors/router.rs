@@ -1,35 +1,31 @@
 //! The router: which shard an event belongs to. It alone makes shards and retires them.
 
 use super::deviations::Ledger;
-use super::events::EventHandle;
-use super::root::RootMsg;
-use super::shard::{Inbox, Shard, ShardArguments, ShardMsg, SharedNodes};
-use super::writer::WriterHandle;
+use super::inbox::Inbox;
+use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
+use super::shard::{Shard, ShardArguments};
+use super::shared_nodes::SharedNodes;
+use crate::cluster::watch::WatchHandler;
 use crate::core::facts::NodeFacts;
 use crate::core::hash::{KeyedMap, KeyedState};
 use crate::core::hints::NodeCapacity;
-use crate::core::inbox::Event;
+use crate::core::inbox::{Delivery, Event};
 use crate::core::leadership::Demand;
 use crate::core::leadership::picture::{Announcement, Picture};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeChange;
-use crate::ops::metrics::ShardMetrics;
+use crate::metrics::ShardMetrics;
 use dashmap::DashMap;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use ractor::{ActorRef, ActorRuntime};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// An event for a namespace.
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    /// The namespace.
-    pub namespace: Arc<str>,
-    /// The event.
-    pub event: Event,
-}
+/// Where actors find the router, which is made after them. It is set once, before anything is listed.
+pub type Routes = Arc<OnceLock<Arc<Router>>>;
 
 /// Routes events to shards. Shared by the ingest tasks, the writer and the root.
 #[derive(Debug)]
@@ -156,71 +152,6 @@ impl Router {
             .collect()
     }
 
-    /// Waits until nodes, pods and Services have been listed once. What is listed after that can be compared with
-    /// them as it arrives, and need not be kept.
-    pub async fn inputs_listed(&self) {
-        // From here on it is told, so that nothing is missed between the look and the wait.
-        let listed = self.inputs_listed.notified();
-        if !self.picture.lock().has_inputs() {
-            listed.await;
-        }
-    }
-
-    /// Hands each shard its events in one go. Shards are made for namespaces that begin to matter.
-    pub fn deliver(&self, deliveries: Vec<Delivery>) {
-        let mut by_namespace: KeyedMap<Arc<str>, Vec<Event>> = KeyedMap::default();
-        let mut order = Vec::new();
-        for Delivery { namespace, event } in deliveries {
-            by_namespace
-                .entry(namespace)
-                .or_insert_with_key(|namespace| {
-                    order.push(namespace.clone());
-                    Vec::new()
-                })
-                .push(event);
-        }
-        for namespace in order {
-            let events = by_namespace.remove(&namespace).unwrap_or_default();
-            let creates = |e: &Event| {
-                !matches!(
-                    e,
-                    Event::PodGone(_)
-                        | Event::ServiceGone(_)
-                        | Event::SliceGone(..)
-                        | Event::EndpointsGone(..)
-                )
-            };
-            // The guard is held while the events go in, so that a shard is not retired under them.
-            if let Some(shard) = self.shards.get(&namespace) {
-                shard.deliver(events);
-            } else if events.iter().any(creates) {
-                let entry = self
-                    .shards
-                    .entry(namespace.clone())
-                    .or_insert_with(|| self.make(namespace));
-                entry.deliver(events);
-            }
-        }
-    }
-
-    /// A node as a list or a watch shows it.
-    pub fn node_applied(&self, name: &Arc<str>, facts: NodeFacts, capacity: &NodeCapacity, epoch: u8) {
-        let change = {
-            let mut nodes = self.nodes.0.lock();
-            nodes.apply_capacity(name, capacity);
-            nodes.apply(name, facts, epoch)
-        };
-        self.node_changed(change);
-        self.zones_changed();
-    }
-
-    /// A node is gone.
-    pub fn node_gone(&self, name: &str) {
-        let change = self.nodes.0.lock().remove(name);
-        self.node_changed(change);
-        self.zones_changed();
-    }
-
     fn zones_changed(&self) {
         let change = self.nodes.0.lock().take_zone_change();
         let Some((view, namespaces)) = change else { return };
@@ -242,41 +173,6 @@ impl Router {
         }
     }
 
-    /// Another list of a kind is about to be delivered: shards plan nothing until it is whole.
-    pub fn begin_list(&self, kind: Kind) {
-        self.announce(|picture| picture.begin_list(kind));
-    }
-
-    /// A list of a kind is whole. It shows this version, and was asked for under this demand.
-    pub fn end_list(&self, kind: Kind, epoch: u8, version: u64, asked: Demand) {
-        if kind == Kind::Node {
-            let gone = self.nodes.0.lock().sweep(epoch);
-            for change in gone {
-                self.node_changed(Some(change));
-            }
-            self.zones_changed();
-        }
-        let mut complete = false;
-        self.announce(|picture| {
-            let before = picture.is_complete();
-            let lift = picture.end_list(kind, epoch, version, asked);
-            if picture.has_inputs() {
-                self.inputs_listed.notify_waiters();
-            }
-            complete = !before && picture.is_complete();
-            lift
-        });
-        if complete {
-            tracing::info!(namespaces = self.shards.len(), "everything has been listed");
-        }
-    }
-
-    /// Objects of a kind are not followed any more: shards forget them, and plan nothing until they have been
-    /// listed again.
-    pub fn forget(&self, kind: Kind) {
-        self.announce(|picture| picture.forget(kind));
-    }
-
     /// This process is about to write. When this returns, every shard has in its inbox that it plans nothing until every
     /// kind is shown to be as new as this moment, and what is written has been listed again. What one is at in this moment
     /// was granted in another term, and is not sent.
@@ -287,22 +183,6 @@ impl Router {
     /// Something shows that the server's store was replaced, or set back: everything has to be listed again.
     pub fn distrust(&self) {
         self.announce(Picture::distrust);
-    }
-
-    /// A kind's view has met a demand.
-    pub fn prove(&self, kind: Kind, demand: Demand) {
-        self.announce(|picture| picture.prove(kind, demand));
-    }
-
-    /// As [`Picture::rewound`]. Returns what there is to be met then.
-    pub fn rewound(&self, kind: Kind, under: Demand) -> Demand {
-        self.announce(|picture| picture.rewound(kind, under));
-        *self.demands.borrow()
-    }
-
-    /// What views have to meet.
-    pub fn demands(&self) -> watch::Receiver<Demand> {
-        self.demands.subscribe()
     }
 
     /// Decides something about the picture, and tells every shard what follows. A shard that is made meanwhile
@@ -371,6 +251,114 @@ impl Router {
         let (actor, _) = ActorRuntime::spawn_linked_instant(None, Shard, arguments, self.root.get_cell())
             .expect("an actor without a name has no name to clash");
         ShardHandle { inbox, actor }
+    }
+}
+
+impl WatchHandler for Router {
+    fn inputs_listed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // From here on it is told, so that nothing is missed between the look and the wait.
+            let listed = self.inputs_listed.notified();
+            if !self.picture.lock().has_inputs() {
+                listed.await;
+            }
+        })
+    }
+
+    fn deliver(&self, deliveries: Vec<Delivery>) {
+        let mut by_namespace: KeyedMap<Arc<str>, Vec<Event>> = KeyedMap::default();
+        let mut order = Vec::new();
+        for Delivery { namespace, event } in deliveries {
+            by_namespace
+                .entry(namespace)
+                .or_insert_with_key(|namespace| {
+                    order.push(namespace.clone());
+                    Vec::new()
+                })
+                .push(event);
+        }
+        for namespace in order {
+            let events = by_namespace.remove(&namespace).unwrap_or_default();
+            let creates = |e: &Event| {
+                !matches!(
+                    e,
+                    Event::PodGone(_)
+                        | Event::ServiceGone(_)
+                        | Event::SliceGone(..)
+                        | Event::EndpointsGone(..)
+                )
+            };
+            // The guard is held while the events go in, so that a shard is not retired under them.
+            if let Some(shard) = self.shards.get(&namespace) {
+                shard.deliver(events);
+            } else if events.iter().any(creates) {
+                let entry = self
+                    .shards
+                    .entry(namespace.clone())
+                    .or_insert_with(|| self.make(namespace));
+                entry.deliver(events);
+            }
+        }
+    }
+
+    fn node_applied(&self, name: &Arc<str>, facts: NodeFacts, capacity: &NodeCapacity, epoch: u8) {
+        let change = {
+            let mut nodes = self.nodes.0.lock();
+            nodes.apply_capacity(name, capacity);
+            nodes.apply(name, facts, epoch)
+        };
+        self.node_changed(change);
+        self.zones_changed();
+    }
+
+    fn node_gone(&self, name: &str) {
+        let change = self.nodes.0.lock().remove(name);
+        self.node_changed(change);
+        self.zones_changed();
+    }
+
+    fn begin_list(&self, kind: Kind) {
+        self.announce(|picture| picture.begin_list(kind));
+    }
+
+    fn end_list(&self, kind: Kind, epoch: u8, version: u64, asked: Demand) {
+        if kind == Kind::Node {
+            let gone = self.nodes.0.lock().sweep(epoch);
+            for change in gone {
+                self.node_changed(Some(change));
+            }
+            self.zones_changed();
+        }
+        let mut complete = false;
+        self.announce(|picture| {
+            let before = picture.is_complete();
+            let lift = picture.end_list(kind, epoch, version, asked);
+            if picture.has_inputs() {
+                self.inputs_listed.notify_waiters();
+            }
+            complete = !before && picture.is_complete();
+            lift
+        });
+        if complete {
+            tracing::info!(namespaces = self.shards.len(), "everything has been listed");
+        }
+    }
+
+    fn forget(&self, kind: Kind) {
+        self.announce(|picture| picture.forget(kind));
+    }
+
+    fn prove(&self, kind: Kind, demand: Demand) {
+        self.announce(|picture| picture.prove(kind, demand));
+    }
+
+    fn rewound(&self, kind: Kind, under: Demand) -> Demand {
+        self.announce(|picture| picture.rewound(kind, under));
+        *self.demands.borrow()
+    }
+
+    fn demands(&self) -> watch::Receiver<Demand> {
+        self.demands.subscribe()
     }
 }
 

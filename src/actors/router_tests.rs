@@ -1,5 +1,5 @@
 use super::*;
-use crate::actors::root::Root;
+use crate::actors::root::{Root, RootState};
 use crate::core::facts::PodFacts;
 use crate::core::ids::Uid;
 use crate::core::labels::Labels;
@@ -43,7 +43,12 @@ fn gone(namespace: &str, name: &str) -> Delivery {
 
 async fn router() -> (Arc<Router>, ActorRef<RootMsg>) {
     let (fatal, _) = watch::channel(None);
-    let (root, _) = Actor::spawn(None, Root, fatal).await.unwrap();
+    let routes = Routes::default();
+    let state = RootState {
+        router: routes.clone(),
+        fatal,
+    };
+    let (root, _) = Actor::spawn(None, Root, state).await.unwrap();
     let settings = Settings {
         max_endpoints: 100,
         outputs: Outputs::ALL,
@@ -56,7 +61,7 @@ async fn router() -> (Arc<Router>, ActorRef<RootMsg>) {
         root.clone(),
         EventHandle::default(),
     ));
-    root.cast(RootMsg::Router(router.clone())).unwrap();
+    routes.set(router.clone()).unwrap();
     (router, root)
 }
 

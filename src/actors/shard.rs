@@ -1,23 +1,16 @@
 //! The shard: one actor per namespace, owner of the namespace's state.
 
 use super::deviations::{Comparison, Ledger};
-use super::events::EventHandle;
-use super::root::RootMsg;
-use super::writer::WriterHandle;
-use crate::core::inbox::{Event, Pending};
-use crate::core::namespace::{Holds, NamespaceState, Outcome, Remark, Settings};
-use crate::core::nodes::{NodeDirectory, NodeTable, NodeView, ZoneView};
-use crate::core::object::ObjectName;
+use super::inbox::Inbox;
+use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
+use super::shared_nodes::SharedNodes;
+use crate::core::namespace::{Holds, NamespaceState, Remark, Settings};
 use crate::core::publish::reports::{Reply, Report};
 use crate::core::work::Budget;
-use crate::ops::metrics::{ShardMetrics, ShardPart};
+use crate::metrics::{ShardMetrics, ShardPart};
 use crate::tenant_log;
-use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
@@ -26,138 +19,6 @@ use tokio::time::Instant;
 const TURN: u64 = 10_000;
 /// A request takes a unit for so many bytes of its body, beside what is counted when it is built.
 const BYTES: usize = 32;
-
-/// What a shard is told.
-#[derive(Debug)]
-pub enum ShardMsg {
-    /// Something waits in the inbox. At most one of these is in the mailbox.
-    Wake,
-    /// The writer has room for this object's request.
-    Grant(ObjectName),
-    /// The answer to this object's request, and what the server said if it refused.
-    Outcome(ObjectName, Outcome, Option<Box<str>>),
-    /// Time has passed that a comparison waited for.
-    Look,
-    /// Somebody asks whether it still answers.
-    Ping(oneshot::Sender<()>),
-}
-
-/// Where events wait for a shard. Filled by the ingest tasks, emptied by the shard.
-#[derive(Debug, Default)]
-pub struct Inbox {
-    state: Mutex<InboxState>,
-    /// The last delivery that the shard is done with.
-    applied: AtomicU64,
-    /// How many grants and outcomes are in the shard's mailbox. Changed by the router within the shard's entry, and by
-    /// the shard when it has replied.
-    told: AtomicU64,
-    /// Whether the shard had nothing left after its last message.
-    empty: AtomicBool,
-    /// When the shard last began a turn of what it is at.
-    turned: Mutex<Option<Instant>>,
-}
-
-#[derive(Debug, Default)]
-struct InboxState {
-    pending: Pending,
-    /// How many deliveries there have been: a shard may only be retired at the number that it has seen.
-    sequence: u64,
-    /// When the shard was told that something waits, if it has not looked since.
-    woken: Option<Instant>,
-}
-
-impl Inbox {
-    /// Adds events. True when the shard must be woken.
-    pub fn deliver(&self, events: impl Iterator<Item = Event>) -> bool {
-        let mut state = self.state.lock();
-        for event in events {
-            state.pending.push(event);
-        }
-        state.sequence += 1;
-        let wake = state.woken.is_none();
-        if wake {
-            state.woken = Some(Instant::now());
-        }
-        wake
-    }
-
-    /// What waits, the number of the last delivery, and since when something has waited.
-    fn take(&self) -> (Pending, u64, Option<Instant>) {
-        let mut state = self.state.lock();
-        let woken = state.woken.take();
-        (std::mem::take(&mut state.pending), state.sequence, woken)
-    }
-
-    /// How long something has waited here while the shard did nothing.
-    pub fn age(&self, now: Instant) -> Option<Duration> {
-        let woken = self.state.lock().woken?;
-        Some(now.saturating_duration_since(woken.max(self.turned().unwrap_or(woken))))
-    }
-
-    /// When the shard last began a turn, if it has.
-    pub fn turned(&self) -> Option<Instant> {
-        *self.turned.lock()
-    }
-
-    fn turns(&self) {
-        *self.turned.lock() = Some(Instant::now());
-    }
-
-    /// The number of the last delivery, if the shard is not done with it.
-    pub fn unapplied(&self) -> Option<u64> {
-        let sequence = self.state.lock().sequence;
-        (!self.has_applied(sequence)).then_some(sequence)
-    }
-
-    /// Whether the shard is done with a delivery, and so with all before it.
-    pub fn has_applied(&self, sequence: u64) -> bool {
-        self.applied.load(Ordering::Acquire) >= sequence
-    }
-
-    /// Whether the shard has nothing left, nothing came since the delivery with this number, and no grant or outcome
-    /// is still to be replied to. A shard that replied to one after another was made in its place would speak for
-    /// objects of the other.
-    pub fn is_idle_since(&self, sequence: u64) -> bool {
-        let state = self.state.lock();
-        let told = self.told.load(Ordering::Acquire);
-        state.pending.is_empty()
-            && state.sequence == sequence
-            && told == 0
-            && self.empty.load(Ordering::Acquire)
-    }
-
-    /// A grant or an outcome is put into the shard's mailbox.
-    pub(super) fn tell(&self) {
-        self.told.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// The shard has replied to a grant or an outcome.
-    fn replied(&self) {
-        self.told.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// The cluster's nodes, shared by all shards.
-#[derive(Clone, Debug, Default)]
-pub struct SharedNodes(pub Arc<Mutex<NodeTable>>);
-
-impl NodeDirectory for SharedNodes {
-    fn look_up(&mut self, node: &Arc<str>, namespace: &Arc<str>) -> Arc<NodeView> {
-        self.0.lock().look_up(node, namespace)
-    }
-
-    fn zones(&mut self, namespace: &Arc<str>) -> ZoneView {
-        self.0.lock().zones(namespace)
-    }
-
-    fn forget_zones(&mut self, namespace: &str) {
-        self.0.lock().forget_zones(namespace);
-    }
-
-    fn forget(&mut self, node: &str, namespace: &str) {
-        self.0.lock().forget(node, namespace);
-    }
-}
 
 /// What a shard is made with.
 #[derive(Debug)]
@@ -348,9 +209,9 @@ impl Actor for Shard {
             state.pass_on(remark);
         }
         state.part.update(&mut state.core);
-        state.inbox.applied.store(state.sequence, Ordering::Release);
+        state.inbox.applied(state.sequence);
         let empty = state.core.is_empty() && state.comparison.as_ref().is_none_or(Comparison::is_empty);
-        state.inbox.empty.store(empty, Ordering::Release);
+        state.inbox.set_empty(empty);
         if replies {
             state.inbox.replied();
         }

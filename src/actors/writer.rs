@@ -4,113 +4,21 @@
 //! A body is built when its turn has come, so it carries every change up to the moment it leaves, and an object that
 //! changes often is written no more often than its answers come back.
 
-use super::router::Router;
-use super::shard::ShardMsg;
-use super::standing::Role;
+use super::messages::{ShardMsg, WriterHandle, WriterMsg};
+use super::router::Routes;
 use crate::cluster::objects::{Answer, ObjectClient};
 use crate::core::backoff::Retry;
+use crate::core::leadership::Role;
 use crate::core::namespace::{Granted, Outcome};
-use crate::core::object::{ObjectKey, ObjectName};
-use crate::core::publish::reports::{Reply, Report, Reported, Reports};
+use crate::core::object::ObjectKey;
+use crate::core::publish::reports::{Reply, Reported};
 use crate::core::publish::{Next, Publisher, Replied};
-use crate::ops::metrics::WriterMetrics;
-use parking_lot::Mutex;
+use crate::metrics::WriterMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::Instant;
 
 pub use crate::core::publish::Pacing;
-
-/// What the writer is told.
-#[derive(Debug)]
-pub enum WriterMsg {
-    /// Shards have something to say: it waits in the handle. At most one of these is in the mailbox.
-    Wake,
-    /// The server's answer to a request.
-    Done(ObjectKey, Answer),
-    /// Time has passed that something waited for.
-    Tick,
-    /// Whether anything may be written from now on. Until it is told, the writer takes it that it may.
-    Role(Role),
-    /// Somebody asks whether it still answers.
-    Ping(oneshot::Sender<()>),
-    /// Let nothing new go, and say when nothing is in flight any more.
-    Drain(RpcReplyPort<()>),
-}
-
-/// So many objects are taken from the reports at once. What shards say of more waits for the writer's next turn, so that
-/// answers and grants are not held up by a namespace with a hundred thousand objects.
-const TAKEN_AT_ONCE: usize = 256;
-
-/// How shards reach the writer. Clones are one.
-#[derive(Clone, Debug, Default)]
-pub struct WriterHandle(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    mailbox: Mutex<ReportBox>,
-    actor: OnceLock<ActorRef<WriterMsg>>,
-    /// What the times of reports and of the publisher count from.
-    start: Instant,
-}
-
-#[derive(Debug, Default)]
-struct ReportBox {
-    reports: Reports,
-    /// A [`WriterMsg::Wake`] is in the mailbox.
-    woken: bool,
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self {
-            mailbox: Mutex::default(),
-            actor: OnceLock::new(),
-            start: Instant::now(),
-        }
-    }
-}
-
-impl WriterHandle {
-    /// What a shard says of objects of its namespace, in this order. `noticed` is when the changes were noticed that the
-    /// objects are wanted for.
-    pub fn report(&self, namespace: &Arc<str>, said: Vec<(ObjectName, Report)>, noticed: Instant) {
-        let noticed = noticed.saturating_duration_since(self.0.start);
-        let mut mailbox = self.0.mailbox.lock();
-        for (object, report) in said {
-            let key = ObjectKey {
-                namespace: namespace.clone(),
-                object,
-            };
-            mailbox.reports.say(key, report, noticed);
-        }
-        let wake = !mailbox.reports.is_empty() && !std::mem::replace(&mut mailbox.woken, true);
-        drop(mailbox);
-        if wake {
-            self.send(WriterMsg::Wake);
-        }
-    }
-
-    /// Tells the writer something. Before it is there, and after it has gone, nobody needs to know.
-    pub fn send(&self, message: WriterMsg) {
-        if let Some(actor) = self.0.actor.get() {
-            let _ = actor.cast(message);
-        }
-    }
-
-    /// Takes the next reports. When some are left, the writer is to be woken again.
-    fn take(&self) -> (Vec<(ObjectKey, Reported)>, bool) {
-        let mut mailbox = self.0.mailbox.lock();
-        let taken = std::iter::from_fn(|| mailbox.reports.take())
-            .take(TAKEN_AT_ONCE)
-            .collect();
-        mailbox.woken = !mailbox.reports.is_empty();
-        (taken, mailbox.woken)
-    }
-}
 
 /// What the writer is made with.
 #[derive(Debug)]
@@ -118,7 +26,7 @@ pub struct WriterArguments {
     /// The handle that shards have.
     pub handle: WriterHandle,
     /// How to reach shards.
-    pub router: Arc<OnceLock<Arc<Router>>>,
+    pub router: Routes,
     /// How to reach the API server.
     pub objects: ObjectClient,
     /// How writes are paced.
@@ -131,7 +39,7 @@ pub struct WriterArguments {
 #[derive(Debug)]
 pub struct WriterState {
     handle: WriterHandle,
-    router: Arc<OnceLock<Arc<Router>>>,
+    router: Routes,
     objects: ObjectClient,
     publisher: Publisher,
     /// When the next [`WriterMsg::Tick`] comes, if one does.
@@ -162,11 +70,7 @@ impl Actor for Writer {
             pacing,
             seed,
         } = arguments;
-        handle
-            .0
-            .actor
-            .set(myself)
-            .map_err(|_| "the writer was started twice")?;
+        handle.set(myself)?;
         Ok(WriterState {
             handle,
             router,
@@ -225,7 +129,7 @@ impl Actor for Writer {
             }
         }
         // In a dry run others say what is out of sync, and so does the leader while another process leads.
-        if state.publisher.writes() && state.role != Role::Shadow {
+        if state.publisher.writes() && state.role != Role::DryRun {
             let window = state.publisher.window();
             state.metrics.observe(state.publisher.queue(), window, now);
         }
@@ -239,7 +143,7 @@ impl Actor for Writer {
 
 impl WriterState {
     fn now(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.handle.0.start)
+        self.handle.now()
     }
 
     /// Grants as many objects as tokens and places allow.

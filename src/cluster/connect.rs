@@ -1,15 +1,14 @@
 //! Clients for the API server.
 
 use super::client_error::ClientError;
-use super::kubeconfig::{self, KubeconfigError, Loaded};
-use crate::ops::metrics::RequestLayer;
+use super::kubeconfig::{self, ConfigFile, KubeconfigError, Loaded, check_url};
+use crate::metrics::RequestLayer;
 use http::Uri;
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use percent_encoding::percent_decode_str;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -41,33 +40,6 @@ impl fmt::Debug for Target {
             Self::Server(url) => f.debug_tuple("Server").field(&shown(url)).finish(),
             Self::InCluster => f.write_str("InCluster"),
         }
-    }
-}
-
-/// A kubeconfig file, and what is used of it.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ConfigFile {
-    /// The file; without one, as kubectl finds it: those that `$KUBECONFIG` names, or `~/.kube/config`.
-    pub path: Option<PathBuf>,
-    /// The context; without one, the current one.
-    pub context: Option<String>,
-}
-
-impl<P: Into<PathBuf>> From<P> for ConfigFile {
-    /// The file's current context.
-    fn from(path: P) -> Self {
-        Self {
-            path: Some(path.into()),
-            context: None,
-        }
-    }
-}
-
-impl ConfigFile {
-    /// Whether there is a kubeconfig where kubectl looks for one.
-    pub fn is_at_hand() -> bool {
-        let named = std::env::var_os("KUBECONFIG").is_some_and(|names| !names.is_empty());
-        named || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists())
     }
 }
 
@@ -237,22 +209,6 @@ fn take_credentials(config: &mut Config) {
         auth.username = Some(user);
         auth.password = Some(password.into());
     }
-}
-
-/// A server's URL, or what is wrong with it, to stand behind the name of what holds it.
-pub(super) fn check_url(url: &str) -> Result<Uri, &'static str> {
-    let uri: Uri = url.parse().map_err(|_| "is no URL")?;
-    match uri.scheme_str() {
-        Some("http" | "https") => {}
-        _ => return Err("must begin with http:// or https://"),
-    }
-    if uri.host().is_none_or(str::is_empty) {
-        return Err("names no host");
-    }
-    if uri.query().is_some() {
-        return Err("must not have a query");
-    }
-    Ok(uri)
 }
 
 /// A URL's scheme, host and port. The rest may hold secrets.

@@ -1,10 +1,10 @@
 //! From the wire to facts. The codec is JSON; only this module and `wire` know it.
 
 mod endpoints;
-mod seen;
+mod observed;
 mod slices;
 
-pub use seen::{planned_endpoints, planned_slice};
+pub use observed::{planned_endpoints, planned_slice};
 
 use super::items::ItemSplitter;
 use super::wire::{self, BookmarkMeta, Str, StrMap};

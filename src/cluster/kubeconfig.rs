@@ -3,9 +3,9 @@
 //! file may be any file of the system that somebody named by mistake.
 
 use super::client_error::{self, ClientError};
-use super::connect::ConfigFile;
 use crate::core::excerpt::Excerpt;
 use http::HeaderValue;
+use http::Uri;
 use kube::Config;
 use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 use serde::Deserialize;
@@ -78,6 +78,49 @@ impl Loaded {
         };
         places.error(place, ClientError::from(error).to_string())
     }
+}
+
+/// A kubeconfig file, and what is used of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ConfigFile {
+    /// The file; without one, as kubectl finds it: those that `$KUBECONFIG` names, or `~/.kube/config`.
+    pub path: Option<PathBuf>,
+    /// The context; without one, the current one.
+    pub context: Option<String>,
+}
+
+impl<P: Into<PathBuf>> From<P> for ConfigFile {
+    /// The file's current context.
+    fn from(path: P) -> Self {
+        Self {
+            path: Some(path.into()),
+            context: None,
+        }
+    }
+}
+
+impl ConfigFile {
+    /// Whether there is a kubeconfig where kubectl looks for one.
+    pub fn is_at_hand() -> bool {
+        let named = std::env::var_os("KUBECONFIG").is_some_and(|names| !names.is_empty());
+        named || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists())
+    }
+}
+
+/// A server's URL, or what is wrong with it, to stand behind the name of what holds it.
+pub(super) fn check_url(url: &str) -> Result<Uri, &'static str> {
+    let uri: Uri = url.parse().map_err(|_| "is no URL")?;
+    match uri.scheme_str() {
+        Some("http" | "https") => {}
+        _ => return Err("must begin with http:// or https://"),
+    }
+    if uri.host().is_none_or(str::is_empty) {
+        return Err("names no host");
+    }
+    if uri.query().is_some() {
+        return Err("must not have a query");
+    }
+    Ok(uri)
 }
 
 /// Reads what is chosen.
@@ -414,7 +457,7 @@ impl Chosen {
         self.server =
             Some(server.map_or_else(|| Place::of(file, &named.name), |server| Place::of(file, server)));
         if let Some(server) = server
-            && let Err(fault) = super::connect::check_url(&server.value)
+            && let Err(fault) = check_url(&server.value)
         {
             self.fault = Some((self.server, format!("server {fault}")));
         }

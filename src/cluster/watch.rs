@@ -2,11 +2,13 @@
 //! runs. When to do what is decided by [`View`]; here it is carried out. Nothing is done beyond decoding and cutting:
 //! what an event means is the shards' business.
 
+mod handler;
 mod initial;
 mod lines;
 mod reader;
 mod sources;
 
+pub use handler::WatchHandler;
 pub use sources::{Endpoints, Gone, Nodes, Pods, Services, Slices, Source, WholeEndpoints, WholeSlices};
 
 use self::initial::{Listing, Way};
@@ -15,10 +17,9 @@ use self::reader::Reader;
 use super::client_error::ClientError;
 use super::pages::Silent;
 use super::{decode, wire};
-use crate::actors::router::Router;
-use crate::actors::standing::Standing;
+use crate::core::leadership::Leadership;
 use crate::core::leadership::view::{Action, End, View};
-use crate::ops::metrics::WatchMetrics;
+use crate::metrics::WatchMetrics;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -88,7 +89,7 @@ pub struct Watch {
     /// Whether something may have been handed on under the epoch.
     used: bool,
     /// What this process does.
-    standing: watch::Receiver<Standing>,
+    leadership: watch::Receiver<Leadership>,
 }
 
 impl fmt::Debug for Watch {
@@ -103,21 +104,21 @@ impl Watch {
     /// Of a kind; `seed` is for the jitter of pauses.
     pub fn new<S: Source>(
         client: Client,
-        router: Arc<Router>,
-        standing: watch::Receiver<Standing>,
+        handler: Arc<dyn WatchHandler>,
+        leadership: watch::Receiver<Leadership>,
         seed: u64,
     ) -> Self {
         let random = fastrand::Rng::with_seed(seed ^ (S::KIND.index() as u64 + 1));
         Self {
             reader: Reader {
                 client,
-                router,
+                handler,
                 metrics: WatchMetrics::new(S::KIND),
             },
             random,
             epoch: 0,
             used: true,
-            standing,
+            leadership,
         }
     }
 
@@ -127,32 +128,36 @@ impl Watch {
         if !S::OUTPUT {
             return self.serve::<S>().await;
         }
-        let mut standing = self.standing.clone();
+        let mut leadership = self.leadership.clone();
         loop {
-            let follows = |standing: &Standing| standing.role.follows_outputs();
-            let Ok(term) = standing.wait_for(follows).await.map(|standing| standing.term) else {
+            let follows = |leadership: &Leadership| leadership.role.follows_outputs();
+            let Ok(term) = leadership
+                .wait_for(follows)
+                .await
+                .map(|leadership| leadership.term)
+            else {
                 // Nobody is left who could say that it is this process's turn.
                 return;
             };
-            let over = |standing: &Standing| !follows(standing) || standing.term != term;
+            let over = |leadership: &Leadership| !follows(leadership) || leadership.term != term;
             tokio::select! {
                 biased;
-                () = until(&mut standing, over) => {}
+                () = until(&mut leadership, over) => {}
                 () = self.serve::<S>() => {}
             }
             self.reader.metrics.left();
-            self.reader.router.forget(S::KIND);
+            self.reader.handler.forget(S::KIND);
         }
     }
 
     /// Carries out what the view of the kind says. Never returns. It can be dropped at any time, if all that it
     /// showed is forgotten then.
     async fn serve<S: Source>(&mut self) {
-        let router = self.reader.router.clone();
+        let handler = self.reader.handler.clone();
         if S::OUTPUT {
-            router.inputs_listed().await;
+            handler.inputs_listed().await;
         }
-        let mut demands = router.demands();
+        let mut demands = handler.demands();
         let mut serving = Serving::<S> {
             view: View::new(*demands.borrow_and_update()),
             start: Instant::now(),
@@ -234,7 +239,7 @@ struct Serving<S: Source> {
 impl<S: Source> Serving<S> {
     /// Begins all that there is to do now.
     fn act(&mut self, watch: &mut Watch) {
-        let (router, resource) = (watch.reader.router.clone(), S::KIND.as_str());
+        let (handler, resource) = (watch.reader.handler.clone(), S::KIND.as_str());
         while let Some(action) = self.view.act(since(self.start)) {
             match action {
                 Action::List => self.list(watch),
@@ -249,14 +254,14 @@ impl<S: Source> Serving<S> {
                 }
                 Action::Prove(demand) => {
                     tracing::debug!(resource, demand = demand.number, "what is known is current");
-                    router.prove(S::KIND, demand);
+                    handler.prove(S::KIND, demand);
                 }
                 Action::Rewound { under } => {
                     tracing::warn!(
                         resource,
                         "versions went backwards: the server's store was replaced, or set back; everything is listed again"
                     );
-                    let demand = router.rewound(S::KIND, under);
+                    let demand = handler.rewound(S::KIND, under);
                     self.view.demanded(demand, since(self.start));
                 }
             }
@@ -298,9 +303,9 @@ impl<S: Source> Serving<S> {
                 if let Some(asked) = self.view.listing()
                     && self.view.accepts(version)
                 {
-                    let router = &watch.reader.router;
-                    listing.hand_on(router, watch.epoch);
-                    router.end_list(S::KIND, watch.epoch, version, asked);
+                    let handler = &*watch.reader.handler;
+                    listing.hand_on(handler, watch.epoch);
+                    handler.end_list(S::KIND, watch.epoch, version, asked);
                     watch.used = true;
                 }
                 self.view.listed(version, objects, now, watch.random.f64());
@@ -332,7 +337,7 @@ impl<S: Source> Serving<S> {
         reader.metrics.alive();
         reader.complain::<S>(&shown.errors);
         reader.metrics.watched.increment(shown.items.len() as u64);
-        S::watched(&reader.router, shown.items, watch.epoch);
+        S::watched(&*reader.handler, shown.items, watch.epoch);
         if let Some(version) = shown.version {
             self.view.shown(decode::version(&version)?);
         }
@@ -383,8 +388,8 @@ async fn wait(until: Option<Instant>) {
 }
 
 /// Waits until something is so of what this process does.
-async fn until(standing: &mut watch::Receiver<Standing>, is_so: impl FnMut(&Standing) -> bool) {
-    if standing.wait_for(is_so).await.is_err() {
+async fn until(leadership: &mut watch::Receiver<Leadership>, is_so: impl FnMut(&Leadership) -> bool) {
+    if leadership.wait_for(is_so).await.is_err() {
         // Nothing will change any more.
         std::future::pending::<()>().await;
     }

@@ -51,6 +51,15 @@ pub enum Event {
     Forget(Kind),
 }
 
+/// An event for a namespace.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The event.
+    pub event: Event,
+}
+
 /// The events that wait for one shard.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {

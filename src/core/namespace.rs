@@ -6,6 +6,7 @@
 //! the server's answer. The work of each call grows with what changed, except where a Service itself
 //! changes: that is a pass over its pods.
 
+mod addresses;
 mod adopt;
 mod compare;
 mod endpoints;
@@ -270,6 +271,26 @@ impl Pod {
     }
 }
 
+/// What an event changed of a pod, as far as one of its endpoints goes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct PodChange {
+    /// Its group may be another one.
+    ports: bool,
+    /// By family: something beside its conditions is published differently.
+    content: [bool; 2],
+    /// Endpoints show something else of it beside its address and whether it is ready.
+    endpoints: bool,
+}
+
+impl PodChange {
+    /// Something that all families publish, conditions aside.
+    const CONTENT: Self = Self {
+        ports: false,
+        content: [true; 2],
+        endpoints: false,
+    };
+}
+
 /// A hostname and the subdomain in which it counts. The pods of a `StatefulSet` share one, since each is called
 /// as it is.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -317,7 +338,7 @@ struct Service {
     /// Its slices, whatever their role.
     slices: FewSet<SliceId>,
     /// What its Endpoints object shows, while that is ours to write.
-    endpoints: Option<Box<endpoints::ServiceEndpoints>>,
+    endpoints: Option<Box<addresses::ServiceEndpoints>>,
     dirty: bool,
     epoch: u8,
     tally: tally::Tally,

@@ -11,9 +11,10 @@ use super::differences::spelled;
 use super::findings::Finding;
 use super::text::plural;
 use crate::core::address::Family;
+use crate::core::facts::observed::ObservedService;
 use crate::core::facts::{
     ANNOTATION_TOLERATE_UNREADY, AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts,
-    LABEL_ENDPOINTS_MANAGED_BY, PodFacts, ServiceFacts, SliceFacts, SubsetFacts, TolerateUnready,
+    LABEL_ENDPOINTS_MANAGED_BY, ServiceFacts, SliceFacts, SubsetFacts, TolerateUnready,
 };
 use crate::core::hints::HintMode;
 use crate::core::ports::{ServicePort, TargetPort};
@@ -22,34 +23,6 @@ use crate::core::subsets::{MAX_ADDRESSES, TRUNCATED};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// A Service, and what people call it by.
-#[derive(Clone, Debug)]
-pub struct SeenService {
-    /// What counts.
-    pub facts: ServiceFacts,
-    /// `spec.type`.
-    pub kind: Box<str>,
-    /// `spec.externalName`.
-    pub external_name: Option<Box<str>>,
-    /// Whether it has a selector, whatever its type.
-    pub selects: bool,
-    /// `spec.ports[].port`.
-    pub port_numbers: Vec<i64>,
-}
-
-/// A pod, and why it is as it is.
-#[derive(Clone, Debug)]
-pub struct SeenPod {
-    /// What counts.
-    pub facts: PodFacts,
-    /// `status.phase`.
-    pub phase: Box<str>,
-    /// `status.reason`.
-    pub reason: Option<Box<str>>,
-    /// What the condition says that keeps it from being ready.
-    pub told: Option<Box<str>>,
-}
 
 /// What is known of nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,7 +39,7 @@ pub struct Seen {
     /// The namespace.
     pub namespace: Arc<str>,
     /// The Service.
-    pub service: SeenService,
+    pub service: ObservedService,
     /// Its pods; none if it has no selector.
     pub pods: Option<Pods>,
     /// Their nodes.
@@ -216,7 +189,7 @@ fn selector(facts: &ServiceFacts) -> Vec<String> {
 }
 
 /// `http 80 to 8080/TCP`.
-fn ports(service: &SeenService) -> Vec<String> {
+fn ports(service: &ObservedService) -> Vec<String> {
     let spell = |(port, number): (&ServicePort, &i64)| {
         let name = if port.name.is_empty() {
             String::new()

@@ -26,7 +26,7 @@ pub use vitals::{Parts, Renewal, Vitals};
 use self::access::{Access, Verdict};
 use self::connections::Connections;
 use self::health::Check;
-use super::metrics::Exporter;
+use crate::metrics::Exporter;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;

@@ -3,14 +3,14 @@
 
 use super::admin::Renewal;
 use super::progress::Progress;
-use crate::actors::events::{EventHandle, EventMsg, WallClock};
+use crate::actors::events::WallClock;
+use crate::actors::messages::{EventHandle, EventMsg, WriterHandle, WriterMsg};
 use crate::actors::router::Router;
-use crate::actors::standing::{Role, Standing};
-use crate::actors::writer::{WriterHandle, WriterMsg};
 use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::lease::{LeaseClient, Location, Shown, follow};
+use crate::core::leadership::{Leadership, Role};
 use crate::core::lease::{Ask, Election, Reply, Timing};
-use crate::ops::metrics::LeaseMetrics;
+use crate::metrics::LeaseMetrics;
 use futures::future::{BoxFuture, FutureExt as _, OptionFuture};
 use kube::Client;
 use std::collections::hash_map::RandomState;
@@ -60,7 +60,7 @@ pub(super) struct Told {
     pub(super) router: Arc<Router>,
     pub(super) writer: WriterHandle,
     pub(super) events: EventHandle,
-    pub(super) standing: watch::Sender<Standing>,
+    pub(super) leadership: watch::Sender<Leadership>,
     pub(super) renewal: Renewal,
     pub(super) progress: Progress,
 }
@@ -192,7 +192,7 @@ impl Elector {
         } else {
             Role::Standby
         };
-        let before = *self.told.standing.borrow();
+        let before = *self.told.leadership.borrow();
         if role.writes() && !before.role.writes() {
             self.told.router.begin_term();
         }
@@ -212,11 +212,11 @@ impl Elector {
         self.told.writer.send(WriterMsg::Role(role));
         self.told.events.send(EventMsg::Role(role));
         let term = before.term + u64::from(role.writes());
-        self.told.standing.send_replace(Standing { role, term });
+        self.told.leadership.send_replace(Leadership { role, term });
         self.metrics.leads(role.writes());
         match role {
             Role::Leader => tracing::info!(term, "this process holds the lease, and begins to write"),
-            Role::Standby | Role::Shadow => {
+            Role::Standby | Role::DryRun => {
                 let holder = self.election.holder().unwrap_or_default();
                 tracing::warn!(
                     holder,

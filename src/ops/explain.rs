@@ -3,12 +3,13 @@
 use super::audit::{node_table, published, wrong};
 use crate::cluster::decode::{NamedNode, Namespaced};
 use crate::cluster::read::{ReadError, Reader, Selection, Shown};
+use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, ServiceFacts};
 use crate::core::hints::HintMode;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
 use crate::inspect::census::Objects;
-use crate::inspect::explain::{Explanation, Pods, Seen, SeenNodes, SeenPod, SeenService, explain, meant};
+use crate::inspect::explain::{Explanation, Pods, Seen, SeenNodes, explain, meant};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -37,7 +38,7 @@ pub enum ExplainError {
 
 /// Reads what a Service hangs on, and says what there is to say. Writes nothing.
 pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explanation, ExplainError> {
-    let found: Option<Namespaced<SeenService>> = reader.get(Kind::Service, Some(namespace), name).await?;
+    let found: Option<Namespaced<ObservedService>> = reader.get(Kind::Service, Some(namespace), name).await?;
     let Some(Namespaced {
         namespace,
         facts: service,
@@ -54,7 +55,7 @@ pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explan
         let mut seen = Pods::new(selector.clone());
         reader
             .list(Kind::Pod, &here, |shown| match shown {
-                Shown::Object(Namespaced::<SeenPod> { facts, .. }) => seen.see(facts),
+                Shown::Object(Namespaced::<ObservedPod> { facts, .. }) => seen.see(facts),
                 Shown::Again => seen = Pods::new(selector.clone()),
             })
             .await?;

@@ -9,7 +9,8 @@ mod inspect;
 mod publishing;
 
 use crate::actors::writer::Pacing;
-use crate::cluster::connect::{ConfigFile, Target};
+use crate::cluster::connect::Target;
+use crate::cluster::kubeconfig::ConfigFile;
 use crate::core::golang;
 use crate::core::outputs::Outputs;
 use crate::ops::run::Options;

@@ -1,10 +1,10 @@
 //! The commands that only look: flags in, text and an exit code out.
 
 use super::flags::{AuditArgs, Colour, ConnectionArgs, ExplainArgs};
+use super::logging::one_line;
 use super::{audit, explain};
 use crate::cluster::connect::connect;
 use crate::cluster::read::Reader;
-use crate::one_line;
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
 use std::io::{self, Write as _};

@@ -84,11 +84,8 @@ mod tests {
             progress.stall()
         };
         assert_eq!(at(130), None);
-        let standing = at(131).unwrap();
-        assert!(
-            standing.starts_with("no progress for 31 s: the threads"),
-            "{standing}"
-        );
+        let still = at(131).unwrap();
+        assert!(still.starts_with("no progress for 31 s: the threads"), "{still}");
         progress.note(Ok(()));
         assert_eq!(at(161), None);
         progress.note(Err("writer: no answer for 21 s".to_owned()));

@@ -4,11 +4,11 @@ use super::admin::{Parts, Renewal, Vitals};
 use super::election::{Candidacy, Elector, Told};
 use super::progress::Progress;
 use crate::actors::deviations::Ledger;
-use crate::actors::events::{EventArguments, EventHandle, EventMsg, Events, WallClock};
-use crate::actors::root::{Root, RootMsg};
-use crate::actors::router::Router;
-use crate::actors::standing::{Role, Standing};
-use crate::actors::writer::{Pacing, Writer, WriterArguments, WriterHandle, WriterMsg};
+use crate::actors::events::{EventArguments, Events, WallClock};
+use crate::actors::messages::{EventHandle, EventMsg, WriterHandle, WriterMsg};
+use crate::actors::root::{Root, RootState};
+use crate::actors::router::{Router, Routes};
+use crate::actors::writer::{Pacing, Writer, WriterArguments};
 use crate::cluster::connect::Clients;
 use crate::cluster::events::EventClient;
 use crate::cluster::fence::{Clock, Fence};
@@ -16,12 +16,13 @@ use crate::cluster::objects::ObjectClient;
 use crate::cluster::watch::{
     Endpoints, Nodes, Pods, Services, Slices, Source, Watch, WholeEndpoints, WholeSlices,
 };
+use crate::core::leadership::{Leadership, Role};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::outputs::Outputs;
 use futures::future::BoxFuture;
 use ractor::{Actor, ActorRef, RpcReplyPort};
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
@@ -62,7 +63,7 @@ pub async fn run(
     options: Options,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    run_observed(clients, options, Part::Alone, &Vitals::default(), shutdown).await
+    run_observed(clients, options, RunMode::Alone, &Vitals::default(), shutdown).await
 }
 
 /// As [`run`], but writes only while it holds a Lease, which is asked for by a client of its own: renewals must
@@ -75,8 +76,8 @@ pub async fn run_elected(
     candidacy: Candidacy,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let part = Part::Candidate(Renewing::Here(lease), Box::new(candidacy));
-    run_observed(clients, options, part, &Vitals::default(), shutdown).await
+    let mode = RunMode::Candidate(Renewing::Here(lease), Box::new(candidacy));
+    run_observed(clients, options, mode, &Vitals::default(), shutdown).await
 }
 
 /// As [`run`], but writes nothing, and takes part in no election: it compares what others write with what it would
@@ -90,7 +91,7 @@ pub async fn run_dry(
     run_observed(
         clients,
         options,
-        Part::Shadow(ledger),
+        RunMode::DryRun(ledger),
         &Vitals::default(),
         shutdown,
     )
@@ -109,24 +110,24 @@ pub enum Renewing {
     Here(kube::Client),
 }
 
-/// What part a process plays beside others.
-pub enum Part {
+/// How a process is run beside others.
+pub enum RunMode {
     /// Nobody else may write.
     Alone,
     /// It writes while it holds a Lease.
     Candidate(Renewing, Box<Candidacy>),
     /// It writes nothing, and tells what it would write.
-    Shadow(Ledger),
+    DryRun(Ledger),
 }
 
-impl Part {
+impl RunMode {
     /// What it may do before it has heard anything.
-    fn at_first(&self) -> (Fence, Standing) {
+    fn at_first(&self) -> (Fence, Leadership) {
         match self {
-            Self::Alone => (Fence::open(), Standing::ALWAYS),
-            Self::Candidate(_, candidacy) => (Fence::closed(candidacy.clock.clone()), Standing::WAITING),
+            Self::Alone => (Fence::open(), Leadership::ALWAYS),
+            Self::Candidate(_, candidacy) => (Fence::closed(candidacy.clock.clone()), Leadership::STANDBY),
             // Nothing asks to be written; and what did could not leave.
-            Self::Shadow(_) => (Fence::closed(Clock::default()), Standing::COMPARING),
+            Self::DryRun(_) => (Fence::closed(Clock::default()), Leadership::DRY_RUN),
         }
     }
 
@@ -134,7 +135,7 @@ impl Part {
     fn progress(&self) -> Option<Progress> {
         match self {
             Self::Candidate(_, candidacy) => Some(Progress::new(candidacy.clock.clone(), candidacy.patience)),
-            Self::Alone | Self::Shadow(_) => None,
+            Self::Alone | Self::DryRun(_) => None,
         }
     }
 
@@ -144,35 +145,39 @@ impl Part {
             Self::Candidate(_, candidacy) => {
                 Some(Renewal::new(candidacy.clock.clone(), candidacy.timing.lease()))
             }
-            Self::Alone | Self::Shadow(_) => None,
+            Self::Alone | Self::DryRun(_) => None,
         }
     }
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for RunMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Alone => "Alone",
             Self::Candidate(..) => "Candidate",
-            Self::Shadow(_) => "Shadow",
+            Self::DryRun(_) => "DryRun",
         })
     }
 }
 
-/// As [`run`], [`run_elected`] or [`run_dry`], by the part it plays, and lets others see how it is through `vitals`.
+/// As [`run`], [`run_elected`] or [`run_dry`], by its mode, and lets others see how it is through `vitals`.
 pub async fn run_observed(
     clients: Clients,
     options: Options,
-    part: Part,
+    mode: RunMode,
     vitals: &Vitals,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let (fence, standing) = part.at_first();
-    let (told, standing) = watch::channel(standing);
+    let (fence, leadership) = mode.at_first();
+    let (told, leadership) = watch::channel(leadership);
     let (fatal, mut failed) = watch::channel(None);
-    let (root, root_done) = Actor::spawn(None, Root, fatal.clone()).await?;
+    let routes = Routes::default();
+    let root = RootState {
+        router: routes.clone(),
+        fatal: fatal.clone(),
+    };
+    let (root, root_done) = Actor::spawn(None, Root, root).await?;
     let handle = WriterHandle::default();
-    let routes = Arc::new(OnceLock::new());
     let arguments = WriterArguments {
         handle: handle.clone(),
         router: routes.clone(),
@@ -189,27 +194,26 @@ pub async fn run_observed(
     Actor::spawn_linked(None, Events, event_arguments, root.get_cell()).await?;
     let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
     let router = Router::new(options.settings, handle.clone(), root.clone(), events.clone());
-    let router = Arc::new(match &part {
-        Part::Shadow(ledger) => router.comparing(ledger.clone()),
-        Part::Alone | Part::Candidate(..) => router,
+    let router = Arc::new(match &mode {
+        RunMode::DryRun(ledger) => router.comparing(ledger.clone()),
+        RunMode::Alone | RunMode::Candidate(..) => router,
     });
-    // The cell is new, so this cannot fail; and the root waits for nothing else before its first message.
+    // The cell is new, so this cannot fail.
     let _ = routes.set(router.clone());
-    let _ = root.cast(RootMsg::Router(router.clone()));
 
     let seed = options.settings.seed;
-    if !standing.borrow().role.writes() {
-        let role = standing.borrow().role;
+    if !leadership.borrow().role.writes() {
+        let role = leadership.borrow().role;
         handle.send(WriterMsg::Role(role));
         events.send(EventMsg::Role(role));
     }
-    let (renewal, progress) = (part.renewal(), part.progress());
+    let (renewal, progress) = (mode.renewal(), mode.progress());
     vitals.set(Parts {
         root: root.clone(),
         writer: handle.clone(),
         events: events.clone(),
         router: router.clone(),
-        standing: standing.clone(),
+        leadership: leadership.clone(),
         renewal: renewal.clone(),
         fence: fence.clone(),
         outputs: options.settings.outputs,
@@ -217,28 +221,28 @@ pub async fn run_observed(
     });
     let mut elector = None;
     let mut ledger = None;
-    match part {
-        Part::Alone => {}
-        Part::Candidate(renewing, candidacy) => {
+    match mode {
+        RunMode::Alone => {}
+        RunMode::Candidate(renewing, candidacy) => {
             let told = Told {
                 fence,
                 router: router.clone(),
                 writer: handle,
                 events,
-                standing: told,
+                leadership: told,
                 renewal: renewal.expect("a candidate has one"),
                 progress: progress.expect("a candidate has one"),
             };
             elector = Some(Elected::start(renewing, *candidacy, told, seed, vitals, &fatal)?);
         }
-        Part::Shadow(shared) => {
+        RunMode::DryRun(shared) => {
             ledger = Some(guarded("the account of differences", shared.keep(), &fatal));
         }
     }
     let follower = Follower {
         client: clients.watches,
         router,
-        standing,
+        leadership,
         seed,
         fatal,
     };
@@ -312,7 +316,7 @@ impl Elected {
 struct Follower {
     client: kube::Client,
     router: Arc<Router>,
-    standing: watch::Receiver<Standing>,
+    leadership: watch::Receiver<Leadership>,
     seed: u64,
     fatal: watch::Sender<Option<String>>,
 }
@@ -321,7 +325,7 @@ impl Follower {
     /// Of all kinds that are needed.
     fn follow(&self, outputs: Outputs) -> Vec<JoinHandle<()>> {
         // Who compares sees what others write whole.
-        let whole = self.standing.borrow().role == Role::Shadow;
+        let whole = self.leadership.borrow().role == Role::DryRun;
         Kind::needed_for(outputs)
             .map(|kind| match kind {
                 Kind::Node => self.watch::<Nodes>(),
@@ -340,7 +344,7 @@ impl Follower {
         let watch = Watch::new::<S>(
             self.client.clone(),
             self.router.clone(),
-            self.standing.clone(),
+            self.leadership.clone(),
             self.seed,
         );
         guarded(

@@ -1,7 +1,8 @@
 //! Events, from the handle to an API server.
 
 use crate::cluster::{Api, client};
-use endpointd::actors::events::{EventArguments, EventHandle, EventMsg, Events, WallClock};
+use endpointd::actors::events::{EventArguments, Events, WallClock};
+use endpointd::actors::messages::{EventHandle, EventMsg};
 use endpointd::cluster::events::EventClient;
 use endpointd::core::events::{Involved, InvolvedKind, Notice, Source};
 use endpointd::core::ids::Uid;

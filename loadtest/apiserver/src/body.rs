@@ -1,6 +1,5 @@
 //! Bodies of responses.
 
-use crate::faults::OpenWatch;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http_body::{Body, Frame, SizeHint};
@@ -17,7 +16,7 @@ pub struct ResponseBody(Inner);
 enum Inner {
     Whole(Option<Bytes>),
     Stream(Pieces, SizeHint),
-    Watch(Box<OpenWatch>),
+    Watch(Pieces),
 }
 
 // === impl ResponseBody ===
@@ -37,14 +36,19 @@ impl ResponseBody {
     }
 
     pub(crate) fn watch(events: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Self {
-        Self(Inner::Watch(Box::new(OpenWatch::new(Box::pin(events)))))
+        Self(Inner::Watch(Box::pin(events)))
     }
 
-    /// The watch, if this is one.
-    pub(crate) fn open_watch(&mut self) -> Option<&mut OpenWatch> {
-        match &mut self.0 {
-            Inner::Watch(watch) => Some(watch),
-            _ => None,
+    pub(crate) fn is_watch(&self) -> bool {
+        matches!(self.0, Inner::Watch(_))
+    }
+
+    /// Puts something between a watch and its reader. Other bodies stay as they are.
+    #[must_use]
+    pub(crate) fn wrap_watch(self, with: impl FnOnce(Pieces) -> Pieces) -> Self {
+        match self.0 {
+            Inner::Watch(pieces) => Self(Inner::Watch(with(pieces))),
+            other => Self(other),
         }
     }
 }
@@ -69,8 +73,7 @@ impl Body for ResponseBody {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let piece = match &mut self.get_mut().0 {
             Inner::Whole(bytes) => Poll::Ready(bytes.take().map(Ok)),
-            Inner::Stream(pieces, _) => pieces.as_mut().poll_next(cx),
-            Inner::Watch(watch) => watch.poll_next(cx),
+            Inner::Stream(pieces, _) | Inner::Watch(pieces) => pieces.as_mut().poll_next(cx),
         };
         piece.map(|p| p.map(|p| p.map(Frame::data)))
     }

@@ -23,7 +23,7 @@ mod stream;
 pub(crate) use self::active::{Active, Fate, Faults};
 pub(crate) use self::ask::{Ask, Caller};
 pub(crate) use self::failure::{answer, no_streaming_lists};
-pub(crate) use self::open::OpenWatch;
+pub(crate) use self::open::attend;
 pub(crate) use self::stream::{cut, faulty, lost};
 
 pub use self::active::FaultRecord;

@@ -34,6 +34,7 @@ mod object;
 mod openapi;
 mod pass;
 mod patches;
+mod query;
 mod registry;
 mod reply;
 mod route;

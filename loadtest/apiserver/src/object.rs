@@ -152,7 +152,7 @@ impl Draft {
             key: key.into(),
             uid: parse_uid(text(value, "/metadata/uid")).unwrap_or(0),
             labels: labels_of(metadata),
-            fields: crate::registry::field_values(kind, value),
+            fields: field_values(kind, value),
             owners: owners_of(metadata),
             deleting: metadata.contains_key("deletionTimestamp"),
             head,
@@ -226,6 +226,31 @@ fn labels_of(metadata: &Map<String, Value>) -> Box<[(Box<str>, Box<str>)]> {
         .collect();
     pairs.sort_unstable();
     pairs.into()
+}
+
+/// The values of a kind's selectable fields.
+fn field_values(kind: Kind, value: &Value) -> Box<[Box<str>]> {
+    let at = |path: &&str| -> Box<str> {
+        let pointer = format!("/{}", path.replace('.', "/"));
+        match (kind, *path) {
+            (Kind::Pod, "spec.hostNetwork") | (Kind::Node, "spec.unschedulable") => {
+                let set = value.pointer(&pointer).and_then(Value::as_bool).unwrap_or(false);
+                if set { "true" } else { "false" }.into()
+            }
+            // Accepted, but never set: so it is upstream.
+            (Kind::Pod, "status.podIPs") => "".into(),
+            (Kind::Pod, "status.podIP") => match text(value, "/status/podIPs/0/ip") {
+                "" => text(value, &pointer).into(),
+                ip => ip.into(),
+            },
+            (Kind::Event, "source") => match text(value, "/source/component") {
+                "" => text(value, "/reportingComponent").into(),
+                component => component.into(),
+            },
+            _ => text(value, &pointer).into(),
+        }
+    };
+    kind.facts().fields.iter().map(at).collect()
 }
 
 fn owners_of(metadata: &Map<String, Value>) -> Box<[Owner]> {

@@ -6,14 +6,15 @@ use crate::body::ResponseBody;
 use crate::config::Config;
 use crate::delete::{self, Deleted, Options};
 use crate::faults::{
-    Active, Ask, Caller, Ending, Failure, Fate, FaultPlan, FaultRecord, Faults, answer, cut, faulty, lost,
-    no_streaming_lists,
+    Active, Ask, Caller, Ending, Failure, Fate, FaultPlan, FaultRecord, Faults, answer, attend, cut, faulty,
+    lost, no_streaming_lists,
 };
 use crate::kinds::Kind;
 use crate::list::{self, not_future, parse_version};
 use crate::object::key_of;
+use crate::query::Query;
 use crate::reply::{Reply, document, json_body, refused, respond, written};
-use crate::route::{ObjectTarget, Query, Sub, Target, target};
+use crate::route::{ObjectTarget, Sub, Target, target};
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
 use crate::table::Style;
@@ -235,10 +236,12 @@ impl ApiServer {
         let mut response = body
             .and_then(|body| self.apply(&parts, &body, self.admit(caller, token, &parts)?))
             .unwrap_or_else(|refusal| refused(&refusal));
-        if let Some(watch) = response.body_mut().open_watch()
+        if response.body().is_watch()
             && let Some(ask) = Ask::new(&parts, &[], caller)
         {
-            watch.attend(Arc::clone(&self.faults), generation, Arc::new(ask));
+            let faults = Arc::clone(&self.faults);
+            response = response
+                .map(|body| body.wrap_watch(|pieces| attend(pieces, faults, generation, Arc::new(ask))));
         }
         let status = response.status();
         self.record(&parts, status.as_u16(), status.is_success(), Vec::new());
@@ -306,16 +309,18 @@ impl ApiServer {
                 Fate::Before(_) | Fate::NoStreamingLists => {}
             }
         }
-        if let Some(watch) = response.body_mut().open_watch() {
+        if response.body().is_watch() {
             let ask = Arc::new(ask);
-            watch.attend(Arc::clone(&self.faults), generation, Arc::clone(&ask));
             let hits = hit.watch;
             if !hits.is_empty() && !plan.is_lifted() {
                 passage
                     .faults
                     .extend(hits.iter().map(|(rule, ..)| plan.label(*rule)));
-                watch.wrap(|pieces| faulty(pieces, plan, ask, hits));
+                let ask = Arc::clone(&ask);
+                response = response.map(|body| body.wrap_watch(|pieces| faulty(pieces, plan, ask, hits)));
             }
+            let faults = Arc::clone(&self.faults);
+            response = response.map(|body| body.wrap_watch(|pieces| attend(pieces, faults, generation, ask)));
         }
         passage.end(Ok(response))
     }

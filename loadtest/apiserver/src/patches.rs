@@ -2,8 +2,8 @@
 
 use crate::kinds::Kind;
 use crate::managed::Applied;
+use crate::query::Query;
 use crate::reply::json_body;
-use crate::route::Query;
 use crate::status::{Answer, Refusal};
 use crate::write::Change;
 use http::{header, request::Parts};

@@ -228,28 +228,3 @@ fn refuse(kind: Kind, value: &Value, faults: Faults) -> Answer<()> {
         Err(Refusal::invalid(kind, text(value, "/metadata/name"), faults.0))
     }
 }
-
-/// The values of a kind's selectable fields.
-pub(crate) fn field_values(kind: Kind, value: &Value) -> Box<[Box<str>]> {
-    let at = |path: &&str| -> Box<str> {
-        let pointer = format!("/{}", path.replace('.', "/"));
-        match (kind, *path) {
-            (Kind::Pod, "spec.hostNetwork") | (Kind::Node, "spec.unschedulable") => {
-                let set = value.pointer(&pointer).and_then(Value::as_bool).unwrap_or(false);
-                if set { "true" } else { "false" }.into()
-            }
-            // Accepted, but never set: so it is upstream.
-            (Kind::Pod, "status.podIPs") => "".into(),
-            (Kind::Pod, "status.podIP") => match text(value, "/status/podIPs/0/ip") {
-                "" => text(value, &pointer).into(),
-                ip => ip.into(),
-            },
-            (Kind::Event, "source") => match text(value, "/source/component") {
-                "" => text(value, "/reportingComponent").into(),
-                component => component.into(),
-            },
-            _ => text(value, &pointer).into(),
-        }
-    };
-    kind.facts().fields.iter().map(at).collect()
-}

@@ -1,4 +1,4 @@
-//! From a path and a query to what is asked.
+//! From a path to what it names.
 
 use crate::access::Review;
 use crate::kinds::Kind;
@@ -111,47 +111,6 @@ fn object(group: &str, rest: &[&str]) -> Target {
     })
 }
 
-/// The query's pairs, decoded; of a repeated key the first counts.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Query(Vec<(String, String)>);
-
-impl Query {
-    pub(crate) fn parse(query: Option<&str>) -> Self {
-        let decode = |s: &str| {
-            percent_decode_str(&s.replace('+', " "))
-                .decode_utf8_lossy()
-                .into_owned()
-        };
-        let pair = |part: &str| {
-            let (key, value) = part.split_once('=').unwrap_or((part, ""));
-            (decode(key), decode(value))
-        };
-        Self(
-            query
-                .unwrap_or("")
-                .split('&')
-                .filter(|p| !p.is_empty())
-                .map(pair)
-                .collect(),
-        )
-    }
-
-    pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
-    }
-
-    /// The value, empty when it is not given.
-    pub(crate) fn text(&self, key: &str) -> &str {
-        self.get(key).unwrap_or("")
-    }
-
-    /// Go's reading of a flag: given and neither `0` nor `false`.
-    pub(crate) fn flag(&self, key: &str) -> bool {
-        self.get(key)
-            .is_some_and(|v| !matches!(v, "0" | "false" | "False" | "FALSE" | "f" | "F"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,13 +149,5 @@ mod tests {
             Target::Plain(Plain::OpenApi("v3/api/v1".to_owned()))
         );
         assert_eq!(target("/api/v1/"), Target::Plain(Plain::Resources(String::new())));
-    }
-
-    #[test]
-    fn queries() {
-        let query = Query::parse(Some("watch=1&labelSelector=a%3Db%2Cc+in+%28d%29&x"));
-        assert!(query.flag("watch") && query.flag("x"));
-        assert_eq!(query.text("labelSelector"), "a=b,c in (d)");
-        assert!(!Query::parse(Some("watch=false")).flag("watch"));
     }
 }

@@ -6,7 +6,7 @@
 mod allocate;
 mod ring;
 
-pub(crate) use self::allocate::{Allocator, NODE_PORTS, next_address, range_of};
+pub(crate) use self::allocate::{Allocator, Held, NODE_PORTS, next_address, range_of};
 pub(crate) use self::ring::{Change, Event, Ring};
 
 use crate::clock::Clock;
@@ -261,7 +261,7 @@ impl State {
             self.suspect_namespace(old);
             self.suspect_owners(old);
         }
-        crate::registry::service::release(&mut self.allocator, old);
+        self.allocator.release(old);
         let table = &mut self.tables[old.kind as usize];
         table.objects.remove(&old.key);
         let previous = Some(Arc::clone(old));

@@ -3,8 +3,9 @@
 use crate::kinds::Kind;
 use crate::managed::{self, Applied, Writer};
 use crate::object::{Draft, Object, key_of, text};
+use crate::query::Query;
 use crate::registry;
-use crate::route::{ObjectTarget, Query, Sub};
+use crate::route::{ObjectTarget, Sub};
 use crate::status::{Answer, Cause, Refusal};
 use crate::store::Store;
 use crate::strategic;

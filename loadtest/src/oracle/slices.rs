@@ -1,5 +1,6 @@
 //! Compares the slices of one Service with what they should be.
 
+mod endpoint;
 pub(super) mod expected;
 pub(super) mod hints;
 
@@ -12,7 +13,8 @@ use k8s_openapi::{
 use kube::ResourceExt;
 
 use self::{
-    expected::{Endpoint, EndpointKey, Expected, PortGroup},
+    endpoint::{Endpoint, EndpointKey, PortGroup},
+    expected::Expected,
     hints::{Mode, Shares, Zones},
 };
 use super::{

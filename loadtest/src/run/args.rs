@@ -2,11 +2,8 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use super::{phase::Tuning, plan::Source};
-use crate::{
-    oracle::Outputs,
-    parse::{count, duration},
-};
+use super::{phase::Tuning, plan::Source, sizes::SizeFlags};
+use crate::{oracle::Outputs, parse::duration};
 
 /// Flags of `loadtest run`.
 #[derive(Debug, clap::Args)]
@@ -35,23 +32,6 @@ pub struct Args {
     /// How long the controller may take to get everything right once nothing changes any more
     #[arg(long, default_value = "60s", value_parser = duration)]
     pub(super) time_limit: Duration,
-}
-
-/// How many of everything there are; each profile has defaults of its own.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(super) struct SizeFlags {
-    /// Pods
-    #[arg(long, value_parser = count(200_000))]
-    pub(super) pods: Option<usize>,
-    /// Namespaces
-    #[arg(long, value_parser = count(1_000))]
-    pub(super) namespaces: Option<usize>,
-    /// Services
-    #[arg(long, value_parser = count(20_000))]
-    pub(super) services: Option<usize>,
-    /// Nodes, in three zones
-    #[arg(long, value_parser = count(10_000))]
-    pub(super) nodes: Option<usize>,
 }
 
 /// Which cluster.

@@ -22,7 +22,6 @@ use super::{
     phase::{Phase, Profile},
     plan::Plan,
     record::{Record, Sampler},
-    target::Target,
     world::World,
 };
 use crate::{
@@ -34,6 +33,7 @@ use crate::{
     progress::{Stage, every_so_often},
     report::model::{self, Report, Restart},
     settle::{self, Settled},
+    target::Target,
 };
 
 /// Nodes say that they live far more often than controllers look.

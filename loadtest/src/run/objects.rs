@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::world::{LABEL, Node, Pod, Service, State, World};
-use crate::{observe::pod_ip, oracle::Family};
+use super::world::{Node, Pod, Service, State, World};
+use crate::{names::LABEL, observe::pod_ip, oracle::Family};
 
 const PORT: u16 = 8080;
 

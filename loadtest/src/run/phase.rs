@@ -6,7 +6,7 @@ use anyhow::ensure;
 use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
 
-use super::plan::{Layout, Sizes};
+use super::sizes::{Layout, Sizes};
 use crate::parse;
 
 const MAX_RATE: u32 = 20_000;

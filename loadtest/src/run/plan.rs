@@ -7,12 +7,9 @@ use clap::ValueEnum;
 use serde::Deserialize;
 
 use super::{
-    args::SizeFlags,
     phase::{Phase, Profile, Tuning},
+    sizes::{Layout, SizeFlags, Sizes},
 };
-
-/// Pods of one Service, as upstream's own load tests deal them out: so many groups are large, middling, small.
-pub(super) const MIX_GROUPS: [(usize, f64); 3] = [(250, 0.25), (30, 0.25), (5, 0.5)];
 
 /// Where a plan comes from.
 #[derive(Clone, Debug)]
@@ -21,21 +18,6 @@ pub(super) enum Source {
     Profile(Profile),
     /// Phases of a file.
     File(PathBuf),
-}
-
-/// How Services and pods are dealt out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Layout {
-    /// Services of equal size in all namespaces.
-    #[default]
-    Even,
-    /// See [`Profile::HugeService`].
-    HugeService,
-    /// See [`Profile::ManyServices`].
-    ManyServices,
-    /// See [`Profile::Mix`].
-    Mix,
 }
 
 /// A file of phases.
@@ -54,15 +36,6 @@ struct File {
     #[serde(default)]
     empty: bool,
     phases: Vec<Tuning>,
-}
-
-/// How many of everything there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sizes {
-    pub(super) pods: usize,
-    pub(super) namespaces: usize,
-    pub(super) services: usize,
-    pub(super) nodes: usize,
 }
 
 /// What a run is to do.
@@ -91,79 +64,6 @@ impl Source {
         let names: Vec<String> = Profile::value_variants().iter().map(Profile::to_string).collect();
         Err(format!("expected {}, or a YAML file", names.join(", ")))
     }
-}
-
-// === impl Layout ===
-
-impl Layout {
-    /// What is not given. Most Services have some dozens of pods; few and large ones are for those who ask.
-    fn sizes(self, given: &SizeFlags) -> anyhow::Result<Sizes> {
-        let (pods, services, namespaces) = match self {
-            Self::Even => (2_000, None, 10),
-            Self::HugeService => (5_000, Some(2), 1),
-            Self::ManyServices => (100, Some(200), 1),
-            Self::Mix => (5_000, None, 10),
-        };
-        match self {
-            Self::HugeService => {
-                ensure!(
-                    given.services.is_none(),
-                    "a huge service is two Services: --services means nothing here"
-                );
-            }
-            Self::Mix => ensure!(
-                given.services.is_none(),
-                "the mix decides how many Services there are: --services means nothing here"
-            ),
-            Self::Even | Self::ManyServices => {}
-        }
-        if matches!(self, Self::HugeService | Self::ManyServices) {
-            ensure!(
-                given.namespaces.is_none_or(|namespaces| namespaces == 1),
-                "this profile works in one namespace: --namespaces means nothing here"
-            );
-        }
-        let pods = given.pods.unwrap_or(pods);
-        let namespaces = given.namespaces.unwrap_or(namespaces);
-        let services = match self {
-            Self::Mix => mix_groups(pods).len(),
-            _ => given
-                .services
-                .or(services)
-                .unwrap_or_else(|| (pods / 50).max(namespaces)),
-        };
-        if self != Self::Mix {
-            ensure!(
-                services >= namespaces,
-                "{services} Services are too few for {namespaces} namespaces"
-            );
-        }
-        Ok(Sizes {
-            pods,
-            namespaces,
-            services,
-            nodes: given.nodes.unwrap_or((pods / 100).clamp(3, 200)),
-        })
-    }
-}
-
-/// How many pods each group of a mix has.
-pub(super) fn mix_groups(pods: usize) -> Vec<usize> {
-    let mut groups = Vec::new();
-    for (size, share) in MIX_GROUPS {
-        let count = (pods as f64 * share / size as f64).round() as usize;
-        groups.extend(std::iter::repeat_n(size, count));
-    }
-    // What is left over, or too much, is the last group's.
-    let mut dealt = groups.iter().sum::<usize>();
-    while dealt > pods {
-        let last = groups.pop().expect("more than nothing is dealt out");
-        dealt -= last;
-    }
-    if dealt < pods {
-        groups.push(pods - dealt);
-    }
-    groups
 }
 
 // === impl Plan ===
@@ -376,17 +276,6 @@ mod tests {
         ] {
             let error = format!("{:#}", file(text).unwrap_err());
             assert!(error.contains(expected), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_mix_has_groups_of_three_sizes_and_loses_no_pod() {
-        for pods in [1, 7, 100, 300, 5_000, 20_001] {
-            assert_eq!(mix_groups(pods).iter().sum::<usize>(), pods, "{pods}");
-        }
-        let groups = mix_groups(5_000);
-        for (size, _) in MIX_GROUPS {
-            assert!(groups.contains(&size), "{size}");
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::plan::{Layout, Plan, mix_groups};
+use super::{
+    plan::Plan,
+    sizes::{Layout, mix_groups},
+};
 use crate::{
+    names::{LABEL, PREFIX},
     observe::{PodNumber, visible::Shown},
     oracle::Family,
 };
 
-/// The label that everything of a run carries, with the run's name as its value.
-pub(crate) const LABEL: &str = "endpointd.io/loadtest";
-/// What names of namespaces and nodes begin with; the run's name follows.
-const PREFIX: &str = "loadtest";
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 /// An Endpoints object holds no more addresses than that: of larger Services it does not show every pod.
 const MAX_ADDRESSES: usize = 1_000;
@@ -341,18 +341,6 @@ impl World {
     }
 }
 
-/// Whether a run of that name makes namespaces and nodes of that name.
-pub(crate) fn is_ours(name: &str, run: &str) -> bool {
-    name.strip_prefix(PREFIX)
-        .and_then(|rest| rest.strip_prefix('-'))
-        .and_then(|rest| rest.strip_prefix(run))
-        .and_then(|rest| rest.strip_prefix('-'))
-        .is_some_and(|rest| {
-            let number = rest.strip_prefix("node-").unwrap_or(rest);
-            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-        })
-}
-
 // === impl Pod ===
 
 impl Pod {
@@ -395,9 +383,9 @@ impl State {
 mod tests {
     use super::*;
     use crate::run::{
-        args::SizeFlags,
         phase::{Profile, Tuning},
         plan::Source,
+        sizes::SizeFlags,
     };
 
     fn world(profile: Profile, pods: usize) -> World {
@@ -439,22 +427,5 @@ mod tests {
         assert_eq!(world.pod_count(), 99);
         world.put_back(taken[5]);
         assert!(world.take_any().is_none(), "what is gone does not come back");
-    }
-
-    #[test]
-    fn only_names_that_a_run_gives_are_its_own() {
-        for name in ["loadtest-r1-01", "loadtest-r1-node-001"] {
-            assert!(is_ours(name, "r1"), "{name}");
-        }
-        for name in [
-            "default",
-            "loadtest-r1",
-            "loadtest-r2-01",
-            "loadtest-r1-",
-            "loadtest-r1-x",
-            "loadtest-r1-node-",
-        ] {
-            assert!(!is_ours(name, "r1"), "{name}");
-        }
     }
 }

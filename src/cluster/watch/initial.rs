@@ -1,10 +1,10 @@
 //! Listing everything of a kind: streamed as the beginning of a watch, or page by page where that fails.
 
 use super::WatchError;
+use super::handler::WatchHandler;
 use super::lines::{Bookmark, Lines, take_lines};
 use super::reader::Reader;
 use super::sources::{Gone, Source};
-use crate::actors::router::Router;
 use crate::cluster::decode::Undecodable;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::cluster::{ACCEPT_JSON, decode};
@@ -53,16 +53,16 @@ impl<S: Source> Listing<S> {
         reader.metrics.listed.increment(items.len() as u64);
         self.objects += items.len();
         match self.passing {
-            Some(epoch) => S::listed(&reader.router, items, epoch),
+            Some(epoch) => S::listed(&*reader.handler, items, epoch),
             None => self.kept.extend(items),
         }
     }
 
     /// Hands on what was held back.
-    pub(super) fn hand_on(self, router: &Router, epoch: u8) {
+    pub(super) fn hand_on(self, handler: &dyn WatchHandler, epoch: u8) {
         if self.passing.is_none() {
-            router.begin_list(S::KIND);
-            S::listed(router, self.kept, epoch);
+            handler.begin_list(S::KIND);
+            S::listed(handler, self.kept, epoch);
         }
     }
 }

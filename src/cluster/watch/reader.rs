@@ -1,12 +1,12 @@
 //! The requests of one kind's list and watch.
 
 use super::WatchError;
+use super::handler::WatchHandler;
 use super::sources::Source;
-use crate::actors::router::Router;
 use crate::cluster::decode::Undecodable;
 use crate::cluster::pages::{ANSWER, Silent};
 use crate::cluster::{ACCEPT_METADATA_LIST, decode};
-use crate::ops::metrics::WatchMetrics;
+use crate::metrics::WatchMetrics;
 use crate::tenant_log;
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
@@ -23,7 +23,7 @@ const READING: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(super) struct Reader {
     pub(super) client: Client,
-    pub(super) router: Arc<Router>,
+    pub(super) handler: Arc<dyn WatchHandler>,
     pub(super) metrics: WatchMetrics,
 }
 

@@ -1,10 +1,10 @@
 //! The kinds that are listed and watched, and what becomes of their objects.
 
-use crate::actors::router::{Delivery, Router};
+use super::handler::WatchHandler;
 use crate::cluster::decode::{Decode, NamedNode, Namespaced};
 use crate::cluster::{ACCEPT_JSON, ACCEPT_METADATA};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use crate::core::inbox::Event;
+use crate::core::inbox::{Delivery, Event};
 use crate::core::namespace::Kind;
 
 /// A kind that is listed and watched.
@@ -27,9 +27,9 @@ pub trait Source: Send + Sync + 'static {
     type Watched: Decode;
 
     /// Hands on what a list showed: each with whether it has gone while it was listed, in order.
-    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8);
     /// Hands on what a watch showed: each with whether it is gone, in order.
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8);
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8);
 }
 
 /// That an object is gone, as of a version.
@@ -46,15 +46,15 @@ impl Source for Nodes {
     type Listed = NamedNode;
     type Watched = NamedNode;
 
-    fn listed(router: &Router, items: Vec<(NamedNode, Option<Gone>)>, epoch: u8) {
-        Self::watched(router, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(NamedNode, Option<Gone>)>, epoch: u8) {
+        Self::watched(handler, items, epoch);
     }
 
-    fn watched(router: &Router, items: Vec<(NamedNode, Option<Gone>)>, epoch: u8) {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(NamedNode, Option<Gone>)>, epoch: u8) {
         for (node, gone) in items {
             match gone {
-                None => router.node_applied(&node.name, node.facts, &node.capacity, epoch),
-                Some(_) => router.node_gone(&node.name),
+                None => handler.node_applied(&node.name, node.facts, &node.capacity, epoch),
+                Some(_) => handler.node_gone(&node.name),
             }
         }
     }
@@ -72,12 +72,12 @@ impl Source for Pods {
     type Listed = Namespaced<PodFacts>;
     type Watched = Namespaced<PodFacts>;
 
-    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
-        Self::watched(router, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Self::watched(handler, items, epoch);
     }
 
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver(router, items, |pod, gone| match gone {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        deliver(handler, items, |pod, gone| match gone {
             None => Event::Pod(pod, epoch),
             Some(_) => Event::PodGone(pod.name),
         });
@@ -94,12 +94,12 @@ impl Source for Services {
     type Listed = Namespaced<ServiceFacts>;
     type Watched = Namespaced<ServiceFacts>;
 
-    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
-        Self::watched(router, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Self::watched(handler, items, epoch);
     }
 
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver(router, items, |service, gone| match gone {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        deliver(handler, items, |service, gone| match gone {
             None => Event::Service(service, epoch),
             Some(_) => Event::ServiceGone(service.name),
         });
@@ -122,15 +122,15 @@ impl Source for Slices {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceMeta>;
 
-    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
-        deliver(router, items, |slice, gone| match gone {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        deliver(handler, items, |slice, gone| match gone {
             None => Event::Slice(Box::new(slice), epoch),
             Some(Gone(version)) => Event::SliceGone(slice.meta.name, version),
         });
     }
 
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver(router, items, |slice, gone| match gone {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        deliver(handler, items, |slice, gone| match gone {
             None => Event::SliceMeta(slice, epoch),
             Some(Gone(version)) => Event::SliceGone(slice.name, version),
         });
@@ -150,15 +150,15 @@ impl Source for Endpoints {
     type Listed = Namespaced<EndpointsFacts>;
     type Watched = Namespaced<EndpointsMeta>;
 
-    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
-        deliver(router, items, |endpoints, gone| match gone {
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        deliver(handler, items, |endpoints, gone| match gone {
             None => Event::Endpoints(Box::new(endpoints), epoch),
             Some(Gone(version)) => Event::EndpointsGone(endpoints.meta.name, version),
         });
     }
 
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        deliver(router, items, |endpoints, gone| match gone {
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        deliver(handler, items, |endpoints, gone| match gone {
             None => Event::EndpointsMeta(endpoints, epoch),
             Some(Gone(version)) => Event::EndpointsGone(endpoints.name, version),
         });
@@ -178,12 +178,12 @@ impl Source for WholeSlices {
     type Listed = Namespaced<SliceFacts>;
     type Watched = Namespaced<SliceFacts>;
 
-    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
-        Slices::listed(router, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Slices::listed(handler, items, epoch);
     }
 
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        Slices::listed(router, items, epoch);
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        Slices::listed(handler, items, epoch);
     }
 }
 
@@ -198,17 +198,17 @@ impl Source for WholeEndpoints {
     type Listed = Namespaced<EndpointsFacts>;
     type Watched = Namespaced<EndpointsFacts>;
 
-    fn listed(router: &Router, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
-        Endpoints::listed(router, items, epoch);
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Endpoints::listed(handler, items, epoch);
     }
 
-    fn watched(router: &Router, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
-        Endpoints::listed(router, items, epoch);
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        Endpoints::listed(handler, items, epoch);
     }
 }
 
 fn deliver<T>(
-    router: &Router,
+    handler: &dyn WatchHandler,
     items: Vec<(Namespaced<T>, Option<Gone>)>,
     event: impl Fn(T, Option<Gone>) -> Event,
 ) {
@@ -217,7 +217,7 @@ fn deliver<T>(
         namespace: item.namespace,
         event: event(item.facts, gone),
     });
-    router.deliver(deliveries.collect());
+    handler.deliver(deliveries.collect());
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@
 //! large; how often one is looked at is for the caller to say.
 
 use super::members::desired;
-use super::pods::PodChange;
-use super::{Holds, Kind, NamespaceState, Settings};
+use super::{Holds, Kind, NamespaceState, PodChange, Settings};
 use crate::core::deviations::{Deviation, Difference, Operation};
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::few::FewSet;

@@ -9,14 +9,14 @@ mod compare;
 mod requests;
 mod server;
 
+use super::addresses::{Collecting, ServiceEndpoints};
 use super::passes::Pass;
-use super::pods::PodChange;
-use super::{Kind, NamespaceState, Pod, Service};
+use super::{Kind, NamespaceState, Pod, PodChange, Service};
 use crate::core::facts::{ServiceFacts, TolerateUnready};
 use crate::core::hash::{IdMap, KeyedMap};
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::object::ObjectState;
-use crate::core::ports::{SlicePort, SlicePorts};
+use crate::core::ports::SlicePorts;
 use crate::core::queue::Lane;
 use crate::core::subsets::Members;
 use crate::core::time::{Time, earliest};
@@ -47,35 +47,6 @@ pub(super) struct Endpoints {
     published: Option<u64>,
     /// The fingerprint of what is in flight.
     departing: u64,
-}
-
-/// The pods that a Service's Endpoints object shows. Kept while the Service is managed.
-#[derive(Clone, Debug)]
-pub(super) struct ServiceEndpoints {
-    members: Members<SlicePort, PodId>,
-    /// How often something changed since the last evaluation.
-    changes: u32,
-    lane: Lane,
-}
-
-/// The members of a Service's Endpoints, while they are being collected.
-#[derive(Clone, Debug)]
-pub(super) struct Collecting {
-    id: ServiceId,
-    /// The list whose place it takes.
-    before: Option<Box<ServiceEndpoints>>,
-    /// The Service's pods, of which so many have been looked at.
-    pods: Vec<PodId>,
-    at: usize,
-    resolved: IdMap<u32, SlicePorts>,
-    found: Vec<(PodId, IpAddr, bool, SlicePorts)>,
-}
-
-impl ServiceEndpoints {
-    pub(super) fn touch(&mut self, lane: Lane) {
-        self.changes += 1;
-        self.lane = self.lane.min(lane);
-    }
 }
 
 impl Endpoints {

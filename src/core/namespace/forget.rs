@@ -1,4 +1,4 @@
-//! Standing by: a process that does not write does not follow what others write either. It forgets what it
+//! Leadership by: a process that does not write does not follow what others write either. It forgets what it
 //! knew of slices and Endpoints, keeps pods, Services and nodes up to date, and plans nothing. When it may write,
 //! both are listed whole and taken over as at the start of a process, by what the server has: the places of
 //! endpoints too, which others may have moved. So it writes what differs, and nothing else.
@@ -9,8 +9,7 @@
 //! and that nobody has published yet gets the time of its creation.
 
 use super::passes::Pass;
-use super::pods::PodChange;
-use super::{Kind, NamespaceState};
+use super::{Kind, NamespaceState, PodChange};
 use crate::core::few::FewSet;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{PodId, ServiceId, SliceId};

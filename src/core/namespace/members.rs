@@ -1,8 +1,7 @@
 //! Which pods are endpoints of which Services, and where: the part of the state that every pod event goes
 //! through.
 
-use super::pods::PodChange;
-use super::{Member, NamespaceState, Pod, Service};
+use super::{Member, NamespaceState, Pod, PodChange, Service};
 use crate::core::address::Family;
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};

@@ -4,9 +4,8 @@
 //! Whoever applies events one after the other has each finish its passes before the next begins, so what is done is
 //! the same however it is cut into steps. Nothing is planned in between.
 
-use super::NamespaceState;
-use super::endpoints::{Collecting, ServiceEndpoints};
-use super::pods::PodChange;
+use super::addresses::{Collecting, ServiceEndpoints};
+use super::{NamespaceState, PodChange};
 use crate::core::address::Family;
 use crate::core::facts::ServiceFacts;
 use crate::core::hash::KeyedMap;

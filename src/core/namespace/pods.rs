@@ -1,5 +1,6 @@
 //! Events of pods and nodes.
 
+use super::PodChange;
 use super::passes::Pass;
 use super::{Host, LocalNode, NamespaceState, Pod};
 use crate::core::address::Family;
@@ -12,26 +13,6 @@ use crate::core::selector_cache::Matching;
 use crate::core::time::Time;
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// What an event changed of a pod, as far as one of its endpoints goes.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct PodChange {
-    /// Its group may be another one.
-    pub(super) ports: bool,
-    /// By family: something beside its conditions is published differently.
-    pub(super) content: [bool; 2],
-    /// Endpoints show something else of it beside its address and whether it is ready.
-    pub(super) endpoints: bool,
-}
-
-impl PodChange {
-    /// Something that all families publish, conditions aside.
-    pub(super) const CONTENT: Self = Self {
-        ports: false,
-        content: [true; 2],
-        endpoints: false,
-    };
-}
 
 impl NamespaceState {
     /// A pod as a list (of the given epoch) or a watch shows it. `earlier` are the Ready times of states in

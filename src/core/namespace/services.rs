@@ -1,6 +1,6 @@
 //! Events of Services. What changes a Service is a pass over its pods; what changes a pod is not.
 
-use super::endpoints::ServiceEndpoints;
+use super::addresses::ServiceEndpoints;
 use super::passes::{Edit, Pass};
 use super::{NamespaceState, Service};
 use crate::core::address::Family;

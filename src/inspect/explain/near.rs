@@ -1,6 +1,6 @@
 //! Pods that a selector matches, and pods that it nearly matches: mostly it is a slip of the pen.
 
-use super::SeenPod;
+use crate::core::facts::observed::ObservedPod;
 use crate::core::selector::Selector;
 use crate::core::work::Work;
 use crate::inspect::text::{listed, plural};
@@ -17,7 +17,7 @@ const MOST_VALUES: usize = 1000;
 pub struct Pods {
     selector: Selector,
     /// Those that match.
-    pub matching: Vec<SeenPod>,
+    pub matching: Vec<ObservedPod>,
     near: Vec<(u8, NearPod)>,
     near_total: usize,
     seen: usize,
@@ -67,7 +67,7 @@ impl Pods {
     }
 
     /// A pod of the namespace.
-    pub fn see(&mut self, pod: SeenPod) {
+    pub fn see(&mut self, pod: ObservedPod) {
         if self.selector.matches(&pod.facts.labels, &mut Work::default()) {
             self.matching.push(pod);
             return;

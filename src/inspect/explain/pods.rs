@@ -1,7 +1,8 @@
 //! One pod of a Service: whether it is published, where, and why not.
 
-use super::{Seen, SeenNodes, SeenPod};
+use super::{Seen, SeenNodes};
 use crate::core::address::Family;
+use crate::core::facts::observed::ObservedPod;
 use crate::core::facts::{AddressFacts, EndpointFacts, EndpointsFacts, PodFacts, ServiceFacts};
 use crate::core::ports::{TargetPort, resolve};
 use crate::core::subsets::TRUNCATED;
@@ -112,7 +113,7 @@ struct Looked<'a> {
 }
 
 /// Looks at a pod that the selector matches.
-pub(super) fn find(pod: &SeenPod, seen: &Seen) -> PodFinding {
+pub(super) fn find(pod: &ObservedPod, seen: &Seen) -> PodFinding {
     let facts = &pod.facts;
     let node = match (&facts.node, &seen.nodes) {
         (None, _) => Node::Unbound,
@@ -213,7 +214,7 @@ fn shown(pod: &PodFacts, endpoints: &EndpointsFacts) -> Option<bool> {
 
 impl Looked<'_> {
     /// Why it is published as it is.
-    fn explain(&mut self, seen: &SeenPod) {
+    fn explain(&mut self, seen: &ObservedPod) {
         let (pod, service) = (self.pod, self.service);
         let told = seen.told.as_deref();
         if pod.terminal {

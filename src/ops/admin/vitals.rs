@@ -1,16 +1,14 @@
 //! What can be seen of a running controller from outside.
 
 use super::health::Check;
-use crate::actors::events::{EventHandle, EventMsg};
-use crate::actors::root::RootMsg;
+use crate::actors::inbox::Inbox;
+use crate::actors::messages::{EventHandle, EventMsg, RootMsg, ShardMsg, WriterHandle, WriterMsg};
 use crate::actors::router::Router;
-use crate::actors::shard::{Inbox, ShardMsg};
-use crate::actors::standing::Standing;
-use crate::actors::writer::{WriterHandle, WriterMsg};
 use crate::cluster::fence::{Clock, Fence};
+use crate::core::leadership::Leadership;
 use crate::core::namespace::Kind;
 use crate::core::outputs::Outputs;
-use crate::ops::metrics::LeaseState;
+use crate::metrics::LeaseState;
 use crate::ops::progress::Progress;
 use parking_lot::Mutex;
 use ractor::ActorRef;
@@ -88,7 +86,7 @@ pub struct Parts {
     /// The way to the shards.
     pub router: Arc<Router>,
     /// What this process does.
-    pub standing: watch::Receiver<Standing>,
+    pub leadership: watch::Receiver<Leadership>,
     /// Of the lease, if there is an election.
     pub renewal: Option<Renewal>,
     /// What writes pass.
@@ -172,7 +170,7 @@ impl Vitals {
         let Some(parts) = self.parts() else {
             return vec![Check::new("start", Err("not started yet".to_owned()))];
         };
-        let follows_outputs = parts.standing.borrow().role.follows_outputs();
+        let follows_outputs = parts.leadership.borrow().role.follows_outputs();
         Kind::needed_for(parts.outputs)
             .filter(|kind| follows_outputs || !matches!(kind, Kind::Slice | Kind::Endpoints))
             .map(|kind| {
@@ -431,7 +429,7 @@ mod tests {
             writer,
             events,
             router: Arc::new(router),
-            standing: watch::channel(Standing::WAITING).1,
+            leadership: watch::channel(Leadership::STANDBY).1,
             renewal: None,
             fence: Fence::closed(clock),
             outputs: Outputs::ALL,

@@ -1,7 +1,8 @@
 //! The flags of the commands that only look.
 
 use super::{ConnectionArgs, PublishingArgs};
-use crate::cluster::connect::{ConfigFile, Target};
+use crate::cluster::connect::Target;
+use crate::cluster::kubeconfig::ConfigFile;
 use crate::core::golang;
 use clap::ValueEnum;
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! What a request wants to do, as rules see it: read from the path, whether or not anything is served there.
 
-use super::objects::RBAC;
-use crate::route::Query;
+use crate::query::Query;
 use crate::status::Refusal;
 use http::{Method, request::Parts};
 use percent_encoding::percent_decode_str;
@@ -197,11 +196,6 @@ fn name_selected(selector: &str) -> String {
         .next()
         .unwrap_or("")
         .to_owned()
-}
-
-/// How a message names a role that is not there.
-pub(crate) fn role_not_found(kind: &str, name: &str) -> String {
-    format!("{}.{RBAC} \"{name}\" not found", kind.to_ascii_lowercase())
 }
 
 #[cfg(test)]

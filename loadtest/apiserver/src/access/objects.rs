@@ -1,11 +1,8 @@
 //! From RBAC objects to tables, checked as the real server checks them.
 
-use super::rules::{Binding, Rule, Subject, Tables};
+use super::rules::{Binding, RBAC, Rule, Subject, Tables};
 use crate::object::text;
 use serde_json::{Value, json};
-
-/// The group of RBAC objects.
-pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Why objects give no access.
 #[derive(Debug, thiserror::Error)]

@@ -1,9 +1,12 @@
 //! Roles, bindings, and whether they allow something.
 
 use super::User;
-use super::attributes::{About, Attributes, Resource, role_not_found};
+use super::attributes::{About, Attributes, Resource};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+
+/// The group of RBAC objects.
+pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// All roles and bindings.
 #[derive(Clone, Debug, Default)]
@@ -105,6 +108,11 @@ impl Tables {
             more => format!("RBAC: [{}]", more.join(", ")),
         })
     }
+}
+
+/// How a message names a role that is not there.
+fn role_not_found(kind: &str, name: &str) -> String {
+    format!("{}.{RBAC} \"{name}\" not found", kind.to_ascii_lowercase())
 }
 
 impl Rule {

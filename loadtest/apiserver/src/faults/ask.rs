@@ -1,7 +1,8 @@
 //! What rules look at: who asks for what.
 
 use crate::kinds::Kind;
-use crate::route::{Query, Target, target};
+use crate::query::Query;
+use crate::route::{Target, target};
 use http::{Method, header, request::Parts};
 use serde_json::Value;
 use std::sync::Arc;

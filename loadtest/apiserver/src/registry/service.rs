@@ -2,9 +2,11 @@
 
 mod allocate;
 mod families;
+mod spec;
 
-pub(crate) use self::allocate::{allocate, release};
+pub(crate) use self::allocate::allocate;
 
+use self::spec::{needs_cluster_ip, needs_node_ports, service_type, texts};
 use super::pod::port_name_faults;
 use crate::object::text;
 use crate::validate::{Faults, is_ip, subdomain_faults};
@@ -15,40 +17,6 @@ const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort
 
 fn set(fields: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
     fields.entry(name).or_insert_with(|| value.into());
-}
-
-/// The texts of a list in the spec.
-pub(super) fn texts(service: &Value, field: &str) -> Vec<String> {
-    let list = service
-        .get("spec")
-        .and_then(|s| s.get(field))
-        .and_then(Value::as_array);
-    list.into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect()
-}
-
-pub(super) fn service_type(service: &Value) -> &str {
-    text(service, "/spec/type")
-}
-
-pub(super) fn needs_cluster_ip(service: &Value) -> bool {
-    service_type(service) != "ExternalName"
-}
-
-pub(super) fn needs_node_ports(service: &Value) -> bool {
-    match service_type(service) {
-        "NodePort" => true,
-        "LoadBalancer" => {
-            service
-                .pointer("/spec/allocateLoadBalancerNodePorts")
-                .and_then(Value::as_bool)
-                != Some(false)
-        }
-        _ => false,
-    }
 }
 
 pub(crate) fn default(value: &mut Value) {

@@ -1,5 +1,9 @@
 //! Cluster addresses and node ports of Services.
 
+use crate::kinds::Kind;
+use crate::object::{Object, text};
+use crate::validate::parse_ip;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,6 +20,15 @@ pub(crate) struct Allocator {
     pub(crate) ports: BTreeSet<(u16, Box<str>)>,
 }
 
+/// What a Service holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) addresses: BTreeSet<IpAddr>,
+    pub(crate) ports: BTreeSet<(u16, Box<str>)>,
+}
+
+// === impl Allocator ===
+
 impl Default for Allocator {
     /// The first address of the primary range is the API server's own Service's.
     fn default() -> Self {
@@ -24,6 +37,48 @@ impl Default for Allocator {
             addresses: BTreeSet::from([own]),
             ports: BTreeSet::new(),
         }
+    }
+}
+
+impl Allocator {
+    /// Takes back what was handed out.
+    pub(crate) fn give_back(&mut self, held: &Held) {
+        for address in &held.addresses {
+            self.addresses.remove(address);
+        }
+        for port in &held.ports {
+            self.ports.remove(port);
+        }
+    }
+
+    /// Frees what a deleted Service held.
+    pub(crate) fn release(&mut self, object: &Object) {
+        if object.kind == Kind::Service {
+            self.give_back(&Held::of(&object.value()));
+        }
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    /// What is written in a Service.
+    pub(crate) fn of(service: &Value) -> Self {
+        let mut held = Self::default();
+        let addresses = service.pointer("/spec/clusterIPs").and_then(Value::as_array);
+        let addresses = addresses.into_iter().flatten().filter_map(Value::as_str);
+        held.addresses.extend(addresses.filter_map(parse_ip));
+        let ports = service.pointer("/spec/ports").and_then(Value::as_array);
+        for port in ports.into_iter().flatten() {
+            let number = port
+                .get("nodePort")
+                .and_then(Value::as_u64)
+                .and_then(|n| u16::try_from(n).ok());
+            if let Some(number) = number.filter(|n| *n != 0) {
+                held.ports.insert((number, text(port, "/protocol").into()));
+            }
+        }
+        held
     }
 }
 

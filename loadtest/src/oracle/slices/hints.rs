@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::ResourceExt;
 
-use super::expected::Endpoint;
+use super::endpoint::Endpoint;
 use crate::oracle::facts;
 
 /// The deprecated one first: where it stands, the other is not read.

@@ -1,13 +1,14 @@
 //! What differs of Endpoints, for a process that compares and does not write.
 
+use super::by_uid;
 use super::server::Verdict;
-use super::{ServiceEndpoints, by_uid};
 use crate::core::body::endpoints_labels;
 use crate::core::deviations::{Deviation, Difference, Operation};
 use crate::core::facts::{EndpointsFacts, LABEL_HEADLESS};
 use crate::core::hash::{IdMap, hash_of};
 use crate::core::ids::{ServiceId, Uid};
 use crate::core::namespace::NamespaceState;
+use crate::core::namespace::addresses::ServiceEndpoints;
 use crate::core::object::Output;
 use crate::core::ports::SlicePort;
 use crate::core::subsets::MAX_ADDRESSES;

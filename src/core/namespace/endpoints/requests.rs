@@ -1,9 +1,10 @@
 //! Requests for Endpoints, built when their turn has come, and the server's answers.
 
-use super::{Endpoints, Role, ServiceEndpoints, by_uid};
+use super::{Endpoints, Role, by_uid};
 use crate::core::body::{AddressBody, EndpointsBody, PodReference, Preconditions, Request};
 use crate::core::facts::ServiceFacts;
 use crate::core::ids::{PodId, ServiceId};
+use crate::core::namespace::addresses::ServiceEndpoints;
 use crate::core::namespace::writes::set_back;
 use crate::core::namespace::{Content, Granted, NamespaceState, Outcome, Want};
 use crate::core::object::{Flight, ObjectName};

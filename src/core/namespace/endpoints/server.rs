@@ -1,10 +1,11 @@
 //! Endpoints as the server shows them: taking them over, and putting right what others did to them.
 
-use super::{Endpoints, Role, ServiceEndpoints, by_uid};
+use super::{Endpoints, Role, by_uid};
 use crate::core::body::endpoints_labels;
 use crate::core::facts::{AddressFacts, EndpointsFacts, EndpointsMeta, LABEL_HEADLESS};
 use crate::core::ids::{PodId, ServiceId, Uid};
 use crate::core::labels::Labels;
+use crate::core::namespace::addresses::ServiceEndpoints;
 use crate::core::namespace::{NamespaceState, Outcome, Service};
 use crate::core::object::Remote;
 use crate::core::ports::SlicePort;

@@ -1,38 +1,13 @@
 //! Cluster addresses and node ports: taken before a Service is stored, given back when it is not or goes.
 
-use super::{families, needs_cluster_ip, needs_node_ports, texts};
+use super::families;
+use super::spec::{needs_cluster_ip, needs_node_ports, texts};
 use crate::kinds::Kind;
-use crate::object::{Object, text};
+use crate::object::text;
 use crate::status::{Answer, Refusal};
-use crate::store::{Allocator, NODE_PORTS, Store, next_address, range_of};
+use crate::store::{Allocator, Held, NODE_PORTS, Store, next_address, range_of};
 use crate::validate::{Faults, parse_ip};
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::net::IpAddr;
-
-/// What a Service holds.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Held {
-    addresses: BTreeSet<IpAddr>,
-    ports: BTreeSet<(u16, Box<str>)>,
-}
-
-fn held(service: &Value) -> Held {
-    let mut held = Held::default();
-    held.addresses
-        .extend(texts(service, "clusterIPs").iter().filter_map(|ip| parse_ip(ip)));
-    let ports = service.pointer("/spec/ports").and_then(Value::as_array);
-    for port in ports.into_iter().flatten() {
-        let number = port
-            .get("nodePort")
-            .and_then(Value::as_u64)
-            .and_then(|n| u16::try_from(n).ok());
-        if let Some(number) = number.filter(|n| *n != 0) {
-            held.ports.insert((number, text(port, "/protocol").into()));
-        }
-    }
-    held
-}
 
 /// What was taken for a Service that is not stored yet. Given back unless kept.
 #[derive(Debug)]
@@ -50,31 +25,15 @@ impl Claims<'_> {
     pub(crate) fn keep(mut self) {
         self.taken = Held::default();
         let freed = std::mem::take(&mut self.freed);
-        give_back(&mut self.store.write().allocator, &freed);
+        self.store.write().allocator.give_back(&freed);
     }
 }
 
 impl Drop for Claims<'_> {
     fn drop(&mut self) {
         if self.taken != Held::default() {
-            give_back(&mut self.store.write().allocator, &self.taken);
+            self.store.write().allocator.give_back(&self.taken);
         }
-    }
-}
-
-fn give_back(allocator: &mut Allocator, held: &Held) {
-    for address in &held.addresses {
-        allocator.addresses.remove(address);
-    }
-    for port in &held.ports {
-        allocator.ports.remove(port);
-    }
-}
-
-/// Frees what a deleted Service held.
-pub(crate) fn release(allocator: &mut Allocator, object: &Object) {
-    if object.kind == Kind::Service {
-        give_back(allocator, &held(&object.value()));
     }
 }
 
@@ -82,7 +41,7 @@ pub(crate) fn release(allocator: &mut Allocator, object: &Object) {
 pub(crate) fn allocate<'a>(store: &'a Store, service: &mut Value, old: Option<&Value>) -> Answer<Claims<'a>> {
     let mut faults = Faults::default();
     families::settle(service, old, &mut faults);
-    let before = old.map(held).unwrap_or_default();
+    let before = old.map(Held::of).unwrap_or_default();
     let mut claims = Claims {
         store,
         taken: Held::default(),
@@ -104,7 +63,7 @@ pub(crate) fn allocate<'a>(store: &'a Store, service: &mut Value, old: Option<&V
             faults.0,
         ));
     }
-    let after = held(service);
+    let after = Held::of(service);
     claims.freed = Held {
         addresses: before.addresses.difference(&after.addresses).copied().collect(),
         ports: before.ports.difference(&after.ports).cloned().collect(),

@@ -1,6 +1,6 @@
 //! IP families of a Service.
 
-use super::{service_type, texts};
+use super::spec::{service_type, texts};
 use crate::object::text;
 use crate::validate::{Faults, address_faults, family_of, parse_ip};
 use serde_json::Value;

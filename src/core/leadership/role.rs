@@ -25,7 +25,7 @@ pub enum Role {
     /// It keeps up to date, and writes nothing.
     Standby,
     /// It compares what others write with what it would write, and writes nothing: a dry run.
-    Shadow,
+    DryRun,
 }
 
 impl Role {
@@ -37,21 +37,21 @@ impl Role {
     /// Whether slices and Endpoints are listed and watched, so that plans are made. Who does not write and
     /// does not compare either has no use for them.
     pub fn follows_outputs(self) -> bool {
-        matches!(self, Self::Leader | Self::Shadow)
+        matches!(self, Self::Leader | Self::DryRun)
     }
 }
 
 /// A role, and which in the order of roles. Who sees another term than before has missed a change, even if the
 /// role is the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct Leadership {
     /// What this process does.
     pub role: Role,
     /// How often it has begun to write.
     pub term: u64,
 }
 
-impl Standing {
+impl Leadership {
     /// Of a process that needs no lease.
     pub const ALWAYS: Self = Self {
         role: Role::Leader,
@@ -59,13 +59,13 @@ impl Standing {
     };
 
     /// Of a dry run, which takes part in no election.
-    pub const COMPARING: Self = Self {
-        role: Role::Shadow,
+    pub const DRY_RUN: Self = Self {
+        role: Role::DryRun,
         term: 0,
     };
 
     /// Of a process that has not got it yet.
-    pub const WAITING: Self = Self {
+    pub const STANDBY: Self = Self {
         role: Role::Standby,
         term: 0,
     };

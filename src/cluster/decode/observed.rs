@@ -2,8 +2,8 @@
 
 use super::{Decode, DecodeError, Namespaced, set};
 use crate::cluster::wire::{self, Str, StrMap};
+use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
-use crate::inspect::explain::{SeenPod, SeenService};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
@@ -48,7 +48,7 @@ struct ConditionNotes<'a> {
     message: Option<Str<'a>>,
 }
 
-impl Decode for Namespaced<SeenPod> {
+impl Decode for Namespaced<ObservedPod> {
     type Wire<'a> = Twice<wire::Pod<'a>, PodNotes<'a>>;
 
     fn decode(Twice(pod, notes): Self::Wire<'_>) -> Result<Self, DecodeError> {
@@ -65,7 +65,7 @@ impl Decode for Namespaced<SeenPod> {
             let parts = [set(condition.reason.as_ref()), set(condition.message.as_ref())];
             parts.into_iter().flatten().collect::<Vec<_>>().join(": ")
         });
-        let seen = SeenPod {
+        let seen = ObservedPod {
             facts,
             phase: set(status.phase.as_ref()).unwrap_or("Unknown").into(),
             reason: set(status.reason.as_ref()).map(Into::into),
@@ -106,13 +106,13 @@ struct PortNotes {
     port: i64,
 }
 
-impl Decode for Namespaced<SeenService> {
+impl Decode for Namespaced<ObservedService> {
     type Wire<'a> = Twice<wire::Service<'a>, ServiceNotes<'a>>;
 
     fn decode(Twice(service, notes): Self::Wire<'_>) -> Result<Self, DecodeError> {
         let Namespaced { namespace, facts } = Namespaced::<ServiceFacts>::decode(service)?;
         let spec = notes.spec;
-        let seen = SeenService {
+        let seen = ObservedService {
             facts,
             kind: set(spec.kind.as_ref()).unwrap_or("ClusterIP").into(),
             external_name: set(spec.external_name.as_ref()).map(Into::into),

@@ -1,9 +1,8 @@
-//! The cluster that a run works on.
+//! The cluster that a run works on, or is cleaned out of.
 
 use std::{
     io::{self, BufRead, IsTerminal, Write},
     path::{Path, PathBuf},
-    process::ExitCode,
 };
 
 use anyhow::{Context, bail, ensure};
@@ -57,7 +56,7 @@ pub(crate) struct Embedded {
 
 impl Target {
     /// Starts the server in memory.
-    pub(super) async fn embedded(seed: u64) -> anyhow::Result<Self> {
+    pub(crate) async fn embedded(seed: u64) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .thread_name("apiserver")
             .enable_all()
@@ -97,7 +96,7 @@ impl Target {
         }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         match self {
             Self::Embedded(embedded) => embedded.url.clone(),
             Self::Cluster { config, .. } => config.cluster_url.to_string(),
@@ -105,14 +104,14 @@ impl Target {
     }
 
     /// How a controller that is started reaches it.
-    pub(super) fn server(&self) -> Server {
+    pub(crate) fn server(&self) -> Server {
         match self {
             Self::Embedded(embedded) => Server::Url(embedded.url.clone()),
             Self::Cluster { path, .. } => Server::Kubeconfig(path.clone()),
         }
     }
 
-    pub(super) fn is_embedded(&self) -> bool {
+    pub(crate) fn is_embedded(&self) -> bool {
         matches!(self, Self::Embedded(_))
     }
 
@@ -148,7 +147,7 @@ impl Target {
     }
 
     /// Sees that everything is allowed that a run does, where the server can be asked.
-    pub(super) async fn check_access(&self, http: &Http) -> anyhow::Result<()> {
+    pub(crate) async fn check_access(&self, http: &Http) -> anyhow::Result<()> {
         if self.is_embedded() {
             return Ok(());
         }
@@ -198,14 +197,6 @@ impl Drop for Embedded {
             runtime.shutdown_background();
         }
     }
-}
-
-/// What a shell reports for a command that Ctrl-C ended.
-pub(super) const INTERRUPTED: u8 = 130;
-
-/// The exit code of a command that was asked to end.
-pub(super) fn interrupted() -> ExitCode {
-    ExitCode::from(INTERRUPTED)
 }
 
 #[cfg(test)]

@@ -1,0 +1,139 @@
+//! How large a run's cluster is: how many of everything there are, and how pods are dealt out to Services.
+
+use anyhow::ensure;
+use serde::Deserialize;
+
+use crate::parse::count;
+
+/// Pods of one Service, as upstream's own load tests deal them out: so many groups are large, middling, small.
+const MIX_GROUPS: [(usize, f64); 3] = [(250, 0.25), (30, 0.25), (5, 0.5)];
+
+/// How many of everything there are; each profile has defaults of its own.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct SizeFlags {
+    /// Pods
+    #[arg(long, value_parser = count(200_000))]
+    pub(super) pods: Option<usize>,
+    /// Namespaces
+    #[arg(long, value_parser = count(1_000))]
+    pub(super) namespaces: Option<usize>,
+    /// Services
+    #[arg(long, value_parser = count(20_000))]
+    pub(super) services: Option<usize>,
+    /// Nodes, in three zones
+    #[arg(long, value_parser = count(10_000))]
+    pub(super) nodes: Option<usize>,
+}
+
+/// How Services and pods are dealt out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Layout {
+    /// Services of equal size in all namespaces.
+    #[default]
+    Even,
+    /// One set of pods, with a Service that has a cluster IP and a headless one.
+    HugeService,
+    /// Many Services over the same pods, in one namespace.
+    ManyServices,
+    /// Services of the sizes that [`mix_groups`] gives.
+    Mix,
+}
+
+/// How many of everything there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) pods: usize,
+    pub(super) namespaces: usize,
+    pub(super) services: usize,
+    pub(super) nodes: usize,
+}
+
+// === impl Layout ===
+
+impl Layout {
+    /// What is not given. Most Services have some dozens of pods; few and large ones are for those who ask.
+    pub(super) fn sizes(self, given: &SizeFlags) -> anyhow::Result<Sizes> {
+        let (pods, services, namespaces) = match self {
+            Self::Even => (2_000, None, 10),
+            Self::HugeService => (5_000, Some(2), 1),
+            Self::ManyServices => (100, Some(200), 1),
+            Self::Mix => (5_000, None, 10),
+        };
+        match self {
+            Self::HugeService => {
+                ensure!(
+                    given.services.is_none(),
+                    "a huge service is two Services: --services means nothing here"
+                );
+            }
+            Self::Mix => ensure!(
+                given.services.is_none(),
+                "the mix decides how many Services there are: --services means nothing here"
+            ),
+            Self::Even | Self::ManyServices => {}
+        }
+        if matches!(self, Self::HugeService | Self::ManyServices) {
+            ensure!(
+                given.namespaces.is_none_or(|namespaces| namespaces == 1),
+                "this profile works in one namespace: --namespaces means nothing here"
+            );
+        }
+        let pods = given.pods.unwrap_or(pods);
+        let namespaces = given.namespaces.unwrap_or(namespaces);
+        let services = match self {
+            Self::Mix => mix_groups(pods).len(),
+            _ => given
+                .services
+                .or(services)
+                .unwrap_or_else(|| (pods / 50).max(namespaces)),
+        };
+        if self != Self::Mix {
+            ensure!(
+                services >= namespaces,
+                "{services} Services are too few for {namespaces} namespaces"
+            );
+        }
+        Ok(Sizes {
+            pods,
+            namespaces,
+            services,
+            nodes: given.nodes.unwrap_or((pods / 100).clamp(3, 200)),
+        })
+    }
+}
+
+/// How many pods each group of a mix has.
+pub(super) fn mix_groups(pods: usize) -> Vec<usize> {
+    let mut groups = Vec::new();
+    for (size, share) in MIX_GROUPS {
+        let count = (pods as f64 * share / size as f64).round() as usize;
+        groups.extend(std::iter::repeat_n(size, count));
+    }
+    // What is left over, or too much, is the last group's.
+    let mut dealt = groups.iter().sum::<usize>();
+    while dealt > pods {
+        let last = groups.pop().expect("more than nothing is dealt out");
+        dealt -= last;
+    }
+    if dealt < pods {
+        groups.push(pods - dealt);
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mix_has_groups_of_three_sizes_and_loses_no_pod() {
+        for pods in [1, 7, 100, 300, 5_000, 20_001] {
+            assert_eq!(mix_groups(pods).iter().sum::<usize>(), pods, "{pods}");
+        }
+        let groups = mix_groups(5_000);
+        for (size, _) in MIX_GROUPS {
+            assert!(groups.contains(&size), "{size}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The pods that a Service's Endpoints object shows, kept beside the Service whatever the server has of the object.
+
+use crate::core::hash::IdMap;
+use crate::core::ids::{PodId, ServiceId};
+use crate::core::ports::{SlicePort, SlicePorts};
+use crate::core::queue::Lane;
+use crate::core::subsets::Members;
+use std::net::IpAddr;
+
+/// The pods that a Service's Endpoints object shows. Kept while the Service is managed.
+#[derive(Clone, Debug)]
+pub(super) struct ServiceEndpoints {
+    pub(super) members: Members<SlicePort, PodId>,
+    /// How often something changed since the last evaluation.
+    pub(super) changes: u32,
+    pub(super) lane: Lane,
+}
+
+/// The members of a Service's Endpoints, while they are being collected.
+#[derive(Clone, Debug)]
+pub(super) struct Collecting {
+    pub(super) id: ServiceId,
+    /// The list whose place it takes.
+    pub(super) before: Option<Box<ServiceEndpoints>>,
+    /// The Service's pods, of which so many have been looked at.
+    pub(super) pods: Vec<PodId>,
+    pub(super) at: usize,
+    pub(super) resolved: IdMap<u32, SlicePorts>,
+    pub(super) found: Vec<(PodId, IpAddr, bool, SlicePorts)>,
+}
+
+impl ServiceEndpoints {
+    pub(super) fn touch(&mut self, lane: Lane) {
+        self.changes += 1;
+        self.lane = self.lane.min(lane);
+    }
+}

@@ -1,0 +1,83 @@
+//! The log: its format, what libraries may add to it, and errors on one line.
+
+use super::flags::{LogFormat, RunArgs};
+use crate::core::excerpt::Excerpt;
+use tracing::Level;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// An error is cut to so many bytes.
+const LONGEST_LINE: usize = 8192;
+
+/// An error and its causes on one line.
+pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    Excerpt::new(&text, LONGEST_LINE).to_string()
+}
+
+/// Begins to log as the flags say.
+pub(crate) fn start_logging(args: &RunArgs) {
+    // The client library logs each request at its lower levels.
+    let filter = format!("kube=warn,hyper=warn,tower=warn,{}", args.log_level);
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let bounded = filter_fn(|metadata| may_be_logged(metadata.target(), *metadata.level()));
+    // Somebody else may have set up logging already, in a test for example.
+    let _ = match args.log_format {
+        LogFormat::Text => builder
+            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+            .finish()
+            .with(bounded)
+            .try_init(),
+        LogFormat::Json => builder.json().finish().with(bounded).try_init(),
+    };
+}
+
+/// What a library says may be logged, whatever `--log-level` asks for. In their traces they print what they send and
+/// receive: headers with tokens, bodies, messages of TLS. kube prints URLs and bodies at its debug level too.
+fn may_be_logged(target: &str, level: Level) -> bool {
+    let ours = target.strip_prefix("endpointd");
+    if ours.is_some_and(|module| module.is_empty() || module.starts_with("::")) {
+        return true;
+    }
+    // A line for each request that fails, without a word of which: ours say that, and one tenant's share is bounded.
+    if target == "kube_client::client::builder" {
+        return false;
+    }
+    let most = if target.starts_with("kube") {
+        Level::INFO
+    } else {
+        Level::DEBUG
+    };
+    level <= most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_libraries_print_of_requests_is_not_logged() {
+        assert!(may_be_logged("endpointd", Level::TRACE));
+        assert!(may_be_logged("endpointd::cluster::watch", Level::TRACE));
+        assert!(!may_be_logged("endpointd_evil", Level::TRACE));
+        assert!(may_be_logged("kube_client::client::auth", Level::WARN));
+        assert!(!may_be_logged("kube_client::client::auth", Level::DEBUG));
+        assert!(!may_be_logged("kube_client::client::builder", Level::ERROR));
+        assert!(may_be_logged("hyper_util::client::legacy::pool", Level::DEBUG));
+        assert!(!may_be_logged("rustls::client::hs", Level::TRACE));
+    }
+}
