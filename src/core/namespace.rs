@@ -13,19 +13,23 @@ mod endpoints;
 mod evaluate;
 mod forget;
 mod hinting;
+mod lifecycle;
 mod members;
 mod passes;
 mod planning;
 mod pods;
 mod remarks;
 mod services;
+mod slices;
 mod tally;
-mod writes;
 
+pub use lifecycle::{Content, Granted, Outcome};
 pub use remarks::Remark;
 pub use tally::{SyncReport, Totals};
-pub use writes::{Content, Granted, Outcome};
 
+use self::endpoints::EndpointsOutput;
+use self::lifecycle::Queue;
+use self::slices::SliceOutput;
 use super::address::Family;
 use super::backoff::Retry;
 use super::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
@@ -380,9 +384,8 @@ pub struct NamespaceState {
     slices_by_name: KeyedMap<Arc<str>, SliceId>,
     /// Slices of Services that we do not manage, by the Service that they name.
     parked: KeyedMap<Arc<str>, FewSet<SliceId>>,
-    /// Listed slices that are taken over once their pods and Services have been listed, with the last list that
-    /// showed each.
-    arrivals: KeyedMap<Box<str>, (u8, SliceFacts)>,
+    /// Slices that wait.
+    slice_queue: Queue<SliceId, SliceFacts>,
     dirty: Vec<ServiceId>,
     /// What the last event has left to be done.
     passes: VecDeque<passes::Pass>,
@@ -392,17 +395,9 @@ pub struct NamespaceState {
     auto_hinted: BTreeSet<ServiceId>,
     /// The zones, while a Service depends on them.
     zones: Option<ZoneView>,
-    /// Slices that were granted while nothing may be written of their Service: due again when that is over.
-    held: BTreeSet<SliceId>,
-    /// Slices that may be due. May name slices that are gone by now.
-    wants: BTreeSet<SliceId>,
     endpoints: KeyedMap<Arc<str>, Box<endpoints::Endpoints>>,
-    /// As `arrivals`.
-    endpoints_arrivals: KeyedMap<Arc<str>, (u8, EndpointsFacts)>,
-    /// As `held`.
-    endpoints_held: BTreeSet<Arc<str>>,
-    /// As `wants`.
-    endpoints_wants: BTreeSet<Arc<str>>,
+    /// Endpoints that wait, by name.
+    endpoints_queue: Queue<Arc<str>, EndpointsFacts>,
     /// Until the first plan, and again until the first one after the outputs were forgotten: everything that is
     /// known was there before this process wrote.
     starting: bool,
@@ -438,18 +433,14 @@ impl NamespaceState {
             slices: Slab::new(),
             slices_by_name: KeyedMap::default(),
             parked: KeyedMap::default(),
-            arrivals: KeyedMap::default(),
             dirty: Vec::new(),
             passes: VecDeque::new(),
             planning: None,
             auto_hinted: BTreeSet::new(),
             zones: None,
-            held: BTreeSet::new(),
-            wants: BTreeSet::new(),
+            slice_queue: Queue::default(),
             endpoints: KeyedMap::default(),
-            endpoints_arrivals: KeyedMap::default(),
-            endpoints_held: BTreeSet::new(),
-            endpoints_wants: BTreeSet::new(),
+            endpoints_queue: Queue::default(),
             starting: holds.any(),
             remarks: Vec::new(),
             work: Work::default(),
@@ -492,10 +483,9 @@ impl NamespaceState {
         self.pods.is_empty()
             && self.services.is_empty()
             && self.slices.is_empty()
-            && self.arrivals.is_empty()
-            && self.wants.is_empty()
+            && self.slice_queue.is_empty()
             && self.endpoints.is_empty()
-            && self.endpoints_arrivals.is_empty()
+            && self.endpoints_queue.arrivals.is_empty()
             && self.shown.as_ref().is_none_or(|shown| shown.is_empty())
     }
 
@@ -542,19 +532,8 @@ impl NamespaceState {
     pub fn finish_list(&mut self, kind: Kind, epoch: u8, version: u64) {
         match kind {
             Kind::Node | Kind::Pod | Kind::Service => {}
-            Kind::Slice => {
-                let gone: Vec<_> = self
-                    .slices
-                    .iter()
-                    .filter(|(_, slice)| slice.object.is_unlisted(epoch, version))
-                    .map(|(_, slice)| slice.name.clone())
-                    .collect();
-                for name in gone {
-                    self.slice_gone(&name, version);
-                }
-                self.arrivals.retain(|_, (at, _)| *at == epoch);
-            }
-            Kind::Endpoints => self.sweep_endpoints(epoch, version),
+            Kind::Slice => self.sweep::<SliceOutput>(epoch, version),
+            Kind::Endpoints => self.sweep::<EndpointsOutput>(epoch, version),
         }
         if let Some(shown) = &mut self.shown {
             shown.sweep(kind, epoch, version);
@@ -581,7 +560,7 @@ impl NamespaceState {
     /// Has the next plan say that a slice is due, if it is then. What is in flight asks again when its answer
     /// is there.
     fn want(&mut self, id: SliceId) {
-        self.wants.insert(id);
+        self.slice_queue.wanted.insert(id);
     }
 
     fn find_pod(&self, name: &str) -> Option<PodId> {

@@ -94,6 +94,28 @@ pub struct Remote {
     pub version: u64,
 }
 
+/// What an object is to us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Published for its Service.
+    Managed,
+    /// To be deleted.
+    Deleting,
+    /// Its Service's own, but its content is not known yet: to be fetched.
+    Adopting {
+        /// Whether the Service waits for it, since planning without it would publish its endpoints twice.
+        blocks: bool,
+    },
+    /// Of our making, and without a Service when everything had been listed: to be deleted if the server has no such
+    /// Service either.
+    Leftover {
+        /// The server was asked, and has none.
+        confirmed: bool,
+    },
+    /// Left alone: its Service is not managed, or there is none.
+    Unmanaged,
+}
+
 /// However often others have changed an object behind our back, it is put right after no more than some seconds.
 const MOST_LOSSES: u8 = 7;
 /// So many failures in a row keep nobody from trying at once when there is a new reason to.
@@ -315,6 +337,18 @@ impl ObjectState {
         self.seen = 0;
         self.unsure = false;
         self.trigger = earliest(self.trigger, self.flight_trigger.take());
+    }
+
+    /// Whether a watch showed a newer version than the last one known.
+    pub fn is_outdated(&self) -> bool {
+        self.remote
+            .as_ref()
+            .is_some_and(|remote| remote.version < self.seen)
+    }
+
+    /// Whether nothing is known of it that could matter later.
+    pub fn is_nothing(&self) -> bool {
+        self.remote.is_none() && self.flight.is_none() && !self.unsure
     }
 
     /// Whether a version is one that we have not seen and did not write.

@@ -7,7 +7,7 @@ use super::hash::hash_of;
 use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId};
 use super::intern::make_room;
-use super::object::{Flight, ObjectState};
+use super::object::{Flight, ObjectState, Phase};
 use super::ports::SlicePorts;
 use super::queue::Lane;
 use super::time::Time;
@@ -83,23 +83,6 @@ pub struct Slot {
     pub dirty: bool,
 }
 
-/// What a slice is to us.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
-    /// Published for its Service.
-    Live,
-    /// To be deleted.
-    Doomed,
-    /// Ours, but its content is not known yet: to be fetched. With `holds`, its Service waits for it, since
-    /// planning without it would publish its endpoints twice.
-    Adopting {
-        /// Whether the Service waits.
-        holds: bool,
-    },
-    /// It names a Service that we do not manage at the moment: left alone.
-    Parked,
-}
-
 /// A slice. Owned by its namespace's state.
 #[derive(Clone, Debug)]
 pub struct Slice {
@@ -108,7 +91,7 @@ pub struct Slice {
     /// The Service that it names.
     pub service_name: Arc<str>,
     /// What it is to us.
-    pub role: Role,
+    pub phase: Phase,
     /// Its Service; none when parked.
     pub service: ServiceId,
     /// Its address type. Of a slice that is not live it may be unknown, and then says nothing.
@@ -139,11 +122,11 @@ pub struct Slice {
 
 impl Slice {
     /// A slice that nobody has created yet.
-    pub fn new(name: Arc<str>, service_name: Arc<str>, role: Role, service: ServiceId) -> Self {
+    pub fn new(name: Arc<str>, service_name: Arc<str>, phase: Phase, service: ServiceId) -> Self {
         Self {
             name,
             service_name,
-            role,
+            phase,
             service,
             family: Family::V4,
             group: GroupId::NONE,
@@ -160,16 +143,6 @@ impl Slice {
         }
     }
 
-    /// Whether a request is due.
-    pub fn is_due(&self) -> bool {
-        match self.role {
-            Role::Live => !self.yielded && (self.object.unsure || self.differs()),
-            Role::Doomed | Role::Adopting { .. } => true,
-            // Only to learn whether the server has it at all.
-            Role::Parked => self.object.unsure,
-        }
-    }
-
     /// Whether the server is known to have something else than it should.
     pub fn differs(&self) -> bool {
         self.object.remote.is_none() || self.object.rewrite || self.dirty > 0 || self.removed > 0
@@ -178,11 +151,11 @@ impl Slice {
     /// The slice's place in a plan: creates first, then updates that only add, then updates that also take
     /// away, then deletes, so that an endpoint that moves is in its new slice before it leaves the old one.
     pub fn order(&self) -> u8 {
-        match self.role {
-            Role::Live if self.object.remote.is_none() => 0,
-            Role::Live if self.removed == 0 => 1,
-            Role::Live => 2,
-            Role::Doomed | Role::Adopting { .. } | Role::Parked => 3,
+        match self.phase {
+            Phase::Managed if self.object.remote.is_none() => 0,
+            Phase::Managed if self.removed == 0 => 1,
+            Phase::Managed => 2,
+            _ => 3,
         }
     }
 

@@ -1,73 +1,48 @@
 //! Slices as the server shows them: taking them over, and putting right what others did to them.
 
 use super::members::desired;
+use super::slices::SliceOutput;
 use super::{NamespaceState, Pod, Service};
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
-use crate::core::object::{Flight, Remote};
+use crate::core::object::{Phase, Remote};
 use crate::core::queue::Lane;
-use crate::core::slices::{Conditions, Role, Slice};
+use crate::core::slices::{Conditions, Slice};
 use std::sync::Arc;
 
 impl NamespaceState {
-    /// A whole slice, from a list of the given epoch. What it means depends on pods and Services: it is taken
-    /// over as soon as all of those are known.
+    /// A whole slice, from a list of the given epoch.
     pub fn apply_slice(&mut self, facts: SliceFacts, epoch: u8) {
-        if let Some(shown) = &mut self.shown {
-            shown.slice(facts, epoch);
-        } else if facts.meta.deleting {
-            self.slice_missing(&facts.meta.name);
-        } else if let Some(&id) = self.slices_by_name.get(&*facts.meta.name) {
-            let slice = &mut self.slices[id.index()];
-            slice.object.epoch = epoch;
-            if slice.object.flight.is_some() {
-                slice.object.seen = slice.object.seen.max(facts.meta.version);
-            } else if matches!(slice.role, Role::Adopting { .. }) || slice.object.is_news(facts.meta.version)
-            {
-                self.content_known(id, facts);
-            }
-        } else if self.holds.hides_inputs() {
-            self.arrivals.insert(facts.meta.name.clone(), (epoch, facts));
-        } else {
-            // An older arrival would be of another list.
-            self.arrivals.remove(&facts.meta.name);
-            self.take_arrival(facts, epoch);
+        match &mut self.shown {
+            Some(shown) => shown.slice(facts, epoch),
+            None => self.listed::<SliceOutput>(facts, epoch),
         }
     }
 
-    /// The metadata of a slice, from a watch. A version that is our own write's is nothing new; any other
-    /// means that somebody else wrote, and the slice is fetched.
+    /// The metadata of a slice, from a watch.
     pub fn apply_slice_meta(&mut self, meta: &SliceMeta, epoch: u8) {
-        if meta.deleting {
-            self.slice_missing(&meta.name);
-            return;
+        self.watched::<SliceOutput>(meta, epoch);
+    }
+
+    /// A slice is no longer among ours, as of a version.
+    pub fn slice_gone(&mut self, name: &str, version: u64) {
+        match &mut self.shown {
+            Some(shown) => shown.slice_gone(name, version),
+            None => self.vanished::<SliceOutput>(name, version),
         }
-        if let Some((_, facts)) = self.arrivals.get(&meta.name) {
-            if facts.meta.version >= meta.version {
-                return;
-            }
-            self.arrivals.remove(&meta.name);
-        }
-        if let Some(&id) = self.slices_by_name.get(&*meta.name) {
-            let slice = &mut self.slices[id.index()];
-            slice.object.epoch = epoch;
-            slice.object.seen = slice.object.seen.max(meta.version);
-            if slice.object.flight.is_none() && slice.object.is_news(meta.version) {
-                self.meta_changed(id, meta);
-            }
-            return;
-        }
-        let id = self.keep(meta, epoch);
-        // Before the first plan, a slice that is not known whole must not be planned around.
-        self.attribute(id, self.holds.any());
     }
 
     /// Begins to keep a slice that was not known, parked until it is attributed to its Service.
-    fn keep(&mut self, meta: &SliceMeta, epoch: u8) -> SliceId {
+    pub(super) fn keep(&mut self, meta: &SliceMeta, epoch: u8) -> SliceId {
         let name: Arc<str> = Arc::from(&*meta.name);
-        let mut slice = Slice::new(name.clone(), meta.service.clone(), Role::Parked, ServiceId::NONE);
+        let mut slice = Slice::new(
+            name.clone(),
+            meta.service.clone(),
+            Phase::Unmanaged,
+            ServiceId::NONE,
+        );
         slice.object.remote = Some(Remote {
             uid: meta.uid.clone(),
             version: meta.version,
@@ -77,42 +52,6 @@ impl NamespaceState {
         let id = SliceId::from(self.slices.insert(slice));
         self.slices_by_name.insert(name, id);
         id
-    }
-
-    /// A slice is no longer among ours, as of a version. A live one is looked at before another takes its
-    /// place: it may be gone, or another manager's.
-    pub fn slice_gone(&mut self, name: &str, version: u64) {
-        if let Some(shown) = &mut self.shown {
-            return shown.slice_gone(name, version);
-        }
-        self.arrivals.remove(name);
-        let Some(&id) = self.slices_by_name.get(name) else {
-            return;
-        };
-        let slice = &mut self.slices[id.index()];
-        slice.object.seen = slice.object.seen.max(version);
-        if slice.role == Role::Live {
-            // What is on its way is answered first: a create may have made what is gone already.
-            if slice.object.flight.is_none() && slice.object.remote.is_some() {
-                slice.object.suspect();
-                self.want(id);
-            }
-        } else if slice.object.flight != Some(Flight::Create) {
-            self.drop_slice(id);
-        }
-    }
-
-    /// The server does not have a slice, or is about to delete it. A live one gets another object.
-    pub(super) fn slice_missing(&mut self, name: &str) {
-        self.arrivals.remove(name);
-        let Some(&id) = self.slices_by_name.get(name) else {
-            return;
-        };
-        if self.slices[id.index()].role == Role::Live {
-            self.replace_remote(id);
-        } else {
-            self.drop_slice(id);
-        }
     }
 
     /// A live slice's object has been given to another manager, as upstream leaves it then: its endpoints stay
@@ -126,14 +65,6 @@ impl NamespaceState {
         slice.yielded = true;
         self.slices_by_name.remove(&old);
         self.slices_by_name.insert(name, id);
-    }
-
-    /// A live slice's object is gone: it is to be created anew, under another name. What may be on its way to
-    /// the old name no longer matters.
-    pub(super) fn replace_remote(&mut self, id: SliceId) {
-        self.slices[id.index()].object.lose();
-        self.yield_remote(id);
-        self.revise(id, Lane::Add);
     }
 
     /// Forgets a slice that is not live.
@@ -159,23 +90,23 @@ impl NamespaceState {
     /// The Service need not wait for this slice any longer.
     fn release_hold(&mut self, id: SliceId) {
         let slice = &mut self.slices[id.index()];
-        if slice.role != (Role::Adopting { holds: true }) {
+        if slice.phase != (Phase::Adopting { blocks: true }) {
             return;
         }
-        slice.role = Role::Adopting { holds: false };
+        slice.phase = Phase::Adopting { blocks: false };
         let service = slice.service;
         self.services[service.index()].awaiting -= 1;
         self.mark(service);
     }
 
     /// A known slice has a newer version that we did not write.
-    fn meta_changed(&mut self, id: SliceId, meta: &SliceMeta) {
+    pub(super) fn meta_changed(&mut self, id: SliceId, meta: &SliceMeta) {
         let slice = &mut self.slices[id.index()];
         let service = self.services.get(slice.service.index());
         let owned = || service.is_some_and(|service| meta.owner.includes(&service.facts.uid));
-        if slice.service_name != meta.service || (slice.role == Role::Live && !owned()) {
+        if slice.service_name != meta.service || (slice.phase == Phase::Managed && !owned()) {
             self.disown(id, meta);
-        } else if slice.role == Role::Live {
+        } else if slice.phase == Phase::Managed {
             slice.object.suspect();
             self.want(id);
         } else {
@@ -191,17 +122,13 @@ impl NamespaceState {
     /// stood for gets another object, and it is looked at as if it had just appeared.
     fn disown(&mut self, id: SliceId, meta: &SliceMeta) {
         let epoch = self.slices[id.index()].object.epoch;
-        if self.slices[id.index()].role == Role::Live {
-            self.replace_remote(id);
-        } else {
-            self.drop_slice(id);
-        }
+        self.lost::<SliceOutput>(&id);
         self.apply_slice_meta(meta, epoch);
     }
 
     /// Gives a parked slice to its Service, if that is managed: to be fetched if it is the Service's own, to
     /// be deleted if not.
-    fn attribute(&mut self, id: SliceId, holds: bool) {
+    pub(super) fn attribute(&mut self, id: SliceId, holds: bool) {
         let slice = &self.slices[id.index()];
         let service = self.services_by_name.get(&slice.service_name).copied();
         match service.filter(|s| self.services[s.index()].facts.selector.is_some()) {
@@ -222,10 +149,10 @@ impl NamespaceState {
         slice.service = service;
         state.slices.insert(id);
         if slice.owner.includes(&state.facts.uid) {
-            slice.role = Role::Adopting { holds };
+            slice.phase = Phase::Adopting { blocks: holds };
             state.awaiting += u32::from(holds);
         } else {
-            slice.role = Role::Doomed;
+            slice.phase = Phase::Deleting;
         }
         slice.object.change_by(1);
         self.want(id);
@@ -234,7 +161,9 @@ impl NamespaceState {
     /// The slices that were listed before their pods and Services were known, in the order in which they are to be
     /// taken over.
     pub(super) fn take_arrivals(&mut self) -> Vec<(u8, SliceFacts)> {
-        let mut arrivals: Vec<_> = std::mem::take(&mut self.arrivals).into_values().collect();
+        let mut arrivals: Vec<_> = std::mem::take(&mut self.slice_queue.arrivals)
+            .into_values()
+            .collect();
         arrivals.sort_unstable_by(|(_, a), (_, b)| (a.created, &a.meta.name).cmp(&(b.created, &b.meta.name)));
         arrivals
     }
@@ -244,7 +173,7 @@ impl NamespaceState {
         let id = self.keep(&facts.meta, epoch);
         self.slices[id.index()].created = facts.created;
         self.attribute(id, false);
-        if matches!(self.slices[id.index()].role, Role::Adopting { .. }) {
+        if matches!(self.slices[id.index()].phase, Phase::Adopting { .. }) {
             // No fetch is needed: here is its content.
             self.content_known(id, facts);
         }
@@ -255,22 +184,21 @@ impl NamespaceState {
         let slice = &mut self.slices[id.index()];
         slice.object.unsure = false;
         if facts.meta.deleting {
-            let name = slice.name.clone();
-            self.slice_missing(&name);
+            self.lost::<SliceOutput>(&id);
         } else if slice.service_name != facts.meta.service {
             self.disown(id, &facts.meta);
-        } else if matches!(slice.role, Role::Doomed | Role::Parked) {
+        } else if matches!(slice.phase, Phase::Deleting | Phase::Unmanaged) {
             self.meta_changed(id, &facts.meta);
         } else {
             let service = &mut self.services[slice.service.index()];
             let family = facts
                 .family
                 .filter(|&family| facts.meta.owner.includes(&service.facts.uid) && service.facts.has(family));
-            match (slice.role, family) {
-                (Role::Live, Some(family)) if family == slice.family => {
+            match (slice.phase, family) {
+                (Phase::Managed, Some(family)) if family == slice.family => {
                     self.settle(id, facts, self.settings.max_endpoints);
                 }
-                (Role::Live, _) => self.disown(id, &facts.meta),
+                (Phase::Managed, _) => self.disown(id, &facts.meta),
                 (_, Some(family)) => {
                     // A slice from before this process began: the Service's creation is long past.
                     if !std::mem::replace(&mut service.known, true) {
@@ -286,7 +214,7 @@ impl NamespaceState {
                         uid: facts.meta.uid,
                         version: facts.meta.version,
                     });
-                    slice.role = Role::Doomed;
+                    slice.phase = Phase::Deleting;
                     self.want(id);
                 }
             }
@@ -297,7 +225,7 @@ impl NamespaceState {
     fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
         self.release_hold(id);
         let slice = &mut self.slices[id.index()];
-        slice.role = Role::Live;
+        slice.phase = Phase::Managed;
         slice.family = family;
         let service = slice.service;
         let state = self.services[service.index()].family(family);
@@ -371,12 +299,6 @@ impl NamespaceState {
         if self.slices[id.index()].slots.is_empty() {
             self.services[service_id.index()].family(family).empties.push(id);
             self.mark(service_id);
-        }
-        let object = &mut self.slices[id.index()].object;
-        if object.unsure {
-            // Somebody wrote while it was read: it is read again, but not as often as they write.
-            object.fail(false);
-            self.want(id);
         }
     }
 

@@ -8,14 +8,15 @@
 //! large; how often one is looked at is for the caller to say.
 
 use super::members::desired;
+use super::slices::SliceOutput;
 use super::{Holds, Kind, NamespaceState, PodChange, Settings};
 use crate::core::deviations::{Deviation, Difference, Operation};
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::few::FewSet;
 use crate::core::hash::{KeyedMap, KeyedSet, hash_of};
 use crate::core::ids::{ServiceId, SliceId};
-use crate::core::object::Output;
-use crate::core::slices::{FamilyState, Role, Slice};
+use crate::core::object::{Output, Phase};
+use crate::core::slices::{FamilyState, Slice};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -193,10 +194,10 @@ impl NamespaceState {
 
     /// What wants to be written is found by looking.
     fn grant_nothing(&mut self) {
-        self.held.clear();
-        self.wants.clear();
-        self.endpoints_held.clear();
-        self.endpoints_wants.clear();
+        self.slice_queue.blocked.clear();
+        self.slice_queue.wanted.clear();
+        self.endpoints_queue.blocked.clear();
+        self.endpoints_queue.wanted.clear();
     }
 
     /// What this process would write for a Service, or where there is none any more, for what it has left.
@@ -263,13 +264,13 @@ impl NamespaceState {
         let service = &self.services[id.index()];
         let mut created = 0;
         for slice_id in service.slices.iter() {
-            let slice = &self.slices[slice_id.index()];
-            if !self.is_due(slice) {
+            if !self.is_due::<SliceOutput>(&slice_id) {
                 continue;
             }
-            let (operation, name) = match (slice.role, &slice.object.remote) {
-                (Role::Live, None) => (Operation::Create, None),
-                (Role::Live, Some(_)) => (Operation::Update, Some(slice.name.clone())),
+            let slice = &self.slices[slice_id.index()];
+            let (operation, name) = match (slice.phase, &slice.object.remote) {
+                (Phase::Managed, None) => (Operation::Create, None),
+                (Phase::Managed, Some(_)) => (Operation::Update, Some(slice.name.clone())),
                 _ => (Operation::Delete, Some(slice.name.clone())),
             };
             let deviation = Deviation {

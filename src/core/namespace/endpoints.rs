@@ -6,16 +6,19 @@
 //! that comes and goes before that, or that stands beyond the thousandth, costs no write.
 
 mod compare;
-mod requests;
+mod output;
 mod server;
 
+pub(super) use output::EndpointsOutput;
+
 use super::addresses::{Collecting, ServiceEndpoints};
+use super::lifecycle::Queue;
 use super::passes::Pass;
 use super::{Kind, NamespaceState, Pod, PodChange, Service};
 use crate::core::facts::{ServiceFacts, TolerateUnready};
 use crate::core::hash::{IdMap, KeyedMap};
 use crate::core::ids::{PodId, ServiceId};
-use crate::core::object::ObjectState;
+use crate::core::object::{ObjectState, Phase};
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Lane;
 use crate::core::subsets::Members;
@@ -24,24 +27,10 @@ use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What an Endpoints object is to us.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Role {
-    /// Published for its Service.
-    Live,
-    /// To be deleted: its Service is gone.
-    Doomed,
-    /// Of our making, and without a Service when everything had been listed: to be deleted if the server has no
-    /// such Service either (it was asked, and that is so, once it is confirmed).
-    Leftover { confirmed: bool },
-    /// Left alone: its Service has no selector, or there is none.
-    Parked,
-}
-
 /// An Endpoints object. Owned by its namespace's state.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoints {
-    role: Role,
+    phase: Phase,
     pub(super) object: ObjectState,
     /// The fingerprint of what the server has, where that is known to be what we would write.
     published: Option<u64>,
@@ -50,26 +39,13 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
-    fn new(role: Role) -> Self {
+    fn new(phase: Phase) -> Self {
         Self {
-            role,
+            phase,
             object: ObjectState::default(),
             published: None,
             departing: 0,
         }
-    }
-
-    fn is_due(&self) -> bool {
-        match self.role {
-            Role::Live => self.object.unsure || self.object.remote.is_none() || self.object.rewrite,
-            Role::Doomed | Role::Leftover { .. } => true,
-            Role::Parked => false,
-        }
-    }
-
-    /// Whether nothing is known of it that could matter later.
-    fn is_nothing(&self) -> bool {
-        self.object.remote.is_none() && self.object.flight.is_none() && !self.object.unsure
     }
 }
 
@@ -223,11 +199,11 @@ impl NamespaceState {
         let entry = self
             .endpoints
             .entry(name.clone())
-            .or_insert_with(|| Box::new(Endpoints::new(Role::Live)));
-        entry.role = Role::Live;
+            .or_insert_with(|| Box::new(Endpoints::new(Phase::Managed)));
+        entry.phase = Phase::Managed;
         // Of an object that was not ours until now only the version is known.
         entry.object.unsure |= entry.object.remote.is_some() && entry.published.is_none();
-        self.endpoints_wants.insert(name);
+        self.endpoints_queue.wanted.insert(name);
     }
 
     /// A Service is no longer one that we manage: its object stays as it is.
@@ -235,10 +211,10 @@ impl NamespaceState {
         let service = &mut self.services[id.index()];
         service.endpoints = None;
         if let Some(entry) = self.endpoints.get_mut(&service.facts.name) {
-            entry.role = Role::Parked;
+            entry.phase = Phase::Unmanaged;
             entry.object.rewrite = false;
             (entry.object.trigger, entry.object.flight_trigger) = (None, None);
-            if entry.is_nothing() {
+            if entry.object.is_nothing() {
                 self.endpoints.remove(&service.facts.name);
             }
         }
@@ -258,38 +234,36 @@ impl NamespaceState {
         // to be a leftover then.
         if self.starting
             && self.holds.has(Kind::Endpoints)
-            && entry.is_nothing()
-            && !self.endpoints_arrivals.contains_key(name)
+            && entry.object.is_nothing()
+            && !self.endpoints_queue.arrivals.contains_key(name)
         {
             self.endpoints.remove(name);
-            self.endpoints_wants.remove(name);
+            self.endpoints_queue.wanted.remove(name);
             return;
         }
-        entry.role = Role::Doomed;
+        entry.phase = Phase::Deleting;
         entry.object.change(Lane::Add);
-        self.endpoints_wants.insert(name.clone());
+        self.endpoints_queue.wanted.insert(name.clone());
     }
 
     /// A Service is there that has no selector: the object of its name is left alone, even if it was to go with
     /// another Service of that name.
     pub(super) fn spare_endpoints(&mut self, name: &Arc<str>) {
         if let Some(entry) = self.endpoints.get_mut(name) {
-            entry.role = Role::Parked;
+            entry.phase = Phase::Unmanaged;
         }
     }
 
     /// As [`NamespaceState::forget`].
     pub(super) fn forget_endpoints(&mut self) {
         self.endpoints = KeyedMap::default();
-        self.endpoints_arrivals = KeyedMap::default();
-        self.endpoints_held.clear();
-        self.endpoints_wants.clear();
+        self.endpoints_queue = Queue::default();
         for (_, service) in &self.services {
             if service.endpoints.is_some() {
                 let name = service.facts.name.clone();
                 self.endpoints
-                    .insert(name.clone(), Box::new(Endpoints::new(Role::Live)));
-                self.endpoints_wants.insert(name);
+                    .insert(name.clone(), Box::new(Endpoints::new(Phase::Managed)));
+                self.endpoints_queue.wanted.insert(name);
             }
         }
     }
@@ -314,6 +288,6 @@ impl NamespaceState {
         entry.object.change_by(changes);
         entry.object.rewrite = true;
         entry.object.trigger = earliest(entry.object.trigger, trigger);
-        self.endpoints_wants.insert(name);
+        self.endpoints_queue.wanted.insert(name);
     }
 }

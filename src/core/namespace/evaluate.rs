@@ -6,9 +6,10 @@ use crate::core::address::Family;
 use crate::core::hash::{IdMap, KeyedMap, KeyedSet};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::intern::make_room;
+use crate::core::object::Phase;
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Lane;
-use crate::core::slices::{Conditions, Role, Slice};
+use crate::core::slices::{Conditions, Slice};
 use crate::core::time::{Time, earliest};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -175,7 +176,7 @@ impl NamespaceState {
 
     fn is_live_in(&self, id: SliceId, service: ServiceId, family: Family) -> bool {
         let slice = self.slices.get(id.index());
-        slice.is_some_and(|s| s.role == Role::Live && s.service == service && s.family == family)
+        slice.is_some_and(|s| s.phase == Phase::Managed && s.service == service && s.family == family)
     }
 
     /// The changed slices that can take more, by group.
@@ -264,7 +265,7 @@ impl NamespaceState {
     fn create_slice(&mut self, service: ServiceId, family: Family) -> SliceId {
         let service_name = self.services[service.index()].facts.name.clone();
         let name = self.fresh_name(&service_name);
-        let mut slice = Slice::new(name.clone(), service_name, Role::Live, service);
+        let mut slice = Slice::new(name.clone(), service_name, Phase::Managed, service);
         slice.family = family;
         slice.owner = self.services[service.index()].facts.uid.clone().into();
         slice.change(Lane::Add);
@@ -347,7 +348,7 @@ impl NamespaceState {
     /// A live slice is to be deleted.
     pub(super) fn doom(&mut self, id: SliceId) {
         let slice = &mut self.slices[id.index()];
-        slice.role = Role::Doomed;
+        slice.phase = Phase::Deleting;
         slice.change(Lane::Add);
         let (service, fill) = (slice.service, slice.slots.len());
         let group = std::mem::replace(&mut slice.group, GroupId::NONE);
@@ -392,15 +393,15 @@ impl NamespaceState {
             let slice = &mut self.slices[id.index()];
             slice.touched = false;
             slice.object.lane = most_urgent.unwrap_or(slice.object.lane);
-            let differs = match slice.role {
-                Role::Live => slice.differs(),
+            let differs = match slice.phase {
+                Phase::Managed => slice.differs(),
                 _ => slice.object.remote.is_some(),
             };
             self.services[service.index()].moves.slices += u32::from(differs);
-            if slice.role == Role::Live && differs {
+            if slice.phase == Phase::Managed && differs {
                 slice.object.trigger = earliest(slice.object.trigger, trigger);
             }
-            if slice.role == Role::Doomed
+            if slice.phase == Phase::Deleting
                 && slice.object.remote.is_none()
                 && !slice.object.unsure
                 && slice.object.flight.is_none()

@@ -8,6 +8,7 @@
 //! are published without a time, as by any controller that has just started. A Service that was made meanwhile
 //! and that nobody has published yet gets the time of its creation.
 
+use super::lifecycle::Queue;
 use super::passes::Pass;
 use super::{Kind, NamespaceState, PodChange};
 use crate::core::few::FewSet;
@@ -49,9 +50,7 @@ impl NamespaceState {
         self.slices = Slab::new();
         self.slices_by_name = KeyedMap::default();
         self.parked = KeyedMap::default();
-        self.arrivals = KeyedMap::default();
-        self.held.clear();
-        self.wants.clear();
+        self.slice_queue = Queue::default();
         for (_, service) in &mut self.services {
             service.slices = FewSet::default();
             service.awaiting = 0;

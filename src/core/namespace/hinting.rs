@@ -9,8 +9,9 @@ use crate::core::facts::EndpointFacts;
 use crate::core::hints::{Disabled, Hint, HintMode, HintState, HintedEndpoint, HintedSlice, Zone, assign};
 use crate::core::ids::{ServiceId, SliceId};
 use crate::core::nodes::{NodeDirectory, ZoneView};
+use crate::core::object::Phase;
 use crate::core::queue::Lane;
-use crate::core::slices::{Role, Slice};
+use crate::core::slices::Slice;
 
 impl NamespaceState {
     /// Begins to hear of the zones when a Service depends on them, and ends when none does any more.
@@ -61,7 +62,7 @@ impl NamespaceState {
     pub(super) fn switch_hints(&mut self, id: ServiceId, before: HintMode) {
         self.note_hint_mode(id);
         let now = self.services[id.index()].facts.hints;
-        for slice_id in self.slices_of(id, |slice| slice.role == Role::Live) {
+        for slice_id in self.slices_of(id, |slice| slice.phase == Phase::Managed) {
             let mut kept: Vec<Option<Zone>> = Vec::new();
             let mut changed = Vec::new();
             let (slice, service) = (&self.slices[slice_id.index()], &self.services[id.index()]);
@@ -125,13 +126,13 @@ impl NamespaceState {
         }
         // A request that was built since its endpoints changed has taken the change along, and hints that are too
         // old: such a slice does not differ, and is a reason to look all the same.
-        let live = |id: &SliceId| self.slices[id.index()].role == Role::Live;
+        let live = |id: &SliceId| self.slices[id.index()].phase == Phase::Managed;
         if !rehint && !round.changed.iter().any(live) {
             return;
         }
-        let touched = |slice: &Slice| slice.role == Role::Live && slice.differs();
+        let touched = |slice: &Slice| slice.phase == Phase::Managed && slice.differs();
         let ids = self.slices_of(service, |slice| {
-            slice.role == Role::Live && slice.family == family
+            slice.phase == Phase::Managed && slice.family == family
         });
         let slots = ids.iter().map(|id| self.slices[id.index()].slots.len() as u64);
         self.work.endpoints_visited += slots.sum::<u64>();

@@ -1,9 +1,11 @@
 //! Plans: what has changed is evaluated, and the objects that are due are named; in steps, as thousands of Services may
 //! have changed at once.
 
+use super::endpoints::EndpointsOutput;
+use super::slices::SliceOutput;
 use super::{NamespaceState, Want};
 use crate::core::facts::{EndpointsFacts, SliceFacts};
-use crate::core::ids::{ServiceId, SliceId};
+use crate::core::ids::ServiceId;
 use crate::core::work::Budget;
 use std::vec::IntoIter;
 
@@ -45,18 +47,8 @@ impl NamespaceState {
         });
         let done = self.evaluate_some(&mut planning, budget);
         if done {
-            for id in std::mem::take(&mut self.held) {
-                if self
-                    .slices
-                    .get(id.index())
-                    .is_some_and(|slice| self.is_held(slice))
-                {
-                    self.held.insert(id);
-                } else {
-                    self.want(id);
-                }
-            }
-            self.take_held_endpoints();
+            self.release_blocked::<SliceOutput>();
+            self.release_blocked::<EndpointsOutput>();
             self.resolved.planned();
         } else {
             self.planning = Some(planning);
@@ -68,7 +60,7 @@ impl NamespaceState {
     fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
         for (epoch, facts) in &mut planning.slices {
             budget.spend(1 + facts.endpoints.len() as u64);
-            self.take_arrival(facts, epoch);
+            self.listed::<SliceOutput>(facts, epoch);
             if budget.is_spent() {
                 return false;
             }
@@ -79,7 +71,7 @@ impl NamespaceState {
                 .iter()
                 .map(|subset| subset.ready.len() + subset.not_ready.len());
             budget.spend(1 + addresses.sum::<usize>() as u64);
-            self.take_endpoints(facts, epoch);
+            self.listed::<EndpointsOutput>(facts, epoch);
             if budget.is_spent() {
                 return false;
             }
@@ -103,16 +95,8 @@ impl NamespaceState {
 
     /// The objects that are due, as far as it is known.
     fn collect_wants(&mut self, wants: &mut Vec<Want>) {
-        let due = |id: &SliceId| {
-            self.slices
-                .get(id.index())
-                .filter(|s| s.object.flight.is_none() && self.is_due(s))
-        };
-        let mut due: Vec<_> = self.wants.iter().filter_map(due).collect();
-        due.sort_unstable_by_key(|slice| (slice.order(), &slice.name));
-        wants.extend(due.into_iter().map(Want::of_slice));
-        self.wants.clear();
+        wants.append(&mut self.plan_due::<SliceOutput>());
         // Few still read Endpoints, and each is written whole.
-        wants.extend(self.plan_endpoints());
+        wants.append(&mut self.plan_due::<EndpointsOutput>());
     }
 }

@@ -9,10 +9,10 @@ use crate::core::few::FewSet;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::intern::make_room;
-use crate::core::object::{Flight, Remote};
+use crate::core::object::{Flight, Phase, Remote};
 use crate::core::queue::Lane;
 use crate::core::selector_cache::Matching;
-use crate::core::slices::{Role, Slice};
+use crate::core::slices::Slice;
 use crate::core::time::Time;
 
 impl NamespaceState {
@@ -162,7 +162,7 @@ impl NamespaceState {
             self.switch_hints(id, old.hints);
         }
         if relabelled {
-            for slice in self.slices_of(id, |slice| slice.role == Role::Live) {
+            for slice in self.slices_of(id, |slice| slice.phase == Phase::Managed) {
                 self.slices[slice.index()].object.rewrite = true;
                 self.touch(slice, Lane::Rest);
             }
@@ -261,7 +261,7 @@ impl NamespaceState {
     /// A slice is left alone from now on. One that the server does not have, and will not, is dropped.
     pub(super) fn park(&mut self, id: SliceId) {
         let slice = &mut self.slices[id.index()];
-        slice.role = Role::Parked;
+        slice.phase = Phase::Unmanaged;
         slice.service = ServiceId::NONE;
         slice.group = GroupId::NONE;
         slice.slots = Vec::new();
@@ -288,7 +288,9 @@ impl NamespaceState {
     /// A Service has lost a family: its slices there go.
     pub(super) fn drop_family(&mut self, id: ServiceId, family: Family) {
         self.services[id.index()].families[family.index()] = None;
-        for slice in self.slices_of(id, |slice| slice.role == Role::Live && slice.family == family) {
+        for slice in self.slices_of(id, |slice| {
+            slice.phase == Phase::Managed && slice.family == family
+        }) {
             self.doom(slice);
             self.want(slice);
         }

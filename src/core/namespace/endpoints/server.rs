@@ -1,13 +1,14 @@
 //! Endpoints as the server shows them: taking them over, and putting right what others did to them.
 
-use super::{Endpoints, Role, by_uid};
+use super::{Endpoints, EndpointsOutput, by_uid};
 use crate::core::body::endpoints_labels;
 use crate::core::facts::{AddressFacts, EndpointsFacts, EndpointsMeta, LABEL_HEADLESS};
 use crate::core::ids::{PodId, ServiceId, Uid};
 use crate::core::labels::Labels;
 use crate::core::namespace::addresses::ServiceEndpoints;
-use crate::core::namespace::{NamespaceState, Outcome, Service};
-use crate::core::object::Remote;
+use crate::core::namespace::lifecycle::Outcome;
+use crate::core::namespace::{NamespaceState, Service};
+use crate::core::object::{Phase, Remote};
 use crate::core::ports::SlicePort;
 use crate::core::queue::Lane;
 use crate::core::subsets::{MAX_ADDRESSES, Members, Subset, TRUNCATED};
@@ -31,86 +32,72 @@ impl Endpoints {
             .remote
             .as_ref()
             .is_none_or(|remote| remote.uid == *uid);
-        self.role = match self.role {
-            Role::Leftover { .. } if same && ours => Role::Leftover { confirmed: false },
-            Role::Leftover { .. } => Role::Parked,
-            Role::Doomed if !same => Role::Parked,
+        self.phase = match self.phase {
+            Phase::Leftover { .. } if same && ours => Phase::Leftover { confirmed: false },
+            Phase::Leftover { .. } => Phase::Unmanaged,
+            Phase::Deleting if !same => Phase::Unmanaged,
             role => role,
         };
     }
 }
 
 impl NamespaceState {
-    /// A whole object, from a list of the given epoch. What it means depends on pods and Services: it is taken
-    /// over as soon as all of those are known.
+    /// A whole object, from a list of the given epoch.
     pub fn apply_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
-        if let Some(shown) = &mut self.shown {
-            return shown.endpoints(facts, epoch);
-        }
-        if let Some(entry) = self.endpoints.get_mut(&facts.meta.name) {
-            entry.object.epoch = epoch;
-        }
-        if self.holds.hides_inputs() {
-            self.endpoints_arrivals
-                .insert(facts.meta.name.clone(), (epoch, facts));
-        } else {
-            self.endpoints_arrivals.remove(&facts.meta.name);
-            self.take_endpoints(facts, epoch);
+        match &mut self.shown {
+            Some(shown) => shown.endpoints(facts, epoch),
+            None => self.listed::<EndpointsOutput>(facts, epoch),
         }
     }
 
-    /// The metadata of an object, from a watch. A version that is our own write's is nothing new; any other
-    /// means that somebody else wrote, and the object is fetched if it is one that we keep.
+    /// The metadata of an object, from a watch.
     pub fn apply_endpoints_meta(&mut self, meta: &EndpointsMeta, epoch: u8) {
-        if let Some((_, facts)) = self.endpoints_arrivals.get(&meta.name) {
-            if facts.meta.version >= meta.version {
-                return;
-            }
-            self.endpoints_arrivals.remove(&meta.name);
-        }
-        let managed = self.manages(&meta.name);
-        // Written to since it was listed, or it would be among the arrivals; it may be a leftover all the same. One
-        // that appears later is left alone, as upstream leaves it: somebody may make it ahead of its Service.
-        let left = self.starting && meta.ours && !meta.leader;
-        let entry = self.endpoints.entry(meta.name.clone()).or_insert_with(|| {
-            let role = if managed {
-                Role::Live
-            } else if left {
-                Role::Leftover { confirmed: false }
-            } else {
-                Role::Parked
-            };
-            Box::new(Endpoints::new(role))
-        });
-        entry.object.epoch = epoch;
-        entry.object.seen = entry.object.seen.max(meta.version);
-        if entry.object.flight.is_none() && entry.object.is_news(meta.version) {
-            entry.look_again(&meta.uid, meta.ours && !meta.leader);
-            let remote = Remote {
-                uid: meta.uid.clone(),
-                version: meta.version,
-            };
-            self.endpoints_written(&meta.name, remote);
+        self.watched::<EndpointsOutput>(meta, epoch);
+    }
+
+    /// An object is gone, as of a version.
+    pub fn endpoints_gone(&mut self, name: &str, version: u64) {
+        match &mut self.shown {
+            Some(shown) => shown.endpoints_gone(name, version),
+            None => self.vanished::<EndpointsOutput>(name, version),
         }
     }
 
-    /// The server has a version of an object that is not known to be what it should be.
-    fn endpoints_written(&mut self, name: &Arc<str>, remote: Remote) {
-        let Some(entry) = self.endpoints.get_mut(name) else {
+    /// A watch shows an object that was not known: written to since it was listed, or it would be among the arrivals.
+    pub(super) fn endpoints_appeared(&mut self, meta: &EndpointsMeta, epoch: u8) {
+        let phase = if self.manages(&meta.name) {
+            Phase::Managed
+        } else if self.starting && meta.ours && !meta.leader {
+            // It may be a leftover all the same.
+            Phase::Leftover { confirmed: false }
+        } else {
+            // One that appears later is left alone, as upstream leaves it: somebody may make it ahead of its Service.
+            Phase::Unmanaged
+        };
+        let mut entry = Box::new(Endpoints::new(phase));
+        (entry.object.epoch, entry.object.seen) = (epoch, meta.version);
+        self.endpoints.insert(meta.name.clone(), entry);
+        self.endpoints_written(meta);
+    }
+
+    /// The server has a version of an object that is not known to be what it should be. One that is managed is fetched.
+    pub(super) fn endpoints_written(&mut self, meta: &EndpointsMeta) {
+        let Some(entry) = self.endpoints.get_mut(&meta.name) else {
             return;
         };
+        entry.look_again(&meta.uid, meta.ours && !meta.leader);
         entry.published = None;
-        match entry.role {
+        if entry.phase == Phase::Managed {
             // The look that follows shows more than the version.
-            Role::Live => {
-                entry.object.suspect();
-                self.endpoints_wants.insert(name.clone());
-            }
-            Role::Leftover { .. } => {
-                entry.object.remote = Some(remote);
-                self.endpoints_wants.insert(name.clone());
-            }
-            Role::Doomed | Role::Parked => entry.object.remote = Some(remote),
+            entry.object.suspect();
+        } else {
+            entry.object.remote = Some(Remote {
+                uid: meta.uid.clone(),
+                version: meta.version,
+            });
+        }
+        if matches!(entry.phase, Phase::Managed | Phase::Leftover { .. }) {
+            self.endpoints_queue.wanted.insert(meta.name.clone());
         }
     }
 
@@ -126,49 +113,14 @@ impl NamespaceState {
         let entry = self
             .endpoints
             .entry(name.clone())
-            .or_insert_with(|| Box::new(Endpoints::new(Role::Leftover { confirmed: false })));
+            .or_insert_with(|| Box::new(Endpoints::new(Phase::Leftover { confirmed: false })));
         let known = |remote: &Remote| !entry.object.is_news(remote.version);
-        if entry.role == Role::Parked || matches!(outcome, Outcome::Written(remote) if known(remote)) {
+        if entry.phase == Phase::Unmanaged || matches!(outcome, Outcome::Written(remote) if known(remote)) {
             return;
         }
         // The version in the answer may be one that the server has gone back from since.
         entry.object.unsure = true;
-        self.endpoints_wants.insert(name);
-    }
-
-    /// An object is gone, as of a version. One that we keep is made again.
-    pub fn endpoints_gone(&mut self, name: &str, version: u64) {
-        if let Some(shown) = &mut self.shown {
-            return shown.endpoints_gone(name, version);
-        }
-        if self
-            .endpoints_arrivals
-            .get(name)
-            .is_some_and(|(_, facts)| facts.meta.version <= version)
-        {
-            self.endpoints_arrivals.remove(name);
-        }
-        let Some((name, _)) = self.endpoints.get_key_value(name) else {
-            return;
-        };
-        let name = name.clone();
-        let entry = self.endpoints.get_mut(&name).expect("it was found by this name");
-        entry.object.seen = entry.object.seen.max(version);
-        // What is in flight is answered first: a later version has already taken the place of the one that went.
-        if entry.object.flight.is_some() || !entry.object.is_news(version) {
-            return;
-        }
-        self.endpoints_lost(&name);
-    }
-
-    /// Others have deleted an object, unless it never was there.
-    pub(super) fn endpoints_lost(&mut self, name: &Arc<str>) {
-        if let Some(entry) = self.endpoints.get_mut(name)
-            && entry.object.remote.is_some()
-        {
-            entry.object.lose();
-        }
-        self.endpoints_missing(name);
+        self.endpoints_queue.wanted.insert(name);
     }
 
     /// The server does not have an object.
@@ -178,73 +130,50 @@ impl NamespaceState {
         };
         entry.published = None;
         entry.object.forget_remote();
-        if entry.role == Role::Live {
+        if entry.phase == Phase::Managed {
             entry.object.lane = entry.object.lane.min(Lane::Add);
-            self.endpoints_wants.insert(name.clone());
+            self.endpoints_queue.wanted.insert(name.clone());
         } else {
             self.endpoints.remove(name);
         }
     }
 
-    /// The list of an epoch is whole: what it did not show is gone.
-    pub(in crate::core::namespace) fn sweep_endpoints(&mut self, epoch: u8, version: u64) {
-        let gone: Vec<_> = self
-            .endpoints
-            .iter()
-            .filter(|(_, entry)| entry.object.is_unlisted(epoch, version))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in gone {
-            self.endpoints_gone(&name, version);
-        }
-        self.endpoints_arrivals.retain(|_, (at, _)| *at == epoch);
-    }
-
     /// The objects that were listed before their pods and Services were known, to be taken over.
     pub(in crate::core::namespace) fn take_endpoints_arrivals(&mut self) -> Vec<(u8, EndpointsFacts)> {
-        let mut arrivals: Vec<_> = std::mem::take(&mut self.endpoints_arrivals)
+        let mut arrivals: Vec<_> = std::mem::take(&mut self.endpoints_queue.arrivals)
             .into_values()
             .collect();
         arrivals.sort_unstable_by(|(_, a), (_, b)| a.meta.name.cmp(&b.meta.name));
         arrivals
     }
 
-    /// Takes over an object whose pods and Service are known, or compares it with what is known of it.
-    pub(in crate::core::namespace) fn take_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
+    /// Takes over an object that was not known, and whose pods and Service are. Whose it is, is looked at as whenever it
+    /// changes.
+    pub(super) fn take_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
         let name = facts.meta.name.clone();
-        let service = self.services_by_name.get(&name).copied();
-        let entry = self.endpoints.entry(name.clone()).or_insert_with(|| {
-            // Whose it is, is looked at below, as whenever it changes.
-            let role = if self.starting && service.is_none() {
-                self.endpoints_wants.insert(name.clone());
-                Role::Leftover { confirmed: false }
-            } else {
-                Role::Parked
-            };
-            Box::new(Endpoints::new(role))
-        });
+        let left = self.starting && !self.services_by_name.contains_key(&name);
+        let mut entry = Box::new(Endpoints::new(if left {
+            Phase::Leftover { confirmed: false }
+        } else {
+            Phase::Unmanaged
+        }));
         entry.object.epoch = epoch;
-        if self.starting
-            && facts.meta.ours
-            && let Some(id) = service
-        {
-            // An object from before this process began: the Service's creation is long past.
-            let service = &mut self.services[id.index()];
-            if service.facts.selector.is_some() && !std::mem::replace(&mut service.known, true) {
-                service.trigger = None;
-            }
-        }
-        let object = &mut entry.object;
-        if object.flight.is_some() {
-            object.seen = object.seen.max(facts.meta.version);
-        } else if object.unsure || object.is_news(facts.meta.version) {
-            self.settle_endpoints(&name, facts);
-        }
+        self.endpoints.insert(name.clone(), entry);
+        self.observed::<EndpointsOutput>(&name, facts);
     }
 
     /// The content of an object has been read, and nothing of ours is on its way to it.
     pub(super) fn settle_endpoints(&mut self, name: &Arc<str>, facts: EndpointsFacts) {
         let verdict = self.services_by_name.get(name).copied().map(|id| {
+            let service = &mut self.services[id.index()];
+            if self.starting
+                && facts.meta.ours
+                && service.facts.selector.is_some()
+                && !std::mem::replace(&mut service.known, true)
+            {
+                // An object from before this process began: the Service's creation is long past.
+                service.trigger = None;
+            }
             let verdict = self.judge_endpoints(id, &facts);
             self.work.ports_read += 4 * self.listed_ports(id);
             if let (Some(endpoints), Verdict::Same(_)) = (&mut self.services[id.index()].endpoints, &verdict)
@@ -265,8 +194,8 @@ impl NamespaceState {
         });
         entry.object.extras = (!extras.is_empty()).then(|| Box::new(extras));
         entry.published = None;
-        match (entry.role, verdict) {
-            (Role::Live, Some(Verdict::Same(fingerprint))) => {
+        match (entry.phase, verdict) {
+            (Phase::Managed, Some(Verdict::Same(fingerprint))) => {
                 entry.published = fingerprint;
                 (entry.object.rewrite, entry.object.trigger) = (false, None);
                 // As with slices.
@@ -274,17 +203,13 @@ impl NamespaceState {
                     entry.object.succeed();
                 }
             }
-            (Role::Live, Some(Verdict::Differs(lane))) => {
+            (Phase::Managed, Some(Verdict::Differs(lane))) => {
                 entry.object.rewrite = true;
                 entry.object.lane = entry.object.lane.min(lane);
             }
             _ => {}
         }
-        if entry.object.unsure {
-            // Somebody wrote while it was read: it is read again, but not as often as they write.
-            entry.object.fail(false);
-        }
-        self.endpoints_wants.insert(name.clone());
+        self.endpoints_queue.wanted.insert(name.clone());
     }
 
     /// Compares what the server has with what it should have. Order and packing do not count.

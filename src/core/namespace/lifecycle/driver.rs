@@ -1,0 +1,330 @@
+//! The lifecycle at work: the same for every kind of [`Published`] objects.
+
+use super::{Effect, Granted, Metadata, Outcome, Published, Step, effect, next_step, set_back};
+use crate::core::body::{Preconditions, Request};
+use crate::core::namespace::endpoints::EndpointsOutput;
+use crate::core::namespace::slices::SliceOutput;
+use crate::core::namespace::{NamespaceState, Want};
+use crate::core::object::{Flight, ObjectName, Output, Phase};
+use std::sync::Arc;
+
+impl NamespaceState {
+    /// It is an object's turn: the request to send, built from the state of this moment, or none if nothing is
+    /// due any more. At most one request of an object is out at a time.
+    pub fn grant(&mut self, object: &ObjectName) -> Option<Granted> {
+        match object.output {
+            Output::Slice => self.grant_one::<SliceOutput>(&object.name),
+            Output::Endpoints => self.grant_one::<EndpointsOutput>(&object.name),
+        }
+    }
+
+    /// The answer to an object's request; `why` is what the server said of a refusal. Returns the object if it
+    /// is due again.
+    pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Option<Want> {
+        match object.output {
+            Output::Slice => self.answered::<SliceOutput>(&object.name, outcome, why),
+            Output::Endpoints => self.answered::<EndpointsOutput>(&object.name, outcome, why),
+        }
+    }
+
+    fn grant_one<K: Published>(&mut self, name: &str) -> Option<Granted> {
+        let id = K::find(self, name)?;
+        let (phase, object) = K::get(self, &id)?;
+        if object.flight.is_some() || !self.is_due::<K>(&id) {
+            return None;
+        }
+        let step = next_step(phase, object);
+        if self.is_blocked::<K>(&id) {
+            K::queue(self).blocked.insert(id);
+            return None;
+        }
+        if matches!(phase, Phase::Leftover { .. }) && self.services_by_name.contains_key(name) {
+            // A Service has come since.
+            *K::get_mut(self, &id)?.0 = Phase::Unmanaged;
+            return None;
+        }
+        let (request, flight) = match step {
+            Step::Fetch => (Request::Fetch, Flight::Fetch),
+            Step::Write => {
+                let body = K::build(self, &id)?;
+                match K::get(self, &id)?.1.remote {
+                    Some(_) => (Request::Update(body), Flight::Update),
+                    None => (Request::Create(body), Flight::Create),
+                }
+            }
+            Step::Delete => {
+                let remote = K::get(self, &id)?.1.remote.as_ref()?;
+                (
+                    Request::Delete(Preconditions::same_version(remote)),
+                    Flight::Delete,
+                )
+            }
+            Step::Probe => (Request::Probe, Flight::Probe),
+            Step::Forget => {
+                K::forget(self, &id);
+                return None;
+            }
+            Step::Rest => return None,
+        };
+        let changes = K::get(self, &id)?.1.changes;
+        K::depart(self, &id, flight);
+        Some(Granted { request, changes })
+    }
+
+    fn answered<K: Published>(&mut self, name: &str, outcome: Outcome, why: Option<&str>) -> Option<Want> {
+        let asked = |id: &K::Id| K::get(self, id).is_some_and(|(_, object)| object.flight.is_some());
+        let Some(id) = K::find(self, name).filter(asked) else {
+            K::answered_late(self, name, &outcome);
+            return None;
+        };
+        let (phase, object) = K::get_mut(self, &id)?;
+        let (before, flight) = (*phase, object.flight.take()?);
+        let failures = object.failures;
+        let bytes = outcome.too_large();
+        let effect = effect(before, flight, &outcome, object.remote.is_some());
+        match (effect, outcome) {
+            (Effect::Accepted, Outcome::Written(remote)) => {
+                object.written(flight, remote);
+                K::accepted(self, &id);
+            }
+            (Effect::Read, Outcome::Fetched(content)) => {
+                if let Some(facts) = K::content(content) {
+                    self.observed::<K>(&id, facts);
+                }
+            }
+            (Effect::NeverCreated, _) => object.unsure = false,
+            (Effect::Deleted, _) => {
+                object.undo_departure();
+                K::remake(self, &id);
+            }
+            (Effect::Lost, _) => {
+                object.undo_departure();
+                if flight == Flight::Create {
+                    // It was not there yet, so nothing else counts this against the next try.
+                    object.lose();
+                }
+                self.lost::<K>(&id);
+            }
+            (Effect::GivenAway, _) => K::give_away(self, &id),
+            (Effect::Confirmed, _) => {
+                if let Phase::Leftover { confirmed } = phase {
+                    *confirmed = true;
+                }
+            }
+            // A Service that has come since the question has given the object another phase, or will, when the watch
+            // shows it.
+            (Effect::Spared, _) => {
+                if matches!(phase, Phase::Leftover { .. }) {
+                    *phase = Phase::Unmanaged;
+                }
+            }
+            (Effect::Terminating, _) => {
+                // The namespace goes, and with it everything else: not tried again before something changes.
+                object.undo_departure();
+                object.fail(false);
+                if before == Phase::Managed {
+                    return None;
+                }
+            }
+            (_, outcome) => {
+                set_back(before, object, flight, &outcome);
+                // What a watch showed while the request was out was left until now.
+                object.unsure |= object.is_outdated();
+            }
+        }
+        let looked = flight == Flight::Fetch && effect != Effect::Failed;
+        if looked && let Some((_, object)) = K::get_mut(self, &id) {
+            let others = effect == Effect::Read && before == Phase::Managed && failures == 0;
+            object.looked(others);
+        }
+        // One that took its place has another name, and asks for its turn by itself.
+        K::name(self, &id).filter(|now| ***now == *name)?;
+        let (phase, object) = K::get(self, &id)?;
+        if phase == Phase::Unmanaged && object.is_nothing() {
+            K::forget(self, &id);
+            return None;
+        }
+        if object.failures > failures {
+            K::remark_failure(self, &id, flight, bytes, why);
+        }
+        if self.is_blocked::<K>(&id) {
+            K::queue(self).blocked.insert(id);
+            return None;
+        }
+        let waits = self.is_due::<K>(&id) && K::get(self, &id)?.1.flight.is_none();
+        waits.then(|| K::want(self, &id)).flatten()
+    }
+
+    /// Whether a request of an object is due.
+    pub(in crate::core::namespace) fn is_due<K: Published>(&self, id: &K::Id) -> bool {
+        let Some((phase, object)) = K::get(self, id) else {
+            return false;
+        };
+        match phase {
+            Phase::Managed => object.unsure || K::differs(self, id),
+            Phase::Deleting | Phase::Adopting { .. } | Phase::Leftover { .. } => true,
+            // Only to learn whether the server has it at all.
+            Phase::Unmanaged => object.unsure,
+        }
+    }
+
+    /// Whether an object may not be written now: a list is awaited, or its Service has not been evaluated in full.
+    /// Looking at it is always allowed.
+    fn is_blocked<K: Published>(&self, id: &K::Id) -> bool {
+        let Some((phase, object)) = K::get(self, id) else {
+            return false;
+        };
+        let plans = matches!(phase, Phase::Managed | Phase::Deleting | Phase::Leftover { .. });
+        plans && !object.unsure && (self.holds.any() || K::awaits(self, id))
+    }
+
+    /// The objects of a kind that are due, in the order in which they should go.
+    pub(in crate::core::namespace) fn plan_due<K: Published>(&mut self) -> Vec<Want> {
+        let wanted = std::mem::take(&mut K::queue(self).wanted);
+        let waits = |id: &K::Id| {
+            let (_, object) = K::get(self, id)?;
+            (object.flight.is_none() && self.is_due::<K>(id)).then(|| K::order(self, id))
+        };
+        let due = wanted
+            .iter()
+            .filter_map(|id| Some((waits(id)?, K::name(self, id)?, id)));
+        let mut due: Vec<_> = due.collect();
+        due.sort_unstable_by_key(|(order, name, _)| (*order, *name));
+        due.into_iter()
+            .filter_map(|(_, _, id)| K::want(self, id))
+            .collect()
+    }
+
+    /// Objects that could not be written are looked at again, now that their Services have been evaluated.
+    pub(in crate::core::namespace) fn release_blocked<K: Published>(&mut self) {
+        for id in std::mem::take(&mut K::queue(self).blocked) {
+            let blocked = self.is_blocked::<K>(&id);
+            let queue = K::queue(self);
+            if blocked {
+                queue.blocked.insert(id);
+            } else {
+                queue.wanted.insert(id);
+            }
+        }
+    }
+
+    /// A whole object, from a list of the given epoch. What it means depends on pods and Services: it is taken over, or
+    /// compared with what it should hold, as soon as all of those are known.
+    pub(in crate::core::namespace) fn listed<K: Published>(&mut self, facts: K::Facts, epoch: u8) {
+        let meta = K::meta(&facts);
+        if meta.is_deleting() {
+            let name = meta.name().to_owned();
+            return self.deleted::<K>(&name);
+        }
+        let (name, version) = (Arc::from(meta.name()), meta.version());
+        let known = K::find(self, &name);
+        if let Some(id) = &known
+            && let Some((_, object)) = K::get_mut(self, id)
+        {
+            object.epoch = epoch;
+            if object.flight.is_some() {
+                object.seen = object.seen.max(version);
+                return;
+            }
+        }
+        if self.holds.hides_inputs() {
+            K::queue(self).arrivals.insert(name, (epoch, facts));
+            return;
+        }
+        // An older arrival would be of another list.
+        K::queue(self).arrivals.remove(&name);
+        let Some(id) = known else {
+            return K::arrive(self, facts, epoch);
+        };
+        let unknown = K::get(self, &id).is_some_and(|(phase, object)| {
+            let older = object
+                .remote
+                .as_ref()
+                .is_some_and(|remote| remote.version > version);
+            let looks = matches!(phase, Phase::Adopting { .. }) || object.unsure;
+            object.is_news(version) || (looks && !older)
+        });
+        if unknown {
+            self.observed::<K>(&id, facts);
+        }
+    }
+
+    /// The metadata of an object, from a watch. A version that is our own write's is nothing new; any other means that
+    /// somebody else wrote.
+    pub(in crate::core::namespace) fn watched<K: Published>(&mut self, meta: &K::Meta, epoch: u8) {
+        if meta.is_deleting() {
+            return self.deleted::<K>(meta.name());
+        }
+        let arrivals = &mut K::queue(self).arrivals;
+        if let Some((_, facts)) = arrivals.get(meta.name()) {
+            if K::meta(facts).version() >= meta.version() {
+                return;
+            }
+            arrivals.remove(meta.name());
+        }
+        let Some(id) = K::find(self, meta.name()) else {
+            return K::appear(self, meta, epoch);
+        };
+        let Some((_, object)) = K::get_mut(self, &id) else {
+            return;
+        };
+        object.epoch = epoch;
+        object.seen = object.seen.max(meta.version());
+        if object.flight.is_none() && object.is_news(meta.version()) {
+            K::change(self, &id, meta);
+        }
+    }
+
+    /// An object is not among ours any more, as of a version.
+    pub(in crate::core::namespace) fn vanished<K: Published>(&mut self, name: &str, version: u64) {
+        let arrivals = &mut K::queue(self).arrivals;
+        let older = |(_, facts): &(u8, K::Facts)| K::meta(facts).version() <= version;
+        if arrivals.get(name).is_some_and(older) {
+            arrivals.remove(name);
+        }
+        let Some(id) = K::find(self, name) else { return };
+        if let Some((_, object)) = K::get_mut(self, &id) {
+            object.seen = object.seen.max(version);
+            K::vanish(self, &id, version);
+        }
+    }
+
+    /// The server does not have an object, or is about to delete it.
+    pub(in crate::core::namespace) fn deleted<K: Published>(&mut self, name: &str) {
+        K::queue(self).arrivals.remove(name);
+        if let Some(id) = K::find(self, name) {
+            self.lost::<K>(&id);
+        }
+    }
+
+    /// Others have deleted an object, or made something else of it.
+    pub(in crate::core::namespace) fn lost<K: Published>(&mut self, id: &K::Id) {
+        if let Some((_, object)) = K::get_mut(self, id)
+            && object.remote.is_some()
+        {
+            object.lose();
+        }
+        K::remake(self, id);
+    }
+
+    /// An object was read, and nothing of ours is on its way to it.
+    pub(in crate::core::namespace) fn observed<K: Published>(&mut self, id: &K::Id, facts: K::Facts) {
+        K::reconcile_observed(self, id, facts);
+        if let Some((_, object)) = K::get_mut(self, id) {
+            object.unsure = object.is_outdated();
+            if object.unsure {
+                // Somebody wrote while it was read: it is read again, but not as often as they write.
+                object.fail(false);
+                K::queue(self).wanted.insert(id.clone());
+            }
+        }
+    }
+
+    /// The list of an epoch is whole: what it did not show is gone.
+    pub(in crate::core::namespace) fn sweep<K: Published>(&mut self, epoch: u8, version: u64) {
+        for name in K::unlisted(self, epoch, version) {
+            self.vanished::<K>(&name, version);
+        }
+        K::queue(self).arrivals.retain(|_, (at, _)| *at == epoch);
+    }
+}

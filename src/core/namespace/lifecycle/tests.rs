@@ -1,0 +1,144 @@
+use super::*;
+use crate::core::ids::Uid;
+
+const PHASES: [Phase; 7] = [
+    Phase::Managed,
+    Phase::Deleting,
+    Phase::Adopting { blocks: false },
+    Phase::Adopting { blocks: true },
+    Phase::Leftover { confirmed: false },
+    Phase::Leftover { confirmed: true },
+    Phase::Unmanaged,
+];
+const FLIGHTS: [Flight; 5] = [
+    Flight::Create,
+    Flight::Update,
+    Flight::Delete,
+    Flight::Fetch,
+    Flight::Probe,
+];
+
+fn remote() -> Remote {
+    Remote {
+        uid: Uid::from("u"),
+        version: 5,
+    }
+}
+
+fn outcomes() -> Vec<Outcome> {
+    vec![
+        Outcome::Written(remote()),
+        Outcome::Deleted,
+        Outcome::NotFound,
+        Outcome::Conflict,
+        Outcome::Exists,
+        Outcome::Foreign,
+        Outcome::Terminating,
+        Outcome::Rejected,
+        Outcome::TooLarge { bytes: 1 },
+        Outcome::Refused,
+        Outcome::Unknown,
+    ]
+}
+
+#[test]
+fn what_is_not_known_is_fetched_before_anything_else() {
+    for phase in PHASES {
+        for remote in [None, Some(remote())] {
+            let mut object = ObjectState::default();
+            (object.unsure, object.remote) = (true, remote);
+            assert_eq!(next_step(phase, &object), Step::Fetch, "{phase:?}");
+        }
+    }
+}
+
+#[test]
+fn each_phase_has_its_request() {
+    let step = |phase, on_server: bool| {
+        let mut object = ObjectState::default();
+        object.remote = on_server.then(remote);
+        next_step(phase, &object)
+    };
+    let expected = [
+        (Phase::Managed, Step::Write, Step::Write),
+        (Phase::Deleting, Step::Delete, Step::Forget),
+        (Phase::Adopting { blocks: true }, Step::Fetch, Step::Fetch),
+        (Phase::Adopting { blocks: false }, Step::Fetch, Step::Fetch),
+        (Phase::Leftover { confirmed: false }, Step::Probe, Step::Probe),
+        (Phase::Leftover { confirmed: true }, Step::Delete, Step::Forget),
+        (Phase::Unmanaged, Step::Rest, Step::Rest),
+    ];
+    for (phase, there, missing) in expected {
+        assert_eq!(
+            (step(phase, true), step(phase, false)),
+            (there, missing),
+            "{phase:?}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_is_believed_for_what_it_proves() {
+    for phase in PHASES {
+        for flight in FLIGHTS {
+            for outcome in outcomes() {
+                for on_server in [false, true] {
+                    let effect = effect(phase, flight, &outcome, on_server);
+                    let what = format!("{phase:?}, {flight:?}, {outcome:?}: {effect:?}");
+                    let writes = matches!(flight, Flight::Create | Flight::Update);
+                    match effect {
+                        Effect::Accepted => {
+                            assert!(writes && matches!(outcome, Outcome::Written(_)), "{what}");
+                        }
+                        Effect::Read => panic!("{what}: nothing was read"),
+                        Effect::NeverCreated => {
+                            assert!(
+                                !on_server && flight == Flight::Fetch && phase == Phase::Managed,
+                                "{what}"
+                            );
+                        }
+                        Effect::Deleted => assert_eq!(flight, Flight::Delete, "{what}"),
+                        Effect::Lost => {
+                            assert!(matches!(outcome, Outcome::NotFound | Outcome::Foreign), "{what}");
+                            assert!(!matches!(flight, Flight::Delete | Flight::Probe), "{what}");
+                        }
+                        Effect::GivenAway => {
+                            assert!(flight == Flight::Fetch && outcome == Outcome::Foreign, "{what}");
+                        }
+                        Effect::Confirmed | Effect::Spared => assert_eq!(flight, Flight::Probe, "{what}"),
+                        Effect::Terminating => assert_eq!(flight, Flight::Create, "{what}"),
+                        Effect::Failed => {
+                            let proves = matches!(
+                                (flight, &outcome),
+                                (Flight::Create | Flight::Update, Outcome::Written(_))
+                                    | (Flight::Delete, Outcome::Deleted)
+                            );
+                            assert!(!proves, "{what}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_failed_is_due_again_and_waits() {
+    for phase in PHASES.into_iter().filter(|phase| *phase != Phase::Unmanaged) {
+        for flight in FLIGHTS {
+            for outcome in outcomes() {
+                if effect(phase, flight, &outcome, true) != Effect::Failed {
+                    continue;
+                }
+                let mut object = ObjectState::default();
+                object.remote = Some(remote());
+                object.depart(flight);
+                object.flight = None;
+                set_back(phase, &mut object, flight, &outcome);
+                assert_eq!(object.failures, 1, "{phase:?}, {flight:?}, {outcome:?}");
+                let writes = matches!(flight, Flight::Create | Flight::Update);
+                assert!(!writes || object.rewrite, "{phase:?}, {flight:?}, {outcome:?}");
+            }
+        }
+    }
+}
