@@ -25,6 +25,10 @@ deny:
 test:
     cargo test --workspace
 
+# What a change breaks first: under a minute, once it is built.
+quick:
+    cargo test -p endpointd --lib --test layers --test purity --test goldens --test core --test controller
+
 # The properties over cases that no run before has played. A failure prints its shortest case; with the seed that is
 # printed first it comes again. Then all perturbations of recorded scenarios, of which tests play a
 # tenth, and all cases of the explorer.
@@ -48,6 +52,16 @@ demo *ARGS:
 # A profile under load, such as `just load steady --pods 20000`.
 load *ARGS:
     cargo run --release -p loadtest -- run {{ ARGS }}
+
+# The report pages in Chromium. Installs what is missing from Debian's packages.
+pages:
+    .ci/browser
+    ENDPOINTD_BROWSER=1 cargo test --workspace --test page --locked
+
+# The checks of the manifests, with their flags held against the program's.
+deploy:
+    cargo build
+    ENDPOINTD_BIN="$PWD/target/debug/endpointd" .ci/deploy
 
 # All that CI runs, in its order.
 ci:

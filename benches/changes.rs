@@ -15,7 +15,7 @@ use criterion::Criterion;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, SamplingMode};
 use endpointd::core::facts::{PodFacts, ServiceFacts};
-use endpointd::core::namespace::{Holds, Kind};
+use endpointd::core::namespace::{Kind, PendingLists};
 use endpointd::core::ports::TargetPort;
 use fixtures::{SLICES, World, app_pod, app_service, node_name, zone};
 use goals::{Goals, measure, ratio, timed};
@@ -340,7 +340,7 @@ fn initial_sync(criterion: &mut Criterion, goals: &mut Goals) {
 }
 
 fn sync_one(pods: u32) -> Duration {
-    let mut world = World::listing(SLICES, NODES, Holds::all(SLICES));
+    let mut world = World::listing(SLICES, NODES, PendingLists::all(SLICES));
     let services: Vec<_> = (0..pods / 50).map(app_service).collect();
     let facts: Vec<_> = (0..pods).map(|n| app_pod(n / 50, n, NODES, true)).collect();
     let mut total = Duration::ZERO;

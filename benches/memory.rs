@@ -13,7 +13,7 @@ mod process;
 use cap::Cap;
 use endpointd::core::facts::{HostName, PodFacts, ServiceFacts};
 use endpointd::core::ids::Uid;
-use endpointd::core::namespace::Holds;
+use endpointd::core::namespace::PendingLists;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
 use endpointd::core::time::Time;
@@ -164,7 +164,7 @@ fn bytes_a_pod(pods: u32, namespaces: u32, services: u32, outputs: Outputs) -> f
     let before = ALLOCATOR.allocated();
     let mut worlds = Vec::new();
     for namespace in 0..namespaces {
-        let beside = World::beside(&format!("shop-{namespace}"), outputs, nodes, Holds::NONE);
+        let beside = World::beside(&format!("shop-{namespace}"), outputs, nodes, PendingLists::NONE);
         let mut world = fill(beside, pods / namespaces, services);
         nodes = std::mem::take(&mut world.nodes);
         worlds.push(world);

@@ -12,7 +12,7 @@
 //! that can pile up: a shard's mailbox holds at most one wake-up and one grant or outcome for each request in
 //! flight, and the data waits in latest-wins maps.
 
-pub mod deviations;
+pub mod drift;
 pub mod events;
 pub mod inbox;
 pub mod messages;

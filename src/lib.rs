@@ -14,7 +14,7 @@
 //!                                                          │   selector cache, placements, trigger times,
 //!                                                          │   what the server last acknowledged
 //!                                                          ▼ wants
-//!                      actors::writer: core::queue (lanes), core::bucket, requests in flight
+//!                      actors::writer: core::queue (priorities), core::bucket, requests in flight
 //!                                                          │ grant ► shard builds the body ► request
 //!                                                          ▼
 //!  kube-apiserver ◄── cluster::objects ── the outcome goes back to the shard
@@ -31,12 +31,12 @@ pub mod metrics;
 pub mod ops;
 pub mod tenant_log;
 
-use actors::deviations::Ledger;
+use actors::drift::DriftTracker;
 use clap::error::ErrorKind;
 use cluster::connect::{Clients, Target, connect};
 use core::hash::{self, HashKey};
 use futures::FutureExt as _;
-use ops::admin::{Admin, Tls, Vitals};
+use ops::admin::{Admin, HealthHandle, Tls};
 use ops::flags::{AdminArgs, Command, Invocation, RunArgs};
 use ops::logging::{one_line, start_logging};
 use ops::run::{Connect, Renewing, RunMode};
@@ -167,7 +167,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
                 ?patience,
                 "dry run: nothing is written and no lease is asked for; what would be written is told when it has lasted"
             );
-            RunMode::DryRun(Ledger::new(patience))
+            RunMode::DryRun(DriftTracker::new(patience))
         }
         Some(candidacy) => {
             // As the clients above, which could be made.
@@ -177,7 +177,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
         }
         None => RunMode::Alone,
     };
-    let vitals = Vitals::default();
+    let vitals = HealthHandle::default();
     // It goes on until the process ends, so that whoever looks sees how that goes.
     let _admin = admin.map(|admin| tokio::spawn(admin.serve(vitals.clone())));
     tokio::spawn(tenant_log::keep());

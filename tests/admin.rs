@@ -22,7 +22,7 @@ use endpointd::cluster::connect::Clients;
 use endpointd::cluster::fence::Clock;
 use endpointd::cluster::lease::Location;
 use endpointd::core::lease::Timing;
-use endpointd::ops::admin::{Admin, Limits, Vitals};
+use endpointd::ops::admin::{Admin, HealthHandle, Limits};
 use endpointd::ops::election::Candidacy;
 use endpointd::ops::run::{Renewing, RunMode, run_observed};
 use gate::Gate;
@@ -38,17 +38,17 @@ use tokio::time::{Instant, sleep};
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 /// An admin server on a free port.
-async fn serve(limits: Limits) -> (SocketAddr, Vitals) {
+async fn serve(limits: Limits) -> (SocketAddr, HealthHandle) {
     let admin = Admin::bind("127.0.0.1:0".parse().unwrap())
         .await
         .unwrap()
         .with_limits(limits);
-    let (address, vitals) = (admin.address().unwrap(), Vitals::default());
+    let (address, vitals) = (admin.address().unwrap(), HealthHandle::default());
     tokio::spawn(admin.serve(vitals.clone()));
     (address, vitals)
 }
 
-fn run(gate: &Gate, vitals: &Vitals, elected: bool) {
+fn run(gate: &Gate, vitals: &HealthHandle, elected: bool) {
     let client = || Client::new(gate.clone(), "default");
     let clients = Clients {
         watches: client(),

@@ -122,7 +122,7 @@ fn passed(since: Instant) -> Duration {
 
 /// What became of the plans of a sort.
 #[derive(Default)]
-struct Tally {
+struct SyncStats {
     plans: usize,
     played: usize,
     failed: usize,
@@ -138,7 +138,7 @@ fn every_plan_ends_as_recorded() {
     let start = Instant::now();
     let runs = on_all_cores(&scenarios, trial::undisturbed);
     let mut plans: Vec<(&Value, Plan)> = Vec::new();
-    let mut tallies: BTreeMap<Sort, Tally> = BTreeMap::new();
+    let mut tallies: BTreeMap<Sort, SyncStats> = BTreeMap::new();
     for (scenario, run) in scenarios.iter().zip(&runs) {
         let run = run
             .as_ref()
@@ -174,7 +174,7 @@ fn every_plan_ends_as_recorded() {
     // Past the capture of tests that pass: what was played is part of the result.
     let mut account = std::io::stderr().lock();
     for (sort, tally) in &tallies {
-        let Tally { plans, played, .. } = tally;
+        let SyncStats { plans, played, .. } = tally;
         writeln!(
             account,
             "{sort}: {played} of {plans} plans, {:.1?} of work, {} failed",

@@ -17,7 +17,7 @@ use endpointd::cluster::connect::Clients;
 use endpointd::cluster::fence::Clock;
 use endpointd::cluster::lease::Location;
 use endpointd::core::lease::Timing;
-use endpointd::ops::admin::Vitals;
+use endpointd::ops::admin::HealthHandle;
 use endpointd::ops::election::Candidacy;
 use endpointd::ops::run::{Connect, Renewing, RunMode, run_observed};
 use futures::FutureExt as _;
@@ -83,7 +83,7 @@ impl Process {
                 let stopped = async {
                     let _ = stopped.await;
                 };
-                let (options, vitals) = (cluster::options(10), Vitals::default());
+                let (options, vitals) = (cluster::options(10), HealthHandle::default());
                 run_observed(clients, options, part, &vitals, stopped)
                     .await
                     .unwrap();

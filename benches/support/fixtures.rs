@@ -6,7 +6,7 @@ use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts, TolerateUnready}
 use endpointd::core::hints::HintMode;
 use endpointd::core::ids::Uid;
 use endpointd::core::labels::Labels;
-use endpointd::core::namespace::{Holds, NamespaceState, Outcome, Settings, Want};
+use endpointd::core::namespace::{NamespaceState, Outcome, PendingLists, Settings, WorkItem};
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectName, Remote};
 use endpointd::core::outputs::Outputs;
@@ -137,27 +137,32 @@ pub(crate) struct World {
 impl World {
     /// Nothing but nodes.
     pub(crate) fn new(outputs: Outputs, nodes: u32) -> Self {
-        Self::listing(outputs, nodes, Holds::NONE)
+        Self::listing(outputs, nodes, PendingLists::NONE)
     }
 
     /// Nothing but nodes, and some lists are still to come.
-    pub(crate) fn listing(outputs: Outputs, nodes: u32, holds: Holds) -> Self {
+    pub(crate) fn listing(outputs: Outputs, nodes: u32, pending_lists: PendingLists) -> Self {
         let mut table = NodeTable::default();
         for number in 0..nodes {
             table.apply(&node_name(number), zone(number), 0);
         }
-        Self::beside("ns", outputs, table, holds)
+        Self::beside("ns", outputs, table, pending_lists)
     }
 
     /// A namespace, with the nodes that others may know already.
-    pub(crate) fn beside(namespace: &str, outputs: Outputs, nodes: NodeTable, holds: Holds) -> Self {
+    pub(crate) fn beside(
+        namespace: &str,
+        outputs: Outputs,
+        nodes: NodeTable,
+        pending_lists: PendingLists,
+    ) -> Self {
         let settings = Settings {
             outputs,
             seed: 1,
             ..Settings::default()
         };
         Self {
-            state: NamespaceState::new(namespace.into(), settings, holds),
+            state: NamespaceState::new(namespace.into(), settings, pending_lists),
             nodes,
             version: 0,
         }
@@ -202,7 +207,7 @@ impl World {
     }
 
     /// Writes all that is wanted. Returns how many requests there were, and the bytes of their bodies.
-    pub(crate) fn write_all(&mut self, wants: &[Want]) -> (usize, usize) {
+    pub(crate) fn write_all(&mut self, wants: &[WorkItem]) -> (usize, usize) {
         let sizes = wants.iter().filter_map(|want| self.write(&want.object));
         sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size))
     }

@@ -20,7 +20,7 @@ use endpointd::{
     core::{
         facts::PodFacts,
         ids::Uid,
-        inbox::{Event, Pending},
+        inbox::{Change, Pending},
         labels::Labels,
         namespace::Settings,
         outputs::Outputs,
@@ -373,7 +373,7 @@ fn an_inbox_holds_each_pod_once() {
             terminal: false,
             ready_time: Some(Time::from_nanoseconds(change.cast_signed() as i64)),
         };
-        pending.push(Event::Pod(facts, 0));
+        pending.push(Change::Pod(facts, 0));
         assert!(pending.len() <= names.len());
     }
     assert_eq!(pending.len(), 1_000);

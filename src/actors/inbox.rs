@@ -1,6 +1,6 @@
 //! A shard's inbox: the events that wait for it, and how far it is with them.
 
-use crate::core::inbox::{Event, Pending};
+use crate::core::inbox::{Change, Pending};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,7 +32,7 @@ struct InboxState {
 
 impl Inbox {
     /// Adds events. True when the shard must be woken.
-    pub fn deliver(&self, events: impl Iterator<Item = Event>) -> bool {
+    pub fn deliver(&self, events: impl Iterator<Item = Change>) -> bool {
         let mut state = self.state.lock();
         for event in events {
             state.pending.push(event);

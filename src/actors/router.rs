@@ -1,6 +1,6 @@
 //! The router: which shard an event belongs to. It alone makes shards and retires them.
 
-use super::deviations::Ledger;
+use super::drift::DriftTracker;
 use super::inbox::Inbox;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shard::{Shard, ShardArguments};
@@ -9,7 +9,7 @@ use crate::cluster::watch::WatchHandler;
 use crate::core::facts::NodeFacts;
 use crate::core::hash::{KeyedMap, KeyedState};
 use crate::core::hints::NodeCapacity;
-use crate::core::inbox::{Delivery, Event};
+use crate::core::inbox::{Change, Delivery};
 use crate::core::leadership::Demand;
 use crate::core::leadership::picture::{Announcement, Picture};
 use crate::core::namespace::{Kind, Settings};
@@ -46,7 +46,7 @@ pub struct Router {
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
     events: EventHandle,
-    ledger: Option<Ledger>,
+    ledger: Option<DriftTracker>,
     metrics: Arc<ShardMetrics>,
 }
 
@@ -93,7 +93,7 @@ impl Router {
 
     /// Has shards compare, and tell the ledger what they would write, instead of writing.
     #[must_use]
-    pub fn comparing(mut self, ledger: Ledger) -> Self {
+    pub fn comparing(mut self, ledger: DriftTracker) -> Self {
         self.ledger = Some(ledger);
         self
     }
@@ -157,7 +157,7 @@ impl Router {
         let Some((view, namespaces)) = change else { return };
         for namespace in namespaces {
             if let Some(shard) = self.shards.get(&namespace) {
-                shard.deliver(vec![Event::Zones(view.clone())]);
+                shard.deliver(vec![Change::Zones(view.clone())]);
             }
         }
     }
@@ -168,7 +168,7 @@ impl Router {
         };
         for namespace in namespaces {
             if let Some(shard) = self.shards.get(&namespace) {
-                shard.deliver(vec![Event::Node(view.clone())]);
+                shard.deliver(vec![Change::Node(view.clone())]);
             }
         }
     }
@@ -194,7 +194,7 @@ impl Router {
             let mut picture = self.picture.lock();
             let announcements = decide(&mut picture).into_iter();
             (
-                announcements.map(Event::from).collect::<Vec<_>>(),
+                announcements.map(Change::from).collect::<Vec<_>>(),
                 picture.demand(),
             )
         };
@@ -238,7 +238,7 @@ impl Router {
         let arguments = ShardArguments {
             namespace,
             settings: self.settings,
-            holds: self.picture.lock().blocked(),
+            pending_lists: self.picture.lock().blocked(),
             inbox: inbox.clone(),
             nodes: self.nodes.clone(),
             writer: self.writer.clone(),
@@ -266,7 +266,7 @@ impl WatchHandler for Router {
     }
 
     fn deliver(&self, deliveries: Vec<Delivery>) {
-        let mut by_namespace: KeyedMap<Arc<str>, Vec<Event>> = KeyedMap::default();
+        let mut by_namespace: KeyedMap<Arc<str>, Vec<Change>> = KeyedMap::default();
         let mut order = Vec::new();
         for Delivery { namespace, event } in deliveries {
             by_namespace
@@ -279,13 +279,13 @@ impl WatchHandler for Router {
         }
         for namespace in order {
             let events = by_namespace.remove(&namespace).unwrap_or_default();
-            let creates = |e: &Event| {
+            let creates = |e: &Change| {
                 !matches!(
                     e,
-                    Event::PodGone(_)
-                        | Event::ServiceGone(_)
-                        | Event::SliceGone(..)
-                        | Event::EndpointsGone(..)
+                    Change::PodGone(_)
+                        | Change::ServiceGone(_)
+                        | Change::SliceGone(..)
+                        | Change::EndpointsGone(..)
                 )
             };
             // The guard is held while the events go in, so that a shard is not retired under them.
@@ -363,7 +363,7 @@ impl WatchHandler for Router {
 }
 
 impl ShardHandle {
-    fn deliver(&self, events: Vec<Event>) {
+    fn deliver(&self, events: Vec<Change>) {
         if self.inbox.deliver(events.into_iter()) {
             // A shard that failed takes the process with it; its events no longer matter.
             let _ = self.actor.cast(ShardMsg::Wake);

@@ -30,14 +30,14 @@ fn pod(name: &str) -> PodFacts {
 fn applied(namespace: &str, name: &str) -> Delivery {
     Delivery {
         namespace: namespace.into(),
-        event: Event::Pod(pod(name), 0),
+        event: Change::Pod(pod(name), 0),
     }
 }
 
 fn gone(namespace: &str, name: &str) -> Delivery {
     Delivery {
         namespace: namespace.into(),
-        event: Event::PodGone(name.into()),
+        event: Change::PodGone(name.into()),
     }
 }
 
@@ -155,7 +155,7 @@ async fn only_shards_with_pods_on_a_node_hear_of_it() {
     router.deliver(vec![
         Delivery {
             namespace: "a".into(),
-            event: Event::Pod(on, 0),
+            event: Change::Pod(on, 0),
         },
         applied("b", "p"),
     ]);

@@ -1,10 +1,11 @@
 //! The shard: one actor per namespace, owner of the namespace's state.
 
-use super::deviations::{Comparison, Ledger};
+use super::drift::{Comparison, DriftTracker};
 use super::inbox::Inbox;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
-use crate::core::namespace::{Holds, NamespaceState, Remark, Settings};
+use crate::core::namespace::{NamespaceState, Notification, PendingLists, Settings};
+use crate::core::object::ObjectName;
 use crate::core::publish::reports::{Reply, Report};
 use crate::core::work::Budget;
 use crate::metrics::{ShardMetrics, ShardPart};
@@ -28,7 +29,7 @@ pub struct ShardArguments {
     /// The process's settings.
     pub settings: Settings,
     /// The lists that are still to come.
-    pub holds: Holds,
+    pub pending_lists: PendingLists,
     /// Where its events wait.
     pub inbox: Arc<Inbox>,
     /// The cluster's nodes.
@@ -40,7 +41,7 @@ pub struct ShardArguments {
     /// Where its Events go.
     pub events: EventHandle,
     /// In a dry run: what would be written goes there, and nowhere else.
-    pub ledger: Option<Ledger>,
+    pub ledger: Option<DriftTracker>,
     /// What all shards count.
     pub metrics: Arc<ShardMetrics>,
 }
@@ -70,19 +71,99 @@ impl ShardState {
         self.inbox.turns();
     }
 
-    fn pass_on(&self, remark: Remark) {
+    /// Does what a message says, but for plans. Returns what there is to say to the writer, and when it was noticed what
+    /// plans will follow from.
+    async fn take(&mut self, message: ShardMsg) -> (Vec<(ObjectName, Report)>, Option<Instant>) {
+        match message {
+            ShardMsg::Wake => {
+                let (pending, sequence, woken) = self.inbox.take();
+                self.sequence = sequence;
+                let mut applying = pending.begin();
+                self.turn = Budget::new(TURN);
+                self.inbox.turns();
+                while !applying.step(&mut self.core, &mut self.nodes, &mut self.turn) {
+                    self.give_way().await;
+                }
+                return (Vec::new(), woken);
+            }
+            ShardMsg::Grant(object) => {
+                let reply = self.core.reply_to_grant(&object);
+                if let Report::Replied(Reply::Built(granted)) = &reply {
+                    self.turn.spend((granted.request.size() / BYTES) as u64);
+                }
+                return (vec![(object, reply)], None);
+            }
+            ShardMsg::Outcome(object, outcome, why) => {
+                let reply = self.core.reply_to_outcome(&object, outcome, why.as_deref());
+                return (vec![(object, reply)], None);
+            }
+            ShardMsg::Look => {
+                if let Some(comparison) = &mut self.comparison {
+                    comparison.look(&mut self.core);
+                }
+            }
+            ShardMsg::Ping(answer) => {
+                let _ = answer.send(());
+            }
+        }
+        (Vec::new(), None)
+    }
+
+    /// Plans, in turns, and says to the writer what there is to say, in this order.
+    async fn plan(&mut self, mut said: Vec<(ObjectName, Report)>, noticed: Instant) {
+        let mut wants = Vec::new();
+        self.inbox.turns();
+        loop {
+            let planned = self.core.step_plan(&mut wants, &mut self.turn);
+            let wanted = wants.drain(..);
+            said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
+            if !said.is_empty() {
+                let said = std::mem::take(&mut said);
+                self.writer.report(self.core.namespace(), said, noticed);
+            }
+            if planned {
+                return;
+            }
+            self.give_way().await;
+        }
+    }
+
+    /// Ends the handling of a message: what people should hear goes out, others see how far this shard is, and the root
+    /// hears of it if nothing is left.
+    fn finish(&mut self, replied: bool) {
+        for remark in self.core.take_remarks() {
+            self.pass_on(remark);
+        }
+        self.part.update(&mut self.core);
+        self.inbox.applied(self.sequence);
+        let empty = self.core.is_empty() && self.comparison.as_ref().is_none_or(Comparison::is_empty);
+        self.inbox.set_empty(empty);
+        if replied {
+            self.inbox.replied();
+        }
+        if empty {
+            // The root is gone only when everything goes.
+            let _ = self.root.cast(RootMsg::Idle {
+                namespace: self.core.namespace().clone(),
+                inbox: self.inbox.clone(),
+                sequence: self.sequence,
+            });
+        }
+    }
+
+    fn pass_on(&self, remark: Notification) {
         match remark {
             // They are written by whoever writes the rest.
-            Remark::Event(_) if self.comparison.is_some() => {}
-            Remark::Event(notice) => self.events.record(notice),
-            Remark::TooLarge { object, bytes, why } => {
+            Notification::Event(_) if self.comparison.is_some() => {}
+            Notification::Event(notice) => self.events.record(notice),
+            Notification::TooLarge { object, bytes, why } => {
                 let namespace = self.core.namespace();
                 if tenant_log::admits(namespace) {
                     tracing::warn!(%namespace, kind = %object.output, name = %object.name, bytes, %why,
                         "the object is too large for the API server; it is tried again slowly, without another word");
                 }
             }
-            Remark::IgnoredAnnotation {
+            Notification::IgnoredAnnotation {
                 service,
                 annotation,
                 value,
@@ -113,7 +194,7 @@ impl Actor for Shard {
         let ShardArguments {
             namespace,
             settings,
-            holds,
+            pending_lists,
             inbox,
             nodes,
             writer,
@@ -123,8 +204,8 @@ impl Actor for Shard {
             metrics,
         } = arguments;
         let core = match ledger {
-            None => NamespaceState::new(namespace, settings, holds),
-            Some(_) => NamespaceState::comparing(namespace, settings, holds),
+            None => NamespaceState::new(namespace, settings, pending_lists),
+            Some(_) => NamespaceState::comparing(namespace, settings, pending_lists),
         };
         Ok(ShardState {
             core,
@@ -146,40 +227,9 @@ impl Actor for Shard {
         message: ShardMsg,
         state: &mut ShardState,
     ) -> Result<(), ActorProcessingErr> {
-        let (mut said, mut noticed) = (Vec::new(), None);
         let replies = matches!(message, ShardMsg::Grant(_) | ShardMsg::Outcome(..));
         let before = state.core.work().total();
-        match message {
-            ShardMsg::Wake => {
-                let (pending, sequence, woken) = state.inbox.take();
-                (state.sequence, noticed) = (sequence, woken);
-                let mut applying = pending.begin();
-                state.turn = Budget::new(TURN);
-                state.inbox.turns();
-                while !applying.step(&mut state.core, &mut state.nodes, &mut state.turn) {
-                    state.give_way().await;
-                }
-            }
-            ShardMsg::Ping(answer) => {
-                let _ = answer.send(());
-            }
-            ShardMsg::Grant(object) => {
-                let reply = state.core.reply_to_grant(&object);
-                if let Report::Replied(Reply::Built(granted)) = &reply {
-                    state.turn.spend((granted.request.size() / BYTES) as u64);
-                }
-                said.push((object, reply));
-            }
-            ShardMsg::Outcome(object, outcome, why) => {
-                let reply = state.core.reply_to_outcome(&object, outcome, why.as_deref());
-                said.push((object, reply));
-            }
-            ShardMsg::Look => {
-                if let Some(comparison) = &mut state.comparison {
-                    comparison.look(&mut state.core);
-                }
-            }
-        }
+        let (said, noticed) = state.take(message).await;
         if let Some(comparison) = &mut state.comparison
             && let Some(delay) = comparison.arm(&state.core)
         {
@@ -189,41 +239,8 @@ impl Actor for Shard {
         if replies {
             state.turn.spend(state.core.work().total() - before);
         }
-        let noticed = noticed.unwrap_or_else(Instant::now);
-        let mut wants = Vec::new();
-        state.inbox.turns();
-        loop {
-            let planned = state.core.step_plan(&mut wants, &mut state.turn);
-            let wanted = wants.drain(..);
-            said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
-            if !said.is_empty() {
-                let said = std::mem::take(&mut said);
-                state.writer.report(state.core.namespace(), said, noticed);
-            }
-            if planned {
-                break;
-            }
-            state.give_way().await;
-        }
-        for remark in state.core.take_remarks() {
-            state.pass_on(remark);
-        }
-        state.part.update(&mut state.core);
-        state.inbox.applied(state.sequence);
-        let empty = state.core.is_empty() && state.comparison.as_ref().is_none_or(Comparison::is_empty);
-        state.inbox.set_empty(empty);
-        if replies {
-            state.inbox.replied();
-        }
-        if empty {
-            let namespace = state.core.namespace().clone();
-            // The root is gone only when everything goes.
-            let _ = state.root.cast(RootMsg::Idle {
-                namespace,
-                inbox: state.inbox.clone(),
-                sequence: state.sequence,
-            });
-        }
+        state.plan(said, noticed.unwrap_or_else(Instant::now)).await;
+        state.finish(replies);
         if state.turn.is_spent() {
             // Requests can be large, and the runtime hands over a hundred messages before it looks at other actors.
             state.give_way().await;

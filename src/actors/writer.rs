@@ -150,8 +150,8 @@ impl WriterState {
     fn grant(&mut self, now: Duration, myself: &ActorRef<WriterMsg>) {
         loop {
             match self.publisher.next(now) {
-                Next::Grant { key, lane, age } => {
-                    self.metrics.granted(&key, lane, age, now);
+                Next::Grant { key, priority, age } => {
+                    self.metrics.granted(&key, priority, age, now);
                     if !self.tell(&key, ShardMsg::Grant(key.object.clone())) {
                         // Retired: it had nothing left to write.
                         self.publisher.nothing(&key, now);

@@ -1,13 +1,13 @@
 //! Requests for Events, and what their answers mean.
 
-use super::ACCEPT_JSON;
 use super::client_error::ClientError;
 use super::decode;
 use super::fence::Fence;
+use super::http::{self, Head};
 use crate::core::events::{EventOutcome, EventRequest, EventWrite};
-use http::{Method, StatusCode, header};
+use ::http::{Method, StatusCode};
+use bytes::Bytes;
 use kube::Client;
-use kube::client::Body;
 use std::fmt;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -62,15 +62,10 @@ impl EventClient {
         {
             // Whoever leads now will say what is to be said.
             Ok(Err(_)) => EventAnswer {
-                outcome: EventOutcome::Refused,
+                outcome: EventOutcome::Rejected,
                 complaint: None,
             },
-            Ok(Ok(Ok((code, retry_after, body)))) => judge(
-                matches!(write.request, EventRequest::Create(_)),
-                code,
-                retry_after,
-                &body,
-            ),
+            Ok(Ok(Ok((head, body)))) => judge(matches!(write.request, EventRequest::Create(_)), head, &body),
             Ok(Ok(Err(error))) => EventAnswer {
                 outcome: EventOutcome::Failed {
                     quiet: None,
@@ -88,40 +83,29 @@ impl EventClient {
         }
     }
 
-    async fn exchange(&self, write: &EventWrite) -> Result<(StatusCode, Option<u64>, Vec<u8>), ClientError> {
-        let collection = format!("/api/v1/namespaces/{}/events", write.namespace);
-        let (method, uri, content, body) = match &write.request {
-            EventRequest::Create(body) => (Method::POST, collection, "application/json", body),
-            EventRequest::Patch(body) => (
-                Method::PATCH,
-                format!("{collection}/{}", write.name),
-                "application/merge-patch+json",
-                body,
-            ),
+    async fn exchange(&self, write: &EventWrite) -> Result<(Head, Bytes), ClientError> {
+        let collection = http::events(&write.namespace);
+        let request = match &write.request {
+            EventRequest::Create(body) => {
+                http::write(Method::POST, &collection, http::JSON, http::JSON, body.clone())
+            }
+            EventRequest::Patch(body) => {
+                let uri = format!("{collection}/{}", write.name);
+                http::write(Method::PATCH, &uri, http::JSON, http::MERGE_PATCH, body.clone())
+            }
         };
-        let request = http::Request::builder()
-            .method(method)
-            .uri(uri)
-            .header(header::ACCEPT, ACCEPT_JSON)
-            .header(header::CONTENT_TYPE, content)
-            .body(Body::from(body.clone()))?;
-        let response = self.client.send(request).await?;
-        let (head, body) = response.into_parts();
-        let retry_after = head
-            .headers
-            .get(header::RETRY_AFTER)
-            .and_then(|value| value.to_str().ok()?.parse().ok());
+        let (head, body) = http::send(&self.client, request?).await?;
         // Of what was written, only that it was is of interest.
-        let body = if head.status.is_success() {
-            Vec::new()
+        let body = if head.code.is_success() {
+            Bytes::new()
         } else {
-            body.collect_bytes().await?.to_vec()
+            body.collect_bytes().await?
         };
-        Ok((head.status, retry_after, body))
+        Ok((head, body))
     }
 }
 
-fn judge(create: bool, code: StatusCode, retry_after: Option<u64>, body: &[u8]) -> EventAnswer {
+fn judge(create: bool, Head { code, retry_after }: Head, body: &[u8]) -> EventAnswer {
     let silent = |outcome| EventAnswer {
         outcome,
         complaint: None,
@@ -141,8 +125,8 @@ fn judge(create: bool, code: StatusCode, retry_after: Option<u64>, body: &[u8]) 
         StatusCode::CONFLICT if create && status.reason == "AlreadyExists" => silent(EventOutcome::Exists),
         StatusCode::NOT_FOUND if !create => silent(EventOutcome::NotFound),
         // Of a create, it is the namespace that is missing.
-        StatusCode::NOT_FOUND => silent(EventOutcome::Refused),
-        StatusCode::FORBIDDEN if terminating => silent(EventOutcome::Refused),
+        StatusCode::NOT_FOUND => silent(EventOutcome::Rejected),
+        StatusCode::FORBIDDEN if terminating => silent(EventOutcome::Rejected),
         // Another conflict of a patch is over as soon as it is said.
         StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => EventAnswer {
             outcome: EventOutcome::Failed {
@@ -152,7 +136,7 @@ fn judge(create: bool, code: StatusCode, retry_after: Option<u64>, body: &[u8]) 
             complaint,
         },
         code if code.is_client_error() => EventAnswer {
-            outcome: EventOutcome::Refused,
+            outcome: EventOutcome::Rejected,
             complaint,
         },
         _ => EventAnswer {
@@ -168,7 +152,7 @@ fn judge(create: bool, code: StatusCode, retry_after: Option<u64>, body: &[u8]) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use EventOutcome::{Exists, Failed, NotFound, Refused, Written};
+    use EventOutcome::{Exists, Failed, NotFound, Rejected, Written};
 
     #[test]
     fn answers_mean_what_they_mean() {
@@ -202,19 +186,19 @@ mod tests {
                 },
                 true,
             ),
-            (true, 404, None, body("NotFound", ""), Refused, false),
+            (true, 404, None, body("NotFound", ""), Rejected, false),
             (false, 404, None, body("NotFound", ""), NotFound, false),
             (
                 true,
                 403,
                 None,
                 body("Forbidden", "NamespaceTerminating"),
-                Refused,
+                Rejected,
                 false,
             ),
-            (true, 403, None, body("Forbidden", ""), Refused, true),
-            (false, 422, None, body("Invalid", ""), Refused, true),
-            (true, 400, None, "nonsense".to_owned(), Refused, true),
+            (true, 403, None, body("Forbidden", ""), Rejected, true),
+            (false, 422, None, body("Invalid", ""), Rejected, true),
+            (true, 400, None, "nonsense".to_owned(), Rejected, true),
             (
                 true,
                 429,
@@ -244,7 +228,7 @@ mod tests {
             ),
         ] {
             let code = StatusCode::from_u16(code).unwrap();
-            let answer = judge(create, code, retry_after, body.as_bytes());
+            let answer = judge(create, Head { code, retry_after }, body.as_bytes());
             assert_eq!(answer.outcome, outcome, "{code} {body}");
             assert_eq!(answer.complaint.is_some(), complains, "{code} {body}");
         }

@@ -2,14 +2,14 @@
 
 use super::client_error::ClientError;
 use super::decode;
+use super::http;
 use crate::cluster::Status;
 use crate::core::lease::{Ask, Record, Reply};
 use crate::core::time::Time;
+use ::http::{Method, StatusCode};
 use futures::StreamExt as _;
-use http::{Method, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::Client;
-use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -47,15 +47,6 @@ pub struct Location {
     pub namespace: String,
     /// Its name.
     pub name: String,
-}
-
-impl Location {
-    fn collection(&self) -> String {
-        format!(
-            "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
-            self.namespace
-        )
-    }
 }
 
 /// Sends requests for one Lease. Clones share what they know of it.
@@ -146,22 +137,17 @@ impl LeaseClient {
         method: Method,
         body: Option<Value>,
     ) -> Result<(StatusCode, Vec<u8>), ClientError> {
-        let mut uri = self.location.collection();
-        if method != Method::POST {
-            uri = format!("{uri}/{}", self.location.name);
-        }
-        let mut request = http::Request::builder()
-            .method(method)
-            .uri(uri)
-            .header(header::ACCEPT, "application/json");
-        if body.is_some() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
-        }
+        let collection = http::leases(&self.location.namespace);
+        let object = format!("{collection}/{}", self.location.name);
+        let uri = if method == Method::POST {
+            collection
+        } else {
+            object
+        };
         let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
-        let request = request.body(Body::from(body))?;
-        let response = self.client.send(request).await?;
-        let (head, body) = response.into_parts();
-        Ok((head.status, body.collect_bytes().await?.to_vec()))
+        let request = http::write(method, &uri, http::JSON, http::JSON, body)?;
+        let (head, body) = http::send(&self.client, request).await?;
+        Ok((head.code, body.collect_bytes().await?.to_vec()))
     }
 
     fn judge(&self, ask: &Ask, code: StatusCode, body: &[u8]) -> (Reply, Option<String>) {
@@ -283,27 +269,23 @@ pub async fn follow(client: LeaseClient, shown: mpsc::Sender<Shown>) {
 async fn watch(client: &LeaseClient, shown: &mpsc::Sender<Shown>) -> Result<(), String> {
     let uri = format!(
         "{}?watch=1&fieldSelector=metadata.name%3D{}&timeoutSeconds=600",
-        client.location.collection(),
+        http::leases(&client.location.namespace),
         client.location.name
     );
-    let request = http::Request::get(uri)
-        .header(header::ACCEPT, "application/json")
-        .body(Body::empty());
-    let request = request.map_err(|error| error.to_string())?;
-    let Ok(Ok(response)) = timeout(SILENCE, client.client.send(request)).await else {
+    let request = http::get(&uri, http::JSON).map_err(|error| error.to_string())?;
+    let Ok(Ok((head, body))) = timeout(SILENCE, http::send(&client.client, request)).await else {
         return Ok(());
     };
-    let code = response.status();
+    let code = head.code;
     if code.is_client_error() && code != StatusCode::TOO_MANY_REQUESTS {
-        let body = timeout(SILENCE, response.into_body().collect_bytes()).await;
-        let body = body.ok().and_then(Result::ok).unwrap_or_default();
+        let body = timeout(SILENCE, http::refusal(body)).await.unwrap_or_default();
         let status = decode::status(code.as_u16(), &body);
         return Err(format!("{} {}: {}", code.as_u16(), status.reason, status.message));
     }
     if !code.is_success() {
         return Ok(());
     }
-    let mut frames = response.into_body().into_data_stream();
+    let mut frames = body.into_data_stream();
     let mut buffer = Vec::new();
     while let Ok(Some(Ok(frame))) = timeout(SILENCE, frames.next()).await {
         buffer.extend_from_slice(&frame);
@@ -326,6 +308,7 @@ async fn watch(client: &LeaseClient, shown: &mpsc::Sender<Shown>) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::client::Body;
 
     #[test]
     fn a_record_is_written_as_client_go_writes_it_and_read_back() {
@@ -357,8 +340,8 @@ mod tests {
     }
 
     fn client() -> LeaseClient {
-        let nobody = tower::service_fn(|_: http::Request<Body>| async {
-            Err::<http::Response<Body>, _>(std::io::Error::other("nobody is there"))
+        let nobody = tower::service_fn(|_: ::http::Request<Body>| async {
+            Err::<::http::Response<Body>, _>(std::io::Error::other("nobody is there"))
         });
         let location = Location {
             namespace: "kube-system".to_owned(),

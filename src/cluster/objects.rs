@@ -4,18 +4,17 @@ mod judge;
 
 use super::client_error::ClientError;
 use super::fence::{Closed, Fence};
-use super::{ACCEPT_JSON, ACCEPT_METADATA};
+use super::http::{self, Head};
 use crate::core::body::Request;
 use crate::core::leadership::Term;
-use crate::core::namespace::Outcome;
+use crate::core::namespace::{Kind, Outcome};
 use crate::core::object::{ObjectName, Output};
 use crate::core::publish::Load;
 use crate::tenant_log;
+use ::http::{Method, StatusCode};
 use bytes::Bytes;
-use http::{Method, StatusCode, header};
 use judge::{Asked, Verb, judge};
 use kube::Client;
-use kube::client::Body;
 use std::fmt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -36,10 +35,21 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Of a request that may have been carried out, or not.
+    fn unknown(load: Load) -> Self {
+        Self {
+            outcome: Outcome::Unknown,
+            why: None,
+            quiet: None,
+            took: Duration::ZERO,
+            load,
+        }
+    }
+
     /// Of a request that was not sent, since nothing may be written any more.
     pub fn unsent() -> Self {
         Self {
-            outcome: Outcome::Refused,
+            outcome: Outcome::Throttled,
             why: None,
             quiet: None,
             took: Duration::ZERO,
@@ -126,137 +136,131 @@ impl ObjectClient {
         request: Request,
         term: Term,
     ) -> Answer {
-        let ObjectName { output, name } = object;
         let start = Instant::now();
-        let (method, verb) = match &request {
-            Request::Create(_) => (Method::POST, Verb::Create),
-            Request::Update(_) => (Method::PUT, Verb::Update),
-            Request::Delete(_) => (Method::DELETE, Verb::Delete),
-            Request::Fetch => (Method::GET, Verb::Fetch),
-            Request::Probe => (Method::GET, Verb::Probe),
-        };
-        let bytes = match &request {
-            Request::Create(body) | Request::Update(body) => body.len(),
-            Request::Delete(_) | Request::Fetch | Request::Probe => 0,
-        };
         let asked = Asked {
-            verb,
-            bytes,
-            output: *output,
+            verb: Verb::of(&request),
+            bytes: request.size(),
+            output: object.output,
             namespace,
-            name,
+            name: &object.name,
         };
-        let load;
-        let (outcome, why, quiet) = match timeout(
-            self.deadline,
-            self.exchange(namespace, object, method, request, term),
-        )
-        .await
-        {
-            Ok(Ok((code, retry_after, body))) => {
-                load = load_of(code);
-                let (outcome, status) = judge(&asked, code, &body);
-                if let Some(status) = status.as_ref().filter(|_| matters(&outcome))
-                    && tenant_log::admits(namespace)
-                {
-                    tracing::warn!(%namespace, kind = %output, %name, request = ?verb, code = code.as_u16(), reason = %status.reason,
-                        message = %status.message, "the API server refused a request; it will be tried again");
-                }
-                let why = status.as_ref().map(|status| status.message.as_str().into());
-                let quiet = retry_after.or_else(|| status?.details?.retry_after_seconds);
-                let asks = code == StatusCode::TOO_MANY_REQUESTS || code == StatusCode::SERVICE_UNAVAILABLE;
-                // A server that asks for an hour of silence is not believed.
-                (
-                    outcome,
-                    why,
-                    quiet
-                        .filter(|_| asks)
-                        .map(|seconds| Duration::from_secs(seconds.min(30))),
-                )
-            }
-            Ok(Err(Failure::Closed)) => {
-                tracing::debug!(%namespace, kind = %output, %name, request = ?verb, "the lease was lost before a request was answered");
-                load = Load::Unknown;
-                (Outcome::Unknown, None, None)
-            }
-            Ok(Err(Failure::Client(error))) => {
-                if tenant_log::admits(namespace) {
-                    tracing::warn!(%namespace, kind = %output, %name, request = ?verb, %error, "a request failed; it will be tried again");
-                }
-                load = Load::Unanswered;
-                (Outcome::Unknown, None, None)
-            }
-            Err(_) => {
-                if tenant_log::admits(namespace) {
-                    tracing::warn!(%namespace, kind = %output, %name, request = ?verb, deadline = ?self.deadline,
-                        "a request was not answered in time; it will be tried again");
-                }
-                load = Load::Unanswered;
-                (Outcome::Unknown, None, None)
-            }
+        let exchanged = self.exchange(&asked, request, term);
+        let answer = match timeout(self.deadline, exchanged).await {
+            Ok(Ok((head, body))) => answered(&asked, head, &body),
+            Ok(Err(failure)) => failed(&asked, &failure),
+            Err(_) => self.silent(&asked),
         };
         Answer {
-            outcome,
-            why,
-            quiet,
             took: Instant::now().saturating_duration_since(start),
-            load,
+            ..answer
         }
     }
 
     async fn exchange(
         &self,
-        namespace: &str,
-        object: &ObjectName,
-        verb: Method,
+        asked: &Asked<'_>,
         request: Request,
         term: Term,
-    ) -> Result<(StatusCode, Option<u64>, Bytes), Failure> {
-        let ObjectName { output, name } = object;
-        let collection = match (output, &request) {
-            (_, Request::Probe) => format!("/api/v1/namespaces/{namespace}/services"),
-            (Output::Slice, _) => format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
-            (Output::Endpoints, _) => format!("/api/v1/namespaces/{namespace}/endpoints"),
+    ) -> Result<(Head, Bytes), Failure> {
+        let kind = match (asked.output, asked.verb) {
+            (_, Verb::Probe) => Kind::Service,
+            (Output::Slice, _) => Kind::Slice,
+            (Output::Endpoints, _) => Kind::Endpoints,
         };
-        let uri = if verb == Method::POST {
-            collection
-        } else {
-            format!("{collection}/{name}")
-        };
+        let collection = http::collection(kind, Some(asked.namespace));
+        let object = format!("{collection}/{}", asked.name);
         // Of what was written, only its UID and version are news: the server need not send all of it back.
-        let accept = match request {
-            Request::Fetch => ACCEPT_JSON,
-            _ => ACCEPT_METADATA,
-        };
-        let body = match request {
-            Request::Create(body) | Request::Update(body) => body,
-            Request::Delete(preconditions) if !preconditions.is_empty() => {
+        let write = |method, uri: &str, body| http::write(method, uri, http::METADATA, http::JSON, body);
+        let request = match request {
+            Request::Create(body) => write(Method::POST, &collection, body)?,
+            Request::Update(body) => write(Method::PUT, &object, body)?,
+            Request::Delete(preconditions) => {
                 let options = serde_json::json!({ "preconditions": preconditions });
-                options.to_string().into_bytes()
+                let body = (!preconditions.is_empty()).then(|| options.to_string().into_bytes());
+                write(Method::DELETE, &object, body.unwrap_or_default())?
             }
-            Request::Delete(_) | Request::Fetch | Request::Probe => Vec::new(),
+            Request::Fetch => http::get(&object, http::JSON)?,
+            Request::Probe => http::get(&object, http::METADATA)?,
         };
-        let reads = verb == Method::GET;
-        let mut builder = http::Request::builder()
-            .method(verb)
-            .uri(uri)
-            .header(header::ACCEPT, accept);
-        if !body.is_empty() {
-            builder = builder.header(header::CONTENT_TYPE, "application/json");
-        }
-        let request = builder.body(Body::from(body)).map_err(kube::Error::HttpError)?;
-        let sent = self.client.send(request);
-        let response = if reads {
+        let reads = request.method() == Method::GET;
+        let sent = http::send(&self.client, request);
+        let (head, body) = if reads {
             sent.await?
         } else {
             self.fence.guard(term, sent).await??
         };
-        let (head, body) = response.into_parts();
-        let retry_after = head
-            .headers
-            .get(header::RETRY_AFTER)
-            .and_then(|value| value.to_str().ok()?.parse().ok());
-        Ok((head.status, retry_after, body.collect_bytes().await?))
+        Ok((head, body.collect_bytes().await?))
+    }
+
+    /// There is no answer, and it is not waited for any longer.
+    fn silent(&self, asked: &Asked<'_>) -> Answer {
+        let Asked {
+            verb,
+            output,
+            namespace,
+            name,
+            ..
+        } = asked;
+        if tenant_log::admits(namespace) {
+            tracing::warn!(%namespace, kind = %output, %name, request = ?verb, deadline = ?self.deadline,
+                "a request was not answered in time; it will be tried again");
+        }
+        Answer::unknown(Load::Unanswered)
+    }
+}
+
+/// What the server's answer means.
+fn answered(asked: &Asked<'_>, head: Head, body: &[u8]) -> Answer {
+    let Asked {
+        verb,
+        output,
+        namespace,
+        name,
+        ..
+    } = asked;
+    let code = head.code;
+    let (outcome, status) = judge(asked, code, body);
+    if let Some(status) = status.as_ref().filter(|_| matters(&outcome))
+        && tenant_log::admits(namespace)
+    {
+        tracing::warn!(%namespace, kind = %output, %name, request = ?verb, code = code.as_u16(), reason = %status.reason,
+            message = %status.message, "the API server refused a request; it will be tried again");
+    }
+    let why = status.as_ref().map(|status| status.message.as_str().into());
+    let quiet = head
+        .retry_after
+        .or_else(|| status?.details?.retry_after_seconds)
+        .filter(|_| code == StatusCode::TOO_MANY_REQUESTS || code == StatusCode::SERVICE_UNAVAILABLE);
+    Answer {
+        outcome,
+        why,
+        // A server that asks for an hour of silence is not believed.
+        quiet: quiet.map(|seconds| Duration::from_secs(seconds.min(30))),
+        took: Duration::ZERO,
+        load: load_of(code),
+    }
+}
+
+/// The request could not be sent, or its answer not be read.
+fn failed(asked: &Asked<'_>, failure: &Failure) -> Answer {
+    let Asked {
+        verb,
+        output,
+        namespace,
+        name,
+        ..
+    } = asked;
+    match failure {
+        Failure::Closed => {
+            tracing::debug!(%namespace, kind = %output, %name, request = ?verb, "the lease was lost before a request was answered");
+            Answer::unknown(Load::Unknown)
+        }
+        Failure::Client(error) => {
+            if tenant_log::admits(namespace) {
+                tracing::warn!(%namespace, kind = %output, %name, request = ?verb, %error, "a request failed; it will be tried again");
+            }
+            Answer::unknown(Load::Unanswered)
+        }
     }
 }
 

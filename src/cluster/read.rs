@@ -3,10 +3,9 @@
 use super::client_error::ClientError;
 use super::decode::{self, Decode, DecodeError};
 use super::pages::{self, ANSWER, PAGE, Silent};
-use super::{ACCEPT_JSON, wire};
+use super::{http, wire};
 use crate::core::namespace::Kind;
-use bytes::Bytes;
-use http::{Method, StatusCode, header};
+use ::http::StatusCode;
 use kube::Client;
 use kube::client::Body;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -116,18 +115,6 @@ impl ReadError {
     }
 }
 
-/// The path of a kind, in one namespace or in all.
-fn path(kind: Kind, namespace: Option<&str>) -> String {
-    let base = match kind {
-        Kind::Slice => "/apis/discovery.k8s.io/v1",
-        Kind::Node | Kind::Pod | Kind::Service | Kind::Endpoints => "/api/v1",
-    };
-    match namespace.filter(|_| kind != Kind::Node) {
-        Some(namespace) => format!("{base}/namespaces/{namespace}/{}", kind.as_str()),
-        None => format!("{base}/{}", kind.as_str()),
-    }
-}
-
 impl Reader {
     /// The client must not retry by itself.
     pub fn new(client: Client) -> Self {
@@ -179,7 +166,7 @@ impl Reader {
         namespace: Option<&str>,
         name: &str,
     ) -> Result<Option<T>, ReadError> {
-        let uri = format!("{}/{name}", path(kind, namespace));
+        let uri = format!("{}/{name}", http::collection(kind, namespace));
         let outcome = async {
             let body = self.answer(&uri).await?;
             let json = timeout(ANSWER, body.collect_bytes())
@@ -215,7 +202,7 @@ impl Reader {
                 query.extend(utf8_percent_encode(selector, NON_ALPHANUMERIC));
             }
         }
-        let path = path(kind, of.namespace.as_deref());
+        let path = http::collection(kind, of.namespace.as_deref());
         let get = |uri: String| async move { self.answer(&uri).await };
         let read = pages::read(&path, &query, size, get, |items, errors| {
             // What is left out of the picture would be called wrong, or right, by mistake.
@@ -248,28 +235,20 @@ impl Reader {
 
     /// With a refusal: after what pause it is worth another try.
     async fn ask(&self, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
-        let request = http::Request::builder()
-            .method(Method::GET)
-            .uri(uri)
-            .header(header::ACCEPT, ACCEPT_JSON);
         let last = |error: kube::Error| (None, Cause::from(error));
-        let request = request.body(Body::empty()).map_err(kube::Error::HttpError);
-        let response = self.client.send(request.map_err(last)?).await.map_err(last)?;
-        let (head, body) = response.into_parts();
-        if head.status == StatusCode::OK {
+        let request = http::get(uri, http::JSON).map_err(last)?;
+        let (head, body) = http::send(&self.client, request).await.map_err(last)?;
+        if head.code == StatusCode::OK {
             return Ok(body);
         }
         let busy = matches!(
-            head.status,
+            head.code,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
         );
-        let asked = head.headers.get(header::RETRY_AFTER);
-        let seconds = asked.and_then(|value| value.to_str().ok()?.parse().ok());
-        let body = body.collect_bytes().await.unwrap_or_else(|_| Bytes::new());
-        let status = decode::status(head.status.as_u16(), &body);
+        let status = decode::status(head.code.as_u16(), &http::refusal(body).await);
         Err((
-            busy.then(|| Duration::from_secs(seconds.unwrap_or(1))),
-            cause(head.status, status),
+            busy.then(|| Duration::from_secs(head.retry_after.unwrap_or(1))),
+            cause(head.code, status),
         ))
     }
 }

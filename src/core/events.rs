@@ -197,7 +197,7 @@ pub enum EventOutcome {
     /// The Event is not there any more: API servers keep Events for an hour.
     NotFound,
     /// The server does not want it, and would not the next time either.
-    Refused,
+    Rejected,
     /// The server did not say, or asks for patience.
     Failed {
         /// For how long.

@@ -294,6 +294,16 @@ pub struct EndpointsFacts {
     pub subsets: Vec<SubsetFacts>,
 }
 
+impl EndpointsFacts {
+    /// How many addresses it has, counted once for each subset.
+    pub fn addresses(&self) -> usize {
+        let subsets = self.subsets.iter();
+        subsets
+            .map(|subset| subset.ready.len() + subset.not_ready.len())
+            .sum()
+    }
+}
+
 /// A subset of an Endpoints object, as read from the server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SubsetFacts {

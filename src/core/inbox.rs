@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Something that happened in a namespace. `epoch` counts the lists of the object's kind.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum Change {
     /// A pod as a list or a watch shows it.
     Pod(PodFacts, u8),
     /// A pod is gone.
@@ -57,7 +57,7 @@ pub struct Delivery {
     /// The namespace.
     pub namespace: Arc<str>,
     /// The event.
-    pub event: Event,
+    pub event: Change,
 }
 
 /// The events that wait for one shard.
@@ -167,11 +167,11 @@ impl Pending {
     }
 
     /// Merges an event into what waits.
-    pub fn push(&mut self, event: Event) {
+    pub fn push(&mut self, event: Change) {
         self.any = true;
         match event {
-            Event::Pod(facts, epoch) => self.push_pod(facts, epoch),
-            Event::PodGone(name) => {
+            Change::Pod(facts, epoch) => self.push_pod(facts, epoch),
+            Change::PodGone(name) => {
                 self.pods.insert(
                     name,
                     PodEvent {
@@ -180,39 +180,39 @@ impl Pending {
                     },
                 );
             }
-            Event::Service(facts, epoch) => {
+            Change::Service(facts, epoch) => {
                 self.services.insert(facts.name.clone(), Some((facts, epoch)));
             }
-            Event::ServiceGone(name) => {
+            Change::ServiceGone(name) => {
                 self.services.insert(name, None);
             }
-            Event::Slice(facts, epoch) => {
+            Change::Slice(facts, epoch) => {
                 let name = facts.meta.name.clone();
                 ObjectEvent::Whole(facts, epoch).merge(name, &mut self.slices);
             }
-            Event::SliceMeta(meta, epoch) => {
+            Change::SliceMeta(meta, epoch) => {
                 let name = meta.name.clone();
                 ObjectEvent::Meta(meta, epoch).merge(name, &mut self.slices);
             }
-            Event::SliceGone(name, version) => ObjectEvent::Gone(version).merge(name, &mut self.slices),
-            Event::Endpoints(facts, epoch) => {
+            Change::SliceGone(name, version) => ObjectEvent::Gone(version).merge(name, &mut self.slices),
+            Change::Endpoints(facts, epoch) => {
                 let name = facts.meta.name.clone();
                 ObjectEvent::Whole(facts, epoch).merge(name, &mut self.endpoints);
             }
-            Event::EndpointsMeta(meta, epoch) => {
+            Change::EndpointsMeta(meta, epoch) => {
                 let name = meta.name.clone();
                 ObjectEvent::Meta(meta, epoch).merge(name, &mut self.endpoints);
             }
-            Event::EndpointsGone(name, version) => {
+            Change::EndpointsGone(name, version) => {
                 ObjectEvent::Gone(version).merge(name, &mut self.endpoints);
             }
-            Event::Node(view) => {
+            Change::Node(view) => {
                 let known = self.nodes.get(&view.name);
                 if known.is_none_or(|known| known.version < view.version) {
                     self.nodes.insert(view.name.clone(), view);
                 }
             }
-            Event::Zones(view) => {
+            Change::Zones(view) => {
                 if self
                     .zones
                     .as_ref()
@@ -221,11 +221,11 @@ impl Pending {
                     self.zones = Some(view);
                 }
             }
-            Event::Begin(kind) => self.lists[kind.index()] = ListEvent::Begun,
-            Event::End(kind, epoch, version) => {
+            Change::Begin(kind) => self.lists[kind.index()] = ListEvent::Begun,
+            Change::End(kind, epoch, version) => {
                 self.lists[kind.index()] = ListEvent::Ended { epoch, version };
             }
-            Event::Forget(kind) => {
+            Change::Forget(kind) => {
                 match kind {
                     Kind::Slice => self.slices.clear(),
                     Kind::Endpoints => self.endpoints.clear(),
@@ -296,7 +296,7 @@ mod tests {
     use crate::core::facts::NodeFacts;
     use crate::core::ids::Uid;
     use crate::core::labels::Labels;
-    use crate::core::namespace::{Holds, Settings};
+    use crate::core::namespace::{PendingLists, Settings};
     use crate::core::nodes::NodeTable;
 
     fn pod(time: i64) -> PodFacts {
@@ -321,7 +321,7 @@ mod tests {
     fn earliest_after(known: i64, times: &[i64]) -> Option<i64> {
         let mut pending = Pending::default();
         for &time in times {
-            pending.push(Event::Pod(pod(time), 0));
+            pending.push(Change::Pod(pod(time), 0));
         }
         let (_, PodEvent { latest, earlier }) = pending.pods.into_entries().next().unwrap();
         let latest = latest.and_then(|(facts, _)| facts.ready_time);
@@ -354,9 +354,9 @@ mod tests {
         let mut pending = Pending::default();
         assert!(pending.is_empty());
         for i in 0..1000 {
-            pending.push(Event::Pod(pod(i), 0));
+            pending.push(Change::Pod(pod(i), 0));
         }
-        pending.push(Event::PodGone("p".into()));
+        pending.push(Change::PodGone("p".into()));
         assert_eq!(pending.len(), 1);
         assert!(pending.pods.get("p").unwrap().latest.is_none());
     }
@@ -364,11 +364,11 @@ mod tests {
     #[test]
     fn what_came_before_a_kind_was_forgotten_is_forgotten() {
         let mut pending = Pending::default();
-        pending.push(Event::SliceGone("before".into(), 7));
-        pending.push(Event::EndpointsGone("before".into(), 7));
-        pending.push(Event::Begin(Kind::Slice));
-        pending.push(Event::Forget(Kind::Slice));
-        pending.push(Event::SliceGone("after".into(), 5));
+        pending.push(Change::SliceGone("before".into(), 7));
+        pending.push(Change::EndpointsGone("before".into(), 7));
+        pending.push(Change::Begin(Kind::Slice));
+        pending.push(Change::Forget(Kind::Slice));
+        pending.push(Change::SliceGone("after".into(), 5));
         let names: Vec<_> = pending
             .slices
             .get("after")
@@ -379,11 +379,11 @@ mod tests {
         assert_eq!(pending.endpoints.len(), 1, "another kind");
         assert!(matches!(pending.lists[Kind::Slice.index()], ListEvent::None));
 
-        let mut state = NamespaceState::new("ns".into(), Settings::default(), Holds::NONE);
+        let mut state = NamespaceState::new("ns".into(), Settings::default(), PendingLists::NONE);
         pending.apply(&mut state, &mut NodeTable::default());
         assert_eq!(state.plan(), []);
         let mut ended = Pending::default();
-        ended.push(Event::End(Kind::Slice, 1, 9));
+        ended.push(Change::End(Kind::Slice, 1, 9));
         ended.apply(&mut state, &mut NodeTable::default());
         assert!(state.is_empty());
     }
@@ -391,11 +391,11 @@ mod tests {
     #[test]
     fn an_older_view_of_a_slice_or_node_does_not_replace_a_newer_one() {
         let mut pending = Pending::default();
-        pending.push(Event::SliceGone("s".into(), 7));
-        pending.push(Event::SliceGone("s".into(), 5));
+        pending.push(Change::SliceGone("s".into(), 7));
+        pending.push(Change::SliceGone("s".into(), 5));
         assert_eq!(pending.slices.get("s").unwrap().version(), 7);
         for (version, facts) in [(2, None), (1, Some(NodeFacts::default()))] {
-            pending.push(Event::Node(Arc::new(NodeView {
+            pending.push(Change::Node(Arc::new(NodeView {
                 name: "n".into(),
                 version,
                 facts,

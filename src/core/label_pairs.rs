@@ -1,9 +1,9 @@
 //! The label pairs of a namespace's pods and selectors, kept once and counted, and who has them.
 
-use super::few::FewSet;
 use super::hash::hash_of;
 use super::ids::{FullSetId, SelectorId};
 use super::intern::{Interner, make_room};
+use super::small::SmallSet;
 use hashbrown::HashTable;
 use slab::Slab;
 
@@ -54,11 +54,11 @@ impl Held {
 /// Who has a pair, where that is more than one full set.
 #[derive(Clone, Debug, Default)]
 struct Holders {
-    full: FewSet<FullSetId>,
+    full: SmallSet<FullSetId>,
     /// How many those are.
     count: u32,
     /// The selectors that are indexed under it.
-    selectors: FewSet<SelectorId>,
+    selectors: SmallSet<SelectorId>,
     /// How many those are.
     indexed: u32,
 }

@@ -15,17 +15,17 @@ mod forget;
 mod hinting;
 mod lifecycle;
 mod members;
+mod notifications;
 mod passes;
 mod planning;
 mod pods;
-mod remarks;
 mod services;
 mod slices;
-mod tally;
+mod sync_stats;
 
 pub use lifecycle::{Content, Granted, Outcome};
-pub use remarks::Remark;
-pub use tally::{SyncReport, Totals};
+pub use notifications::Notification;
+pub use sync_stats::{SyncReport, Totals};
 
 use self::endpoints::EndpointsOutput;
 use self::lifecycle::Queue;
@@ -33,7 +33,6 @@ use self::slices::SliceOutput;
 use super::address::Family;
 use super::backoff::Retry;
 use super::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
-use super::few::FewSet;
 use super::hash::{KeyedMap, hash_of};
 use super::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, SliceId, Uid};
 use super::intern::Interner;
@@ -41,9 +40,10 @@ use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::object::{ObjectName, ObjectState};
 use super::outputs::Outputs;
 use super::ports::{ContainerPort, ResolvedPorts};
-use super::queue::Lane;
+use super::queue::Priority;
 use super::selector_cache::SelectorCache;
 use super::slices::{Conditions, FamilyState, Slice};
+use super::small::SmallSet;
 use super::time::{Time, earliest};
 use super::work::Work;
 use hashbrown::HashTable;
@@ -109,19 +109,19 @@ impl Kind {
 /// The kinds of which a whole list is still to come, first one or repeated; while there is one, nothing is
 /// planned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Holds(u8);
+pub struct PendingLists(u8);
 
-impl Holds {
+impl PendingLists {
     /// Nothing is awaited.
     pub const NONE: Self = Self(0);
 
     /// Before anything was listed of what the outputs depend on.
     pub fn all(outputs: Outputs) -> Self {
-        let mut holds = Self::NONE;
+        let mut pending = Self::NONE;
         for kind in Kind::needed_for(outputs) {
-            holds.set(kind);
+            pending.set(kind);
         }
-        holds
+        pending
     }
 
     /// A list of the kind has begun to arrive.
@@ -184,7 +184,7 @@ impl Default for Settings {
 
 /// An object that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Want {
+pub struct WorkItem {
     /// Which.
     pub object: ObjectName,
     /// The Service that it is published for.
@@ -192,18 +192,18 @@ pub struct Want {
     /// Whether the server has it already, so that this is an update that may wait for others.
     pub exists: bool,
     /// How urgent it is.
-    pub lane: Lane,
+    pub priority: Priority,
     /// How long it must wait because of earlier failures.
     pub retry: Retry,
 }
 
-impl Want {
+impl WorkItem {
     fn of(name: ObjectName, service: Arc<str>, object: &ObjectState) -> Self {
         Self {
             object: name,
             service,
             exists: object.remote.is_some(),
-            lane: object.lane,
+            priority: object.priority,
             retry: object.retry(),
         }
     }
@@ -340,13 +340,13 @@ struct Service {
     /// How many slices must be fetched before it can be evaluated.
     awaiting: u32,
     /// Its slices, whatever their role.
-    slices: FewSet<SliceId>,
+    slices: SmallSet<SliceId>,
     /// What its Endpoints object shows, while that is ours to write.
     endpoints: Option<Box<addresses::ServiceEndpoints>>,
     dirty: bool,
     epoch: u8,
-    tally: tally::Tally,
-    moves: tally::Moves,
+    tally: sync_stats::SyncStats,
+    moves: sync_stats::Moves,
 }
 
 impl Service {
@@ -367,7 +367,7 @@ pub struct NamespaceState {
     namespace: Arc<str>,
     settings: Settings,
     random: fastrand::Rng,
-    holds: Holds,
+    pending_lists: PendingLists,
     cache: SelectorCache,
     pods: Slab<Pod>,
     pods_by_name: HashTable<u32>,
@@ -383,7 +383,7 @@ pub struct NamespaceState {
     slices: Slab<Slice>,
     slices_by_name: KeyedMap<Arc<str>, SliceId>,
     /// Slices of Services that we do not manage, by the Service that they name.
-    parked: KeyedMap<Arc<str>, FewSet<SliceId>>,
+    parked: KeyedMap<Arc<str>, SmallSet<SliceId>>,
     /// Slices that wait.
     slice_queue: Queue<SliceId, SliceFacts>,
     dirty: Vec<ServiceId>,
@@ -401,7 +401,7 @@ pub struct NamespaceState {
     /// Until the first plan, and again until the first one after the outputs were forgotten: everything that is
     /// known was there before this process wrote.
     starting: bool,
-    remarks: Vec<Remark>,
+    remarks: Vec<Notification>,
     work: Work,
     /// What the server has, in a process that compares and does not write.
     shown: Option<Box<compare::Shown>>,
@@ -411,14 +411,14 @@ pub struct NamespaceState {
 
 impl NamespaceState {
     /// Of a namespace of which nothing is known yet. `holds` says which lists are still to come.
-    pub fn new(namespace: Arc<str>, settings: Settings, holds: Holds) -> Self {
+    pub fn new(namespace: Arc<str>, settings: Settings, pending_lists: PendingLists) -> Self {
         // Names follow from the seed alone, and not from the key of hashes.
         let random = fastrand::Rng::with_seed(settings.seed ^ FxBuildHasher.hash_one(&namespace));
         Self {
             namespace,
             settings,
             random,
-            holds,
+            pending_lists,
             cache: SelectorCache::default(),
             pods: Slab::new(),
             pods_by_name: HashTable::new(),
@@ -441,7 +441,7 @@ impl NamespaceState {
             slice_queue: Queue::default(),
             endpoints: KeyedMap::default(),
             endpoints_queue: Queue::default(),
-            starting: holds.any(),
+            starting: pending_lists.any(),
             remarks: Vec::new(),
             work: Work::default(),
             shown: None,
@@ -491,7 +491,7 @@ impl NamespaceState {
 
     /// Another list of the kind is about to arrive: nothing is planned or written until it is whole.
     pub fn begin_list(&mut self, kind: Kind) {
-        self.holds.set(kind);
+        self.pending_lists.set(kind);
     }
 
     /// The list of an epoch is whole: what it did not show is gone. Slices that were written after it was
@@ -530,15 +530,14 @@ impl NamespaceState {
 
     /// As [`Self::end_list`], when what [`Self::unlisted`] names is gone.
     pub fn finish_list(&mut self, kind: Kind, epoch: u8, version: u64) {
-        match kind {
-            Kind::Node | Kind::Pod | Kind::Service => {}
-            Kind::Slice => self.sweep::<SliceOutput>(epoch, version),
-            Kind::Endpoints => self.sweep::<EndpointsOutput>(epoch, version),
+        match (&mut self.shown, kind) {
+            // What the last look took over is of an older list, and is taken over anew by the next.
+            (Some(shown), _) => shown.sweep(kind, epoch, version),
+            (None, Kind::Slice) => self.sweep::<SliceOutput>(epoch, version),
+            (None, Kind::Endpoints) => self.sweep::<EndpointsOutput>(epoch, version),
+            (None, Kind::Node | Kind::Pod | Kind::Service) => {}
         }
-        if let Some(shown) = &mut self.shown {
-            shown.sweep(kind, epoch, version);
-        }
-        self.holds.clear(kind);
+        self.pending_lists.clear(kind);
     }
 
     fn mark(&mut self, id: ServiceId) {

@@ -4,7 +4,7 @@
 use super::backoff::Retry;
 use super::facts::Extras;
 use super::ids::Uid;
-use super::queue::Lane;
+use super::queue::Priority;
 use super::time::{Time, earliest};
 use std::fmt;
 use std::sync::Arc;
@@ -138,7 +138,7 @@ pub struct ObjectState {
     pub seen: u64,
     /// What the server has is not known, not even whether it has the object where [`Self::remote`] is none: it
     /// must be fetched before the next write.
-    pub unsure: bool,
+    pub needs_refetch: bool,
     /// To be written for what no finer account shows: labels, ports, or a write that failed.
     pub rewrite: bool,
     /// The earliest trigger time of what is not yet written.
@@ -146,9 +146,9 @@ pub struct ObjectState {
     /// The trigger time in the write in flight.
     pub flight_trigger: Option<Time>,
     /// How urgent the next write is.
-    pub lane: Lane,
+    pub priority: Priority,
     /// How urgent the write in flight was.
-    pub flight_lane: Lane,
+    pub flight_priority: Priority,
     /// How many changes of what it should hold came since the last write was built.
     pub changes: u32,
     /// Whether the write in flight carries such a change.
@@ -177,12 +177,12 @@ impl Default for ObjectState {
             extras: None,
             flight: None,
             seen: 0,
-            unsure: false,
+            needs_refetch: false,
             rewrite: false,
             trigger: None,
             flight_trigger: None,
-            lane: Lane::Rest,
-            flight_lane: Lane::Rest,
+            priority: Priority::Rest,
+            flight_priority: Priority::Rest,
             changes: 0,
             carried: false,
             fresh: false,
@@ -200,8 +200,8 @@ pub const SAID_AGAIN: u8 = 20;
 
 impl ObjectState {
     /// A change that makes a write due, and how urgent it is.
-    pub fn change(&mut self, lane: Lane) {
-        self.lane = self.lane.min(lane);
+    pub fn change(&mut self, priority: Priority) {
+        self.priority = self.priority.min(priority);
         self.change_by(1);
     }
 
@@ -238,7 +238,7 @@ impl ObjectState {
             Flight::Create | Flight::Update => {
                 self.carried = std::mem::take(&mut self.changes) > 0;
                 self.flight_trigger = self.trigger.take();
-                self.flight_lane = std::mem::replace(&mut self.lane, Lane::Rest);
+                self.flight_priority = std::mem::replace(&mut self.priority, Priority::Rest);
                 self.rewrite = false;
             }
             // Only what a watch shows from now on can be newer than what the fetch shows.
@@ -255,14 +255,14 @@ impl ObjectState {
         if flight == Flight::Update && self.carried {
             self.losses = 0;
         }
-        self.unsure = self.seen > remote.version;
+        self.needs_refetch = self.seen > remote.version;
         self.seen = self.seen.max(remote.version);
         self.remote = Some(remote);
     }
 
     /// What the server has was read. Says whether it is another version than the last one known.
     pub fn read(&mut self, remote: Remote) -> bool {
-        self.unsure = self.seen > remote.version;
+        self.needs_refetch = self.seen > remote.version;
         self.flight_trigger = None;
         let moved = self.remote.as_ref() != Some(&remote);
         self.remote = Some(remote);
@@ -278,7 +278,7 @@ impl ObjectState {
     /// more try. Where that fails as well, the next look waits. `others` says that it was looked at for no other
     /// reason than that others have written to it.
     pub fn looked(&mut self, others: bool) {
-        self.fresh |= !self.unsure;
+        self.fresh |= !self.needs_refetch;
         if others {
             self.lose();
         }
@@ -294,7 +294,7 @@ impl ObjectState {
         self.rewrite = true;
         self.changes += u32::from(std::mem::take(&mut self.carried));
         self.trigger = earliest(self.trigger, self.flight_trigger.take());
-        self.lane = self.lane.min(self.flight_lane);
+        self.priority = self.priority.min(self.flight_priority);
     }
 
     /// A request failed.
@@ -305,9 +305,9 @@ impl ObjectState {
     }
 
     /// Somebody else wrote, or deleted it: what the server has is to be read, as urgently as an added endpoint.
-    pub fn suspect(&mut self) {
-        self.unsure = true;
-        self.lane = self.lane.min(Lane::Add);
+    pub fn mark_stale(&mut self) {
+        self.needs_refetch = true;
+        self.priority = self.priority.min(Priority::Add);
     }
 
     /// Whether the list of an epoch, as of `version`, shows that the server no longer has it: it was there before
@@ -322,9 +322,9 @@ impl ObjectState {
 
     /// A write was not carried out, or it is not known whether it was because somebody else wrote: what the
     /// server has must be seen, and at once if `promptly`, unless that keeps happening.
-    pub fn doubt(&mut self, promptly: bool) {
+    pub fn mark_unconfirmed(&mut self, promptly: bool) {
         self.undo_departure();
-        self.unsure = true;
+        self.needs_refetch = true;
         self.fail(false);
         self.fresh |= self.failures == 1 && promptly;
     }
@@ -335,7 +335,7 @@ impl ObjectState {
         self.extras = None;
         self.flight = None;
         self.seen = 0;
-        self.unsure = false;
+        self.needs_refetch = false;
         self.trigger = earliest(self.trigger, self.flight_trigger.take());
     }
 
@@ -348,7 +348,7 @@ impl ObjectState {
 
     /// Whether nothing is known of it that could matter later.
     pub fn is_nothing(&self) -> bool {
-        self.remote.is_none() && self.flight.is_none() && !self.unsure
+        self.remote.is_none() && self.flight.is_none() && !self.needs_refetch
     }
 
     /// Whether a version is one that we have not seen and did not write.

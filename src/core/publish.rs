@@ -21,9 +21,9 @@ use super::body::Request;
 use super::bucket::TokenBucket;
 use super::hash::{IdMap, KeyedMap, KeyedSet, hash_of};
 use super::leadership::Term;
-use super::namespace::{Granted, NamespaceState, Outcome, Want};
+use super::namespace::{Granted, NamespaceState, Outcome, WorkItem};
 use super::object::{ObjectKey, ObjectName, Output};
-use super::queue::{Lane, Urgency, WriteQueue};
+use super::queue::{Priority, Urgency, WriteQueue};
 use super::window::{Sign, Window};
 use reports::{Reply, Report, Reported};
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub enum Next {
         /// The object.
         key: ObjectKey,
         /// How urgent its write is.
-        lane: Lane,
+        priority: Priority,
         /// How long it has waited for its turn.
         age: Duration,
     },
@@ -191,13 +191,13 @@ impl Publisher {
 
     /// A shard wants an object to be written. While this process may not write, that is kept: the shard may have heard
     /// before the writer that it may again.
-    fn wanted(&mut self, key: &ObjectKey, want: &Want, now: Duration) {
+    fn wanted(&mut self, key: &ObjectKey, want: &WorkItem, now: Duration) {
         let (yields, batch) = match key.object.output {
             Output::Slice => (false, self.pacing.slice_batch),
             Output::Endpoints => (true, self.pacing.endpoints_batch),
         };
         let urgency = Urgency {
-            lane: want.lane,
+            priority: want.priority,
             yields,
             tenant: hash_of(&*key.namespace),
             group: hash_of(&(&*key.namespace, &*want.service)),
@@ -344,9 +344,9 @@ impl Publisher {
         }
         // Others go on while the requests of one namespace get no answer, such as those that its webhook looks at.
         let most = self.window.size().div_ceil(2);
-        if let Some((key, lane, age)) = self.queue.next(most, now) {
+        if let Some((key, priority, age)) = self.queue.next(most, now) {
             self.granted.insert(key.clone(), self.term);
-            return Next::Grant { key, lane, age };
+            return Next::Grant { key, priority, age };
         }
         self.bucket.give_back();
         Next::Wait {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// How urgent a write is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Lane {
+pub enum Priority {
     /// An endpoint must stop receiving traffic.
     Remove,
     /// An endpoint can begin to.
@@ -19,7 +19,7 @@ pub enum Lane {
     Rest,
 }
 
-impl Lane {
+impl Priority {
     /// All of them, the most urgent first.
     pub const ALL: [Self; 3] = [Self::Remove, Self::Add, Self::Rest];
 
@@ -37,7 +37,7 @@ impl Lane {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Urgency {
     /// How urgent the change is.
-    pub lane: Lane,
+    pub priority: Priority,
     /// Whether traffic does not wait for it: Endpoints, which few still read, while kube-proxy and its like read
     /// slices. They are written whole, and so take more changes along while there is a queue.
     pub yields: bool,
@@ -51,7 +51,7 @@ pub struct Urgency {
 impl Urgency {
     fn min(self, other: Self) -> Self {
         Self {
-            lane: self.lane.min(other.lane),
+            priority: self.priority.min(other.priority),
             yields: self.yields && other.yields,
             tenant: self.tenant,
             group: self.group,
@@ -59,13 +59,13 @@ impl Urgency {
     }
 
     fn class(self) -> usize {
-        match (self.lane, self.yields) {
-            (Lane::Remove, false) => 0,
-            (Lane::Add, false) => 1,
-            (Lane::Remove, true) => 2,
-            (Lane::Add, true) => 3,
-            (Lane::Rest, false) => 4,
-            (Lane::Rest, true) => 5,
+        match (self.priority, self.yields) {
+            (Priority::Remove, false) => 0,
+            (Priority::Add, false) => 1,
+            (Priority::Remove, true) => 2,
+            (Priority::Add, true) => 3,
+            (Priority::Rest, false) => 4,
+            (Priority::Rest, true) => 5,
         }
     }
 }
@@ -187,7 +187,7 @@ impl<K> Default for WriteQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
-    /// An object is due, `delay` from now. Wanted again before it went, the more urgent lane, the earlier wish
+    /// An object is due, `delay` from now. Wanted again before it went, the more urgent priority, the earlier wish
     /// and the shorter delay count; wanted while it is on its way, it comes again after that.
     pub fn want(&mut self, key: K, mut urgency: Urgency, delay: Duration, now: Duration) {
         let until = now + delay;
@@ -257,9 +257,9 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         }
     }
 
-    /// The object whose turn it is, its lane, and how long it has waited. It counts as on its way until
+    /// The object whose turn it is, its priority, and how long it has waited. It counts as on its way until
     /// [`Self::landed`]. No namespace has more than `most` on their way.
-    pub fn next(&mut self, most: usize, now: Duration) -> Option<(K, Lane, Duration)> {
+    pub fn next(&mut self, most: usize, now: Duration) -> Option<(K, Priority, Duration)> {
         while let Some((until, _, key)) = self.delayed.first() {
             if *until > now {
                 break;
@@ -299,7 +299,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         self.in_flight += 1;
         let entry = self.entries.get_mut(&key).expect("what is ready is in the queue");
         entry.state = State::Flying { again: None };
-        Some((key, entry.urgency.lane, now.saturating_sub(entry.since)))
+        Some((key, entry.urgency.priority, now.saturating_sub(entry.since)))
     }
 
     /// The namespace that has waited longest for a turn, however urgent what it has.
@@ -441,11 +441,11 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             || self.next_delayed().is_some_and(|until| until <= now)
     }
 
-    /// How long the oldest object of a lane has waited, of those that may go.
-    pub fn oldest(&self, lane: Lane, now: Duration) -> Duration {
+    /// How long the oldest object of a priority has waited, of those that may go.
+    pub fn oldest(&self, priority: Priority, now: Duration) -> Duration {
         let oldest = [false, true].into_iter().filter_map(|yields| {
             let class = Urgency {
-                lane,
+                priority,
                 yields,
                 tenant: 0,
                 group: 0,

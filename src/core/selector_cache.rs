@@ -14,13 +14,13 @@ mod matching;
 
 pub use matching::Matching;
 
-use super::few::FewSet;
 use super::hash::{IdMap, hash_of};
 use super::ids::{FullSetId, MatchId, PodId, SelectorId, ServiceId};
 use super::intern::{make_room, push_tight};
 use super::label_pairs::LabelPairs;
 use super::labels::Labels;
 use super::selector::Selector;
+use super::small::SmallSet;
 use super::work::Work;
 use hashbrown::HashTable;
 use slab::Slab;
@@ -64,7 +64,7 @@ struct Indexed {
     pairs: Box<[u32]>,
     /// The one of them that it is to be found by.
     pair: u32,
-    services: FewSet<ServiceId>,
+    services: SmallSet<ServiceId>,
 }
 
 /// The selectors that match a full set: kept once for all that have the same.
@@ -304,7 +304,7 @@ impl SelectorCache {
             .expect("a selector has at least one pair");
         self.pairs.index(pair, id);
         let candidates = self.pairs.holding(self.rarest(&pairs)).collect();
-        let mut services = FewSet::default();
+        let mut services = SmallSet::default();
         services.insert(service);
         self.selector_pairs += pairs.len();
         self.selectors.insert(Indexed {

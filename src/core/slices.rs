@@ -2,14 +2,14 @@
 
 use super::address::Family;
 use super::facts::Owners;
-use super::few::FewSet;
 use super::hash::hash_of;
 use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId};
 use super::intern::make_room;
 use super::object::{Flight, ObjectState, Phase};
 use super::ports::SlicePorts;
-use super::queue::Lane;
+use super::queue::Priority;
+use super::small::SmallSet;
 use super::time::Time;
 use hashbrown::HashTable;
 use slab::Slab;
@@ -60,12 +60,12 @@ impl Conditions {
     }
 
     /// How urgent it is to get from what is published to what should be.
-    pub fn lane_to(self, desired: Self) -> Lane {
+    pub fn priority_to(self, desired: Self) -> Priority {
         match (self.ready(), desired.ready()) {
-            (true, false) => Lane::Remove,
-            (false, true) => Lane::Add,
-            _ if self.serving() && !desired.serving() => Lane::Remove,
-            _ => Lane::Rest,
+            (true, false) => Priority::Remove,
+            (false, true) => Priority::Add,
+            _ if self.serving() && !desired.serving() => Priority::Remove,
+            _ => Priority::Rest,
         }
     }
 }
@@ -160,8 +160,8 @@ impl Slice {
     }
 
     /// A change that makes a write due, and how urgent it is.
-    pub fn change(&mut self, lane: Lane) {
-        self.object.change(lane);
+    pub fn change(&mut self, priority: Priority) {
+        self.object.change(priority);
         self.yielded = false;
     }
 
@@ -200,7 +200,7 @@ impl Slice {
         self.object.forget_remote();
         self.created = None;
         self.removed = 0;
-        self.object.lane = self.object.lane.min(Lane::Add);
+        self.object.priority = self.object.priority.min(Priority::Add);
         self.dirty = self.slots.len() as u32;
         for slot in &mut self.slots {
             *slot = Slot {
@@ -247,7 +247,7 @@ pub struct Group {
     /// How many endpoints are placed.
     pub endpoints: u32,
     /// Its live slices by how full they are.
-    pub by_fill: FewSet<(u32, SliceId)>,
+    pub by_fill: SmallSet<(u32, SliceId)>,
 }
 
 impl Groups {
@@ -259,7 +259,7 @@ impl Groups {
         let group = Group {
             ports: ports.clone(),
             endpoints: 0,
-            by_fill: FewSet::default(),
+            by_fill: SmallSet::default(),
         };
         make_room(&mut self.groups);
         let id = GroupId::from(self.groups.insert(group));

@@ -3,7 +3,7 @@
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use crate::core::hash::KeyedSet;
-use crate::core::namespace::{Holds, Kind, NamespaceState, Outcome, Settings};
+use crate::core::namespace::{Kind, NamespaceState, Outcome, PendingLists, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::object::ObjectName;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub struct Census {
     settings: Settings,
     namespaces: BTreeMap<Arc<str>, NamespaceState>,
     managed: KeyedSet<(Arc<str>, Arc<str>)>,
-    holds: Holds,
+    pending_lists: PendingLists,
     /// How often the list of a kind began anew.
     epochs: [u8; Kind::ALL.len()],
 }
@@ -50,14 +50,14 @@ impl Census {
             settings,
             namespaces: BTreeMap::new(),
             managed: KeyedSet::default(),
-            holds: Holds::all(settings.outputs),
+            pending_lists: PendingLists::all(settings.outputs),
             epochs: [0; Kind::ALL.len()],
         }
     }
 
     fn state(&mut self, namespace: &Arc<str>) -> &mut NamespaceState {
         // A state that is made late waits for what is still to come.
-        let (settings, holds) = (self.settings, self.holds);
+        let (settings, holds) = (self.settings, self.pending_lists);
         self.namespaces
             .entry(namespace.clone())
             .or_insert_with(|| NamespaceState::new(namespace.clone(), settings, holds))
@@ -116,7 +116,7 @@ impl Census {
             // Nothing was written after the list that a watch would have shown.
             state.end_list(kind, epoch, u64::MAX, nodes);
         }
-        self.holds.clear(kind);
+        self.pending_lists.clear(kind);
     }
 
     /// How many Services were listed.

@@ -1,6 +1,6 @@
 //! What a dry run counts.
 
-use crate::core::deviations::Operation;
+use crate::core::drift::Operation;
 use metrics::{Counter, Gauge, counter, gauge};
 use std::time::Duration;
 

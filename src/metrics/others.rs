@@ -98,7 +98,7 @@ impl EventMetrics {
     pub fn done(&self, outcome: EventOutcome) {
         let at = match outcome {
             EventOutcome::Written => 0,
-            EventOutcome::Exists | EventOutcome::NotFound | EventOutcome::Refused => 1,
+            EventOutcome::Exists | EventOutcome::NotFound | EventOutcome::Rejected => 1,
             EventOutcome::Failed { .. } => 2,
         };
         self.outcomes[at].increment(1);

@@ -5,7 +5,7 @@ use crate::core::body::Request;
 use crate::core::hash::KeyedMap;
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, Output};
-use crate::core::queue::{Lane, WriteQueue};
+use crate::core::queue::{Priority, WriteQueue};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -106,9 +106,10 @@ impl WriterMetrics {
             window: gauge!("endpointd_requests_in_flight_limit"),
             out_of_sync: gauge!("endpointd_services_out_of_sync"),
             oldest: gauge!("endpointd_services_out_of_sync_oldest_seconds"),
-            oldest_in_lane: Lane::ALL
-                .map(|lane| gauge!("endpointd_queue_oldest_seconds", "lane" => lane.as_str())),
-            age: Lane::ALL.map(|lane| histogram!("endpointd_queue_age_seconds", "lane" => lane.as_str())),
+            oldest_in_lane: Priority::ALL
+                .map(|priority| gauge!("endpointd_queue_oldest_seconds", "lane" => priority.as_str())),
+            age: Priority::ALL
+                .map(|priority| histogram!("endpointd_queue_age_seconds", "lane" => priority.as_str())),
             changes: histogram!("endpointd_changes_per_write"),
             requests: VERBS.map(requests),
             outcomes: ["ok", "conflict", "missing", "refused", "unknown"].map(outcomes),
@@ -144,8 +145,8 @@ impl WriterMetrics {
 
     /// What costs more than a few steps: for who asks.
     pub fn refresh(&self, queue: &WriteQueue<ObjectKey>, now: Duration) {
-        for (gauge, lane) in self.oldest_in_lane.iter().zip(Lane::ALL) {
-            gauge.set(queue.oldest(lane, now).as_secs_f64());
+        for (gauge, priority) in self.oldest_in_lane.iter().zip(Priority::ALL) {
+            gauge.set(queue.oldest(priority, now).as_secs_f64());
         }
         for (metrics, output) in self.queues.iter().zip(OUTPUTS) {
             metrics
@@ -193,12 +194,12 @@ impl WriterMetrics {
     }
 
     /// An object's turn has come after this long.
-    pub fn granted(&mut self, key: &ObjectKey, lane: Lane, age: Duration, now: Duration) {
+    pub fn granted(&mut self, key: &ObjectKey, priority: Priority, age: Duration, now: Duration) {
         let limited = self
             .held_back
             .map_or(Duration::ZERO, |(since, _)| now.saturating_sub(since));
         self.held_back(now, false);
-        self.age[lane as usize].record(age);
+        self.age[priority as usize].record(age);
         self.queues[key.object.output as usize].waited.record(age);
         let flight = Flight {
             since: now,
@@ -237,7 +238,7 @@ impl WriterMetrics {
             Outcome::Written(_) | Outcome::Deleted | Outcome::Fetched(_) => 0,
             Outcome::Conflict | Outcome::Exists | Outcome::Foreign => 1,
             Outcome::NotFound => 2,
-            Outcome::Terminating | Outcome::Rejected | Outcome::TooLarge { .. } | Outcome::Refused => 3,
+            Outcome::Terminating | Outcome::Rejected | Outcome::TooLarge { .. } | Outcome::Throttled => 3,
             Outcome::Unknown => 4,
         };
         self.outcomes[at].increment(1);

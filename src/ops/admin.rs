@@ -16,12 +16,12 @@
 mod access;
 mod connections;
 mod health;
+mod health_handle;
 mod tls;
-mod vitals;
 
 pub use connections::Limits;
+pub use health_handle::{HealthHandle, Parts, Renewal};
 pub use tls::{Tls, TlsError, TlsFiles};
-pub use vitals::{Parts, Renewal, Vitals};
 
 use self::access::{Access, Verdict};
 use self::connections::Connections;
@@ -109,7 +109,7 @@ impl Admin {
     }
 
     /// Answers for as long as it is polled.
-    pub async fn serve(self, vitals: Vitals) {
+    pub async fn serve(self, vitals: HealthHandle) {
         let pages = Arc::new(Pages {
             vitals,
             exporter: self.exporter,
@@ -135,7 +135,7 @@ impl Admin {
 
 /// What is served.
 struct Pages {
-    vitals: Vitals,
+    vitals: HealthHandle,
     exporter: Exporter,
     access: Option<Access>,
     limits: Limits,

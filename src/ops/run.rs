@@ -1,9 +1,9 @@
 //! Starting and stopping the controller.
 
-use super::admin::{Parts, Renewal, Vitals};
+use super::admin::{HealthHandle, Parts, Renewal};
 use super::election::{Candidacy, Elector, Told};
 use super::progress::Progress;
-use crate::actors::deviations::Ledger;
+use crate::actors::drift::DriftTracker;
 use crate::actors::events::{EventArguments, Events, WallClock};
 use crate::actors::messages::{EventHandle, EventMsg, WriterHandle, WriterMsg};
 use crate::actors::root::{Root, RootState};
@@ -63,7 +63,14 @@ pub async fn run(
     options: Options,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    run_observed(clients, options, RunMode::Alone, &Vitals::default(), shutdown).await
+    run_observed(
+        clients,
+        options,
+        RunMode::Alone,
+        &HealthHandle::default(),
+        shutdown,
+    )
+    .await
 }
 
 /// As [`run`], but writes only while it holds a Lease, which is asked for by a client of its own: renewals must
@@ -77,7 +84,7 @@ pub async fn run_elected(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let mode = RunMode::Candidate(Renewing::Here(lease), Box::new(candidacy));
-    run_observed(clients, options, mode, &Vitals::default(), shutdown).await
+    run_observed(clients, options, mode, &HealthHandle::default(), shutdown).await
 }
 
 /// As [`run`], but writes nothing, and takes part in no election: it compares what others write with what it would
@@ -85,14 +92,14 @@ pub async fn run_elected(
 pub async fn run_dry(
     clients: Clients,
     options: Options,
-    ledger: Ledger,
+    ledger: DriftTracker,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     run_observed(
         clients,
         options,
         RunMode::DryRun(ledger),
-        &Vitals::default(),
+        &HealthHandle::default(),
         shutdown,
     )
     .await
@@ -117,7 +124,7 @@ pub enum RunMode {
     /// It writes while it holds a Lease.
     Candidate(Renewing, Box<Candidacy>),
     /// It writes nothing, and tells what it would write.
-    DryRun(Ledger),
+    DryRun(DriftTracker),
 }
 
 impl RunMode {
@@ -165,7 +172,7 @@ pub async fn run_observed(
     clients: Clients,
     options: Options,
     mode: RunMode,
-    vitals: &Vitals,
+    vitals: &HealthHandle,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let (fence, leadership) = mode.at_first();
@@ -279,7 +286,7 @@ impl Elected {
         candidacy: Candidacy,
         told: Told,
         seed: u64,
-        vitals: &Vitals,
+        vitals: &HealthHandle,
         fatal: &watch::Sender<Option<String>>,
     ) -> Result<Self, RunError> {
         let (stop, stopped) = oneshot::channel();

@@ -1,7 +1,7 @@
 //! TLS with certificates that are renewed, and metrics for those to whom the API server allows them.
 
 use super::http_client::{Answer, exchange};
-use endpointd::ops::admin::{Admin, Tls, TlsFiles, Vitals};
+use endpointd::ops::admin::{Admin, HealthHandle, Tls, TlsFiles};
 use kube::Client;
 use memory_apiserver::{Access, ApiServer, Config};
 use std::net::SocketAddr;
@@ -76,7 +76,7 @@ impl Secure {
             .unwrap()
             .with_tls(Tls::load(secure.files.clone()).unwrap(), client);
         secure.address = admin.address().unwrap();
-        tokio::spawn(admin.serve(Vitals::default()));
+        tokio::spawn(admin.serve(HealthHandle::default()));
         secure
     }
 
@@ -183,7 +183,7 @@ async fn without_the_api_server_metrics_are_closed() {
         server: ApiServer::new(Config::default()),
         files,
     });
-    tokio::spawn(admin.serve(Vitals::default()));
+    tokio::spawn(admin.serve(HealthHandle::default()));
     for _ in 0..2 {
         let answer = secure.ask(FIRST, "/metrics", "Bearer scraper").await.unwrap();
         assert_eq!((answer.code, &*answer.body), (500, "Internal Server Error\n"));

@@ -5,7 +5,7 @@ use crate::ops;
 use endpointd::core::namespace::Kind;
 use endpointd::core::object::ObjectName;
 use endpointd::core::object::Output;
-use endpointd::core::queue::Lane;
+use endpointd::core::queue::Priority;
 
 fn pod(name: u8, labels: u8) -> PodSpec {
     PodSpec {
@@ -26,8 +26,8 @@ fn published(pods: u8, limit: usize) -> Model {
     model
 }
 
-/// The lane in which Endpoints are due after a change of their Service.
-fn lane_after(change: &ServiceSpec) -> Option<Lane> {
+/// The priority in which Endpoints are due after a change of their Service.
+fn lane_after(change: &ServiceSpec) -> Option<Priority> {
     let mut model = published(2, 3);
     // Bit 0 is the label that the plain Service selects by.
     model.pod(pod(2, 1).facts());
@@ -40,7 +40,7 @@ fn lane_after(change: &ServiceSpec) -> Option<Lane> {
     let mut endpoints = wants
         .iter()
         .filter(|want| want.object.output == Output::Endpoints);
-    endpoints.next().map(|want| want.lane)
+    endpoints.next().map(|want| want.priority)
 }
 
 /// An address that a change of the Service takes out of its Endpoints must stop receiving traffic as soon as one whose
@@ -48,27 +48,35 @@ fn lane_after(change: &ServiceSpec) -> Option<Lane> {
 #[test]
 fn endpoints_that_lose_addresses_to_a_change_of_their_service_are_urgent() {
     let plain = ServiceSpec::plain;
-    for (what, change, lane) in [
+    for (what, change, priority) in [
         (
             "another selector",
             ServiceSpec {
                 selector: Some(1),
                 ..plain()
             },
-            Lane::Remove,
+            Priority::Remove,
         ),
-        ("other ports", ServiceSpec { ports: 1, ..plain() }, Lane::Remove),
-        ("other labels", ServiceSpec { labels: 1, ..plain() }, Lane::Rest),
+        (
+            "other ports",
+            ServiceSpec { ports: 1, ..plain() },
+            Priority::Remove,
+        ),
+        (
+            "other labels",
+            ServiceSpec { labels: 1, ..plain() },
+            Priority::Rest,
+        ),
         (
             "nothing that Endpoints show",
             ServiceSpec {
                 families: [true, true],
                 ..plain()
             },
-            Lane::Rest,
+            Priority::Rest,
         ),
     ] {
-        assert_eq!(lane_after(&change), Some(lane), "{what}");
+        assert_eq!(lane_after(&change), Some(priority), "{what}");
     }
     // It loses none, and gains one.
     let mut model = published(1, 3);
@@ -81,8 +89,8 @@ fn endpoints_that_lose_addresses_to_a_change_of_their_service_are_urgent() {
         ..plain()
     };
     model.service(change.facts());
-    let lanes: Vec<_> = model.plan().iter().map(|want| want.lane).collect();
-    assert_eq!(lanes, [Lane::Add, Lane::Add]);
+    let priorities: Vec<_> = model.plan().iter().map(|want| want.priority).collect();
+    assert_eq!(priorities, [Priority::Add, Priority::Add]);
 }
 
 /// Others fill one of our slices with pods that have no place yet, while the slices are listed again: those beyond the
@@ -152,7 +160,12 @@ fn a_slice_whose_second_owner_is_its_service_is_kept_with_both() {
 /// comes again with the same pods before the next try.
 #[test]
 fn endpoints_that_went_while_their_deletion_was_on_its_way_are_made_again_with_their_service() {
-    for fate in [Fate::Refused, Fate::Rejected, Fate::Lost, Fate::CarriedUnanswered] {
+    for fate in [
+        Fate::Throttled,
+        Fate::Rejected,
+        Fate::Lost,
+        Fate::CarriedUnanswered,
+    ] {
         let mut model = published(2, 3);
         let service = ServiceSpec::plain();
         let name = service.facts().name;

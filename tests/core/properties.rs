@@ -8,7 +8,7 @@ use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{LABEL_MANAGED_BY, SliceFacts};
 use endpointd::core::hints::HintMode;
-use endpointd::core::namespace::{Holds, Kind};
+use endpointd::core::namespace::{Kind, PendingLists};
 use endpointd::core::object::Output;
 use endpointd::core::outputs::Outputs;
 use proptest::collection::vec;
@@ -398,12 +398,12 @@ fn nothing_is_written_on_half_a_picture() {
 
 #[test]
 fn holds_are_by_kind() {
-    let mut holds = Holds::all(Outputs::ALL);
+    let mut pending_lists = PendingLists::all(Outputs::ALL);
     for kind in Kind::ALL {
-        assert!(holds.any() && holds.has(kind));
-        holds.clear(kind);
+        assert!(pending_lists.any() && pending_lists.has(kind));
+        pending_lists.clear(kind);
     }
-    assert!(!holds.any());
+    assert!(!pending_lists.any());
 }
 
 #[test]

@@ -4,11 +4,11 @@
 use crate::model::{EndpointsTamper, Model, PodSpec, ServiceSpec, WatchEvent};
 use crate::{model, ops};
 use endpointd::core::body::Request;
-use endpointd::core::facts::SliceFacts;
+use endpointd::core::facts::{Owners, SliceFacts, SliceMeta};
 use endpointd::core::labels::Labels;
-use endpointd::core::namespace::{Granted, Outcome, Want};
-use endpointd::core::object::ObjectName;
-use endpointd::core::queue::{Lane, Urgency, WriteQueue};
+use endpointd::core::namespace::{Granted, Outcome, WorkItem};
+use endpointd::core::object::{ObjectName, Output};
+use endpointd::core::queue::{Priority, Urgency, WriteQueue};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -35,10 +35,10 @@ impl Loop {
         }
     }
 
-    fn want(&mut self, want: Want) {
+    fn want(&mut self, want: WorkItem) {
         let urgency = Urgency {
             tenant: 0,
-            lane: Lane::Add,
+            priority: Priority::Add,
             yields: false,
             group: 0,
         };
@@ -206,7 +206,7 @@ fn is_look(request: &Request) -> bool {
 fn no_answer_is_asked_for_in_a_loop() {
     let failures = [
         Outcome::Unknown,
-        Outcome::Refused,
+        Outcome::Throttled,
         Outcome::Rejected,
         Outcome::TooLarge { bytes: 5000 },
         Outcome::Conflict,
@@ -362,11 +362,36 @@ fn objects_that_others_delete_as_soon_as_they_are_made_are_made_slowly() {
     }
 }
 
+/// A watch shows that a slice is being deleted before the answer to its create has come, whenever one is created.
+#[test]
+fn slices_that_are_deleted_before_the_answer_to_their_create_are_made_slowly() {
+    let mut run = unpublished();
+    run.run(MINUTE, &mut |model, object, request| {
+        let outcome = model.carry_out(object, request);
+        if let (Request::Create(_), Outcome::Written(remote)) = (request, &outcome)
+            && object.output == Output::Slice
+        {
+            let meta = SliceMeta {
+                name: (*object.name).into(),
+                uid: remote.uid.clone(),
+                version: remote.version,
+                service: "svc-0".into(),
+                owner: Owners::default(),
+                deleting: true,
+            };
+            model.state.apply_slice_meta(&meta, 0);
+        }
+        Some(outcome)
+    });
+    let [slices, _] = run.take_sent();
+    assert!((4..=2 * FEW).contains(&slices), "{slices} requests in a minute");
+}
+
 /// A change is a reason to try at once; but where changes keep coming and each write fails, they are tried with a
 /// pause.
 #[test]
 fn changes_that_keep_coming_do_not_make_a_loop_of_what_fails() {
-    for failure in [Outcome::Unknown, Outcome::Refused, Outcome::Conflict] {
+    for failure in [Outcome::Unknown, Outcome::Throttled, Outcome::Conflict] {
         let mut run = published();
         for second in 0..60 {
             for step in 0..50 {
@@ -393,7 +418,7 @@ fn a_write_that_succeeds_makes_the_next_failure_the_first() {
     for ready in [false, true] {
         flip(&mut run.model, ready);
         run.run(MINUTE, &mut |_, _, request| {
-            (!is_look(request)).then_some(Outcome::Refused)
+            (!is_look(request)).then_some(Outcome::Throttled)
         });
         run.run(MINUTE, &mut server);
         assert_eq!(run.model.published(), run.model.expected());
@@ -402,7 +427,7 @@ fn a_write_that_succeeds_makes_the_next_failure_the_first() {
         let mut refused = [false; 2];
         run.run(Duration::from_millis(300), &mut |_, object, _| {
             let first = !std::mem::replace(&mut refused[object.output as usize], true);
-            first.then_some(Outcome::Refused)
+            first.then_some(Outcome::Throttled)
         });
         assert_eq!(run.take_sent(), [2, 2], "tried again after a tenth of a second");
         assert_eq!(run.model.published(), run.model.expected());

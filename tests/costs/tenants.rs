@@ -5,7 +5,7 @@ use crate::fixtures::{SLICES, World, app_pod, app_service, named_port, pod, serv
 use crate::processor::Processor;
 use endpointd::core::facts::{PodFacts, ServiceFacts};
 use endpointd::core::hash::{HashKey, set_key};
-use endpointd::core::inbox::{Event, Pending};
+use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::Kind;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{ContainerPort, Protocol};
@@ -116,10 +116,10 @@ fn labels_that_collide_in_a_hash_that_everybody_knows_cost_no_more_than_others()
         let services: Vec<_> = names.iter().map(|name| service(name, &[("a", "b")])).collect();
         let start = Processor::now();
         for facts in pods {
-            pending.push(Event::Pod(facts, 0));
+            pending.push(Change::Pod(facts, 0));
         }
         for facts in services {
-            pending.push(Event::Service(facts, 0));
+            pending.push(Change::Service(facts, 0));
         }
         pending.apply(&mut world.state, &mut world.nodes);
         start.elapsed()
@@ -141,16 +141,16 @@ fn history() -> String {
     for round in 0..3 {
         let mut pending = Pending::default();
         for app in 0..20 {
-            pending.push(Event::Service(app_service(app), round));
+            pending.push(Change::Service(app_service(app), round));
             for number in 0..30 {
                 let ready = (number + u32::from(round)) % 3 > 0;
-                pending.push(Event::Pod(
+                pending.push(Change::Pod(
                     app_pod(app, number + 10 * u32::from(round), 7, ready),
                     round,
                 ));
             }
         }
-        pending.push(Event::End(Kind::Pod, round, u64::from(round)));
+        pending.push(Change::End(Kind::Pod, round, u64::from(round)));
         pending.apply(&mut world.state, &mut world.nodes);
         for want in world.state.plan() {
             let granted = world.state.grant(&want.object);
@@ -189,7 +189,7 @@ fn nothing_that_is_written_depends_on_the_key_of_hashes() {
         let text = String::from_utf8(output.stdout).unwrap();
         let history: Vec<_> = text
             .lines()
-            .filter(|line| line.contains("Want"))
+            .filter(|line| line.contains("WorkItem"))
             .map(str::to_owned)
             .collect();
         assert!(history.len() >= 100, "{}", history.len());

@@ -5,8 +5,8 @@ use crate::fixtures;
 use crate::fixtures::{SLICES, World, app_pod, app_service, named_port, pod, service};
 use crate::processor::Processor;
 use endpointd::core::facts::ServiceFacts;
-use endpointd::core::inbox::{Event, Pending};
-use endpointd::core::namespace::{Kind, Want};
+use endpointd::core::inbox::{Change, Pending};
+use endpointd::core::namespace::{Kind, WorkItem};
 use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{ContainerPort, Protocol};
 use endpointd::core::work::Budget;
@@ -14,15 +14,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A namespace in which much happens at once, and then a Service changes in every way.
-fn much(events: &mut dyn FnMut(Vec<Event>)) {
-    let pods = (0..700).map(|number| Event::Pod(app_pod(0, number, 7, number % 5 > 0), 0));
+fn much(events: &mut dyn FnMut(Vec<Change>)) {
+    let pods = (0..700).map(|number| Change::Pod(app_pod(0, number, 7, number % 5 > 0), 0));
     let others = (1..40).flat_map(|app| {
-        let pods = (0..3).map(move |number| Event::Pod(app_pod(app, number, 7, true), 0));
-        pods.chain([Event::Service(app_service(app), 0)])
+        let pods = (0..3).map(move |number| Change::Pod(app_pod(app, number, 7, true), 0));
+        pods.chain([Change::Service(app_service(app), 0)])
     });
     events(
         pods.chain(others)
-            .chain([Event::Service(app_service(0), 0)])
+            .chain([Change::Service(app_service(0), 0)])
             .collect(),
     );
     let changed = ServiceFacts {
@@ -31,44 +31,44 @@ fn much(events: &mut dyn FnMut(Vec<Event>)) {
         publish_not_ready: true,
         ..app_service(0)
     };
-    events(vec![Event::Service(changed.clone(), 0)]);
+    events(vec![Change::Service(changed.clone(), 0)]);
     let reselected = ServiceFacts {
         selector: app_service(3).selector,
         families: [false, true],
         ..changed.clone()
     };
-    events(vec![Event::Service(reselected, 0)]);
-    events(vec![Event::Service(app_service(0), 0)]);
+    events(vec![Change::Service(reselected, 0)]);
+    events(vec![Change::Service(app_service(0), 0)]);
     let unmanaged = ServiceFacts {
         selector: None,
         ..changed.clone()
     };
-    events(vec![Event::Service(unmanaged, 0)]);
+    events(vec![Change::Service(unmanaged, 0)]);
     events(vec![
-        Event::Service(changed, 0),
-        Event::ServiceGone("app-7".into()),
+        Change::Service(changed, 0),
+        Change::ServiceGone("app-7".into()),
     ]);
     let anew = ServiceFacts {
         uid: "another".into(),
         ..app_service(0)
     };
     events(vec![
-        Event::Service(anew, 0),
-        Event::PodGone(app_pod(0, 3, 7, true).name),
+        Change::Service(anew, 0),
+        Change::PodGone(app_pod(0, 3, 7, true).name),
     ]);
-    let listed = (0..100).map(|number| Event::Pod(app_pod(0, number, 7, true), 1));
-    events(listed.chain([Event::End(Kind::Pod, 1, 9)]).collect());
+    let listed = (0..100).map(|number| Change::Pod(app_pod(0, number, 7, true), 1));
+    events(listed.chain([Change::End(Kind::Pod, 1, 9)]).collect());
     // Another process may have written, and everything has gone when it is listed again.
     let outputs = [Kind::Slice, Kind::Endpoints];
-    events(outputs.map(Event::Forget).to_vec());
-    events(vec![Event::Pod(app_pod(0, 5, 7, false), 1)]);
-    events(outputs.map(|kind| Event::End(kind, 1, 10)).to_vec());
+    events(outputs.map(Change::Forget).to_vec());
+    events(vec![Change::Pod(app_pod(0, 5, 7, false), 1)]);
+    events(outputs.map(|kind| Change::End(kind, 1, 10)).to_vec());
 }
 
 #[test]
 fn what_is_done_in_steps_ends_as_if_it_were_done_at_once() {
     // In which order objects are named may differ, and so may how urgent they are said to be before a plan is whole.
-    let names = |wants: &[Want]| -> BTreeSet<String> {
+    let names = |wants: &[WorkItem]| -> BTreeSet<String> {
         let names = wants
             .iter()
             .map(|want| format!("{} {}", want.object.output, want.object.name));
@@ -127,11 +127,11 @@ fn a_step_does_no_more_than_its_budget_and_one_piece() {
     let mut world = World::new(SLICES, 1);
     let mut pending = Pending::default();
     for number in 0..20_000 {
-        pending.push(Event::Pod(pod(number, &[("app", "a")], true), 0));
+        pending.push(Change::Pod(pod(number, &[("app", "a")], true), 0));
     }
     for number in 0..200 {
         let selector = if number == 0 { ("app", "a") } else { ("app", "b") };
-        pending.push(Event::Service(service(&format!("svc-{number}"), &[selector]), 0));
+        pending.push(Change::Service(service(&format!("svc-{number}"), &[selector]), 0));
     }
     let mut applying = pending.begin();
     let mut most = 0;
@@ -162,7 +162,7 @@ fn a_step_does_no_more_than_its_budget_and_one_piece() {
 
 /// Lets a namespace take events in and plan, turn by turn. Returns how many turns that took, and how much of the
 /// processor's time the longest took of the whole.
-fn turns(world: &mut World, events: Vec<Event>) -> (usize, f64) {
+fn turns(world: &mut World, events: Vec<Change>) -> (usize, f64) {
     const TURN: u64 = 10_000;
     let mut pending = Pending::default();
     for event in events {
@@ -190,7 +190,7 @@ fn in_turns(
     (turns_at_least, share): (usize, f64),
     what: &str,
     prepare: impl Fn() -> World,
-    events: impl Fn() -> Vec<Event>,
+    events: impl Fn() -> Vec<Change>,
 ) -> World {
     let mut least = f64::INFINITY;
     for _ in 0..3 {
@@ -208,10 +208,10 @@ fn in_turns(
 /// Pods that each of the Services selects.
 fn shared_by_all(pods: u32, services: u32, edit: impl Fn(ServiceFacts) -> ServiceFacts) -> World {
     let mut world = World::new(SLICES, 1);
-    let pods = (0..pods).map(|number| Event::Pod(pod(number, &[("app", "a")], true), 0));
+    let pods = (0..pods).map(|number| Change::Pod(pod(number, &[("app", "a")], true), 0));
     let services = (0..services).map(|number| {
         let facts = service(&format!("svc-{number}"), &[("app", "a")]);
-        Event::Service(edit(facts), 0)
+        Change::Service(edit(facts), 0)
     });
     turns(&mut world, pods.chain(services).collect());
     world
@@ -228,11 +228,11 @@ fn labels_and_selectors_of_thousands_of_pairs_are_compared_in_turns() {
         let own = own.iter().map(|key| (&**key, "x"));
         let mut labels: Vec<(&str, &str)> = common().chain(own).collect();
         labels.push(("changes", value));
-        Event::Pod(pod(number, &labels, true), 0)
+        Change::Pod(pod(number, &labels, true), 0)
     };
     let selecting = |number: usize| {
         let selector: Vec<_> = common().chain([(&*own[number], "x")]).collect();
-        Event::Service(service(&format!("svc-{number}"), &selector), 0)
+        Change::Service(service(&format!("svc-{number}"), &selector), 0)
     };
     let of_services = || {
         let mut world = World::new(Outputs::ALL, 1);
@@ -265,7 +265,7 @@ fn ports_that_differ_from_pod_to_pod_are_resolved_in_turns() {
                 number: if port == 0 { 10_000 + number as u16 } else { port },
             })
             .collect();
-        Event::Pod(facts, 0)
+        Change::Pod(facts, 0)
     };
     let served = |last: u16| ServiceFacts {
         ports: (0..PORTS).chain([last]).map(named_port).collect(),
@@ -278,7 +278,7 @@ fn ports_that_differ_from_pod_to_pod_are_resolved_in_turns() {
             world
         };
         let what = format!("{outputs:?}");
-        let serve = |last: u16| vec![Event::Service(served(last), 0)];
+        let serve = |last: u16| vec![Change::Service(served(last), 0)];
         let of_a_service = || in_turns((5, 0.4), &what, of_pods, || serve(PORTS));
         in_turns((5, 0.4), &what, of_a_service, || serve(PORTS + 1));
     }
@@ -290,13 +290,13 @@ fn hints_that_look_at_all_endpoints_are_given_in_turns() {
         hints: endpointd::core::hints::HintMode::Auto,
         ..facts
     };
-    let flip = || vec![Event::Pod(pod(3, &[("app", "a")], false), 0)];
+    let flip = || vec![Change::Pod(pod(3, &[("app", "a")], false), 0)];
     in_turns((10, 0.25), "a flip", || shared_by_all(1000, 200, hinted), flip);
 }
 
 #[test]
 fn slices_with_hundreds_of_thousands_of_places_are_forgotten_in_turns() {
-    let forget = || vec![Event::Forget(Kind::Slice)];
+    let forget = || vec![Change::Forget(Kind::Slice)];
     in_turns(
         (10, 0.4),
         "a term",

@@ -5,7 +5,7 @@ use crate::model::{self, NAMESPACE, WatchEvent};
 use crate::search::Part;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
-use endpointd::core::inbox::{Event, Pending};
+use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::leadership::picture::{Announcement, Picture};
 use endpointd::core::leadership::view::{Action, End, View};
 use endpointd::core::leadership::{Demand, Term};
@@ -304,14 +304,14 @@ impl Process {
     }
 
     fn announce(&mut self, announcements: impl IntoIterator<Item = Announcement>) {
-        let events: Vec<_> = announcements.into_iter().map(Event::from).collect();
+        let events: Vec<_> = announcements.into_iter().map(Change::from).collect();
         if !events.is_empty() {
             self.deliver(events);
         }
     }
 
     /// Puts events into the inbox, as the router does.
-    pub(crate) fn deliver(&mut self, events: impl IntoIterator<Item = Event>) {
+    pub(crate) fn deliver(&mut self, events: impl IntoIterator<Item = Change>) {
         for event in events {
             self.inbox.change().push(event);
         }
@@ -324,10 +324,10 @@ impl Process {
     pub(crate) fn show(&mut self, event: WatchEvent) {
         let epoch = |kind: Kind| self.epochs[kind.index()];
         let event = match event {
-            WatchEvent::Seen(meta) => Event::SliceMeta(meta, epoch(Kind::Slice)),
-            WatchEvent::Gone(name, version) => Event::SliceGone(name, version),
-            WatchEvent::Endpoints(meta) => Event::EndpointsMeta(meta, epoch(Kind::Endpoints)),
-            WatchEvent::EndpointsGone(name, version) => Event::EndpointsGone(name, version),
+            WatchEvent::Seen(meta) => Change::SliceMeta(meta, epoch(Kind::Slice)),
+            WatchEvent::Gone(name, version) => Change::SliceGone(name, version),
+            WatchEvent::Endpoints(meta) => Change::EndpointsMeta(meta, epoch(Kind::Endpoints)),
+            WatchEvent::EndpointsGone(name, version) => Change::EndpointsGone(name, version),
         };
         self.deliver([event]);
     }
@@ -337,8 +337,8 @@ impl Process {
         self.delivered += 1;
         let epoch = self.epochs[Kind::Pod.index()];
         self.deliver([match pod {
-            Ok(facts) => Event::Pod(facts, epoch),
-            Err(name) => Event::PodGone(name),
+            Ok(facts) => Change::Pod(facts, epoch),
+            Err(name) => Change::PodGone(name),
         }]);
         if let Some(pods) = &mut self.pods {
             pods.view.shown(version(self.delivered));
@@ -367,23 +367,27 @@ impl Process {
             Listed::Nodes(nodes) => {
                 for (name, facts) in nodes {
                     if let Some(change) = self.shard.change().nodes.apply(&name, facts, epoch) {
-                        events.push(Event::Node(change.view));
+                        events.push(Change::Node(change.view));
                     }
                 }
             }
-            Listed::Pods(pods) => events.extend(pods.into_iter().map(|pod| Event::Pod(pod, epoch))),
+            Listed::Pods(pods) => events.extend(pods.into_iter().map(|pod| Change::Pod(pod, epoch))),
             Listed::Services(services) => {
-                events.extend(services.into_iter().map(|service| Event::Service(service, epoch)));
+                events.extend(
+                    services
+                        .into_iter()
+                        .map(|service| Change::Service(service, epoch)),
+                );
             }
             Listed::Slices(slices) => {
                 let ours = slices.into_iter().filter(model::is_ours);
-                events.extend(ours.map(|slice| Event::Slice(Box::new(slice), epoch)));
+                events.extend(ours.map(|slice| Change::Slice(Box::new(slice), epoch)));
             }
             Listed::Endpoints(endpoints) => {
                 events.extend(
                     endpoints
                         .into_iter()
-                        .map(|e| Event::Endpoints(Box::new(e), epoch)),
+                        .map(|e| Change::Endpoints(Box::new(e), epoch)),
                 );
             }
         }
@@ -436,7 +440,7 @@ impl Process {
                 while let Some((key, reported)) = self.reports.take() {
                     match self.publisher.change().reported(&key, reported, self.now) {
                         Replied::Send(granted) => self.send(key.object, granted.request),
-                        Replied::Unsent => self.done(&key.object, Outcome::Refused, Load::Unknown),
+                        Replied::Unsent => self.done(&key.object, Outcome::Throttled, Load::Unknown),
                         Replied::Nothing => {}
                     }
                 }

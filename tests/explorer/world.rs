@@ -340,7 +340,7 @@ impl<'c> World<'c> {
             }
             Some(Fault::LostBefore) => (Outcome::Unknown, Load::Unanswered),
             Some(Fault::Conflict) => (Outcome::Conflict, Load::Answered),
-            Some(Fault::Throttled) => (Outcome::Refused, Load::Overloaded),
+            Some(Fault::Throttled) => (Outcome::Throttled, Load::Overloaded),
             // Neither says anything of the object.
             Some(_) => (Outcome::Unknown, Load::Answered),
         };

@@ -10,7 +10,7 @@ use endpointd::core::facts::{
 };
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::ids::Uid;
-use endpointd::core::namespace::{Granted, Holds, Kind, NamespaceState, Outcome, Settings, Want};
+use endpointd::core::namespace::{Granted, Kind, NamespaceState, Outcome, PendingLists, Settings, WorkItem};
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectName, Output};
 use endpointd::core::outputs::Outputs;
@@ -261,7 +261,7 @@ pub(crate) enum Fate {
     /// Not carried out, and no answer.
     Lost,
     /// Not carried out: too many requests.
-    Refused,
+    Throttled,
     /// Not carried out: the server takes no such object.
     Rejected,
     /// Not carried out: the server takes none as large.
@@ -275,17 +275,17 @@ pub(crate) enum Fate {
 impl Model {
     /// Nothing exists, and everything has been listed.
     pub(crate) fn new(limit: usize) -> Self {
-        Self::with_holds(limit, Holds::NONE)
+        Self::with_holds(limit, PendingLists::NONE)
     }
 
-    pub(crate) fn with_holds(limit: usize, holds: Holds) -> Self {
+    pub(crate) fn with_holds(limit: usize, pending_lists: PendingLists) -> Self {
         let settings = Settings {
             max_endpoints: limit,
             seed: 7,
             ..Settings::default()
         };
         Self {
-            state: NamespaceState::new(NAMESPACE.into(), settings, holds),
+            state: NamespaceState::new(NAMESPACE.into(), settings, pending_lists),
             nodes: NodeTable::default(),
             limit,
             pods: BTreeMap::new(),
@@ -377,7 +377,7 @@ impl Model {
     }
 
     /// Takes in what the state wants. Returns it.
-    pub(crate) fn plan(&mut self) -> Vec<Want> {
+    pub(crate) fn plan(&mut self) -> Vec<WorkItem> {
         self.state.watch_zones(&mut self.nodes);
         let wants = self.state.plan();
         for want in &wants {
@@ -431,7 +431,7 @@ impl Model {
                 Outcome::Unknown
             }
             Fate::Lost => Outcome::Unknown,
-            Fate::Refused => Outcome::Refused,
+            Fate::Throttled => Outcome::Throttled,
             Fate::Rejected => Outcome::Rejected,
             Fate::TooLarge => Outcome::TooLarge { bytes: 5000 },
             Fate::Disputed => Outcome::Conflict,
@@ -502,7 +502,7 @@ impl Model {
     }
 
     fn start_over(&self, mut random: Option<fastrand::Rng>) -> Model {
-        let mut fresh = Model::with_holds(self.limit, Holds::all(Outputs::ALL));
+        let mut fresh = Model::with_holds(self.limit, PendingLists::all(Outputs::ALL));
         (fresh.store, fresh.version, fresh.uids) = (self.store.clone(), self.version, self.uids);
         fresh.endpoints = self.endpoints.clone();
         let mut kinds = Kind::ALL;

@@ -166,7 +166,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
     let fate = prop_oneof![
         Just(Fate::CarriedUnanswered),
         Just(Fate::Lost),
-        Just(Fate::Refused),
+        Just(Fate::Throttled),
         Just(Fate::Rejected),
         Just(Fate::TooLarge),
         Just(Fate::Disputed),

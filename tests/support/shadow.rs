@@ -1,7 +1,7 @@
 //! A dry run that is started and stopped by the test, with a gate of its own before the server.
 
 use super::gate::Gate;
-use endpointd::actors::deviations::Ledger;
+use endpointd::actors::drift::DriftTracker;
 use endpointd::cluster::connect::Clients;
 use endpointd::ops::run::{Options, run_dry};
 use kube::Client;
@@ -18,7 +18,7 @@ pub(crate) const SURE: Duration = Duration::from_secs(8);
 /// A running dry run.
 pub(crate) struct Shadow {
     pub(crate) gate: Gate,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: DriftTracker,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -32,7 +32,7 @@ impl Shadow {
             objects: client(),
             events: client(),
         };
-        let ledger = Ledger::new(PATIENCE);
+        let ledger = DriftTracker::new(PATIENCE);
         let (stop, stopped) = oneshot::channel::<()>();
         let shared = ledger.clone();
         let task = tokio::spawn(async move {

@@ -4,6 +4,7 @@
 
 use crate::cluster::decode::{self, Namespaced};
 use crate::cluster::wire::{self, Status, Str};
+use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::ids::Uid;
 use crate::core::namespace::{Content, Outcome};
@@ -20,6 +21,18 @@ pub(super) enum Verb {
     Fetch,
     /// GET of the Service of the object's name.
     Probe,
+}
+
+impl Verb {
+    pub(super) fn of(request: &Request) -> Self {
+        match request {
+            Request::Create(_) => Self::Create,
+            Request::Update(_) => Self::Update,
+            Request::Delete(_) => Self::Delete,
+            Request::Fetch => Self::Fetch,
+            Request::Probe => Self::Probe,
+        }
+    }
 }
 
 /// A request, as far as its answer must fit it.
@@ -117,7 +130,7 @@ fn refused(asked: &Asked<'_>, code: StatusCode, status: &Status) -> Outcome {
         // From something that does not know the path: a proxy, or a server without this API.
         (StatusCode::NOT_FOUND, _) => Outcome::Unknown,
         (StatusCode::FORBIDDEN, Verb::Create) if is_terminating(status) && about_it() => Outcome::Terminating,
-        (StatusCode::TOO_MANY_REQUESTS, _) => Outcome::Refused,
+        (StatusCode::TOO_MANY_REQUESTS, _) => Outcome::Throttled,
         (code, Verb::Create | Verb::Update) if is_too_large(code, status) => {
             Outcome::TooLarge { bytes: asked.bytes }
         }

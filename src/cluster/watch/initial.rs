@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::sources::{Gone, Source};
 use crate::cluster::decode::Undecodable;
 use crate::cluster::pages::{self, ANSWER, PAGE};
-use crate::cluster::{ACCEPT_JSON, decode};
+use crate::cluster::{decode, http};
 
 /// How everything is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,10 +104,10 @@ impl Reader {
     async fn stream<S: Source>(&self, listing: &mut Listing<S>, seconds: u32) -> Result<String, WatchError> {
         let uri = format!(
             "{}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={seconds}{}",
-            S::PATH,
+            http::collection(S::KIND, None),
             S::LIST
         );
-        let mut lines = Lines::new(self.answer(&uri, ACCEPT_JSON).await?);
+        let mut lines = Lines::new(self.answer(&uri, http::JSON).await?);
         while let Some(chunk) = lines.next(ANSWER).await? {
             let shown = take_lines::<S::Listed>(&chunk, true);
             listing.take(self, shown.items, &shown.errors);
@@ -127,15 +127,21 @@ impl Reader {
         page_size: usize,
         listing: &mut Listing<S>,
     ) -> Result<String, WatchError> {
-        let get = |uri: String| async move { self.answer(&uri, ACCEPT_JSON).await };
-        pages::read(S::PATH, S::LIST, page_size, get, |items, errors| {
-            listing.take(
-                self,
-                items.into_iter().map(|item| (item, None)).collect(),
-                &errors,
-            );
-            Ok(())
-        })
+        let get = |uri: String| async move { self.answer(&uri, http::JSON).await };
+        pages::read(
+            &http::collection(S::KIND, None),
+            S::LIST,
+            page_size,
+            get,
+            |items, errors| {
+                listing.take(
+                    self,
+                    items.into_iter().map(|item| (item, None)).collect(),
+                    &errors,
+                );
+                Ok(())
+            },
+        )
         .await
     }
 }

@@ -5,11 +5,10 @@ use super::handler::WatchHandler;
 use super::sources::Source;
 use crate::cluster::decode::Undecodable;
 use crate::cluster::pages::{ANSWER, Silent};
-use crate::cluster::{ACCEPT_METADATA_LIST, decode};
+use crate::cluster::{decode, http};
 use crate::metrics::WatchMetrics;
 use crate::tenant_log;
-use bytes::Bytes;
-use http::{Method, StatusCode, header};
+use ::http::StatusCode;
 use kube::Client;
 use kube::client::Body;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ impl Reader {
     pub(super) async fn watch<S: Source>(self, from: u64, seconds: u32) -> Result<Body, WatchError> {
         let uri = format!(
             "{}?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}{}",
-            S::PATH,
+            http::collection(S::KIND, None),
             S::WATCH
         );
         self.answer(&uri, S::ACCEPT).await
@@ -42,8 +41,8 @@ impl Reader {
     /// list of no more than one object it costs the server next to nothing.
     pub(super) async fn version<S: Source>(self) -> Result<u64, WatchError> {
         let reading = async {
-            let uri = format!("{}?limit=1", S::PATH);
-            let body = self.get(&uri, ACCEPT_METADATA_LIST).await?;
+            let uri = format!("{}?limit=1", http::collection(S::KIND, None));
+            let body = self.get(&uri, http::METADATA_LIST).await?;
             let body = body.collect_bytes().await?;
             Ok(decode::list_version(&body)?)
         };
@@ -58,21 +57,16 @@ impl Reader {
     }
 
     async fn get(&self, uri: &str, accept: &str) -> Result<Body, WatchError> {
-        let request = http::Request::builder()
-            .method(Method::GET)
-            .uri(uri)
-            .header(header::ACCEPT, accept);
-        let request = request.body(Body::empty()).map_err(kube::Error::HttpError)?;
-        let response = self.client.send(request).await?;
-        let (head, body) = response.into_parts();
-        if head.status == StatusCode::OK {
+        let request = http::get(uri, accept)?;
+        let (head, body) = http::send(&self.client, request).await?;
+        if head.code == StatusCode::OK {
             return Ok(body);
         }
-        let body = body.collect_bytes().await.unwrap_or_else(|_| Bytes::new());
-        if head.status == StatusCode::GONE {
+        let body = http::refusal(body).await;
+        if head.code == StatusCode::GONE {
             return Err(WatchError::Expired);
         }
-        Err(WatchError::of_status(decode::status(head.status.as_u16(), &body)))
+        Err(WatchError::of_status(decode::status(head.code.as_u16(), &body)))
     }
 
     /// Objects that cannot be used are named, and left out.

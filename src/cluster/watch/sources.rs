@@ -2,19 +2,17 @@
 
 use super::handler::WatchHandler;
 use crate::cluster::decode::{Decode, NamedNode, Namespaced};
-use crate::cluster::{ACCEPT_JSON, ACCEPT_METADATA};
+use crate::cluster::http;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
-use crate::core::inbox::{Delivery, Event};
+use crate::core::inbox::{Change, Delivery};
 use crate::core::namespace::Kind;
 
 /// A kind that is listed and watched.
 pub trait Source: Send + Sync + 'static {
     /// Which.
     const KIND: Kind;
-    /// The collection's path.
-    const PATH: &'static str;
     /// What a watch asks for.
-    const ACCEPT: &'static str = ACCEPT_JSON;
+    const ACCEPT: &'static str = http::JSON;
     /// Whether it is what we write: listed when what that is made of has been.
     const OUTPUT: bool = false;
     /// Restricts lists.
@@ -42,7 +40,6 @@ pub struct Nodes;
 
 impl Source for Nodes {
     const KIND: Kind = Kind::Node;
-    const PATH: &'static str = "/api/v1/nodes";
     type Listed = NamedNode;
     type Watched = NamedNode;
 
@@ -67,7 +64,6 @@ pub struct Pods;
 
 impl Source for Pods {
     const KIND: Kind = Kind::Pod;
-    const PATH: &'static str = "/api/v1/pods";
     const LIST: &'static str = "&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
     type Listed = Namespaced<PodFacts>;
     type Watched = Namespaced<PodFacts>;
@@ -78,8 +74,8 @@ impl Source for Pods {
 
     fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
         deliver(handler, items, |pod, gone| match gone {
-            None => Event::Pod(pod, epoch),
-            Some(_) => Event::PodGone(pod.name),
+            None => Change::Pod(pod, epoch),
+            Some(_) => Change::PodGone(pod.name),
         });
     }
 }
@@ -90,7 +86,6 @@ pub struct Services;
 
 impl Source for Services {
     const KIND: Kind = Kind::Service;
-    const PATH: &'static str = "/api/v1/services";
     type Listed = Namespaced<ServiceFacts>;
     type Watched = Namespaced<ServiceFacts>;
 
@@ -100,8 +95,8 @@ impl Source for Services {
 
     fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
         deliver(handler, items, |service, gone| match gone {
-            None => Event::Service(service, epoch),
-            Some(_) => Event::ServiceGone(service.name),
+            None => Change::Service(service, epoch),
+            Some(_) => Change::ServiceGone(service.name),
         });
     }
 }
@@ -114,8 +109,7 @@ pub struct Slices;
 impl Source for Slices {
     const KIND: Kind = Kind::Slice;
     const OUTPUT: bool = true;
-    const PATH: &'static str = "/apis/discovery.k8s.io/v1/endpointslices";
-    const ACCEPT: &'static str = ACCEPT_METADATA;
+    const ACCEPT: &'static str = http::METADATA;
     const LIST: &'static str =
         "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by%3Dendpointslice-controller.k8s.io";
     const WATCH: &'static str = Self::LIST;
@@ -124,15 +118,15 @@ impl Source for Slices {
 
     fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
         deliver(handler, items, |slice, gone| match gone {
-            None => Event::Slice(Box::new(slice), epoch),
-            Some(Gone(version)) => Event::SliceGone(slice.meta.name, version),
+            None => Change::Slice(Box::new(slice), epoch),
+            Some(Gone(version)) => Change::SliceGone(slice.meta.name, version),
         });
     }
 
     fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
         deliver(handler, items, |slice, gone| match gone {
-            None => Event::SliceMeta(slice, epoch),
-            Some(Gone(version)) => Event::SliceGone(slice.name, version),
+            None => Change::SliceMeta(slice, epoch),
+            Some(Gone(version)) => Change::SliceGone(slice.name, version),
         });
     }
 }
@@ -145,22 +139,21 @@ pub struct Endpoints;
 impl Source for Endpoints {
     const KIND: Kind = Kind::Endpoints;
     const OUTPUT: bool = true;
-    const PATH: &'static str = "/api/v1/endpoints";
-    const ACCEPT: &'static str = ACCEPT_METADATA;
+    const ACCEPT: &'static str = http::METADATA;
     type Listed = Namespaced<EndpointsFacts>;
     type Watched = Namespaced<EndpointsMeta>;
 
     fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
         deliver(handler, items, |endpoints, gone| match gone {
-            None => Event::Endpoints(Box::new(endpoints), epoch),
-            Some(Gone(version)) => Event::EndpointsGone(endpoints.meta.name, version),
+            None => Change::Endpoints(Box::new(endpoints), epoch),
+            Some(Gone(version)) => Change::EndpointsGone(endpoints.meta.name, version),
         });
     }
 
     fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
         deliver(handler, items, |endpoints, gone| match gone {
-            None => Event::EndpointsMeta(endpoints, epoch),
-            Some(Gone(version)) => Event::EndpointsGone(endpoints.name, version),
+            None => Change::EndpointsMeta(endpoints, epoch),
+            Some(Gone(version)) => Change::EndpointsGone(endpoints.name, version),
         });
     }
 }
@@ -172,7 +165,6 @@ pub struct WholeSlices;
 impl Source for WholeSlices {
     const KIND: Kind = Slices::KIND;
     const OUTPUT: bool = true;
-    const PATH: &'static str = Slices::PATH;
     const LIST: &'static str = Slices::LIST;
     const WATCH: &'static str = Slices::WATCH;
     type Listed = Namespaced<SliceFacts>;
@@ -194,7 +186,6 @@ pub struct WholeEndpoints;
 impl Source for WholeEndpoints {
     const KIND: Kind = Endpoints::KIND;
     const OUTPUT: bool = true;
-    const PATH: &'static str = Endpoints::PATH;
     type Listed = Namespaced<EndpointsFacts>;
     type Watched = Namespaced<EndpointsFacts>;
 
@@ -210,7 +201,7 @@ impl Source for WholeEndpoints {
 fn deliver<T>(
     handler: &dyn WatchHandler,
     items: Vec<(Namespaced<T>, Option<Gone>)>,
-    event: impl Fn(T, Option<Gone>) -> Event,
+    event: impl Fn(T, Option<Gone>) -> Change,
 ) {
     let deliveries = items.into_iter();
     let deliveries = deliveries.map(|(item, gone)| Delivery {

@@ -378,7 +378,7 @@ fn nothing_is_tried_for_ever() {
             quiet: None,
             alone: false,
         },
-        |_| EventOutcome::Refused,
+        |_| EventOutcome::Rejected,
         // A server that contradicts itself.
         |create| {
             if create {

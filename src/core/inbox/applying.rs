@@ -117,28 +117,8 @@ impl Applying {
                 Some((facts, epoch)) => state.begin_service(facts, epoch),
                 None => state.begin_removal(&name),
             }
-        } else if let Some((name, event)) = self.slices.next() {
-            match event {
-                ObjectEvent::Whole(facts, epoch) => {
-                    let endpoints = facts.endpoints.len() as u64;
-                    state.apply_slice(*facts, epoch);
-                    return 1 + endpoints;
-                }
-                ObjectEvent::Meta(meta, epoch) => state.apply_slice_meta(&meta, epoch),
-                ObjectEvent::Gone(version) => state.slice_gone(&name, version),
-            }
-        } else if let Some((name, event)) = self.endpoints.next() {
-            match event {
-                ObjectEvent::Whole(facts, epoch) => {
-                    let subsets = facts.subsets.iter();
-                    let addresses = subsets.map(|subset| subset.ready.len() + subset.not_ready.len());
-                    let addresses = addresses.sum::<usize>() as u64;
-                    state.apply_endpoints(*facts, epoch);
-                    return 1 + addresses;
-                }
-                ObjectEvent::Meta(meta, epoch) => state.apply_endpoints_meta(&meta, epoch),
-                ObjectEvent::Gone(version) => state.endpoints_gone(&name, version),
-            }
+        } else if let Some(units) = self.next_object(state) {
+            return units;
         } else if !std::mem::replace(&mut self.zones_watched, true) {
             state.watch_zones(nodes);
             if let Some(view) = self.zones.take() {
@@ -148,6 +128,33 @@ impl Applying {
             return self.next_list(state, nodes);
         }
         1
+    }
+
+    /// Applies the next event of a slice or an Endpoints object, if there is one. Returns what it cost.
+    fn next_object(&mut self, state: &mut NamespaceState) -> Option<u64> {
+        if let Some((name, event)) = self.slices.next() {
+            match event {
+                ObjectEvent::Whole(facts, epoch) => {
+                    let endpoints = facts.endpoints.len() as u64;
+                    state.apply_slice(*facts, epoch);
+                    return Some(1 + endpoints);
+                }
+                ObjectEvent::Meta(meta, epoch) => state.apply_slice_meta(&meta, epoch),
+                ObjectEvent::Gone(version) => state.slice_gone(&name, version),
+            }
+        } else {
+            let (name, event) = self.endpoints.next()?;
+            match event {
+                ObjectEvent::Whole(facts, epoch) => {
+                    let addresses = facts.addresses() as u64;
+                    state.apply_endpoints(*facts, epoch);
+                    return Some(1 + addresses);
+                }
+                ObjectEvent::Meta(meta, epoch) => state.apply_endpoints_meta(&meta, epoch),
+                ObjectEvent::Gone(version) => state.endpoints_gone(&name, version),
+            }
+        }
+        Some(1)
     }
 
     /// Applies the end or the beginning of a list, or takes out one thing that a list left out.

@@ -13,8 +13,8 @@
 //! the decisions.
 
 use super::Demand;
-use crate::core::inbox::Event;
-use crate::core::namespace::{Holds, Kind};
+use crate::core::inbox::Change;
+use crate::core::namespace::{Kind, PendingLists};
 use crate::core::outputs::Outputs;
 
 /// What every shard has to be told.
@@ -36,7 +36,7 @@ pub enum Announcement {
     Forget(Kind),
 }
 
-impl From<Announcement> for Event {
+impl From<Announcement> for Change {
     fn from(announcement: Announcement) -> Self {
         match announcement {
             Announcement::Block(kind) => Self::Begin(kind),
@@ -59,13 +59,13 @@ struct Part {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Picture {
     /// The kinds that matter.
-    needed: Holds,
+    needed: PendingLists,
     /// Kinds of which a list is arriving, or none has been whole since the kind was last forgotten.
-    pending: Holds,
+    pending: PendingLists,
     /// Kinds of which no list has been whole since the kind was last forgotten.
-    unlisted: Holds,
+    unlisted: PendingLists,
     /// Kinds that have yet to meet the demand.
-    unproven: Holds,
+    unproven: PendingLists,
     demand: Demand,
     /// By [`Kind::index`].
     parts: [Part; Kind::ALL.len()],
@@ -74,12 +74,12 @@ pub struct Picture {
 impl Picture {
     /// Before anything was listed. The first list of a kind is enough until a proof is demanded.
     pub fn new(outputs: Outputs) -> Self {
-        let needed = Holds::all(outputs);
+        let needed = PendingLists::all(outputs);
         Self {
             needed,
             pending: needed,
             unlisted: needed,
-            unproven: Holds::NONE,
+            unproven: PendingLists::NONE,
             demand: Demand::default(),
             parts: [Part::default(); Kind::ALL.len()],
         }
@@ -91,7 +91,7 @@ impl Picture {
     }
 
     /// The kinds that keep shards from planning.
-    pub fn blocked(&self) -> Holds {
+    pub fn blocked(&self) -> PendingLists {
         self.pending.or(self.unproven)
     }
 

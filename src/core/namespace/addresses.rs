@@ -3,7 +3,7 @@
 use crate::core::hash::IdMap;
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::ports::{SlicePort, SlicePorts};
-use crate::core::queue::Lane;
+use crate::core::queue::Priority;
 use crate::core::subsets::Members;
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ pub(super) struct ServiceEndpoints {
     pub(super) members: Members<SlicePort, PodId>,
     /// How often something changed since the last evaluation.
     pub(super) changes: u32,
-    pub(super) lane: Lane,
+    pub(super) priority: Priority,
 }
 
 /// The members of a Service's Endpoints, while they are being collected.
@@ -30,8 +30,8 @@ pub(super) struct Collecting {
 }
 
 impl ServiceEndpoints {
-    pub(super) fn touch(&mut self, lane: Lane) {
+    pub(super) fn touch(&mut self, priority: Priority) {
         self.changes += 1;
-        self.lane = self.lane.min(lane);
+        self.priority = self.priority.min(priority);
     }
 }

@@ -8,7 +8,7 @@ use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::object::{Phase, Remote};
-use crate::core::queue::Lane;
+use crate::core::queue::Priority;
 use crate::core::slices::{Conditions, Slice};
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ impl NamespaceState {
         if slice.service_name != meta.service || (slice.phase == Phase::Managed && !owned()) {
             self.disown(id, meta);
         } else if slice.phase == Phase::Managed {
-            slice.object.suspect();
+            slice.object.mark_stale();
             self.want(id);
         } else {
             slice.object.remote = Some(Remote {
@@ -182,7 +182,7 @@ impl NamespaceState {
     /// The content of a slice has been read, and nothing of ours is on its way to it.
     pub(super) fn content_known(&mut self, id: SliceId, facts: SliceFacts) {
         let slice = &mut self.slices[id.index()];
-        slice.object.unsure = false;
+        slice.object.needs_refetch = false;
         if facts.meta.deleting {
             self.lost::<SliceOutput>(&id);
         } else if slice.service_name != facts.meta.service {
@@ -276,23 +276,23 @@ impl NamespaceState {
 
         let service = &self.services[service_id.index()];
         let slice = &mut self.slices[id.index()];
-        let mut lane = if slice.removed > 0 {
-            Lane::Remove
+        let mut priority = if slice.removed > 0 {
+            Priority::Remove
         } else {
-            Lane::Rest
+            Priority::Rest
         };
         for at in 0..slice.slots.len() {
             let desired = desired(&self.pods[slice.slots[at].pod.index()], service);
-            lane = lane.min(slice.slots[at].published.lane_to(desired));
+            priority = priority.min(slice.slots[at].published.priority_to(desired));
             slice.recount(at, desired);
         }
         if slice.differs() {
-            self.revise(id, lane);
+            self.revise(id, priority);
         } else {
             slice.object.trigger = None;
             // Where it is still the version from before a write that failed, things have changed back, and the next
             // write may fail as well.
-            if moved && !slice.object.unsure {
+            if moved && !slice.object.needs_refetch {
                 slice.object.succeed();
             }
         }
@@ -351,7 +351,7 @@ impl NamespaceState {
             return false;
         }
         if gives_way {
-            self.unplace(pod_id, place, Lane::Rest);
+            self.unplace(pod_id, place, Priority::Rest);
         }
         self.place(pod_id, id, published, stale);
         let at = self.slices[id.index()].slots.len() - 1;

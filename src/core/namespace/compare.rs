@@ -9,14 +9,14 @@
 
 use super::members::desired;
 use super::slices::SliceOutput;
-use super::{Holds, Kind, NamespaceState, PodChange, Settings};
-use crate::core::deviations::{Deviation, Difference, Operation};
+use super::{Kind, NamespaceState, PendingLists, PodChange, Settings};
+use crate::core::drift::{Difference, Drift, Operation};
 use crate::core::facts::{EndpointsFacts, SliceFacts};
-use crate::core::few::FewSet;
 use crate::core::hash::{KeyedMap, KeyedSet, hash_of};
 use crate::core::ids::{ServiceId, SliceId};
 use crate::core::object::{Output, Phase};
 use crate::core::slices::{FamilyState, Slice};
+use crate::core::small::SmallSet;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -158,8 +158,8 @@ impl Shown {
 impl NamespaceState {
     /// Of a namespace of which nothing is known yet, in a process that does not write: it plans nothing, and is
     /// asked by [`Self::compare`] instead. It is shown whole objects, by lists and by watches.
-    pub fn comparing(namespace: Arc<str>, settings: Settings, holds: Holds) -> Self {
-        let mut state = Self::new(namespace, settings, holds);
+    pub fn comparing(namespace: Arc<str>, settings: Settings, pending_lists: PendingLists) -> Self {
+        let mut state = Self::new(namespace, settings, pending_lists);
         state.shown = Some(Box::default());
         // Each look is a beginning.
         state.starting = true;
@@ -168,14 +168,14 @@ impl NamespaceState {
 
     /// Whether a Service has to be looked at, and can be.
     pub fn is_marked(&self) -> bool {
-        let shown = self.shown.as_ref().filter(|_| !self.holds.any());
+        let shown = self.shown.as_ref().filter(|_| !self.pending_lists.any());
         shown.is_some_and(|shown| !self.dirty.is_empty() || !shown.marked.is_empty())
     }
 
     /// The Services of which something has changed since they were last asked for, in order. While a list is
     /// awaited, that is none.
     pub fn take_marked(&mut self) -> Vec<Arc<str>> {
-        let Some(shown) = self.shown.as_mut().filter(|_| !self.holds.any()) else {
+        let Some(shown) = self.shown.as_mut().filter(|_| !self.pending_lists.any()) else {
             return Vec::new();
         };
         for id in std::mem::take(&mut self.dirty) {
@@ -203,7 +203,7 @@ impl NamespaceState {
     /// What this process would write for a Service, or where there is none any more, for what it has left.
     pub fn compare(&mut self, name: &Arc<str>) -> Vec<Difference> {
         let mut found = Vec::new();
-        if self.holds.any() || self.shown.is_none() {
+        if self.pending_lists.any() || self.shown.is_none() {
             return found;
         }
         match self.services_by_name.get(name).copied() {
@@ -244,7 +244,7 @@ impl NamespaceState {
             let slice = self.slices.remove(slice.index());
             self.slices_by_name.remove(&slice.name);
         }
-        service.slices = FewSet::default();
+        service.slices = SmallSet::default();
         for family in service.families.iter_mut().flatten() {
             **family = FamilyState::default();
         }
@@ -273,7 +273,7 @@ impl NamespaceState {
                 (Phase::Managed, Some(_)) => (Operation::Update, Some(slice.name.clone())),
                 _ => (Operation::Delete, Some(slice.name.clone())),
             };
-            let deviation = Deviation {
+            let deviation = Drift {
                 operation,
                 output: Output::Slice,
                 ordinal: created,

@@ -20,7 +20,7 @@ use crate::core::hash::{IdMap, KeyedMap};
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::object::{ObjectState, Phase};
 use crate::core::ports::SlicePorts;
-use crate::core::queue::Lane;
+use crate::core::queue::Priority;
 use crate::core::subsets::Members;
 use crate::core::time::{Time, earliest};
 use std::cmp::Ordering;
@@ -100,12 +100,12 @@ impl NamespaceState {
                 .set(pod_id, ip, ready, &ports, by_uid(&self.pods)),
         };
         if changed {
-            let lane = match (was_ready, now.map(|(_, ready)| ready)) {
-                (Some(true), None | Some(false)) => Lane::Remove,
-                (None | Some(false), Some(true)) => Lane::Add,
-                _ => Lane::Rest,
+            let priority = match (was_ready, now.map(|(_, ready)| ready)) {
+                (Some(true), None | Some(false)) => Priority::Remove,
+                (None | Some(false), Some(true)) => Priority::Add,
+                _ => Priority::Rest,
             };
-            endpoints.touch(lane);
+            endpoints.touch(priority);
             self.mark(service_id);
         }
     }
@@ -118,9 +118,9 @@ impl NamespaceState {
         let was_ready = endpoints.members.get(pod).map(|(_, ready, _)| ready);
         if endpoints.members.remove(pod) {
             endpoints.touch(if was_ready == Some(true) {
-                Lane::Remove
+                Priority::Remove
             } else {
-                Lane::Rest
+                Priority::Rest
             });
             self.mark(service_id);
         }
@@ -173,16 +173,17 @@ impl NamespaceState {
         let facts = &self.services[id.index()].facts;
         let portless = facts.no_cluster_ip && facts.ports.is_empty();
         let members = Members::collect(portless, found, by_uid(&self.pods));
-        let lane = match &before {
-            Some(before) if before.members.loses_to(&members) => Lane::Remove,
-            Some(before) if !members.loses_to(&before.members) => Lane::Rest,
-            _ => Lane::Add,
+        let priority = match &before {
+            Some(before) if before.members.loses_to(&members) => Priority::Remove,
+            Some(before) if !members.loses_to(&before.members) => Priority::Rest,
+            _ => Priority::Add,
         };
-        let (changes, pending) = before.map_or((0, Lane::Rest), |before| (before.changes, before.lane));
+        let (changes, pending) =
+            before.map_or((0, Priority::Rest), |before| (before.changes, before.priority));
         self.services[id.index()].endpoints = Some(Box::new(ServiceEndpoints {
             members,
             changes: changes + 1,
-            lane: lane.min(pending),
+            priority: priority.min(pending),
         }));
         self.mark(id);
     }
@@ -202,7 +203,7 @@ impl NamespaceState {
             .or_insert_with(|| Box::new(Endpoints::new(Phase::Managed)));
         entry.phase = Phase::Managed;
         // Of an object that was not ours until now only the version is known.
-        entry.object.unsure |= entry.object.remote.is_some() && entry.published.is_none();
+        entry.object.needs_refetch |= entry.object.remote.is_some() && entry.published.is_none();
         self.endpoints_queue.wanted.insert(name);
     }
 
@@ -216,6 +217,7 @@ impl NamespaceState {
             (entry.object.trigger, entry.object.flight_trigger) = (None, None);
             if entry.object.is_nothing() {
                 self.endpoints.remove(&service.facts.name);
+                self.endpoints_queue.wanted.remove(&service.facts.name);
             }
         }
     }
@@ -233,7 +235,7 @@ impl NamespaceState {
         // Before they are listed, which may be in days, nothing is known of any. If there is one, it will be found
         // to be a leftover then.
         if self.starting
-            && self.holds.has(Kind::Endpoints)
+            && self.pending_lists.has(Kind::Endpoints)
             && entry.object.is_nothing()
             && !self.endpoints_queue.arrivals.contains_key(name)
         {
@@ -242,7 +244,7 @@ impl NamespaceState {
             return;
         }
         entry.phase = Phase::Deleting;
-        entry.object.change(Lane::Add);
+        entry.object.change(Priority::Add);
         self.endpoints_queue.wanted.insert(name.clone());
     }
 
@@ -275,7 +277,7 @@ impl NamespaceState {
             return;
         };
         let changes = std::mem::take(&mut endpoints.changes);
-        let lane = std::mem::replace(&mut endpoints.lane, Lane::Rest);
+        let priority = std::mem::replace(&mut endpoints.priority, Priority::Rest);
         if changes == 0 {
             return;
         }
@@ -284,7 +286,7 @@ impl NamespaceState {
             .endpoints
             .get_mut(&name)
             .expect("a managed Service has an entry for its Endpoints");
-        entry.object.lane = entry.object.lane.min(lane);
+        entry.object.priority = entry.object.priority.min(priority);
         entry.object.change_by(changes);
         entry.object.rewrite = true;
         entry.object.trigger = earliest(entry.object.trigger, trigger);

@@ -8,7 +8,7 @@ use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::intern::make_room;
 use crate::core::object::Phase;
 use crate::core::ports::SlicePorts;
-use crate::core::queue::Lane;
+use crate::core::queue::Priority;
 use crate::core::slices::{Conditions, Slice};
 use crate::core::time::{Time, earliest};
 use std::collections::VecDeque;
@@ -230,7 +230,7 @@ impl NamespaceState {
             let Some(pod) = pods.next() else { break };
             self.place(pod, id, Conditions::ABSENT, false);
             let slice = &mut self.slices[id.index()];
-            slice.change(Lane::Add);
+            slice.change(Priority::Add);
             self.services[slice.service.index()].moves.added += 1;
         }
     }
@@ -268,7 +268,7 @@ impl NamespaceState {
         let mut slice = Slice::new(name.clone(), service_name, Phase::Managed, service);
         slice.family = family;
         slice.owner = self.services[service.index()].facts.uid.clone().into();
-        slice.change(Lane::Add);
+        slice.change(Priority::Add);
         make_room(&mut self.slices);
         let id = SliceId::from(self.slices.insert(slice));
         self.slices_by_name.insert(name, id);
@@ -305,7 +305,7 @@ impl NamespaceState {
         let slice = &mut self.slices[id.index()];
         let group = std::mem::replace(&mut slice.group, GroupId::NONE);
         slice.object.rewrite = true;
-        slice.change(Lane::Add);
+        slice.change(Priority::Add);
         let fill = slice.slots.len();
         self.services[slice.service.index()]
             .family(slice.family)
@@ -349,13 +349,13 @@ impl NamespaceState {
     pub(super) fn doom(&mut self, id: SliceId) {
         let slice = &mut self.slices[id.index()];
         slice.phase = Phase::Deleting;
-        slice.change(Lane::Add);
+        slice.change(Priority::Add);
         let (service, fill) = (slice.service, slice.slots.len());
         let group = std::mem::replace(&mut slice.group, GroupId::NONE);
         slice.slots = Vec::new();
         slice.hints = Vec::new();
         (slice.dirty, slice.removed, slice.touched) = (0, 0, false);
-        slice.object.unsure &= slice.object.remote.is_none();
+        slice.object.needs_refetch &= slice.object.remote.is_none();
         (slice.object.trigger, slice.object.flight_trigger) = (None, None);
         // The family is gone already when the Service has lost it.
         if let Some(state) = &mut self.services[service.index()].families[slice.family.index()]
@@ -386,13 +386,13 @@ impl NamespaceState {
         // the old one: or it would come later.
         let (adds, removes) = (slices().any(|s| s.order() < 2), slices().any(|s| s.order() >= 2));
         let most_urgent = slices()
-            .map(|slice| slice.object.lane)
+            .map(|slice| slice.object.priority)
             .min()
             .filter(|_| adds && removes);
         for &id in &changed {
             let slice = &mut self.slices[id.index()];
             slice.touched = false;
-            slice.object.lane = most_urgent.unwrap_or(slice.object.lane);
+            slice.object.priority = most_urgent.unwrap_or(slice.object.priority);
             let differs = match slice.phase {
                 Phase::Managed => slice.differs(),
                 _ => slice.object.remote.is_some(),
@@ -403,7 +403,7 @@ impl NamespaceState {
             }
             if slice.phase == Phase::Deleting
                 && slice.object.remote.is_none()
-                && !slice.object.unsure
+                && !slice.object.needs_refetch
                 && slice.object.flight.is_none()
             {
                 self.drop_slice(id);

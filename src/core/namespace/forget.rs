@@ -11,10 +11,10 @@
 use super::lifecycle::Queue;
 use super::passes::Pass;
 use super::{Kind, NamespaceState, PodChange};
-use crate::core::few::FewSet;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::slices::FamilyState;
+use crate::core::small::SmallSet;
 use slab::Slab;
 
 impl NamespaceState {
@@ -32,7 +32,7 @@ impl NamespaceState {
         let looked_at = self.slices.len() + self.endpoints.len() + self.services.len();
         if let Some(shown) = &mut self.shown {
             shown.forget(kind);
-            self.holds.set(kind);
+            self.pending_lists.set(kind);
             return 1;
         }
         match kind {
@@ -42,7 +42,7 @@ impl NamespaceState {
             Kind::Node | Kind::Pod | Kind::Service => return 1,
         }
         self.starting = true;
-        self.holds.set(kind);
+        self.pending_lists.set(kind);
         looked_at as u64
     }
 
@@ -52,7 +52,7 @@ impl NamespaceState {
         self.parked = KeyedMap::default();
         self.slice_queue = Queue::default();
         for (_, service) in &mut self.services {
-            service.slices = FewSet::default();
+            service.slices = SmallSet::default();
             service.awaiting = 0;
             for family in service.families.iter_mut().flatten() {
                 **family = FamilyState::default();

@@ -10,7 +10,7 @@ use crate::core::hints::{Disabled, Hint, HintMode, HintState, HintedEndpoint, Hi
 use crate::core::ids::{ServiceId, SliceId};
 use crate::core::nodes::{NodeDirectory, ZoneView};
 use crate::core::object::Phase;
-use crate::core::queue::Lane;
+use crate::core::queue::Priority;
 use crate::core::slices::Slice;
 
 impl NamespaceState {
@@ -95,7 +95,7 @@ impl NamespaceState {
             for (at, changed) in changed.into_iter().enumerate() {
                 if changed {
                     self.mark_stale(slice_id, at);
-                    self.touch(slice_id, Lane::Rest);
+                    self.touch(slice_id, Priority::Rest);
                 }
             }
         }
@@ -111,7 +111,7 @@ impl NamespaceState {
             &self.services[slice.service.index()],
         );
         slice.recount(at, wanted);
-        slice.change(Lane::Rest);
+        slice.change(Priority::Rest);
     }
 
     /// Gives the endpoints of a family their hints, if something about them may have changed. Slices that are

@@ -22,7 +22,7 @@
 
 mod driver;
 
-use super::{NamespaceState, Want};
+use super::{NamespaceState, WorkItem};
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
@@ -57,7 +57,7 @@ pub enum Outcome {
         bytes: usize,
     },
     /// The request was not carried out, and may be another time.
-    Refused,
+    Throttled,
     /// Whether the request was carried out is not known.
     Unknown,
 }
@@ -110,7 +110,7 @@ enum Step {
 fn next_step(phase: Phase, object: &ObjectState) -> Step {
     match phase {
         // Nothing is decided on what is not known.
-        _ if object.unsure => Step::Fetch,
+        _ if object.needs_refetch => Step::Fetch,
         Phase::Managed => Step::Write,
         Phase::Adopting { .. } => Step::Fetch,
         Phase::Deleting | Phase::Leftover { confirmed: true } if object.remote.is_some() => Step::Delete,
@@ -169,10 +169,10 @@ fn set_back(phase: Phase, object: &mut ObjectState, flight: Flight, outcome: &Ou
     match (flight, outcome) {
         // Nobody waits for the answer; but what a create may have made is needed when the Service is managed again.
         (Flight::Create, Outcome::Unknown | Outcome::Exists) if phase == Phase::Unmanaged => {
-            object.unsure = true;
+            object.needs_refetch = true;
         }
         _ if phase == Phase::Unmanaged => object.fail(*outcome == Outcome::Rejected),
-        (Flight::Create | Flight::Update, Outcome::Refused) => {
+        (Flight::Create | Flight::Update, Outcome::Throttled) => {
             object.undo_departure();
             object.fail(false);
         }
@@ -185,9 +185,9 @@ fn set_back(phase: Phase, object: &mut ObjectState, flight: Flight, outcome: &Ou
         }
         // Somebody else wrote, or our write may have been applied: what the server has must be seen, and at once,
         // unless that keeps happening.
-        (Flight::Create | Flight::Update, outcome) => object.doubt(*outcome != Outcome::Unknown),
+        (Flight::Create | Flight::Update, outcome) => object.mark_unconfirmed(*outcome != Outcome::Unknown),
         // Another object has the name, and a watch may have shown it already.
-        (Flight::Delete, Outcome::Conflict) => object.doubt(true),
+        (Flight::Delete, Outcome::Conflict) => object.mark_unconfirmed(true),
         (Flight::Delete | Flight::Fetch | Flight::Probe, outcome) => {
             object.fail(*outcome == Outcome::Rejected);
         }
@@ -273,7 +273,7 @@ pub(super) trait Published: Sized {
     /// The server has what was sent.
     fn accepted(_state: &mut NamespaceState, _id: &Self::Id) {}
     /// How to ask for an object's turn.
-    fn want(state: &NamespaceState, id: &Self::Id) -> Option<Want>;
+    fn want(state: &NamespaceState, id: &Self::Id) -> Option<WorkItem>;
     /// The place in a plan, lowest first.
     fn order(_state: &NamespaceState, _id: &Self::Id) -> u8 {
         0

@@ -6,7 +6,7 @@ use crate::core::address::Family;
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::ports::{ResolvedPorts, SlicePorts};
-use crate::core::queue::Lane;
+use crate::core::queue::Priority;
 use crate::core::slices::{Conditions, Slice, Slot};
 use smallvec::SmallVec;
 
@@ -62,7 +62,7 @@ impl NamespaceState {
     /// A Service no longer has the pod in a family.
     pub(super) fn part_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
         if let Some(at) = self.pods[pod.index()].member(service, family) {
-            self.unplace(pod, at, Lane::Remove);
+            self.unplace(pod, at, Priority::Remove);
             self.pods[pod.index()].members.remove(at);
         }
     }
@@ -145,7 +145,7 @@ impl NamespaceState {
         } = pod.members[at];
         let service = &self.services[service_id.index()];
         if !self.is_fit(pod, service, family) {
-            self.unplace(id, at, Lane::Remove);
+            self.unplace(id, at, Priority::Remove);
             return;
         }
         if slice_id.is_none() {
@@ -153,7 +153,7 @@ impl NamespaceState {
             return;
         }
         if change.ports && self.ports_of(id, service_id) != self.group_ports(slice_id) {
-            self.unplace(id, at, Lane::Add);
+            self.unplace(id, at, Priority::Add);
             self.queue(id, at);
             return;
         }
@@ -161,10 +161,10 @@ impl NamespaceState {
         let slice = &mut self.slices[slice_id.index()];
         let slot = &mut slice.slots[usize::from(place)];
         slot.stale |= change.content[family.index()];
-        let lane = slot.published.lane_to(desired);
+        let priority = slot.published.priority_to(desired);
         slice.recount(usize::from(place), desired);
         if slice.slots[usize::from(place)].dirty {
-            self.touch(slice_id, lane);
+            self.touch(slice_id, priority);
         }
     }
 
@@ -259,7 +259,7 @@ impl NamespaceState {
     }
 
     /// Takes a pod's endpoint out of its slice, if it is in one.
-    pub(super) fn unplace(&mut self, pod: PodId, at: usize, lane: Lane) {
+    pub(super) fn unplace(&mut self, pod: PodId, at: usize, priority: Priority) {
         let member = &mut self.pods[pod.index()].members[at];
         let (id, place) = (
             std::mem::replace(&mut member.slice, SliceId::NONE),
@@ -290,19 +290,19 @@ impl NamespaceState {
         if before == 1 {
             family.empties.push(id);
         }
-        self.touch(id, lane);
+        self.touch(id, priority);
     }
 
     /// Marks a live slice for the next evaluation of its Service.
-    pub(super) fn touch(&mut self, id: SliceId, lane: Lane) {
-        self.slices[id.index()].change(lane);
-        self.revise(id, lane);
+    pub(super) fn touch(&mut self, id: SliceId, priority: Priority) {
+        self.slices[id.index()].change(priority);
+        self.revise(id, priority);
     }
 
     /// The same of one that the server has otherwise than it should, though what it should hold has not changed.
-    pub(super) fn revise(&mut self, id: SliceId, lane: Lane) {
+    pub(super) fn revise(&mut self, id: SliceId, priority: Priority) {
         let slice: &mut Slice = &mut self.slices[id.index()];
-        slice.object.lane = slice.object.lane.min(lane);
+        slice.object.priority = slice.object.priority.min(priority);
         slice.yielded = false;
         let (service, family) = (slice.service, slice.family);
         if !std::mem::replace(&mut slice.touched, true) {

@@ -38,7 +38,7 @@ pub(super) enum Pass {
     /// A Service is new, as of the list of an epoch.
     Insert(Box<ServiceFacts>, u8),
     /// People are told what is wrong with a Service's annotations.
-    Remark(ServiceId),
+    Notification(ServiceId),
     /// A managed Service has changed.
     Edit(Box<Edit>),
     /// The members of a Service's Endpoints are collected.
@@ -197,7 +197,7 @@ impl NamespaceState {
                 self.insert_service(*facts, epoch);
                 (None, 1)
             }
-            Pass::Remark(id) => {
+            Pass::Notification(id) => {
                 self.remark_annotations(id);
                 (None, 1)
             }

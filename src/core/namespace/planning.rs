@@ -2,10 +2,12 @@
 //! have changed at once.
 
 use super::endpoints::EndpointsOutput;
+use super::lifecycle::{Granted, Outcome};
 use super::slices::SliceOutput;
-use super::{NamespaceState, Want};
+use super::{NamespaceState, WorkItem};
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::ids::ServiceId;
+use crate::core::object::{ObjectName, Output};
 use crate::core::work::Budget;
 use std::vec::IntoIter;
 
@@ -20,9 +22,27 @@ pub(super) struct Planning {
 }
 
 impl NamespaceState {
+    /// It is an object's turn: the request to send, built from the state of this moment, or none if nothing is
+    /// due any more. At most one request of an object is out at a time.
+    pub fn grant(&mut self, object: &ObjectName) -> Option<Granted> {
+        match object.output {
+            Output::Slice => self.grant_one::<SliceOutput>(&object.name),
+            Output::Endpoints => self.grant_one::<EndpointsOutput>(&object.name),
+        }
+    }
+
+    /// The answer to an object's request; `why` is what the server said of a refusal. Returns the object if it
+    /// is due again.
+    pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
+        match object.output {
+            Output::Slice => self.answered::<SliceOutput>(&object.name, outcome, why),
+            Output::Endpoints => self.answered::<EndpointsOutput>(&object.name, outcome, why),
+        }
+    }
+
     /// Evaluates what has changed and returns the objects that are due, in the order in which they should go.
     /// While a list is awaited, that is nothing.
-    pub fn plan(&mut self) -> Vec<Want> {
+    pub fn plan(&mut self) -> Vec<WorkItem> {
         let mut wants = Vec::new();
         let done = self.step_plan(&mut wants, &mut Budget::unlimited());
         debug_assert!(done, "an unlimited budget is never spent");
@@ -31,8 +51,8 @@ impl NamespaceState {
 
     /// As [`Self::plan`], as far as the budget goes; true when the plan is whole. Adds the objects that are due by
     /// what has been evaluated so far. No event, grant or outcome may come in between.
-    pub fn step_plan(&mut self, wants: &mut Vec<Want>, budget: &mut Budget) -> bool {
-        if self.holds.any() || self.shown.is_some() {
+    pub fn step_plan(&mut self, wants: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
+        if self.pending_lists.any() || self.shown.is_some() {
             return true;
         }
         debug_assert!(self.passes.is_empty(), "an event has not been applied in full");
@@ -66,11 +86,7 @@ impl NamespaceState {
             }
         }
         for (epoch, facts) in &mut planning.endpoints {
-            let addresses = facts
-                .subsets
-                .iter()
-                .map(|subset| subset.ready.len() + subset.not_ready.len());
-            budget.spend(1 + addresses.sum::<usize>() as u64);
+            budget.spend(1 + facts.addresses() as u64);
             self.listed::<EndpointsOutput>(facts, epoch);
             if budget.is_spent() {
                 return false;
@@ -94,7 +110,7 @@ impl NamespaceState {
     }
 
     /// The objects that are due, as far as it is known.
-    fn collect_wants(&mut self, wants: &mut Vec<Want>) {
+    fn collect_wants(&mut self, wants: &mut Vec<WorkItem>) {
         wants.append(&mut self.plan_due::<SliceOutput>());
         // Few still read Endpoints, and each is written whole.
         wants.append(&mut self.plan_due::<EndpointsOutput>());

@@ -1,14 +1,14 @@
 //! Events of pods and nodes.
 
-use super::PodChange;
 use super::passes::Pass;
-use super::{Host, LocalNode, NamespaceState, Pod};
+use super::{Host, LocalNode, NamespaceState, Pod, PodChange};
 use crate::core::address::Family;
 use crate::core::facts::{HostName, NodeFacts, PodFacts};
 use crate::core::hash::hash_of;
 use crate::core::ids::{HostId, NodeId, PodId};
 use crate::core::intern::{make_room, push_tight};
 use crate::core::nodes::{NodeDirectory, NodeView};
+use crate::core::ports::ContainerPort;
 use crate::core::selector_cache::Matching;
 use crate::core::time::Time;
 use smallvec::SmallVec;
@@ -144,27 +144,13 @@ impl NamespaceState {
             pod.conditions = conditions;
             changed = true;
         }
-        if **self.port_sets.get(pod.ports) != *facts.ports {
-            let old = pod.ports;
-            pod.ports = self.port_sets.acquire(facts.ports.into_boxed_slice());
-            self.leave_ports(old);
-            change.ports = true;
-        }
+        self.update_ports(id, facts.ports, &mut change);
         if rehosted {
             let host = self.enter_host(&facts.name, facts.host.as_deref());
             let old = std::mem::replace(&mut self.pods[id.index()].host, host);
             self.leave_host(old);
         }
-        let pod = &self.pods[id.index()];
-        let node = (!pod.node.is_none()).then(|| &self.nodes[pod.node.index()].view.name);
-        if node != facts.node.as_ref() {
-            self.leave_node(id, nodes);
-            let (node, node_at) = self.enter_node(id, facts.node.as_ref(), nodes);
-            let pod = &mut self.pods[id.index()];
-            (pod.node, pod.node_at) = (node, node_at);
-            change.content = [true; 2];
-            change.endpoints = true;
-        }
+        self.update_node(id, facts.node.as_ref(), nodes, &mut change);
         let moved = !self.cache.is(self.pods[id.index()].labels.0, &facts.labels);
         if moved {
             let old = self.pods[id.index()].labels;
@@ -181,6 +167,34 @@ impl NamespaceState {
         }
         if moved {
             self.join_matched(id);
+        }
+    }
+
+    fn update_ports(&mut self, id: PodId, ports: Vec<ContainerPort>, change: &mut PodChange) {
+        let old = self.pods[id.index()].ports;
+        if **self.port_sets.get(old) != *ports {
+            self.pods[id.index()].ports = self.port_sets.acquire(ports.into_boxed_slice());
+            self.leave_ports(old);
+            change.ports = true;
+        }
+    }
+
+    fn update_node(
+        &mut self,
+        id: PodId,
+        node: Option<&Arc<str>>,
+        nodes: &mut dyn NodeDirectory,
+        change: &mut PodChange,
+    ) {
+        let known = self.pods[id.index()].node;
+        let known = (!known.is_none()).then(|| &self.nodes[known.index()].view.name);
+        if known != node {
+            self.leave_node(id, nodes);
+            let (node, node_at) = self.enter_node(id, node, nodes);
+            let pod = &mut self.pods[id.index()];
+            (pod.node, pod.node_at) = (node, node_at);
+            change.content = [true; 2];
+            change.endpoints = true;
         }
     }
 

@@ -5,14 +5,14 @@ use super::passes::{Edit, Pass};
 use super::{NamespaceState, Service};
 use crate::core::address::Family;
 use crate::core::facts::{ServiceFacts, is_reserved_label};
-use crate::core::few::FewSet;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::intern::make_room;
 use crate::core::object::{Flight, Phase, Remote};
-use crate::core::queue::Lane;
+use crate::core::queue::Priority;
 use crate::core::selector_cache::Matching;
 use crate::core::slices::Slice;
+use crate::core::small::SmallSet;
 use crate::core::time::Time;
 
 impl NamespaceState {
@@ -44,7 +44,7 @@ impl NamespaceState {
                     let reannotated = service.facts.tolerate_unready != facts.tolerate_unready;
                     self.update_service(id, facts);
                     if reannotated {
-                        self.passes.push_back(Pass::Remark(id));
+                        self.passes.push_back(Pass::Notification(id));
                     }
                 }
                 return;
@@ -78,11 +78,11 @@ impl NamespaceState {
             trigger: None,
             paused_times: None,
             awaiting: 0,
-            slices: FewSet::default(),
+            slices: SmallSet::default(),
             endpoints: None,
             dirty: false,
-            tally: super::tally::Tally::default(),
-            moves: super::tally::Moves::default(),
+            tally: super::sync_stats::SyncStats::default(),
+            moves: super::sync_stats::Moves::default(),
             epoch,
         }));
         self.services_by_name.insert(name.clone(), id);
@@ -164,7 +164,7 @@ impl NamespaceState {
         if relabelled {
             for slice in self.slices_of(id, |slice| slice.phase == Phase::Managed) {
                 self.slices[slice.index()].object.rewrite = true;
-                self.touch(slice, Lane::Rest);
+                self.touch(slice, Priority::Rest);
             }
         }
         let new = &self.services[id.index()].facts;
@@ -176,7 +176,7 @@ impl NamespaceState {
             && old.tolerate_unready == new.tolerate_unready;
         match endpoints {
             Some(mut endpoints) if same_members => {
-                endpoints.touch(Lane::Rest);
+                endpoints.touch(Priority::Rest);
                 self.services[id.index()].endpoints = Some(endpoints);
             }
             endpoints => self.collect_endpoints(id, endpoints),
@@ -270,11 +270,11 @@ impl NamespaceState {
         // A create whose answer was lost may have been carried out; and one that was shown to be gone before its Service
         // was would be kept for ever, if nobody looked.
         let outdated = |remote: &Remote| remote.version < slice.object.seen;
-        slice.object.unsure &= slice.object.remote.as_ref().is_none_or(outdated);
+        slice.object.needs_refetch &= slice.object.remote.as_ref().is_none_or(outdated);
         (slice.object.trigger, slice.object.flight_trigger) = (None, None);
         slice.object.extras = None;
         if slice.object.remote.is_none()
-            && !slice.object.unsure
+            && !slice.object.needs_refetch
             && slice.object.flight != Some(Flight::Create)
         {
             self.drop_slice(id);

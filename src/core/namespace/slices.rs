@@ -3,13 +3,13 @@
 use super::hinting::auto_hint;
 use super::lifecycle::{Content, Metadata, Published, Queue};
 use super::members::desired;
-use super::{NamespaceState, Want};
+use super::{NamespaceState, WorkItem};
 use crate::core::body::{EndpointBody, PodReference, SliceBody};
 use crate::core::facts::{SliceFacts, SliceMeta};
 use crate::core::hints::HintMode;
 use crate::core::ids::SliceId;
 use crate::core::object::{Flight, ObjectState, Phase};
-use crate::core::queue::Lane;
+use crate::core::queue::Priority;
 use crate::core::slices::Slice;
 use std::sync::Arc;
 
@@ -108,8 +108,8 @@ impl Published for SliceOutput {
         }
     }
 
-    fn want(state: &NamespaceState, id: &SliceId) -> Option<Want> {
-        state.slices.get(id.index()).map(Want::of_slice)
+    fn want(state: &NamespaceState, id: &SliceId) -> Option<WorkItem> {
+        state.slices.get(id.index()).map(WorkItem::of_slice)
     }
 
     fn order(state: &NamespaceState, id: &SliceId) -> u8 {
@@ -123,7 +123,7 @@ impl Published for SliceOutput {
     fn appear(state: &mut NamespaceState, meta: &SliceMeta, epoch: u8) {
         let id = state.keep(meta, epoch);
         // Before the first plan, a slice that is not known whole must not be planned around.
-        state.attribute(id, state.holds.any());
+        state.attribute(id, state.pending_lists.any());
     }
 
     fn change(state: &mut NamespaceState, id: &SliceId, meta: &SliceMeta) {
@@ -140,7 +140,7 @@ impl Published for SliceOutput {
         if slice.phase == Phase::Managed {
             // What is on its way is answered first: a create may have made what is gone already.
             if slice.object.flight.is_none() && slice.object.remote.is_some() {
-                slice.object.suspect();
+                slice.object.mark_stale();
                 state.want(*id);
             }
         } else if slice.object.flight != Some(Flight::Create) {
@@ -152,7 +152,7 @@ impl Published for SliceOutput {
     fn remake(state: &mut NamespaceState, id: &SliceId) {
         if state.slices[id.index()].phase == Phase::Managed {
             state.yield_remote(*id);
-            state.revise(*id, Lane::Add);
+            state.revise(*id, Priority::Add);
         } else {
             state.drop_slice(*id);
         }

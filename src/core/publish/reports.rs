@@ -11,7 +11,7 @@
 //! * of what was wanted after the reply, the latest counts, with the highest priority and the earliest time.
 
 use crate::core::hash::KeyedMap;
-use crate::core::namespace::{Granted, Want};
+use crate::core::namespace::{Granted, WorkItem};
 use crate::core::object::{ObjectKey, ObjectName};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -33,7 +33,7 @@ pub enum Reply {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {
     /// It is to be written.
-    Wanted(Want),
+    Wanted(WorkItem),
     /// What the writer asked for.
     Replied(Reply),
 }
@@ -44,7 +44,7 @@ pub struct Reported {
     /// The reply, if one waits.
     pub reply: Option<Reply>,
     /// What was wanted after that, and when the first of the changes was noticed that it is wanted for.
-    pub wanted: Option<(Want, Duration)>,
+    pub wanted: Option<(WorkItem, Duration)>,
 }
 
 /// What waits of all objects. Filled by shards, emptied by the writer: namespaces take turns, so that one with a hundred
@@ -93,7 +93,7 @@ impl Reports {
                 reported.reply = Some(reply);
             }
             (Report::Wanted(mut latest), Some((want, since))) => {
-                latest.lane = latest.lane.min(want.lane);
+                latest.priority = latest.priority.min(want.priority);
                 *want = latest;
                 *since = noticed.min(*since);
             }

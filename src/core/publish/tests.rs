@@ -25,12 +25,12 @@ fn key(namespace: &str, name: &str) -> ObjectKey {
     }
 }
 
-fn want(key: &ObjectKey, retry: Retry) -> Want {
-    Want {
+fn want(key: &ObjectKey, retry: Retry) -> WorkItem {
+    WorkItem {
         object: key.object.clone(),
         service: Arc::from("s"),
         exists: true,
-        lane: Lane::Add,
+        priority: Priority::Add,
         retry,
     }
 }

@@ -4,7 +4,7 @@ use crate::core::hash::IdMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Objects of one lane, those that yield and those that do not apart.
+/// Objects of one priority, those that yield and those that do not apart.
 #[derive(Clone, Debug)]
 pub(super) struct Class<K> {
     /// By namespace, the objects by turn: of each Service the first object has the present turn, its second the next

@@ -4,25 +4,25 @@ const SECOND: Duration = Duration::from_secs(1);
 const NOW: Duration = Duration::ZERO;
 
 /// Each object of the tests that do not care is a group of its own.
-fn of(lane: Lane, group: u64) -> Urgency {
+fn of(priority: Priority, group: u64) -> Urgency {
     Urgency {
-        lane,
+        priority,
         yields: false,
         tenant: 0,
         group,
     }
 }
 
-trait Want {
-    fn want_one(&mut self, key: &'static str, lane: Lane, delay: Duration, now: Duration);
+trait WorkItem {
+    fn want_one(&mut self, key: &'static str, priority: Priority, delay: Duration, now: Duration);
 }
 
-impl Want for WriteQueue<&'static str> {
-    fn want_one(&mut self, key: &'static str, lane: Lane, delay: Duration, now: Duration) {
+impl WorkItem for WriteQueue<&'static str> {
+    fn want_one(&mut self, key: &'static str, priority: Priority, delay: Duration, now: Duration) {
         let group = key
             .bytes()
             .fold(7, |hash: u64, byte| hash.wrapping_mul(31) + u64::from(byte));
-        self.want(key, of(lane, group), delay, now);
+        self.want(key, of(priority, group), delay, now);
     }
 }
 
@@ -33,10 +33,10 @@ fn drain(queue: &mut WriteQueue<&'static str>, now: Duration) -> Vec<&'static st
 #[test]
 fn urgent_lanes_go_first_and_the_oldest_of_a_lane() {
     let mut queue = WriteQueue::default();
-    queue.want_one("labels", Lane::Rest, NOW, NOW);
-    queue.want_one("add", Lane::Add, NOW, NOW);
-    queue.want_one("late removal", Lane::Remove, NOW, SECOND);
-    queue.want_one("removal", Lane::Remove, NOW, NOW);
+    queue.want_one("labels", Priority::Rest, NOW, NOW);
+    queue.want_one("add", Priority::Add, NOW, NOW);
+    queue.want_one("late removal", Priority::Remove, NOW, SECOND);
+    queue.want_one("removal", Priority::Remove, NOW, NOW);
     assert_eq!(
         drain(&mut queue, SECOND),
         ["removal", "late removal", "add", "labels"]
@@ -46,19 +46,19 @@ fn urgent_lanes_go_first_and_the_oldest_of_a_lane() {
 #[test]
 fn those_that_yield_let_what_traffic_waits_for_go_first_for_a_while() {
     let mut queue = WriteQueue::default();
-    let yielding = |lane| Urgency {
-        lane,
+    let yielding = |priority| Urgency {
+        priority,
         yields: true,
         tenant: 0,
         group: 0,
     };
-    queue.want("endpoints", yielding(Lane::Remove), NOW, NOW);
-    queue.want("more endpoints", yielding(Lane::Add), NOW, NOW);
-    queue.want_one("labels", Lane::Rest, NOW, NOW);
-    queue.want_one("removal", Lane::Remove, NOW, SECOND);
-    queue.want_one("addition", Lane::Add, NOW, SECOND);
-    queue.want_one("much later", Lane::Add, NOW, 11 * SECOND);
-    queue.want_one("removed much later", Lane::Remove, NOW, 41 * SECOND);
+    queue.want("endpoints", yielding(Priority::Remove), NOW, NOW);
+    queue.want("more endpoints", yielding(Priority::Add), NOW, NOW);
+    queue.want_one("labels", Priority::Rest, NOW, NOW);
+    queue.want_one("removal", Priority::Remove, NOW, SECOND);
+    queue.want_one("addition", Priority::Add, NOW, SECOND);
+    queue.want_one("much later", Priority::Add, NOW, 11 * SECOND);
+    queue.want_one("removed much later", Priority::Remove, NOW, 41 * SECOND);
     let order = drain(&mut queue, 41 * SECOND);
     assert_eq!(
         order,
@@ -83,11 +83,11 @@ fn when_nothing_may_wait_what_is_on_its_way_still_lands_and_that_is_all() {
         ("ready", NOW),
         ("late", SECOND),
     ] {
-        queue.want_one(key, Lane::Add, delay, NOW);
+        queue.want_one(key, Priority::Add, delay, NOW);
     }
     assert_eq!(queue.next(usize::MAX, NOW).unwrap().0, "flies");
     assert_eq!(queue.next(usize::MAX, NOW).unwrap().0, "flies again");
-    queue.want_one("flies again", Lane::Add, NOW, NOW);
+    queue.want_one("flies again", Priority::Add, NOW, NOW);
     queue.clear_waiting();
     assert_eq!((queue.waiting(), queue.in_flight()), (0, 2));
     assert_eq!(queue.next(usize::MAX, 10 * SECOND), None);
@@ -97,26 +97,26 @@ fn when_nothing_may_wait_what_is_on_its_way_still_lands_and_that_is_all() {
     }
     assert!(queue.is_idle());
     assert_eq!(queue.out_of_order(SECOND).0, 0);
-    queue.want_one("ready", Lane::Add, NOW, SECOND);
+    queue.want_one("ready", Priority::Add, NOW, SECOND);
     assert_eq!(drain(&mut queue, SECOND), ["ready"]);
 }
 
 #[test]
 fn age_makes_urgent() {
     let mut queue = WriteQueue::default();
-    queue.want_one("labels", Lane::Rest, NOW, NOW);
+    queue.want_one("labels", Priority::Rest, NOW, NOW);
     let late = 61 * SECOND;
-    queue.want_one("removal", Lane::Remove, NOW, late);
+    queue.want_one("removal", Priority::Remove, NOW, late);
     assert_eq!(drain(&mut queue, late), ["labels", "removal"]);
 }
 
 #[test]
 fn wanting_twice_is_wanting_once_at_the_more_urgent_lane() {
     let mut queue = WriteQueue::default();
-    queue.want_one("a", Lane::Rest, NOW, NOW);
-    queue.want_one("b", Lane::Add, NOW, NOW);
-    queue.want_one("a", Lane::Remove, NOW, SECOND);
-    queue.want_one("a", Lane::Rest, NOW, SECOND);
+    queue.want_one("a", Priority::Rest, NOW, NOW);
+    queue.want_one("b", Priority::Add, NOW, NOW);
+    queue.want_one("a", Priority::Remove, NOW, SECOND);
+    queue.want_one("a", Priority::Rest, NOW, SECOND);
     assert_eq!(queue.waiting(), 2);
     assert_eq!(drain(&mut queue, SECOND), ["a", "b"]);
 }
@@ -124,10 +124,10 @@ fn wanting_twice_is_wanting_once_at_the_more_urgent_lane() {
 #[test]
 fn one_on_its_way_and_again_after_it() {
     let mut queue = WriteQueue::default();
-    queue.want_one("a", Lane::Add, NOW, NOW);
+    queue.want_one("a", Priority::Add, NOW, NOW);
     assert_eq!(drain(&mut queue, NOW), ["a"]);
-    queue.want_one("a", Lane::Add, NOW, NOW);
-    queue.want_one("a", Lane::Add, NOW, NOW);
+    queue.want_one("a", Priority::Add, NOW, NOW);
+    queue.want_one("a", Priority::Add, NOW, NOW);
     assert_eq!((queue.next(usize::MAX, NOW), queue.in_flight()), (None, 1));
     queue.landed(&"a", true, NOW);
     assert_eq!(drain(&mut queue, NOW), ["a"]);
@@ -140,7 +140,7 @@ fn wanting_often_does_not_put_off() {
     let mut queue = WriteQueue::default();
     for tenth in 0..20 {
         let now = SECOND * tenth / 10;
-        queue.want_one("a", Lane::Add, SECOND, now);
+        queue.want_one("a", Priority::Add, SECOND, now);
         if let Some((key, ..)) = queue.next(usize::MAX, now) {
             assert_eq!((key, now), ("a", SECOND), "as the first wish had it");
             return;
@@ -152,9 +152,9 @@ fn wanting_often_does_not_put_off() {
 #[test]
 fn what_was_wanted_before_the_request_was_built_is_in_it() {
     let mut queue = WriteQueue::default();
-    queue.want_one("a", Lane::Add, NOW, NOW);
+    queue.want_one("a", Priority::Add, NOW, NOW);
     assert_eq!(drain(&mut queue, NOW), ["a"]);
-    queue.want_one("a", Lane::Add, NOW, NOW);
+    queue.want_one("a", Priority::Add, NOW, NOW);
     queue.built(&"a");
     queue.landed(&"a", true, NOW);
     assert!(queue.is_idle());
@@ -163,19 +163,19 @@ fn what_was_wanted_before_the_request_was_built_is_in_it() {
 #[test]
 fn a_delay_is_kept_unless_wanted_without() {
     let mut queue = WriteQueue::default();
-    queue.want_one("a", Lane::Add, SECOND, NOW);
+    queue.want_one("a", Priority::Add, SECOND, NOW);
     assert_eq!(
         (queue.next(usize::MAX, NOW), queue.next_delayed()),
         (None, Some(SECOND))
     );
     assert_eq!(drain(&mut queue, SECOND), ["a"]);
-    queue.want_one("a", Lane::Add, SECOND, SECOND);
+    queue.want_one("a", Priority::Add, SECOND, SECOND);
     queue.landed(&"a", true, SECOND);
     assert_eq!(
         (queue.next(usize::MAX, SECOND), queue.next_delayed()),
         (None, Some(2 * SECOND))
     );
-    queue.want_one("a", Lane::Add, NOW, SECOND);
+    queue.want_one("a", Priority::Add, NOW, SECOND);
     assert_eq!(drain(&mut queue, SECOND), ["a"]);
     queue.landed(&"a", true, SECOND);
     queue.landed(&"a", true, SECOND);
@@ -186,11 +186,11 @@ fn a_delay_is_kept_unless_wanted_without() {
 fn services_of_one_lane_take_turns() {
     let mut queue = WriteQueue::default();
     for slice in 0..100u32 {
-        queue.want(format!("big-{slice:02}"), of(Lane::Add, 1), NOW, NOW);
+        queue.want(format!("big-{slice:02}"), of(Priority::Add, 1), NOW, NOW);
     }
-    queue.want("small".to_owned(), of(Lane::Add, 2), NOW, SECOND);
-    queue.want("other-0".to_owned(), of(Lane::Add, 3), NOW, SECOND);
-    queue.want("other-1".to_owned(), of(Lane::Add, 3), NOW, SECOND);
+    queue.want("small".to_owned(), of(Priority::Add, 2), NOW, SECOND);
+    queue.want("other-0".to_owned(), of(Priority::Add, 3), NOW, SECOND);
+    queue.want("other-1".to_owned(), of(Priority::Add, 3), NOW, SECOND);
     let order: Vec<_> = std::iter::from_fn(|| queue.next(usize::MAX, SECOND).map(|(key, ..)| key)).collect();
     assert_eq!(order[..5], ["big-00", "small", "other-0", "big-01", "other-1"]);
     assert_eq!(order.len(), 103);
@@ -201,12 +201,12 @@ fn services_of_one_lane_take_turns() {
 fn a_removal_of_a_large_service_does_not_wait_for_its_additions() {
     let mut queue = WriteQueue::default();
     for slice in 0..50u32 {
-        queue.want(format!("add-{slice:02}"), of(Lane::Add, 1), NOW, NOW);
+        queue.want(format!("add-{slice:02}"), of(Priority::Add, 1), NOW, NOW);
     }
-    queue.want("remove".to_owned(), of(Lane::Remove, 1), NOW, SECOND);
+    queue.want("remove".to_owned(), of(Priority::Remove, 1), NOW, SECOND);
     assert_eq!(queue.next(usize::MAX, SECOND).unwrap().0, "remove");
-    // The same object, wanted more urgently, changes its lane.
-    queue.want("add-49".to_owned(), of(Lane::Remove, 1), NOW, SECOND);
+    // The same object, wanted more urgently, changes its priority.
+    queue.want("add-49".to_owned(), of(Priority::Remove, 1), NOW, SECOND);
     assert_eq!(queue.next(usize::MAX, SECOND).unwrap().0, "add-49");
     assert_eq!(queue.waiting(), 49);
 }
@@ -214,13 +214,13 @@ fn a_removal_of_a_large_service_does_not_wait_for_its_additions() {
 #[test]
 fn an_object_that_changes_its_service_stays_in_its_group_until_it_has_left() {
     let mut queue = WriteQueue::default();
-    queue.want("a", of(Lane::Add, 1), NOW, NOW);
+    queue.want("a", of(Priority::Add, 1), NOW, NOW);
     assert_eq!(drain(&mut queue, NOW), ["a"]);
-    queue.want("a", of(Lane::Add, 2), NOW, NOW);
+    queue.want("a", of(Priority::Add, 2), NOW, NOW);
     queue.landed(&"a", false, NOW);
     assert_eq!(drain(&mut queue, NOW), ["a"]);
     queue.landed(&"a", false, NOW);
-    queue.want("a", of(Lane::Add, 3), NOW, NOW);
+    queue.want("a", of(Priority::Add, 3), NOW, NOW);
     assert_eq!(drain(&mut queue, NOW), ["a"]);
     queue.landed(&"a", true, NOW);
     assert_eq!(queue.out_of_order(SECOND), (0, NOW));
@@ -229,9 +229,9 @@ fn an_object_that_changes_its_service_stays_in_its_group_until_it_has_left() {
 #[test]
 fn a_service_is_out_of_order_until_the_last_of_its_objects_is_settled() {
     let mut queue = WriteQueue::default();
-    queue.want("a", of(Lane::Add, 1), NOW, NOW);
-    queue.want("b", of(Lane::Add, 1), NOW, SECOND);
-    queue.want("c", of(Lane::Add, 2), NOW, 2 * SECOND);
+    queue.want("a", of(Priority::Add, 1), NOW, NOW);
+    queue.want("b", of(Priority::Add, 1), NOW, SECOND);
+    queue.want("c", of(Priority::Add, 2), NOW, 2 * SECOND);
     assert_eq!(queue.out_of_order(5 * SECOND), (2, 5 * SECOND));
     drain(&mut queue, 5 * SECOND);
     queue.landed(&"a", false, 5 * SECOND);
@@ -244,7 +244,7 @@ fn a_service_is_out_of_order_until_the_last_of_its_objects_is_settled() {
         "c is on its way, b unclear"
     );
     // A failed write is wanted again: the Service is no younger for it.
-    queue.want("b", of(Lane::Add, 1), SECOND, 6 * SECOND);
+    queue.want("b", of(Priority::Add, 1), SECOND, 6 * SECOND);
     assert_eq!(queue.out_of_order(8 * SECOND), (2, 8 * SECOND));
     drain(&mut queue, 8 * SECOND);
     queue.landed(&"b", true, 8 * SECOND);
@@ -255,30 +255,30 @@ fn a_service_is_out_of_order_until_the_last_of_its_objects_is_settled() {
 }
 
 /// A queue on which one namespace has a backlog of so many objects that have waited since the start.
-fn flooded(count: u32, lane: Lane) -> WriteQueue<String> {
+fn flooded(count: u32, priority: Priority) -> WriteQueue<String> {
     let mut queue = WriteQueue::default();
     for object in 0..count {
         let urgency = Urgency {
             tenant: 1,
-            ..of(lane, 100 + u64::from(object))
+            ..of(priority, 100 + u64::from(object))
         };
         queue.want(format!("flood-{object:04}"), urgency, NOW, NOW);
     }
     queue
 }
 
-fn small(tenant: u64, lane: Lane) -> Urgency {
+fn small(tenant: u64, priority: Priority) -> Urgency {
     Urgency {
         tenant,
-        ..of(lane, tenant)
+        ..of(priority, tenant)
     }
 }
 
 #[test]
 fn a_namespace_with_a_thousand_services_waits_for_the_others_as_they_wait_for_it() {
-    let mut queue = flooded(1000, Lane::Add);
-    queue.want("a".to_owned(), small(2, Lane::Add), NOW, SECOND);
-    queue.want("b".to_owned(), small(3, Lane::Add), NOW, SECOND);
+    let mut queue = flooded(1000, Priority::Add);
+    queue.want("a".to_owned(), small(2, Priority::Add), NOW, SECOND);
+    queue.want("b".to_owned(), small(3, Priority::Add), NOW, SECOND);
     let first: Vec<_> = (0..4)
         .map(|_| queue.next(usize::MAX, SECOND).unwrap().0)
         .collect();
@@ -286,7 +286,7 @@ fn a_namespace_with_a_thousand_services_waits_for_the_others_as_they_wait_for_it
     // One that comes and goes does not get ahead of one that waits.
     for round in 0..10 {
         queue.landed(&"a".to_owned(), true, SECOND);
-        queue.want("a".to_owned(), small(2, Lane::Add), NOW, SECOND);
+        queue.want("a".to_owned(), small(2, Priority::Add), NOW, SECOND);
         let pair = [
             queue.next(usize::MAX, SECOND).unwrap().0,
             queue.next(usize::MAX, SECOND).unwrap().0,
@@ -301,14 +301,14 @@ fn a_namespace_with_a_thousand_services_waits_for_the_others_as_they_wait_for_it
 
 #[test]
 fn a_removal_does_not_wait_for_the_aged_backlog_of_another_namespace() {
-    for lane in [Lane::Add, Lane::Rest] {
-        let mut queue = flooded(1000, lane);
+    for priority in [Priority::Add, Priority::Rest] {
+        let mut queue = flooded(1000, priority);
         let late = 300 * SECOND;
         assert!(queue.next(usize::MAX, late).unwrap().0.starts_with("flood"));
         for removal in 0..20u64 {
             queue.want(
                 format!("removal-{removal}"),
-                small(2 + removal, Lane::Remove),
+                small(2 + removal, Priority::Remove),
                 NOW,
                 late,
             );
@@ -321,10 +321,15 @@ fn a_removal_does_not_wait_for_the_aged_backlog_of_another_namespace() {
 
 #[test]
 fn aged_objects_go_though_another_namespace_never_ends_to_remove() {
-    let mut queue = flooded(10, Lane::Add);
+    let mut queue = flooded(10, Priority::Add);
     let late = 31 * SECOND;
     for removal in 0..100u64 {
-        queue.want(format!("removal-{removal}"), small(2, Lane::Remove), NOW, late);
+        queue.want(
+            format!("removal-{removal}"),
+            small(2, Priority::Remove),
+            NOW,
+            late,
+        );
     }
     let order: Vec<_> = (0..20).map(|_| queue.next(usize::MAX, late).unwrap().0).collect();
     assert_eq!(
@@ -336,9 +341,9 @@ fn aged_objects_go_though_another_namespace_never_ends_to_remove() {
 
 #[test]
 fn additions_do_not_wait_for_another_namespace_that_never_ends_to_remove() {
-    let mut queue = flooded(10_000, Lane::Remove);
-    queue.want("a".to_owned(), small(2, Lane::Add), NOW, SECOND);
-    queue.want("b".to_owned(), small(3, Lane::Rest), NOW, SECOND);
+    let mut queue = flooded(10_000, Priority::Remove);
+    queue.want("a".to_owned(), small(2, Priority::Add), NOW, SECOND);
+    queue.want("b".to_owned(), small(3, Priority::Rest), NOW, SECOND);
     let order: Vec<_> = (0..6)
         .map(|_| queue.next(usize::MAX, SECOND).unwrap().0)
         .collect();
@@ -349,10 +354,15 @@ fn additions_do_not_wait_for_another_namespace_that_never_ends_to_remove() {
     // Nor does a removal wait for many namespaces that add.
     let mut queue = WriteQueue::default();
     for tenant in 10..1000 {
-        queue.want(format!("add-{tenant}"), small(tenant, Lane::Add), NOW, NOW);
+        queue.want(format!("add-{tenant}"), small(tenant, Priority::Add), NOW, NOW);
     }
     for removal in 0..10 {
-        queue.want(format!("removal-{removal}"), small(2, Lane::Remove), NOW, SECOND);
+        queue.want(
+            format!("removal-{removal}"),
+            small(2, Priority::Remove),
+            NOW,
+            SECOND,
+        );
     }
     let order: Vec<_> = (0..20)
         .map(|_| queue.next(usize::MAX, SECOND).unwrap().0)
@@ -363,12 +373,12 @@ fn additions_do_not_wait_for_another_namespace_that_never_ends_to_remove() {
 
 #[test]
 fn no_namespace_has_more_on_its_way_than_it_may() {
-    let mut queue = flooded(100, Lane::Remove);
+    let mut queue = flooded(100, Priority::Remove);
     for _ in 0..4 {
         assert!(queue.next(4, NOW).is_some());
     }
     assert_eq!(queue.next(4, NOW), None);
-    queue.want("a".to_owned(), small(2, Lane::Rest), NOW, NOW);
+    queue.want("a".to_owned(), small(2, Priority::Rest), NOW, NOW);
     assert_eq!(queue.next(4, NOW).unwrap().0, "a");
     queue.landed(&"flood-0000".to_owned(), true, NOW);
     assert!(queue.next(4, NOW).is_some());

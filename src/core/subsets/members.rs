@@ -5,9 +5,9 @@ use super::order::{PrintedIp, compare_printed, v4_key};
 use super::same::{Lists, is_same, meaning};
 use super::truncate::{Cut, Truncation};
 use super::{Address, Port, Published, Subset};
-use crate::core::few::FewMap;
 use crate::core::hash::hash_of;
 use crate::core::ports::PortList;
+use crate::core::small::SmallMap;
 use hashbrown::HashTable;
 use slab::Slab;
 use std::cmp::Ordering;
@@ -19,7 +19,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// share an IP.
 #[derive(Clone, Debug)]
 pub struct Members<P, A> {
-    places: FewMap<A, Place>,
+    places: SmallMap<A, Place>,
     /// The IPv6 addresses that places name.
     v6: Slab<Ipv6Addr>,
     /// An emptied group stays until its place is needed, so that places do not shift.
@@ -60,7 +60,7 @@ impl<P: Port, A: Address> Members<P, A> {
     /// without any; of other Services a pod without ports is not published.
     pub fn new(portless: bool) -> Self {
         Self {
-            places: FewMap::default(),
+            places: SmallMap::default(),
             v6: Slab::new(),
             groups: Vec::new(),
             by_ports: HashTable::new(),
@@ -78,7 +78,7 @@ impl<P: Port, A: Address> Members<P, A> {
     ) -> Self {
         let mut members = Self::new(portless);
         let pods = pods.into_iter();
-        members.places = FewMap::with_capacity(pods.size_hint().0);
+        members.places = SmallMap::with_capacity(pods.size_hint().0);
         let mut last: Option<(PortList<P>, u32)> = None;
         for (address, ip, ready, ports) in pods {
             let group = match &last {

@@ -4,7 +4,7 @@ use crate::world::{ip, pod, service, time};
 use endpointd::cluster::decode::{self, Namespaced};
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::hints::NodeCapacity;
-use endpointd::core::namespace::{Holds, NamespaceState, Settings, Sizes};
+use endpointd::core::namespace::{Kind, NamespaceState, PendingLists, Settings, Sizes};
 use endpointd::core::nodes::NodeTable;
 use serde_json::{Value, json};
 
@@ -58,6 +58,13 @@ fn round(state: &mut NamespaceState, nodes: &mut NodeTable, round: u64) -> usize
     });
     meta(&mut slice, round);
     state.apply_slice(facts::<SliceFacts>(&slice), 1);
+    if round % 4 == 3 {
+        // Slices are listed again: what the last look took over is of the list before.
+        let epoch = (round % 200) as u8 + 2;
+        state.begin_list(Kind::Slice);
+        state.apply_slice(facts::<SliceFacts>(&slice), epoch);
+        state.end_list(Kind::Slice, epoch, round + 1, nodes);
+    }
     if round > 0 {
         state.slice_gone(&format!("s-{}", (round - 1) % 5), round + 1);
     }
@@ -79,7 +86,7 @@ fn what_is_known_does_not_grow_and_is_forgotten_in_the_end() {
         max_endpoints: 100,
         ..Settings::default()
     };
-    let mut state = NamespaceState::comparing("default".into(), settings, Holds::NONE);
+    let mut state = NamespaceState::comparing("default".into(), settings, PendingLists::NONE);
     let mut sizes: Option<Sizes> = None;
     for number in 0..300 {
         let found = round(&mut state, &mut nodes, number);

@@ -57,7 +57,7 @@ fn refusals_mean_what_they_mean() {
             Verb::Update,
             429,
             "Too many requests, please try again later.",
-            Outcome::Refused,
+            Outcome::Throttled,
         ),
         (Verb::Update, 500, "", Outcome::Unknown),
         (Verb::Update, 504, &about("Timeout"), Outcome::Unknown),

@@ -3,7 +3,7 @@
 use super::by_uid;
 use super::server::Verdict;
 use crate::core::body::endpoints_labels;
-use crate::core::deviations::{Deviation, Difference, Operation};
+use crate::core::drift::{Difference, Drift, Operation};
 use crate::core::facts::{EndpointsFacts, LABEL_HEADLESS};
 use crate::core::hash::{IdMap, hash_of};
 use crate::core::ids::{ServiceId, Uid};
@@ -39,8 +39,8 @@ fn each(ports: &[SlicePort]) -> Vec<u64> {
     ports.iter().map(hash_of).collect()
 }
 
-fn deviation(operation: Operation, name: &Arc<str>) -> Deviation {
-    Deviation {
+fn deviation(operation: Operation, name: &Arc<str>) -> Drift {
+    Drift {
         operation,
         output: Output::Endpoints,
         name: Some(name.clone()),

@@ -6,9 +6,9 @@ use crate::core::facts::{EndpointsFacts, EndpointsMeta, ServiceFacts};
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::namespace::addresses::ServiceEndpoints;
 use crate::core::namespace::lifecycle::{Content, Metadata, Outcome, Published, Queue};
-use crate::core::namespace::{NamespaceState, Want};
+use crate::core::namespace::{NamespaceState, WorkItem};
 use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
-use crate::core::queue::Lane;
+use crate::core::queue::Priority;
 use crate::core::subsets::MAX_ADDRESSES;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ impl Published for EndpointsOutput {
         if same {
             let object = &mut entry.object;
             (object.rewrite, object.trigger, object.changes) = (false, None, 0);
-            object.lane = Lane::Rest;
+            object.priority = Priority::Rest;
         }
         entry.departing = departing;
         json
@@ -128,10 +128,10 @@ impl Published for EndpointsOutput {
         }
     }
 
-    fn want(state: &NamespaceState, name: &Arc<str>) -> Option<Want> {
+    fn want(state: &NamespaceState, name: &Arc<str>) -> Option<WorkItem> {
         let entry = state.endpoints.get(name)?;
         let object = ObjectName::endpoints(name.clone());
-        Some(Want::of(object, name.clone(), &entry.object))
+        Some(WorkItem::of(object, name.clone(), &entry.object))
     }
 
     fn arrive(state: &mut NamespaceState, facts: EndpointsFacts, epoch: u8) {

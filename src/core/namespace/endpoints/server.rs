@@ -10,7 +10,7 @@ use crate::core::namespace::lifecycle::Outcome;
 use crate::core::namespace::{NamespaceState, Service};
 use crate::core::object::{Phase, Remote};
 use crate::core::ports::SlicePort;
-use crate::core::queue::Lane;
+use crate::core::queue::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Members, Subset, TRUNCATED};
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) enum Verdict {
     /// It can stay, and has this fingerprint if it is just what we would write.
     Same(Option<u64>),
     /// It must be written, this urgently.
-    Differs(Lane),
+    Differs(Priority),
 }
 
 impl Endpoints {
@@ -89,7 +89,7 @@ impl NamespaceState {
         entry.published = None;
         if entry.phase == Phase::Managed {
             // The look that follows shows more than the version.
-            entry.object.suspect();
+            entry.object.mark_stale();
         } else {
             entry.object.remote = Some(Remote {
                 uid: meta.uid.clone(),
@@ -119,7 +119,7 @@ impl NamespaceState {
             return;
         }
         // The version in the answer may be one that the server has gone back from since.
-        entry.object.unsure = true;
+        entry.object.needs_refetch = true;
         self.endpoints_queue.wanted.insert(name);
     }
 
@@ -131,7 +131,7 @@ impl NamespaceState {
         entry.published = None;
         entry.object.forget_remote();
         if entry.phase == Phase::Managed {
-            entry.object.lane = entry.object.lane.min(Lane::Add);
+            entry.object.priority = entry.object.priority.min(Priority::Add);
             self.endpoints_queue.wanted.insert(name.clone());
         } else {
             self.endpoints.remove(name);
@@ -179,7 +179,7 @@ impl NamespaceState {
             if let (Some(endpoints), Verdict::Same(_)) = (&mut self.services[id.index()].endpoints, &verdict)
             {
                 // It was compared with the members as they are now.
-                (endpoints.changes, endpoints.lane) = (0, Lane::Rest);
+                (endpoints.changes, endpoints.priority) = (0, Priority::Rest);
             }
             verdict
         });
@@ -199,13 +199,13 @@ impl NamespaceState {
                 entry.published = fingerprint;
                 (entry.object.rewrite, entry.object.trigger) = (false, None);
                 // As with slices.
-                if moved && !entry.object.unsure {
+                if moved && !entry.object.needs_refetch {
                     entry.object.succeed();
                 }
             }
-            (Phase::Managed, Some(Verdict::Differs(lane))) => {
+            (Phase::Managed, Some(Verdict::Differs(priority))) => {
                 entry.object.rewrite = true;
-                entry.object.lane = entry.object.lane.min(lane);
+                entry.object.priority = entry.object.priority.min(priority);
             }
             _ => {}
         }
@@ -216,17 +216,17 @@ impl NamespaceState {
     pub(super) fn judge_endpoints(&self, id: ServiceId, facts: &EndpointsFacts) -> Verdict {
         let service = &self.services[id.index()];
         let Some(ServiceEndpoints { members, .. }) = service.endpoints.as_deref() else {
-            return Verdict::Differs(Lane::Rest);
+            return Verdict::Differs(Priority::Rest);
         };
         let order = by_uid(&self.pods);
-        let mut lane = Lane::Add;
+        let mut priority = Priority::Add;
         let mut resolve = |list: &[AddressFacts], ready: bool| -> Option<Vec<PodId>> {
             let mut found = Vec::with_capacity(list.len());
             let mut all = true;
             for address in list {
                 let pod = self.address_pod(service, members, address);
                 if ready && pod.is_none_or(|pod| members.get(pod).is_none_or(|(_, ready, _)| !ready)) {
-                    lane = Lane::Remove;
+                    priority = Priority::Remove;
                 }
                 all &= pod.is_some();
                 found.extend(pod);
@@ -260,7 +260,7 @@ impl NamespaceState {
                 Verdict::Same(None)
             }
             Some(_) => Verdict::Same(Some(self.endpoints_body(id).fingerprint())),
-            None => Verdict::Differs(lane),
+            None => Verdict::Differs(priority),
         }
     }
 

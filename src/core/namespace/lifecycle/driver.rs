@@ -2,32 +2,13 @@
 
 use super::{Effect, Granted, Metadata, Outcome, Published, Step, effect, next_step, set_back};
 use crate::core::body::{Preconditions, Request};
-use crate::core::namespace::endpoints::EndpointsOutput;
-use crate::core::namespace::slices::SliceOutput;
-use crate::core::namespace::{NamespaceState, Want};
-use crate::core::object::{Flight, ObjectName, Output, Phase};
+use crate::core::namespace::{NamespaceState, WorkItem};
+use crate::core::object::{Flight, Phase};
 use std::sync::Arc;
 
 impl NamespaceState {
-    /// It is an object's turn: the request to send, built from the state of this moment, or none if nothing is
-    /// due any more. At most one request of an object is out at a time.
-    pub fn grant(&mut self, object: &ObjectName) -> Option<Granted> {
-        match object.output {
-            Output::Slice => self.grant_one::<SliceOutput>(&object.name),
-            Output::Endpoints => self.grant_one::<EndpointsOutput>(&object.name),
-        }
-    }
-
-    /// The answer to an object's request; `why` is what the server said of a refusal. Returns the object if it
-    /// is due again.
-    pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Option<Want> {
-        match object.output {
-            Output::Slice => self.answered::<SliceOutput>(&object.name, outcome, why),
-            Output::Endpoints => self.answered::<EndpointsOutput>(&object.name, outcome, why),
-        }
-    }
-
-    fn grant_one<K: Published>(&mut self, name: &str) -> Option<Granted> {
+    /// As [`NamespaceState::grant`], of one kind.
+    pub(in crate::core::namespace) fn grant_one<K: Published>(&mut self, name: &str) -> Option<Granted> {
         let id = K::find(self, name)?;
         let (phase, object) = K::get(self, &id)?;
         if object.flight.is_some() || !self.is_due::<K>(&id) {
@@ -38,7 +19,10 @@ impl NamespaceState {
             K::queue(self).blocked.insert(id);
             return None;
         }
-        if matches!(phase, Phase::Leftover { .. }) && self.services_by_name.contains_key(name) {
+        if step != Step::Fetch
+            && matches!(phase, Phase::Leftover { .. })
+            && self.services_by_name.contains_key(name)
+        {
             // A Service has come since.
             *K::get_mut(self, &id)?.0 = Phase::Unmanaged;
             return None;
@@ -71,7 +55,13 @@ impl NamespaceState {
         Some(Granted { request, changes })
     }
 
-    fn answered<K: Published>(&mut self, name: &str, outcome: Outcome, why: Option<&str>) -> Option<Want> {
+    /// As [`NamespaceState::outcome`], of one kind.
+    pub(in crate::core::namespace) fn answered<K: Published>(
+        &mut self,
+        name: &str,
+        outcome: Outcome,
+        why: Option<&str>,
+    ) -> Option<WorkItem> {
         let asked = |id: &K::Id| K::get(self, id).is_some_and(|(_, object)| object.flight.is_some());
         let Some(id) = K::find(self, name).filter(asked) else {
             K::answered_late(self, name, &outcome);
@@ -82,55 +72,10 @@ impl NamespaceState {
         let failures = object.failures;
         let bytes = outcome.too_large();
         let effect = effect(before, flight, &outcome, object.remote.is_some());
-        match (effect, outcome) {
-            (Effect::Accepted, Outcome::Written(remote)) => {
-                object.written(flight, remote);
-                K::accepted(self, &id);
-            }
-            (Effect::Read, Outcome::Fetched(content)) => {
-                if let Some(facts) = K::content(content) {
-                    self.observed::<K>(&id, facts);
-                }
-            }
-            (Effect::NeverCreated, _) => object.unsure = false,
-            (Effect::Deleted, _) => {
-                object.undo_departure();
-                K::remake(self, &id);
-            }
-            (Effect::Lost, _) => {
-                object.undo_departure();
-                if flight == Flight::Create {
-                    // It was not there yet, so nothing else counts this against the next try.
-                    object.lose();
-                }
-                self.lost::<K>(&id);
-            }
-            (Effect::GivenAway, _) => K::give_away(self, &id),
-            (Effect::Confirmed, _) => {
-                if let Phase::Leftover { confirmed } = phase {
-                    *confirmed = true;
-                }
-            }
-            // A Service that has come since the question has given the object another phase, or will, when the watch
-            // shows it.
-            (Effect::Spared, _) => {
-                if matches!(phase, Phase::Leftover { .. }) {
-                    *phase = Phase::Unmanaged;
-                }
-            }
-            (Effect::Terminating, _) => {
-                // The namespace goes, and with it everything else: not tried again before something changes.
-                object.undo_departure();
-                object.fail(false);
-                if before == Phase::Managed {
-                    return None;
-                }
-            }
-            (_, outcome) => {
-                set_back(before, object, flight, &outcome);
-                // What a watch showed while the request was out was left until now.
-                object.unsure |= object.is_outdated();
-            }
+        self.take_effect::<K>(&id, flight, effect, outcome);
+        if effect == Effect::Terminating && before == Phase::Managed {
+            // The namespace goes, and with it everything else: not tried again before something changes.
+            return None;
         }
         let looked = flight == Flight::Fetch && effect != Effect::Failed;
         if looked && let Some((_, object)) = K::get_mut(self, &id) {
@@ -144,7 +89,8 @@ impl NamespaceState {
             K::forget(self, &id);
             return None;
         }
-        if object.failures > failures {
+        // Nobody misses what is left alone, and what was read says nothing of our requests.
+        if object.failures > failures && phase != Phase::Unmanaged && effect != Effect::Read {
             K::remark_failure(self, &id, flight, bytes, why);
         }
         if self.is_blocked::<K>(&id) {
@@ -155,16 +101,73 @@ impl NamespaceState {
         waits.then(|| K::want(self, &id)).flatten()
     }
 
+    /// Does what an answer means for the object.
+    fn take_effect<K: Published>(&mut self, id: &K::Id, flight: Flight, effect: Effect, outcome: Outcome) {
+        let Some((phase, object)) = K::get_mut(self, id) else {
+            return;
+        };
+        match (effect, outcome) {
+            (Effect::Accepted, Outcome::Written(remote)) => {
+                object.written(flight, remote);
+                K::accepted(self, id);
+            }
+            (Effect::Read, Outcome::Fetched(content)) => {
+                if let Some(facts) = K::content(content) {
+                    self.observed::<K>(id, facts);
+                }
+            }
+            (Effect::NeverCreated, _) => object.needs_refetch = false,
+            (Effect::Deleted, _) => {
+                object.undo_departure();
+                self.forget_arrival::<K>(id);
+                K::remake(self, id);
+            }
+            (Effect::Lost, _) => {
+                object.undo_departure();
+                if flight == Flight::Create {
+                    // It was not there yet, so nothing else counts this against the next try.
+                    object.lose();
+                }
+                self.lost::<K>(id);
+            }
+            (Effect::GivenAway, _) => {
+                self.forget_arrival::<K>(id);
+                K::give_away(self, id);
+            }
+            (Effect::Confirmed, _) => {
+                if let Phase::Leftover { confirmed } = phase {
+                    *confirmed = true;
+                }
+            }
+            // A Service that has come since the question has given the object another phase, or will, when the watch
+            // shows it.
+            (Effect::Spared, _) => {
+                if matches!(phase, Phase::Leftover { .. }) {
+                    *phase = Phase::Unmanaged;
+                }
+            }
+            (Effect::Terminating, _) => {
+                object.undo_departure();
+                object.fail(false);
+            }
+            (_, outcome) => {
+                set_back(*phase, object, flight, &outcome);
+                // What a watch showed while the request was out was left until now.
+                object.needs_refetch |= object.is_outdated();
+            }
+        }
+    }
+
     /// Whether a request of an object is due.
     pub(in crate::core::namespace) fn is_due<K: Published>(&self, id: &K::Id) -> bool {
         let Some((phase, object)) = K::get(self, id) else {
             return false;
         };
         match phase {
-            Phase::Managed => object.unsure || K::differs(self, id),
+            Phase::Managed => object.needs_refetch || K::differs(self, id),
             Phase::Deleting | Phase::Adopting { .. } | Phase::Leftover { .. } => true,
             // Only to learn whether the server has it at all.
-            Phase::Unmanaged => object.unsure,
+            Phase::Unmanaged => object.needs_refetch,
         }
     }
 
@@ -175,11 +178,11 @@ impl NamespaceState {
             return false;
         };
         let plans = matches!(phase, Phase::Managed | Phase::Deleting | Phase::Leftover { .. });
-        plans && !object.unsure && (self.holds.any() || K::awaits(self, id))
+        plans && !object.needs_refetch && (self.pending_lists.any() || K::awaits(self, id))
     }
 
     /// The objects of a kind that are due, in the order in which they should go.
-    pub(in crate::core::namespace) fn plan_due<K: Published>(&mut self) -> Vec<Want> {
+    pub(in crate::core::namespace) fn plan_due<K: Published>(&mut self) -> Vec<WorkItem> {
         let wanted = std::mem::take(&mut K::queue(self).wanted);
         let waits = |id: &K::Id| {
             let (_, object) = K::get(self, id)?;
@@ -227,25 +230,28 @@ impl NamespaceState {
                 return;
             }
         }
-        if self.holds.hides_inputs() {
+        let is_news = known.as_ref().is_none_or(|id| {
+            K::get(self, id).is_some_and(|(phase, object)| {
+                let older = object
+                    .remote
+                    .as_ref()
+                    .is_some_and(|remote| remote.version > version);
+                let looks = matches!(phase, Phase::Adopting { .. }) || object.needs_refetch;
+                object.is_news(version) || (looks && !older)
+            })
+        });
+        // An older arrival would be of another list.
+        K::queue(self).arrivals.remove(&name);
+        if !is_news {
+            return;
+        }
+        if self.pending_lists.hides_inputs() {
             K::queue(self).arrivals.insert(name, (epoch, facts));
             return;
         }
-        // An older arrival would be of another list.
-        K::queue(self).arrivals.remove(&name);
-        let Some(id) = known else {
-            return K::arrive(self, facts, epoch);
-        };
-        let unknown = K::get(self, &id).is_some_and(|(phase, object)| {
-            let older = object
-                .remote
-                .as_ref()
-                .is_some_and(|remote| remote.version > version);
-            let looks = matches!(phase, Phase::Adopting { .. }) || object.unsure;
-            object.is_news(version) || (looks && !older)
-        });
-        if unknown {
-            self.observed::<K>(&id, facts);
+        match known {
+            Some(id) => self.observed::<K>(&id, facts),
+            None => K::arrive(self, facts, epoch),
         }
     }
 
@@ -300,21 +306,29 @@ impl NamespaceState {
     /// Others have deleted an object, or made something else of it.
     pub(in crate::core::namespace) fn lost<K: Published>(&mut self, id: &K::Id) {
         if let Some((_, object)) = K::get_mut(self, id)
-            && object.remote.is_some()
+            && (object.remote.is_some() || object.flight == Some(Flight::Create))
         {
             object.lose();
         }
+        self.forget_arrival::<K>(id);
         K::remake(self, id);
+    }
+
+    /// What a list showed of an object does not count any more: the server does not have it, or not as ours.
+    fn forget_arrival<K: Published>(&mut self, id: &K::Id) {
+        if let Some(name) = K::name(self, id).cloned() {
+            K::queue(self).arrivals.remove(&name);
+        }
     }
 
     /// An object was read, and nothing of ours is on its way to it.
     pub(in crate::core::namespace) fn observed<K: Published>(&mut self, id: &K::Id, facts: K::Facts) {
         K::reconcile_observed(self, id, facts);
         if let Some((_, object)) = K::get_mut(self, id) {
-            object.unsure = object.is_outdated();
-            if object.unsure {
+            object.needs_refetch = object.is_outdated();
+            if object.needs_refetch {
                 // Somebody wrote while it was read: it is read again, but not as often as they write.
-                object.fail(false);
+                object.fail(object.rejected);
                 K::queue(self).wanted.insert(id.clone());
             }
         }

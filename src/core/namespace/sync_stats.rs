@@ -34,7 +34,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    fn replace(&mut self, old: Tally, new: Tally) {
+    fn replace(&mut self, old: SyncStats, new: SyncStats) {
         let both = [(&old, false), (&new, true)];
         for (tally, adds) in both {
             let is = |mode| usize::from(tally.counts && tally.hints == mode);
@@ -53,7 +53,7 @@ impl Totals {
 
 /// A Service's part of the totals.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Tally {
+pub(super) struct SyncStats {
     counts: bool,
     endpoints: u32,
     slices: u32,
@@ -86,10 +86,10 @@ impl NamespaceState {
             return;
         }
         let service = &mut self.services[id.index()];
-        let mut tally = Tally {
+        let mut tally = SyncStats {
             counts: true,
             hints: service.facts.hints,
-            ..Tally::default()
+            ..SyncStats::default()
         };
         for family in Family::ALL {
             let Some(state) = &service.families[family.index()] else {
@@ -123,6 +123,6 @@ impl NamespaceState {
         let service = &mut self.services[id.index()];
         service.moves = Moves::default();
         let old = std::mem::take(&mut service.tally);
-        self.totals.replace(old, Tally::default());
+        self.totals.replace(old, SyncStats::default());
     }
 }

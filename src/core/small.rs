@@ -12,7 +12,7 @@ const FEW: usize = 64;
 
 /// A sorted set.
 #[derive(Clone, Debug)]
-pub struct FewSet<T>(Set<T>);
+pub struct SmallSet<T>(Set<T>);
 
 #[derive(Clone, Debug)]
 enum Set<T> {
@@ -20,13 +20,13 @@ enum Set<T> {
     Many(BTreeSet<T>),
 }
 
-impl<T> Default for FewSet<T> {
+impl<T> Default for SmallSet<T> {
     fn default() -> Self {
         Self(Set::Few(Vec::new()))
     }
 }
 
-impl<T: Ord + Copy> FewSet<T> {
+impl<T: Ord + Copy> SmallSet<T> {
     /// Adds a value. False if it was there.
     pub fn insert(&mut self, value: T) -> bool {
         match &mut self.0 {
@@ -93,7 +93,7 @@ impl<T: Ord + Copy> FewSet<T> {
 
 /// A map without an order.
 #[derive(Clone, Debug)]
-pub struct FewMap<K, V>(Map<K, V>);
+pub struct SmallMap<K, V>(Map<K, V>);
 
 #[derive(Clone, Debug)]
 enum Map<K, V> {
@@ -101,13 +101,13 @@ enum Map<K, V> {
     Many(IdMap<K, V>),
 }
 
-impl<K, V> Default for FewMap<K, V> {
+impl<K, V> Default for SmallMap<K, V> {
     fn default() -> Self {
         Self(Map::Few(Vec::new()))
     }
 }
 
-impl<K: Ord + Hash + Copy, V: Copy> FewMap<K, V> {
+impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
     /// For so many entries.
     pub fn with_capacity(capacity: usize) -> Self {
         Self(if capacity > FEW {
@@ -200,8 +200,8 @@ mod tests {
         fn they_hold_what_the_usual_ones_hold(
             steps in proptest::collection::vec((0u8..160, proptest::bool::weighted(0.8)), 0..600),
         ) {
-            let (mut set, mut plain) = (FewSet::default(), BTreeSet::new());
-            let (mut map, mut model) = (FewMap::default(), BTreeMap::new());
+            let (mut set, mut plain) = (SmallSet::default(), BTreeSet::new());
+            let (mut map, mut model) = (SmallMap::default(), BTreeMap::new());
             for (step, (key, insert)) in steps.into_iter().enumerate() {
                 // First it grows, then it shrinks, so that it is large and small again.
                 if insert == (step < 300) {

@@ -99,7 +99,7 @@ pub struct Parts {
 
 /// What others see of a controller: nothing until it runs. Clones are one.
 #[derive(Clone, Default)]
-pub struct Vitals(Arc<Shared>);
+pub struct HealthHandle(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -109,13 +109,13 @@ struct Shared {
     complaints: Mutex<Vec<(String, String, Instant)>>,
 }
 
-impl fmt::Debug for Vitals {
+impl fmt::Debug for HealthHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vitals").finish_non_exhaustive()
     }
 }
 
-impl Vitals {
+impl HealthHandle {
     /// Asks the actors once a second whether they answer, and tells the election what came of it. Never ends. One is
     /// enough: a second does nothing.
     pub(in crate::ops) async fn watch_over(&self) {
@@ -383,7 +383,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watchdog_that_does_not_look_is_stuck_itself() {
-        let vitals = Vitals::default();
+        let vitals = HealthHandle::default();
         assert_eq!(vitals.verdict(), Ok(()), "it has not begun");
         vitals.beat();
         tokio::time::advance(STUCK + BEAT).await;
@@ -423,7 +423,7 @@ mod tests {
         let start = Instant::now();
         let clock = Clock::new(move || Instant::now().saturating_duration_since(start));
         let progress = Progress::new(clock.clone(), PATIENCE);
-        let vitals = Vitals::default();
+        let vitals = HealthHandle::default();
         vitals.set(Parts {
             root,
             writer,

@@ -39,7 +39,7 @@ impl Operation {
 
 /// A write that would be made.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Deviation {
+pub struct Drift {
     /// What would be done.
     pub operation: Operation,
     /// To which kind of object.
@@ -56,7 +56,7 @@ pub struct Difference {
     /// What it is, in 64 bits, wherever it is: what an endpoint should be, for example.
     pub key: u64,
     /// The write that would put it right.
-    pub deviation: Deviation,
+    pub deviation: Drift,
 }
 
 /// How a Service stands, when that has changed.
@@ -67,7 +67,7 @@ pub struct Report {
     /// Since when the oldest of what has lasted is there. `None` when nothing has lasted: it is in sync.
     pub since: Option<Duration>,
     /// The writes that would be made for what has lasted.
-    pub lasting: Vec<Deviation>,
+    pub lasting: Vec<Drift>,
     /// How many of them are new since the last report, by operation.
     pub new: [u32; 3],
 }
@@ -92,7 +92,7 @@ struct Record {
     found: Vec<Difference>,
     since: IdMap<u64, Since>,
     /// What was last reported.
-    lasting: Vec<Deviation>,
+    lasting: Vec<Drift>,
     oldest: Option<Duration>,
 }
 
@@ -104,9 +104,9 @@ impl Record {
     }
 
     fn report(&mut self, service: &Arc<str>, patience: Duration, now: Duration) -> Option<Report> {
-        let mut lasting: Vec<Deviation> = Vec::new();
+        let mut lasting: Vec<Drift> = Vec::new();
         // Of those, the ones that have lasted only now.
-        let mut ripened: Vec<Deviation> = Vec::new();
+        let mut ripened: Vec<Drift> = Vec::new();
         let mut oldest = None;
         for Difference { key, deviation } in &self.found {
             let Some(since) = self.since.get_mut(key) else {
@@ -201,7 +201,7 @@ mod tests {
     fn difference(key: u64, name: &str) -> Difference {
         Difference {
             key,
-            deviation: Deviation {
+            deviation: Drift {
                 operation: Operation::Update,
                 output: Output::Slice,
                 name: Some(name.into()),

@@ -10,7 +10,7 @@
 //! changing is looked at some times in the time that a difference must last, and one that does not, not at all.
 
 use crate::core::bucket::TokenBucket;
-use crate::core::deviations::{Deviation, Deviations, Report};
+use crate::core::drift::{Deviations, Drift, Report};
 use crate::core::hash::KeyedMap;
 use crate::core::namespace::NamespaceState;
 use crate::core::object::Output;
@@ -39,7 +39,7 @@ type Key = (Arc<str>, Arc<str>);
 
 /// Which Services of the cluster are out of sync. Cheap to clone; all clones are one ledger.
 #[derive(Clone, Debug)]
-pub struct Ledger(Arc<Shared>);
+pub struct DriftTracker(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -65,7 +65,7 @@ struct Entry {
     told: bool,
 }
 
-impl Ledger {
+impl DriftTracker {
     /// Of a cluster of which nothing has been looked at. A difference counts after `patience`.
     pub fn new(patience: Duration) -> Self {
         Self(Arc::new(Shared {
@@ -167,7 +167,7 @@ impl State {
 }
 
 /// What would be written, in words.
-fn describe(deviations: &[Deviation]) -> String {
+fn describe(deviations: &[Drift]) -> String {
     let mut text = String::new();
     for deviation in deviations.iter().take(NAMED) {
         let kind = match deviation.output {
@@ -190,7 +190,7 @@ fn describe(deviations: &[Deviation]) -> String {
 /// What a shard compares with: the account of its namespace, and when it looks next.
 #[derive(Debug)]
 pub struct Comparison {
-    ledger: Ledger,
+    ledger: DriftTracker,
     deviations: Deviations,
     /// When the next look is due, if one is.
     armed: Option<Duration>,
@@ -198,7 +198,7 @@ pub struct Comparison {
 
 impl Comparison {
     /// Of a namespace of which nothing has been looked at.
-    pub fn new(ledger: Ledger) -> Self {
+    pub fn new(ledger: DriftTracker) -> Self {
         Self {
             deviations: Deviations::new(ledger.0.patience),
             ledger,
@@ -246,11 +246,11 @@ impl Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::deviations::Operation;
+    use crate::core::drift::Operation;
 
     #[tokio::test(start_paused = true)]
     async fn lines_are_few_services_are_counted_and_the_oldest_is_found() {
-        let ledger = Ledger::new(Duration::ZERO);
+        let ledger = DriftTracker::new(Duration::ZERO);
         // Ten of each namespace: a namespace's share of the log is as large.
         let namespace = |number: u64| Arc::from(format!("dry-run-{}", number / 10));
         let report = |number: u64, since: Option<u64>| Report {
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_line_names_some_of_the_writes() {
         let deviations: Vec<_> = (0..7)
-            .map(|ordinal| Deviation {
+            .map(|ordinal| Drift {
                 operation: if ordinal < 2 {
                     Operation::Create
                 } else {

@@ -14,7 +14,7 @@ const LASTING: u8 = 10;
 
 /// Something that people should hear of.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Remark {
+pub enum Notification {
     /// As an Event.
     Event(Notice),
     /// In the log: an annotation of a Service is not what it should be, and is ignored.
@@ -39,7 +39,7 @@ pub enum Remark {
 
 impl NamespaceState {
     /// What there is to say since the last time.
-    pub fn take_remarks(&mut self) -> Vec<Remark> {
+    pub fn take_remarks(&mut self) -> Vec<Notification> {
         std::mem::take(&mut self.remarks)
     }
 
@@ -61,7 +61,7 @@ impl NamespaceState {
             reason,
             message,
         } = event;
-        self.remarks.push(Remark::Event(Notice {
+        self.remarks.push(Notification::Event(Notice {
             source: Source::Slices,
             involved: self.involved(service),
             warning,
@@ -76,7 +76,7 @@ impl NamespaceState {
         if self.settings.legacy_tolerate_unready
             && let TolerateUnready::Malformed(value) = &facts.tolerate_unready
         {
-            self.remarks.push(Remark::IgnoredAnnotation {
+            self.remarks.push(Notification::IgnoredAnnotation {
                 service: facts.name.clone(),
                 annotation: ANNOTATION_TOLERATE_UNREADY,
                 value: value.clone(),
@@ -149,9 +149,9 @@ impl NamespaceState {
         bytes: Option<usize>,
         why: Option<&str>,
     ) {
-        self.remarks.push(Remark::Event(notice));
+        self.remarks.push(Notification::Event(notice));
         if let Some(bytes) = bytes {
-            self.remarks.push(Remark::TooLarge {
+            self.remarks.push(Notification::TooLarge {
                 object,
                 bytes,
                 why: why.unwrap_or_default().into(),

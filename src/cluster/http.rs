@@ -1,0 +1,150 @@
+//! The one place where requests are made: paths, what is asked for, and the head of an answer.
+//!
+//! What an answer *means* is for those who asked ([`super::objects`], [`super::events`], [`super::lease`], the watches and
+//! [`super::read`]): the same status says different things of a write, of a look and of a list.
+
+use crate::core::namespace::Kind;
+use bytes::Bytes;
+use http::request::Builder;
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use kube::Client;
+use kube::client::Body;
+
+/// How an answer is to be written: whole objects.
+pub(super) const JSON: &str = "application/json";
+/// Their metadata only.
+pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// The metadata only of what a list consists of.
+pub(super) const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+/// A body that is merged into the object, as RFC 7396 says.
+pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// The path of a kind's objects, in one namespace or in all.
+pub(super) fn collection(kind: Kind, namespace: Option<&str>) -> String {
+    let group = match kind {
+        Kind::Slice => "/apis/discovery.k8s.io/v1",
+        Kind::Node | Kind::Pod | Kind::Service | Kind::Endpoints => CORE,
+    };
+    match namespace.filter(|_| kind != Kind::Node) {
+        Some(namespace) => within(group, namespace, kind.as_str()),
+        None => format!("{group}/{}", kind.as_str()),
+    }
+}
+
+/// The path of a namespace's Events.
+pub(super) fn events(namespace: &str) -> String {
+    within(CORE, namespace, "events")
+}
+
+/// The path of a namespace's Leases.
+pub(super) fn leases(namespace: &str) -> String {
+    within("/apis/coordination.k8s.io/v1", namespace, "leases")
+}
+
+const CORE: &str = "/api/v1";
+
+fn within(group: &str, namespace: &str, resource: &str) -> String {
+    format!("{group}/namespaces/{namespace}/{resource}")
+}
+
+/// A request that reads.
+pub(super) fn get(uri: &str, accept: &str) -> Result<Request<Body>, kube::Error> {
+    finish(builder(Method::GET, uri, accept), Vec::new())
+}
+
+/// A request that writes. Without a body it has no content type either.
+pub(super) fn write(
+    method: Method,
+    uri: &str,
+    accept: &str,
+    content: &str,
+    body: Vec<u8>,
+) -> Result<Request<Body>, kube::Error> {
+    let mut request = builder(method, uri, accept);
+    if !body.is_empty() {
+        request = request.header(header::CONTENT_TYPE, content);
+    }
+    finish(request, body)
+}
+
+fn builder(method: Method, uri: &str, accept: &str) -> Builder {
+    Request::builder()
+        .method(method)
+        .uri(uri)
+        .header(header::ACCEPT, accept)
+}
+
+fn finish(request: Builder, body: Vec<u8>) -> Result<Request<Body>, kube::Error> {
+    request.body(Body::from(body)).map_err(kube::Error::HttpError)
+}
+
+/// The head of an answer, as far as anybody looks at it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    /// The status.
+    pub(super) code: StatusCode,
+    /// For how many seconds the server asks to be left alone.
+    pub(super) retry_after: Option<u64>,
+}
+
+impl Head {
+    fn of(code: StatusCode, headers: &HeaderMap) -> Self {
+        let asked = headers.get(header::RETRY_AFTER);
+        Self {
+            code,
+            retry_after: asked.and_then(|value| value.to_str().ok()?.parse().ok()),
+        }
+    }
+}
+
+/// Sends a request, and waits for the head of its answer.
+pub(super) async fn send(client: &Client, request: Request<Body>) -> Result<(Head, Body), kube::Error> {
+    let (head, body) = client.send(request).await?.into_parts();
+    Ok((Head::of(head.status, &head.headers), body))
+}
+
+/// The body of a refusal. One that breaks off says as much as none.
+pub(super) async fn refusal(body: Body) -> Bytes {
+    body.collect_bytes().await.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_the_api() {
+        let slices = "/apis/discovery.k8s.io/v1/endpointslices";
+        assert_eq!(collection(Kind::Slice, None), slices);
+        assert_eq!(
+            collection(Kind::Pod, Some("shop")),
+            "/api/v1/namespaces/shop/pods"
+        );
+        assert_eq!(collection(Kind::Node, Some("shop")), "/api/v1/nodes");
+        assert_eq!(events("shop"), "/api/v1/namespaces/shop/events");
+        assert_eq!(
+            leases("shop"),
+            "/apis/coordination.k8s.io/v1/namespaces/shop/leases"
+        );
+    }
+
+    #[test]
+    fn retry_after_counts_in_seconds_only() {
+        let head = |value: &str| {
+            let headers = [(header::RETRY_AFTER, value.parse().unwrap())];
+            Head::of(StatusCode::OK, &headers.into_iter().collect()).retry_after
+        };
+        assert_eq!(head("7"), Some(7));
+        assert_eq!(head("Wed, 21 Oct 2026 07:28:00 GMT"), None);
+        assert_eq!(Head::of(StatusCode::OK, &HeaderMap::new()).retry_after, None);
+    }
+
+    #[test]
+    fn a_write_without_a_body_has_no_content_type() {
+        let request = write(Method::DELETE, "/x", METADATA, JSON, Vec::new()).unwrap();
+        assert!(!request.headers().contains_key(header::CONTENT_TYPE));
+        let request = write(Method::PUT, "/x", METADATA, JSON, b"{}".to_vec()).unwrap();
+        assert_eq!(request.headers()[header::CONTENT_TYPE], JSON);
+        assert_eq!(request.headers()[header::ACCEPT], METADATA);
+    }
+}
