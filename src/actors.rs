@@ -14,10 +14,10 @@
 
 pub mod drift;
 pub mod events;
-pub mod inbox;
+pub(crate) mod inbox;
 pub mod messages;
-pub mod root;
-pub mod router;
-pub mod shard;
-pub mod shared_nodes;
+pub(crate) mod root;
+pub(crate) mod router;
+pub(crate) mod shard;
+pub(crate) mod shared_nodes;
 pub mod writer;

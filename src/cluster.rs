@@ -1,18 +1,18 @@
 //! The API server as a client sees it: decoding, lists and watches, writes.
 
-pub mod client_error;
+pub(crate) mod client_error;
 pub mod connect;
 pub mod decode;
 pub mod events;
 pub mod fence;
 mod http;
 mod items;
-pub mod kubeconfig;
+pub(crate) mod kubeconfig;
 pub mod lease;
-pub mod objects;
+pub(crate) mod objects;
 mod pages;
 pub mod read;
-pub mod watch;
+pub(crate) mod watch;
 mod wire;
 
 pub use wire::Status;

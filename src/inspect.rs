@@ -5,8 +5,8 @@
 //! [`differences`] puts the reason into words; [`findings`] is what `endpointd audit` reports, [`explain`] what
 //! `endpointd explain` does. Nothing here reads from a server or from a clock.
 
-pub mod census;
-pub mod differences;
+pub(crate) mod census;
+pub(crate) mod differences;
 pub mod explain;
 pub mod findings;
 mod text;

@@ -27,9 +27,9 @@ pub mod actors;
 pub mod cluster;
 pub mod core;
 pub mod inspect;
-pub mod metrics;
+pub(crate) mod metrics;
 pub mod ops;
-pub mod tenant_log;
+pub(crate) mod tenant_log;
 
 use actors::drift::DriftTracker;
 use clap::error::ErrorKind;

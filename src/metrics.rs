@@ -5,7 +5,7 @@
 //! election, the writer of Events, the API clients. [`crate::core`] knows nothing of them. All metrics are listed in
 //! [`catalogue`], and so in `docs/metrics.md`.
 
-pub mod catalogue;
+pub(crate) mod catalogue;
 mod client;
 mod dry_run;
 mod others;
@@ -14,12 +14,12 @@ mod shards;
 mod watches;
 mod writer;
 
-pub use client::{Counted, Counting, RequestLayer};
-pub use dry_run::DryRunMetrics;
-pub use others::{EventMetrics, LeaseMetrics, LogMetrics};
-pub use shards::{ShardMetrics, ShardPart};
-pub use watches::WatchMetrics;
-pub use writer::WriterMetrics;
+pub(crate) use client::RequestLayer;
+pub(crate) use dry_run::DryRunMetrics;
+pub(crate) use others::{EventMetrics, LeaseMetrics, LogMetrics};
+pub(crate) use shards::{ShardMetrics, ShardPart};
+pub(crate) use watches::WatchMetrics;
+pub(crate) use writer::WriterMetrics;
 
 use self::catalogue::{Metric, Type};
 use self::watches::Lags;
@@ -36,7 +36,7 @@ const UPKEEP: Duration = Duration::from_secs(5);
 
 /// What was counted, to be read by others. Clones are one.
 #[derive(Clone)]
-pub struct Exporter(Arc<Inner>);
+pub(crate) struct Exporter(Arc<Inner>);
 
 struct Inner {
     handle: PrometheusHandle,
@@ -47,7 +47,7 @@ struct Inner {
 
 /// How a process stands with its lease, for who asks for metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct LeaseState {
+pub(crate) struct LeaseState {
     /// Whether it may write.
     pub held: bool,
     /// When the lease that it holds was last renewed.
@@ -66,7 +66,7 @@ impl Exporter {
     /// # Errors
     ///
     /// When something else counts in this process.
-    pub fn of_this_process() -> Result<Self, BuildError> {
+    pub(crate) fn of_this_process() -> Result<Self, BuildError> {
         static OF_THIS_PROCESS: Mutex<Option<Exporter>> = Mutex::new(None);
         let mut known = OF_THIS_PROCESS.lock();
         if let Some(exporter) = &*known {
@@ -103,7 +103,7 @@ impl Exporter {
     }
 
     /// The counts of this moment, in Prometheus' format.
-    pub fn render(&self, lease: LeaseState) -> String {
+    pub(crate) fn render(&self, lease: LeaseState) -> String {
         let Inner {
             handle,
             lags,
@@ -119,7 +119,7 @@ impl Exporter {
     }
 
     /// Keeps what is measured from piling up. Never ends.
-    pub async fn keep_up(&self) {
+    pub(crate) async fn keep_up(&self) {
         let mut ticks = interval(UPKEEP);
         loop {
             ticks.tick().await;

@@ -36,7 +36,7 @@ fn now() -> Duration {
 
 /// Whether a line about a namespace may be written now. Ask once for each line, right before it: one that is left out is
 /// counted, and said with others.
-pub fn admits(namespace: &str) -> bool {
+pub(crate) fn admits(namespace: &str) -> bool {
     let mut state = LOG.shares.lock();
     let admitted = state.shares.take(namespace, now());
     state.uncounted += u64::from(!admitted);
@@ -44,7 +44,7 @@ pub fn admits(namespace: &str) -> bool {
 }
 
 /// Says once a minute how many lines about a namespace were left out. Never returns.
-pub async fn keep() {
+pub(crate) async fn keep() {
     let metrics = LogMetrics::new();
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -61,7 +61,7 @@ pub async fn keep() {
 }
 
 /// Says what was left out and not said yet: when the process ends.
-pub fn finish() {
+pub(crate) fn finish() {
     let left_out = LOG.shares.lock().shares.finish();
     say(left_out);
 }

@@ -6,11 +6,11 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::watch;
 
 /// Why the process cannot go on, once it cannot.
-pub type Fatal = watch::Sender<Option<String>>;
+pub(crate) type Fatal = watch::Sender<Option<String>>;
 
 /// What the root is made with, and owns.
 #[derive(Debug)]
-pub struct RootState {
+pub(crate) struct RootState {
     /// How to reach shards.
     pub router: Routes,
     /// Whom it tells of a failure.
@@ -19,7 +19,7 @@ pub struct RootState {
 
 /// The root's behaviour.
 #[derive(Debug)]
-pub struct Root;
+pub(crate) struct Root;
 
 impl Actor for Root {
     type Msg = RootMsg;

@@ -25,7 +25,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 /// Where actors find the router, which is made after them. It is set once, before anything is listed.
-pub type Routes = Arc<OnceLock<Arc<Router>>>;
+pub(crate) type Routes = Arc<OnceLock<Arc<Router>>>;
 
 /// Routes events to shards. Shared by the ingest tasks, the writer and the root.
 #[derive(Debug)]

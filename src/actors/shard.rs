@@ -23,7 +23,7 @@ const BYTES: usize = 32;
 
 /// What a shard is made with.
 #[derive(Debug)]
-pub struct ShardArguments {
+pub(crate) struct ShardArguments {
     /// The namespace's name.
     pub namespace: Arc<str>,
     /// The process's settings.
@@ -48,7 +48,7 @@ pub struct ShardArguments {
 
 /// What a shard owns.
 #[derive(Debug)]
-pub struct ShardState {
+pub(crate) struct ShardState {
     core: NamespaceState,
     /// What is left of the turn, in which several grants and answers may be handled.
     turn: Budget,
@@ -179,7 +179,7 @@ impl ShardState {
 
 /// The shard's behaviour.
 #[derive(Debug)]
-pub struct Shard;
+pub(crate) struct Shard;
 
 impl Actor for Shard {
     type Msg = ShardMsg;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// The nodes that the router keeps up to date and shards look up. Clones are one.
 #[derive(Clone, Debug, Default)]
-pub struct SharedNodes(pub Arc<Mutex<NodeTable>>);
+pub(crate) struct SharedNodes(pub Arc<Mutex<NodeTable>>);
 
 impl NodeDirectory for SharedNodes {
     fn look_up(&mut self, node: &Arc<str>, namespace: &Arc<str>) -> Arc<NodeView> {

@@ -191,7 +191,7 @@ fn tls(error: &kube::client::RustlsTlsError) -> &'static str {
 }
 
 /// What the system says of a file or a program. An error that is not the system's may quote content.
-pub fn file(error: &io::Error) -> String {
+pub(crate) fn file(error: &io::Error) -> String {
     if error.raw_os_error().is_some() {
         return error.to_string();
     }

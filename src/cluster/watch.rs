@@ -8,8 +8,8 @@ mod lines;
 mod reader;
 mod sources;
 
-pub use handler::WatchHandler;
-pub use sources::{Endpoints, Gone, Nodes, Pods, Services, Slices, Source, WholeEndpoints, WholeSlices};
+pub(crate) use handler::WatchHandler;
+pub(crate) use sources::{Endpoints, Nodes, Pods, Services, Slices, Source, WholeEndpoints, WholeSlices};
 
 use self::initial::{Listing, Way};
 use self::lines::{LONGEST_LINE, Lines, take_lines};
@@ -81,7 +81,7 @@ impl WatchError {
 }
 
 /// One kind's list and watch.
-pub struct Watch {
+pub(crate) struct Watch {
     reader: Reader,
     random: fastrand::Rng,
     /// Counts the lists, so that what one leaves out is known to be gone.
@@ -102,7 +102,7 @@ impl fmt::Debug for Watch {
 
 impl Watch {
     /// Of a kind; `seed` is for the jitter of pauses.
-    pub fn new<S: Source>(
+    pub(crate) fn new<S: Source>(
         client: Client,
         handler: Arc<dyn WatchHandler>,
         leadership: watch::Receiver<Leadership>,
@@ -124,7 +124,7 @@ impl Watch {
 
     /// Lists and watches for as long as the process runs: what is written by those who lead, only while this
     /// process does.
-    pub async fn run<S: Source>(mut self) {
+    pub(crate) async fn run<S: Source>(mut self) {
         if !S::OUTPUT {
             return self.serve::<S>().await;
         }

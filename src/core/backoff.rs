@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 /// No request waits longer than this for the next try.
-pub const LONGEST: Duration = Duration::from_secs(30);
+pub(crate) const LONGEST: Duration = Duration::from_secs(30);
 /// After a refusal of what was sent, even a change does not make the next try come sooner than this.
-pub const FLOOR: Duration = Duration::from_secs(5);
+pub(crate) const FLOOR: Duration = Duration::from_secs(5);
 /// The delay after the first failure; it doubles with each further one.
 const FIRST: Duration = Duration::from_millis(100);
 

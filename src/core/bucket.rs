@@ -8,7 +8,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 /// Lets a number of requests a second pass, and a burst of them at once after a pause. Owned by the writer;
 /// time is what the caller says it is.
 #[derive(Clone, Debug)]
-pub struct TokenBucket {
+pub(crate) struct TokenBucket {
     /// Tokens a second; infinite when there is no limit.
     rate: f64,
     burst: f64,
@@ -18,7 +18,7 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// A full bucket. `qps` of zero or less means no limit.
-    pub fn new(qps: f64, burst: u32) -> Self {
+    pub(crate) fn new(qps: f64, burst: u32) -> Self {
         let rate = if qps > 0.0 { qps } else { f64::INFINITY };
         let burst = f64::from(burst.max(1));
         Self {
@@ -30,7 +30,7 @@ impl TokenBucket {
     }
 
     /// Takes a token, or says how long it will be until there is one.
-    pub fn take(&mut self, now: Duration) -> Result<(), Duration> {
+    pub(crate) fn take(&mut self, now: Duration) -> Result<(), Duration> {
         if self.rate.is_infinite() {
             return Ok(());
         }
@@ -47,7 +47,7 @@ impl TokenBucket {
     }
 
     /// Gives a token back that was not needed.
-    pub fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self) {
         self.tokens = (self.tokens + 1.0).min(self.burst);
     }
 }

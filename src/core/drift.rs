@@ -61,7 +61,7 @@ pub struct Difference {
 
 /// How a Service stands, when that has changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
+pub(crate) struct Report {
     /// The Service.
     pub service: Arc<str>,
     /// Since when the oldest of what has lasted is there. `None` when nothing has lasted: it is in sync.
@@ -74,7 +74,7 @@ pub struct Report {
 
 /// The Services of a namespace of which something differs. Those in sync take no room.
 #[derive(Debug)]
-pub struct Deviations {
+pub(crate) struct Deviations {
     patience: Duration,
     services: KeyedMap<Arc<str>, Record>,
 }
@@ -147,7 +147,7 @@ impl Record {
 
 impl Deviations {
     /// Of a namespace of which nothing has been looked at. A difference counts after `patience`.
-    pub fn new(patience: Duration) -> Self {
+    pub(crate) fn new(patience: Duration) -> Self {
         Self {
             patience,
             services: KeyedMap::default(),
@@ -155,7 +155,7 @@ impl Deviations {
     }
 
     /// A look at a Service has found this, and nothing else.
-    pub fn found(&mut self, service: &Arc<str>, differences: Vec<Difference>, now: Duration) {
+    pub(crate) fn found(&mut self, service: &Arc<str>, differences: Vec<Difference>, now: Duration) {
         if differences.is_empty() && !self.services.contains_key(service) {
             return;
         }
@@ -169,7 +169,7 @@ impl Deviations {
     }
 
     /// How those Services stand of which that has changed.
-    pub fn reports(&mut self, now: Duration) -> Vec<Report> {
+    pub(crate) fn reports(&mut self, now: Duration) -> Vec<Report> {
         let patience = self.patience;
         let mut reports: Vec<Report> = Vec::new();
         self.services.retain(|service, record| {
@@ -181,13 +181,13 @@ impl Deviations {
     }
 
     /// When, without another look, there will be something new to report.
-    pub fn due(&self, now: Duration) -> Option<Duration> {
+    pub(crate) fn due(&self, now: Duration) -> Option<Duration> {
         let records = self.services.values();
         records.filter_map(|record| record.due(self.patience, now)).min()
     }
 
     /// Whether everything is in sync, and has been reported to be.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.services.is_empty()
     }
 }

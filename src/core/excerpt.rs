@@ -3,32 +3,32 @@
 use std::fmt::{self, Write as _};
 
 /// So many bytes of a value that a tenant chose (an annotation, a label) are printed.
-pub const VALUE: usize = 64;
+pub(crate) const VALUE: usize = 64;
 /// So many bytes of a sentence are printed, such as the message of a Status or of an error.
-pub const SENTENCE: usize = 1024;
+pub(crate) const SENTENCE: usize = 1024;
 
 /// Prints at most so many bytes of a text, and how long it is if that is not all. Control characters, and characters
 /// that change the direction or the lines of what is displayed, are escaped: else whoever writes the text could forge
 /// lines of the log, or hide some on a terminal.
 #[derive(Clone, Copy, Debug)]
-pub struct Excerpt<'t> {
+pub(crate) struct Excerpt<'t> {
     text: &'t str,
     limit: usize,
 }
 
 impl<'t> Excerpt<'t> {
     /// Of a text; `limit` is in bytes of it, before anything is escaped.
-    pub fn new(text: &'t str, limit: usize) -> Self {
+    pub(crate) fn new(text: &'t str, limit: usize) -> Self {
         Self { text, limit }
     }
 
     /// Of a value that a tenant chose.
-    pub fn value(text: &'t str) -> Self {
+    pub(crate) fn value(text: &'t str) -> Self {
         Self::new(text, VALUE)
     }
 
     /// Of a sentence.
-    pub fn sentence(text: &'t str) -> Self {
+    pub(crate) fn sentence(text: &'t str) -> Self {
         Self::new(text, SENTENCE)
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Excerpt<'_> {
 }
 
 /// The beginning of a text: so many bytes at most, and whole characters.
-pub fn cut(text: &str, limit: usize) -> &str {
+pub(crate) fn cut(text: &str, limit: usize) -> &str {
     let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -1,7 +1,7 @@
 //! What is kept of an object: the fields that the output depends on, and nothing else. Made by the decoder,
 //! compared and taken apart by the core.
 
-pub mod observed;
+pub(crate) mod observed;
 
 use super::address::Family;
 use super::excerpt::Excerpt;

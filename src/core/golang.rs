@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// A bool in one of the spellings that Go's `strconv.ParseBool` knows.
-pub fn parse_bool(text: &str) -> Option<bool> {
+pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
@@ -14,7 +14,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
 
 /// Why a text is no duration that can be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum DurationError {
+pub(crate) enum DurationError {
     /// Go would not read it either.
     #[error("not a duration as Go writes it, such as 500ms or 1m30s")]
     Syntax,
@@ -28,7 +28,7 @@ pub enum DurationError {
 
 /// A duration in the form of Go's `time.ParseDuration`, without negative ones: numbers with an optional
 /// fraction, each with its unit, such as `1h2m3.5s`; or a plain `0`. What is less than a nanosecond is dropped.
-pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let (negative, mut rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),

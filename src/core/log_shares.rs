@@ -19,7 +19,7 @@ const NAMESPACES: usize = 1024;
 
 /// The shares of all namespaces. Its owner asks before each line, and writes the summaries when they are due.
 #[derive(Debug)]
-pub struct LogShares {
+pub(crate) struct LogShares {
     shares: BTreeMap<Arc<str>, Share>,
     /// The share of those for which there was no room.
     rest: Share,
@@ -30,7 +30,7 @@ pub struct LogShares {
 
 /// Lines that were left out.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LeftOut {
+pub(crate) struct LeftOut {
     /// The namespace that they were about; none for those that share with others.
     pub namespace: Option<Arc<str>>,
     /// How many.
@@ -106,7 +106,7 @@ impl LogShares {
     }
 
     /// Whether a line about a namespace may be written now. If not, it is counted.
-    pub fn take(&mut self, namespace: &str, now: Duration) -> bool {
+    pub(crate) fn take(&mut self, namespace: &str, now: Duration) -> bool {
         if let Some(share) = self.shares.get_mut(namespace) {
             return share.take(now);
         }
@@ -128,12 +128,12 @@ impl LogShares {
     }
 
     /// What was left out and is to be said now; each namespace once a minute.
-    pub fn summaries(&mut self, now: Duration) -> Vec<LeftOut> {
+    pub(crate) fn summaries(&mut self, now: Duration) -> Vec<LeftOut> {
         self.collect(|share| share.summary(now))
     }
 
     /// All that was left out and has not been said.
-    pub fn finish(&mut self) -> Vec<LeftOut> {
+    pub(crate) fn finish(&mut self) -> Vec<LeftOut> {
         self.collect(|share| Some(std::mem::take(&mut share.left_out)).filter(|&lines| lines > 0))
     }
 

@@ -12,15 +12,15 @@
 
 mod matching;
 
-pub use matching::Matching;
+pub(crate) use matching::Matching;
 
+use super::compact::intern::{make_room, push_tight};
+use super::compact::label_pairs::LabelPairs;
+use super::compact::small::SmallSet;
 use super::hash::{IdMap, hash_of};
 use super::ids::{FullSetId, MatchId, PodId, SelectorId, ServiceId};
-use super::intern::{make_room, push_tight};
-use super::label_pairs::LabelPairs;
 use super::labels::Labels;
 use super::selector::Selector;
-use super::small::SmallSet;
 use super::work::Work;
 use hashbrown::HashTable;
 use slab::Slab;
@@ -32,7 +32,7 @@ const FEW_PAIRS: usize = 16;
 
 /// Selectors ⇄ full sets ⇄ pods, of one namespace.
 #[derive(Clone, Debug, Default)]
-pub struct SelectorCache {
+pub(crate) struct SelectorCache {
     pairs: LabelPairs,
     full: Slab<FullSet>,
     full_by_labels: HashTable<u32>,
@@ -138,7 +138,7 @@ impl<'a> Held<'a> {
 
 impl SelectorCache {
     /// Puts a pod under its labels. Returns where it is: to be kept, and given back to [`Self::detach`].
-    pub fn attach(&mut self, pod: PodId, labels: &Labels, work: &mut Work) -> (FullSetId, u32) {
+    pub(crate) fn attach(&mut self, pod: PodId, labels: &Labels, work: &mut Work) -> (FullSetId, u32) {
         let hash = hash_of(labels);
         let found = self
             .full_by_labels
@@ -195,7 +195,7 @@ impl SelectorCache {
     }
 
     /// Takes a pod from under its labels. Returns the pod that has moved into its place, if one has.
-    pub fn detach(&mut self, id: FullSetId, at: u32) -> Option<PodId> {
+    pub(crate) fn detach(&mut self, id: FullSetId, at: u32) -> Option<PodId> {
         let full = &mut self.full[id.index()];
         full.pods.swap_remove(at as usize);
         let moved = full.pods.get(at as usize).copied();
@@ -222,7 +222,7 @@ impl SelectorCache {
     }
 
     /// Whether the labels of a full set are these.
-    pub fn is<'l>(&self, id: FullSetId, labels: &'l Labels) -> bool {
+    pub(crate) fn is<'l>(&self, id: FullSetId, labels: &'l Labels) -> bool {
         let mut rest = labels.as_str();
         for pair in &self.full[id.index()].pairs {
             let (key, value) = self.pairs.get(*pair);
@@ -237,7 +237,7 @@ impl SelectorCache {
     }
 
     /// The Services that select a full set, sorted by index.
-    pub fn services(&self, id: FullSetId) -> SmallVec<[ServiceId; 4]> {
+    pub(crate) fn services(&self, id: FullSetId) -> SmallVec<[ServiceId; 4]> {
         let mut services = SmallVec::new();
         if let Some(matches) = self.matches.get(self.full[id.index()].matches.index()) {
             for selector in &matches.selectors {
@@ -251,7 +251,7 @@ impl SelectorCache {
     }
 
     /// Whether a Service selects a full set.
-    pub fn selects(&self, service: ServiceId, id: FullSetId) -> bool {
+    pub(crate) fn selects(&self, service: ServiceId, id: FullSetId) -> bool {
         let selector = self.services.get(&service);
         selector.is_some_and(|selector| self.has(id, *selector))
     }
@@ -261,19 +261,13 @@ impl SelectorCache {
         matches.is_some_and(|matches| matches.has(selector))
     }
 
-    /// Indexes a Service's selector, and matches it, if it is new, against the full sets that have its rarest pair.
+    /// Indexes a Service's selector. If it is new, it has to be matched against the full sets that have its rarest pair:
+    /// returned is what [`Self::step`] has to compare for that, if there is anything.
     ///
     /// It is to be found by the one of its pairs that leads to the fewest selectors yet (then is in the fewest full
     /// sets), so that a pair which all Services of a namespace share does not make each a candidate for every
     /// pod.
-    pub fn add(&mut self, service: ServiceId, selector: &Selector, work: &mut Work) {
-        if let Some(mut matching) = self.begin_add(service, selector, work) {
-            while !self.step(&mut matching, work) {}
-        }
-    }
-
-    /// As [`Self::add`]. Returns what is left to be compared, if anything is.
-    pub fn begin_add(
+    pub(crate) fn begin_add(
         &mut self,
         service: ServiceId,
         selector: &Selector,
@@ -336,7 +330,7 @@ impl SelectorCache {
     }
 
     /// Forgets a Service's selector.
-    pub fn remove(&mut self, service: ServiceId) {
+    pub(crate) fn remove(&mut self, service: ServiceId) {
         let Some(id) = self.services.remove(&service) else {
             return;
         };
@@ -360,7 +354,7 @@ impl SelectorCache {
     }
 
     /// The pods that a Service selects.
-    pub fn pods(&self, service: ServiceId) -> Vec<PodId> {
+    pub(crate) fn pods(&self, service: ServiceId) -> Vec<PodId> {
         let Some(&id) = self.services.get(&service) else {
             return Vec::new();
         };
@@ -370,7 +364,7 @@ impl SelectorCache {
     }
 
     /// How many whole label maps there are, and how many different lists of selectors match one.
-    pub fn sizes(&self) -> (usize, usize) {
+    pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.full.len(), self.matches.len())
     }
 

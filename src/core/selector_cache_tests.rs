@@ -8,15 +8,26 @@ fn selector(pairs: &[(&str, &str)]) -> Selector {
     Selector::new(labels(pairs)).unwrap()
 }
 
+fn add(cache: &mut SelectorCache, service: ServiceId, selector: &Selector, work: &mut Work) {
+    if let Some(mut matching) = cache.begin_add(service, selector, work) {
+        while !cache.step(&mut matching, work) {}
+    }
+}
+
 #[test]
 fn matches_are_found_in_both_orders_of_arrival() {
     let (mut cache, mut work) = (SelectorCache::default(), Work::default());
-    cache.add(ServiceId(0), &selector(&[("app", "a")]), &mut work);
+    add(&mut cache, ServiceId(0), &selector(&[("app", "a")]), &mut work);
     let (a, _) = cache.attach(PodId(0), &labels(&[("app", "a"), ("x", "1")]), &mut work);
     let (b, _) = cache.attach(PodId(1), &labels(&[("app", "a"), ("x", "2")]), &mut work);
     assert_eq!(cache.services(a)[..], [ServiceId(0)]);
     assert_eq!(cache.sizes(), (2, 1), "both are matched by the same");
-    cache.add(ServiceId(1), &selector(&[("app", "a"), ("x", "2")]), &mut work);
+    add(
+        &mut cache,
+        ServiceId(1),
+        &selector(&[("app", "a"), ("x", "2")]),
+        &mut work,
+    );
     assert_eq!(cache.services(a)[..], [ServiceId(0)]);
     assert_eq!(cache.services(b)[..], [ServiceId(0), ServiceId(1)]);
     assert_eq!(cache.sizes(), (2, 2));
@@ -30,7 +41,7 @@ fn matches_are_found_in_both_orders_of_arrival() {
 #[test]
 fn nothing_is_kept_of_what_is_gone() {
     let (mut cache, mut work) = (SelectorCache::default(), Work::default());
-    cache.add(ServiceId(0), &selector(&[("app", "a")]), &mut work);
+    add(&mut cache, ServiceId(0), &selector(&[("app", "a")]), &mut work);
     for i in 0..100 {
         let unique = i.to_string();
         let at = cache.attach(PodId(i), &labels(&[("app", "a"), ("hash", &unique)]), &mut work);
@@ -44,7 +55,7 @@ fn nothing_is_kept_of_what_is_gone() {
 #[test]
 fn a_reused_index_does_not_meet_an_old_match() {
     let (mut cache, mut work) = (SelectorCache::default(), Work::default());
-    cache.add(ServiceId(0), &selector(&[("app", "a")]), &mut work);
+    add(&mut cache, ServiceId(0), &selector(&[("app", "a")]), &mut work);
     let first = cache.attach(PodId(0), &labels(&[("app", "a")]), &mut work);
     assert_eq!(cache.services(first.0)[..], [ServiceId(0)]);
     cache.detach(first.0, first.1);
@@ -52,7 +63,7 @@ fn a_reused_index_does_not_meet_an_old_match() {
     assert_eq!(second.0, first.0, "the index is used again");
     assert!(cache.services(second.0).is_empty());
     cache.remove(ServiceId(0));
-    cache.add(ServiceId(0), &selector(&[("app", "b")]), &mut work);
+    add(&mut cache, ServiceId(0), &selector(&[("app", "b")]), &mut work);
     assert_eq!(cache.services(second.0)[..], [ServiceId(0)]);
 }
 
@@ -69,7 +80,8 @@ fn detaching_tells_which_pod_moved() {
 fn a_pair_that_all_share_makes_no_candidates_of_all() {
     let (mut cache, mut work) = (SelectorCache::default(), Work::default());
     for i in 0..1000 {
-        cache.add(
+        add(
+            &mut cache,
             ServiceId(i),
             &selector(&[("app", "web"), ("shard", &i.to_string())]),
             &mut work,

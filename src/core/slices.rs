@@ -1,15 +1,15 @@
 //! One `EndpointSlice` as the controller sees it: what it should hold, and what the server is known to hold.
 
 use super::address::Family;
+use super::compact::intern::make_room;
+use super::compact::small::SmallSet;
 use super::facts::Owners;
 use super::hash::hash_of;
 use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId};
-use super::intern::make_room;
 use super::object::{Flight, ObjectState, Phase};
 use super::ports::SlicePorts;
 use super::queue::Priority;
-use super::small::SmallSet;
 use super::time::Time;
 use hashbrown::HashTable;
 use slab::Slab;

@@ -19,7 +19,7 @@ const FIRST: f64 = 16.0;
 
 /// How an answer was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sign {
+pub(crate) enum Sign {
     /// An answer, whatever it said.
     Answered,
     /// Too many requests, an overloaded server, or no answer in time.
@@ -29,7 +29,7 @@ pub enum Sign {
 /// The number of requests that may be in flight: one more for each window full of answers, half as many when the
 /// server shows that it is too much. Owned by the writer; time is what the caller says it is.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub(crate) struct Window {
     size: f64,
     limit: f64,
     /// What an answer usually takes.
@@ -41,7 +41,7 @@ pub struct Window {
 
 impl Window {
     /// Never more than `limit`.
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         let limit = (limit.max(1)) as f64;
         Self {
             size: FIRST.min(limit),
@@ -53,17 +53,17 @@ impl Window {
 
     /// How many requests may be in flight now: two at least, so that one that gets no answer does not hold up all
     /// others; one if no more are allowed at all.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.size as usize
     }
 
     /// Whether an answer that took so long is a sign of congestion.
-    pub fn is_slow(&self, took: Duration) -> bool {
+    pub(crate) fn is_slow(&self, took: Duration) -> bool {
         took > SLOW && self.usual.is_some_and(|usual| took > usual * STRETCH)
     }
 
     /// A request that took `took` was answered now, when `in_flight` were out, itself among them.
-    pub fn answered(&mut self, sign: Sign, took: Duration, in_flight: usize, now: Duration) {
+    pub(crate) fn answered(&mut self, sign: Sign, took: Duration, in_flight: usize, now: Duration) {
         let sent = now.saturating_sub(took);
         let slow = self.is_slow(took);
         let usual = self.usual.get_or_insert(took);

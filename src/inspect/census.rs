@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Takes in lists as a controller does at its start, one kind after the other, in the order of [`Kind::ALL`];
 /// then says which requests are due. It holds no more of an object than the controller does.
 #[derive(Debug)]
-pub struct Census {
+pub(crate) struct Census {
     settings: Settings,
     namespaces: BTreeMap<Arc<str>, NamespaceState>,
     managed: KeyedSet<(Arc<str>, Arc<str>)>,
@@ -45,7 +45,7 @@ pub struct Counts {
 
 impl Census {
     /// Of a cluster of which nothing is known yet.
-    pub fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         Self {
             settings,
             namespaces: BTreeMap::new(),
@@ -64,7 +64,7 @@ impl Census {
     }
 
     /// The list of a kind begins anew: what it showed until now counts only if it is shown again.
-    pub fn again(&mut self, kind: Kind) {
+    pub(crate) fn again(&mut self, kind: Kind) {
         self.epochs[kind.index()] += 1;
         if kind == Kind::Service {
             self.managed.clear();
@@ -72,18 +72,18 @@ impl Census {
     }
 
     /// The list of a kind that a node is part of, for the node table.
-    pub fn epoch(&self, kind: Kind) -> u8 {
+    pub(crate) fn epoch(&self, kind: Kind) -> u8 {
         self.epochs[kind.index()]
     }
 
     /// A listed pod. The nodes are known already.
-    pub fn pod(&mut self, namespace: &Arc<str>, facts: PodFacts, nodes: &mut NodeTable) {
+    pub(crate) fn pod(&mut self, namespace: &Arc<str>, facts: PodFacts, nodes: &mut NodeTable) {
         let epoch = self.epoch(Kind::Pod);
         self.state(namespace).apply_pod(facts, &[], epoch, nodes);
     }
 
     /// A listed Service.
-    pub fn service(&mut self, namespace: &Arc<str>, facts: ServiceFacts) {
+    pub(crate) fn service(&mut self, namespace: &Arc<str>, facts: ServiceFacts) {
         if facts.selector.is_some() {
             self.managed.insert((namespace.clone(), facts.name.clone()));
         }
@@ -92,19 +92,19 @@ impl Census {
     }
 
     /// A listed slice of ours.
-    pub fn slice(&mut self, namespace: &Arc<str>, facts: SliceFacts) {
+    pub(crate) fn slice(&mut self, namespace: &Arc<str>, facts: SliceFacts) {
         let epoch = self.epoch(Kind::Slice);
         self.state(namespace).apply_slice(facts, epoch);
     }
 
     /// A listed Endpoints object.
-    pub fn endpoints(&mut self, namespace: &Arc<str>, facts: EndpointsFacts) {
+    pub(crate) fn endpoints(&mut self, namespace: &Arc<str>, facts: EndpointsFacts) {
         let epoch = self.epoch(Kind::Endpoints);
         self.state(namespace).apply_endpoints(facts, epoch);
     }
 
     /// The list of a kind is whole.
-    pub fn end(&mut self, kind: Kind, nodes: &mut NodeTable) {
+    pub(crate) fn end(&mut self, kind: Kind, nodes: &mut NodeTable) {
         let epoch = self.epoch(kind);
         if kind == Kind::Node {
             nodes.sweep(epoch);
@@ -120,7 +120,7 @@ impl Census {
     }
 
     /// How many Services were listed.
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         let namespaces: KeyedSet<_> = self.managed.iter().map(|(namespace, _)| namespace).collect();
         Counts {
             services: self.managed.len(),
@@ -130,7 +130,7 @@ impl Census {
 
     /// Says what is due, namespace by namespace. What the controller would only ask the server first is taken
     /// for answered as the lists say.
-    pub fn due(self, mut each: impl FnMut(Due)) {
+    pub(crate) fn due(self, mut each: impl FnMut(Due)) {
         for (namespace, mut state) in self.namespaces {
             for want in state.plan() {
                 let mut next = Some(want);

@@ -3,9 +3,9 @@
 mod endpoints;
 mod slices;
 
-pub use endpoints::of_endpoints;
+pub(crate) use endpoints::of_endpoints;
 pub(super) use slices::hints;
-pub use slices::{SliceContext, of_slice};
+pub(crate) use slices::{SliceContext, of_slice};
 
 use crate::core::facts::PodFacts;
 use crate::core::ids::Uid;

@@ -3,7 +3,7 @@
 
 /// What a metric is.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Type {
+pub(crate) enum Type {
     /// It only grows.
     Counter,
     /// It goes up and down.
@@ -14,7 +14,7 @@ pub enum Type {
 
 impl Type {
     /// As Prometheus writes it.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
@@ -25,7 +25,7 @@ impl Type {
 
 /// Bounds of a histogram, and how people write them.
 #[derive(PartialEq, Debug)]
-pub struct Buckets {
+pub(crate) struct Buckets {
     /// In short.
     pub text: &'static str,
     /// The upper bounds.
@@ -34,12 +34,16 @@ pub struct Buckets {
 
 /// A metric.
 #[derive(Clone, Copy, Debug)]
-pub struct Metric {
+pub(crate) struct Metric {
     /// Its name.
     pub name: &'static str,
     /// What it is.
     pub kind: Type,
     /// The names of its labels.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "a test compares it with docs/metrics.md")
+    )]
     pub labels: &'static [&'static str],
     /// What it tells.
     pub help: &'static str,
@@ -129,10 +133,10 @@ const fn histogram(
 }
 
 /// A part of the catalogue, with its heading.
-pub type Group = (&'static str, &'static [Metric]);
+pub(crate) type Group = (&'static str, &'static [Metric]);
 
 /// All of them.
-pub const CATALOGUE: &[Group] = &[
+pub(crate) const CATALOGUE: &[Group] = &[
     ("What is published, and how fast", PUBLISHED),
     ("The queue of writes", QUEUE),
     ("What is known of the cluster", KNOWN),
@@ -249,7 +253,7 @@ const PROCESS: &[Metric] = &[
 ];
 
 /// All metrics, without headings.
-pub fn all() -> impl Iterator<Item = &'static Metric> {
+pub(crate) fn all() -> impl Iterator<Item = &'static Metric> {
     CATALOGUE.iter().flat_map(|(_, metrics)| *metrics)
 }
 
@@ -269,7 +273,7 @@ mod tests {
     #[test]
     fn the_documentation_has_what_the_catalogue_has() {
         const BEGIN: &str =
-            "<!-- The tables are made from src/ops/metrics/catalogue.rs; a test compares them. -->\n";
+            "<!-- The tables are made from src/metrics/catalogue.rs; a test compares them. -->\n";
         let mut tables = String::new();
         for (heading, metrics) in CATALOGUE {
             let _ = write!(

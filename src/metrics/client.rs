@@ -21,7 +21,7 @@ const NO_ANSWER: u16 = 0;
 
 /// Has a client's requests counted.
 #[derive(Clone)]
-pub struct RequestLayer(Arc<Handles>);
+pub(crate) struct RequestLayer(Arc<Handles>);
 
 struct Handles {
     host: String,
@@ -45,7 +45,7 @@ pub(super) fn host() -> &'static str {
 
 impl RequestLayer {
     /// Of clients of this server.
-    pub fn new(host: &str) -> Self {
+    pub(crate) fn new(host: &str) -> Self {
         HOST.get_or_init(|| host.to_owned());
         let methods = METHODS.map(|verb| {
             let host = || host.to_owned();
@@ -98,7 +98,7 @@ impl<S> Layer<S> for RequestLayer {
 }
 
 /// A service whose requests are counted.
-pub struct Counting<S> {
+pub(crate) struct Counting<S> {
     inner: S,
     handles: Arc<Handles>,
 }
@@ -157,7 +157,7 @@ where
 }
 
 /// A body that is counted when it has been read, or will not be.
-pub struct Counted<B> {
+pub(crate) struct Counted<B> {
     body: B,
     bytes: u64,
     received: Option<Histogram>,

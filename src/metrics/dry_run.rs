@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Which Services are out of sync: by the names that a process which writes has for those that it has yet to
 /// write.
 #[derive(Debug)]
-pub struct DryRunMetrics {
+pub(crate) struct DryRunMetrics {
     out_of_sync: Gauge,
     oldest: Gauge,
     differences: [Counter; 3],
@@ -16,7 +16,7 @@ pub struct DryRunMetrics {
 
 impl DryRunMetrics {
     /// Registers them.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let differences = |operation: Operation| counter!("endpointd_dry_run_differences_total", "operation" => operation.as_str());
         Self {
             out_of_sync: gauge!("endpointd_services_out_of_sync"),
@@ -27,20 +27,20 @@ impl DryRunMetrics {
     }
 
     /// So many Services are out of sync, the oldest difference among them for so long.
-    pub fn out_of_sync(&self, services: usize, oldest: Duration) {
+    pub(crate) fn out_of_sync(&self, services: usize, oldest: Duration) {
         self.out_of_sync.set(services as f64);
         self.oldest.set(oldest.as_secs_f64());
     }
 
     /// So many writes more would be made, by operation.
-    pub fn differences(&self, new: [u32; 3]) {
+    pub(crate) fn differences(&self, new: [u32; 3]) {
         for (counter, new) in self.differences.iter().zip(new) {
             counter.increment(u64::from(new));
         }
     }
 
     /// So many Services were looked at.
-    pub fn compared(&self, services: usize) {
+    pub(crate) fn compared(&self, services: usize) {
         self.comparisons.increment(services as u64);
     }
 }

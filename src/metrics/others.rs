@@ -6,7 +6,7 @@ use metrics::{Counter, Gauge, counter, gauge};
 
 /// What the election counts.
 #[derive(Debug)]
-pub struct LeaseMetrics {
+pub(crate) struct LeaseMetrics {
     leads: Gauge,
     terms: Counter,
     requests: [Counter; 3],
@@ -14,7 +14,7 @@ pub struct LeaseMetrics {
 
 impl LeaseMetrics {
     /// Registers them for a Lease, under client-go's names where it has them.
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let requests =
             |outcome: &'static str| counter!("endpointd_lease_requests_total", "outcome" => outcome);
         let metrics = Self {
@@ -27,13 +27,13 @@ impl LeaseMetrics {
     }
 
     /// Whether this process leads now.
-    pub fn leads(&self, leads: bool) {
+    pub(crate) fn leads(&self, leads: bool) {
         self.leads.set(f64::from(u8::from(leads)));
         self.terms.increment(u64::from(leads));
     }
 
     /// A request for the Lease was answered, or was not.
-    pub fn answered(&self, reply: &Reply) {
+    pub(crate) fn answered(&self, reply: &Reply) {
         let at = match reply {
             Reply::Record(..) | Reply::Missing => 0,
             Reply::Conflict => 1,
@@ -45,20 +45,20 @@ impl LeaseMetrics {
 
 /// What the log counts.
 #[derive(Debug)]
-pub struct LogMetrics {
+pub(crate) struct LogMetrics {
     left_out: Counter,
 }
 
 impl LogMetrics {
     /// Registers it.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             left_out: counter!("endpointd_log_lines_left_out_total"),
         }
     }
 
     /// So many lines were left out.
-    pub fn left_out(&self, lines: u64) {
+    pub(crate) fn left_out(&self, lines: u64) {
         self.left_out.increment(lines);
     }
 }
@@ -71,7 +71,7 @@ impl Default for LogMetrics {
 
 /// What the writer of Events counts.
 #[derive(Debug)]
-pub struct EventMetrics {
+pub(crate) struct EventMetrics {
     waiting: Gauge,
     outcomes: [Counter; 3],
     dropped: Counter,
@@ -79,7 +79,7 @@ pub struct EventMetrics {
 
 impl EventMetrics {
     /// Registers them.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let outcomes =
             |outcome: &'static str| counter!("endpointd_event_requests_total", "outcome" => outcome);
         Self {
@@ -90,12 +90,12 @@ impl EventMetrics {
     }
 
     /// How many Events are to be written.
-    pub fn observe(&self, waiting: usize) {
+    pub(crate) fn observe(&self, waiting: usize) {
         self.waiting.set(waiting as f64);
     }
 
     /// A request was answered, or was not.
-    pub fn done(&self, outcome: EventOutcome) {
+    pub(crate) fn done(&self, outcome: EventOutcome) {
         let at = match outcome {
             EventOutcome::Written => 0,
             EventOutcome::Exists | EventOutcome::NotFound | EventOutcome::Rejected => 1,
@@ -105,7 +105,7 @@ impl EventMetrics {
     }
 
     /// So many Events will not be written, unless they happen again.
-    pub fn dropped(&self, events: u64) {
+    pub(crate) fn dropped(&self, events: u64) {
         self.dropped.increment(events);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// What all shards count.
 #[derive(Debug)]
-pub struct ShardMetrics {
+pub(crate) struct ShardMetrics {
     shards: Gauge,
     pods: Gauge,
     services: Gauge,
@@ -26,7 +26,7 @@ pub struct ShardMetrics {
 
 impl ShardMetrics {
     /// Registers them.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let distribution = |distribution: &'static str| gauge!("endpoint_slice_controller_services_count_by_traffic_distribution", "traffic_distribution" => distribution);
         let changed = |(topology, distribution): (&'static str, &'static str)| histogram!("endpoint_slice_controller_endpointslices_changed_per_sync", "topology" => topology, "traffic_distribution" => distribution);
         let labels = [
@@ -74,7 +74,7 @@ impl Default for ShardMetrics {
 
 /// One shard's part of the sums. It is taken out of them when this is dropped.
 #[derive(Debug)]
-pub struct ShardPart {
+pub(crate) struct ShardPart {
     metrics: Arc<ShardMetrics>,
     sizes: Sizes,
     totals: Totals,
@@ -82,7 +82,7 @@ pub struct ShardPart {
 
 impl ShardPart {
     /// Of a shard that knows nothing yet.
-    pub fn new(metrics: Arc<ShardMetrics>) -> Self {
+    pub(crate) fn new(metrics: Arc<ShardMetrics>) -> Self {
         metrics.shards.increment(1.0);
         Self {
             metrics,
@@ -92,7 +92,7 @@ impl ShardPart {
     }
 
     /// The shard has done something.
-    pub fn update(&mut self, core: &mut NamespaceState) {
+    pub(crate) fn update(&mut self, core: &mut NamespaceState) {
         for sync in core.take_syncs() {
             self.metrics.sync(sync);
         }

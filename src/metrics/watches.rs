@@ -15,7 +15,7 @@ static SEEN: [AtomicU64; Kind::ALL.len()] = [const { AtomicU64::new(0) }; Kind::
 
 /// What one kind's list and watch count. Clones count together.
 #[derive(Clone, Debug)]
-pub struct WatchMetrics {
+pub(crate) struct WatchMetrics {
     kind: Kind,
     /// Objects listed.
     pub listed: Counter,
@@ -31,7 +31,7 @@ pub struct WatchMetrics {
 
 impl WatchMetrics {
     /// Registers them for a kind.
-    pub fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: Kind) -> Self {
         let resource = kind.as_str();
         Self {
             kind,
@@ -44,13 +44,13 @@ impl WatchMetrics {
     }
 
     /// The server has shown something.
-    pub fn alive(&self) {
+    pub(crate) fn alive(&self) {
         let passed = Instant::now().saturating_duration_since(*START);
         SEEN[self.kind.index()].store(passed.as_millis() as u64 + 1, Ordering::Relaxed);
     }
 
     /// The kind is not followed from now on.
-    pub fn left(&self) {
+    pub(crate) fn left(&self) {
         SEEN[self.kind.index()].store(0, Ordering::Relaxed);
     }
 }

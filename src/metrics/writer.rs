@@ -15,7 +15,7 @@ const VERBS: [&str; 4] = ["create", "update", "delete", "get"];
 
 /// What the writer counts.
 #[derive(Debug)]
-pub struct WriterMetrics {
+pub(crate) struct WriterMetrics {
     waiting: Gauge,
     in_flight: Gauge,
     window: Gauge,
@@ -91,7 +91,7 @@ struct Flight {
 
 impl WriterMetrics {
     /// Registers them.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let host = super::client::host();
         let requests = |verb: &'static str| counter!("endpointd_requests_total", "verb" => verb);
         let outcomes =
@@ -129,7 +129,7 @@ impl WriterMetrics {
     }
 
     /// How much waits and how much is on its way, and how many requests may be.
-    pub fn observe(&mut self, queue: &WriteQueue<ObjectKey>, window: usize, now: Duration) {
+    pub(crate) fn observe(&mut self, queue: &WriteQueue<ObjectKey>, window: usize, now: Duration) {
         self.waiting.set(queue.waiting() as f64);
         self.in_flight.set(queue.in_flight() as f64);
         self.window.set(window as f64);
@@ -144,7 +144,7 @@ impl WriterMetrics {
     }
 
     /// What costs more than a few steps: for who asks.
-    pub fn refresh(&self, queue: &WriteQueue<ObjectKey>, now: Duration) {
+    pub(crate) fn refresh(&self, queue: &WriteQueue<ObjectKey>, now: Duration) {
         for (gauge, priority) in self.oldest_in_lane.iter().zip(Priority::ALL) {
             gauge.set(queue.oldest(priority, now).as_secs_f64());
         }
@@ -165,7 +165,7 @@ impl WriterMetrics {
     }
 
     /// An object is due, since something that was noticed then; perhaps again, after a failure.
-    pub fn wanted(&mut self, key: &ObjectKey, again: bool, noticed: Duration) {
+    pub(crate) fn wanted(&mut self, key: &ObjectKey, again: bool, noticed: Duration) {
         let queue = &self.queues[key.object.output as usize];
         queue.adds.increment(1);
         queue.retries.increment(u64::from(again));
@@ -181,7 +181,7 @@ impl WriterMetrics {
     }
 
     /// Whether something could go but for the limits.
-    pub fn held_back(&mut self, now: Duration, held_back: bool) {
+    pub(crate) fn held_back(&mut self, now: Duration, held_back: bool) {
         match (held_back, self.held_back) {
             (true, None) => self.held_back = Some((now, now)),
             (false, Some((_, counted))) => {
@@ -194,7 +194,7 @@ impl WriterMetrics {
     }
 
     /// An object's turn has come after this long.
-    pub fn granted(&mut self, key: &ObjectKey, priority: Priority, age: Duration, now: Duration) {
+    pub(crate) fn granted(&mut self, key: &ObjectKey, priority: Priority, age: Duration, now: Duration) {
         let limited = self
             .held_back
             .map_or(Duration::ZERO, |(since, _)| now.saturating_sub(since));
@@ -211,7 +211,7 @@ impl WriterMetrics {
     }
 
     /// A request leaves with this many changes in it.
-    pub fn sent(&mut self, key: &ObjectKey, request: &Request, changes: u32) {
+    pub(crate) fn sent(&mut self, key: &ObjectKey, request: &Request, changes: u32) {
         let at = match request {
             Request::Create(_) => 0,
             Request::Update(_) => 1,
@@ -233,7 +233,7 @@ impl WriterMetrics {
     }
 
     /// A request was answered; or it was not sent, or not waited for, because the lease was lost.
-    pub fn done(&mut self, key: &ObjectKey, outcome: &Outcome, took: Duration, now: Duration) {
+    pub(crate) fn done(&mut self, key: &ObjectKey, outcome: &Outcome, took: Duration, now: Duration) {
         let at = match outcome {
             Outcome::Written(_) | Outcome::Deleted | Outcome::Fetched(_) => 0,
             Outcome::Conflict | Outcome::Exists | Outcome::Foreign => 1,
@@ -271,18 +271,18 @@ impl WriterMetrics {
     }
 
     /// Nothing more is due of an object.
-    pub fn settled(&mut self, key: &ObjectKey) {
+    pub(crate) fn settled(&mut self, key: &ObjectKey) {
         self.noticed.remove(key);
     }
 
     /// An object's turn has come, and nothing was due of it.
-    pub fn nothing(&mut self, key: &ObjectKey) {
+    pub(crate) fn nothing(&mut self, key: &ObjectKey) {
         self.flights.remove(key);
         self.noticed.remove(key);
     }
 
     /// Nothing waits any more.
-    pub fn cleared(&mut self, now: Duration) {
+    pub(crate) fn cleared(&mut self, now: Duration) {
         self.noticed.clear();
         self.held_back(now, false);
     }

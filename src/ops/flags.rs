@@ -14,15 +14,15 @@ use crate::cluster::kubeconfig::ConfigFile;
 use crate::core::golang;
 use crate::core::outputs::Outputs;
 use crate::ops::run::Options;
-pub use admin::AdminArgs;
+pub(crate) use admin::AdminArgs;
 use clap::builder::TypedValueParser as _;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
-pub use controllers::Controllers;
-pub use dry_run::DryRunArgs;
-pub use election::ElectionArgs;
-pub use inspect::{AuditArgs, Colour, ExplainArgs};
-pub use publishing::PublishingArgs;
+pub(crate) use controllers::Controllers;
+pub(crate) use dry_run::DryRunArgs;
+pub(crate) use election::ElectionArgs;
+pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs};
+pub(crate) use publishing::PublishingArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,7 +37,7 @@ use std::time::Duration;
     disable_help_subcommand = true,
     args_override_self = true
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -45,7 +45,7 @@ pub struct Cli {
 
 /// What can be done.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run the controller until SIGTERM.
     Run(Box<RunArgs>),
     /// Compare all that should be published with what is, and say which Services are out of sync and why
@@ -60,7 +60,7 @@ pub enum Command {
 
 /// A command line, read.
 #[derive(Debug)]
-pub struct Invocation {
+pub(crate) struct Invocation {
     /// What to do.
     pub cli: Cli,
     /// Flags of kube-controller-manager that were given and mean nothing here.
@@ -72,7 +72,7 @@ pub struct Invocation {
 /// # Errors
 ///
 /// When it cannot be used; and when help or the version is asked for.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
     let mut command = Cli::command();
     let mut args: Vec<OsString> = args.into_iter().collect();
     let mut ignored = Vec::new();
@@ -128,7 +128,7 @@ fn takes_argument(command: &clap::Command, name: &str) -> bool {
 /// The flags of `endpointd run`. Where kube-controller-manager has a flag of the same meaning, it has the same
 /// name here.
 #[derive(Clone, Debug, clap::Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// How to reach the API server.
     #[command(flatten)]
     pub connection: ConnectionArgs,
@@ -212,7 +212,7 @@ pub struct RunArgs {
 
 /// How to reach the API server. With neither flag, as the pod that this runs in is told. An empty value is none.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct ConnectionArgs {
+pub(crate) struct ConnectionArgs {
     /// A kubeconfig file
     #[arg(long, value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
     pub kubeconfig: Option<PathBuf>,
@@ -229,7 +229,7 @@ pub struct ConnectionArgs {
 
 impl ConnectionArgs {
     /// What the flags say.
-    pub fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> Target {
         let path = self
             .kubeconfig
             .clone()
@@ -249,7 +249,7 @@ impl ConnectionArgs {
 
 /// How logs are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// For people.
     Text,
     /// For machines: one JSON object a line.
@@ -276,7 +276,7 @@ fn parse_log_level(text: &str) -> Result<String, String> {
 
 impl RunArgs {
     /// The controller's options. `seed` is where everything random comes from.
-    pub fn options(&self, seed: u64) -> Options {
+    pub(crate) fn options(&self, seed: u64) -> Options {
         Options {
             settings: self.publishing.settings(seed),
             pacing: Pacing {

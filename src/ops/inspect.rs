@@ -16,7 +16,7 @@ const OUT_OF_SYNC: u8 = 1;
 const UNKNOWN: u8 = 2;
 
 /// `endpointd audit`.
-pub async fn audit(args: AuditArgs) -> ExitCode {
+pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
     let scope = audit::Scope {
         namespace: args.namespace.clone().filter(|name| !name.is_empty()),
         settings: args.publishing.settings(0),
@@ -50,7 +50,7 @@ pub async fn audit(args: AuditArgs) -> ExitCode {
 }
 
 /// `endpointd explain`.
-pub async fn explain(args: ExplainArgs) -> ExitCode {
+pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
     let (namespace, name) = &args.service;
     let explanation = async {
         let reader = reader(&args.connection).await?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Takes what the watches of all kinds show. The router does, for the shards; the watches know nothing of either.
-pub trait WatchHandler: Send + Sync {
+pub(crate) trait WatchHandler: Send + Sync {
     /// Waits until nodes, pods and Services have been listed once. What is listed after that can be compared with
     /// them as it arrives, and need not be kept.
     fn inputs_listed(&self) -> BoxFuture<'_, ()>;

@@ -8,7 +8,7 @@ use crate::core::inbox::{Change, Delivery};
 use crate::core::namespace::Kind;
 
 /// A kind that is listed and watched.
-pub trait Source: Send + Sync + 'static {
+pub(crate) trait Source: Send + Sync + 'static {
     /// Which.
     const KIND: Kind;
     /// What a watch asks for.
@@ -32,11 +32,11 @@ pub trait Source: Send + Sync + 'static {
 
 /// That an object is gone, as of a version.
 #[derive(Clone, Copy, Debug)]
-pub struct Gone(pub(super) u64);
+pub(crate) struct Gone(pub(super) u64);
 
 /// Nodes.
 #[derive(Debug)]
-pub struct Nodes;
+pub(crate) struct Nodes;
 
 impl Source for Nodes {
     const KIND: Kind = Kind::Node;
@@ -60,7 +60,7 @@ impl Source for Nodes {
 /// Pods. The list leaves out those in a terminal phase; the watch must not, since a pod that leaves a
 /// selection is shown as it was before.
 #[derive(Debug)]
-pub struct Pods;
+pub(crate) struct Pods;
 
 impl Source for Pods {
     const KIND: Kind = Kind::Pod;
@@ -82,7 +82,7 @@ impl Source for Pods {
 
 /// Services.
 #[derive(Debug)]
-pub struct Services;
+pub(crate) struct Services;
 
 impl Source for Services {
     const KIND: Kind = Kind::Service;
@@ -104,7 +104,7 @@ impl Source for Services {
 /// Our slices: listed whole, since they are to be taken over; watched by their metadata, which is enough to
 /// tell our own writes from those of others. A slice whose managed-by label changes leaves the selection.
 #[derive(Debug)]
-pub struct Slices;
+pub(crate) struct Slices;
 
 impl Source for Slices {
     const KIND: Kind = Kind::Slice;
@@ -134,7 +134,7 @@ impl Source for Slices {
 /// Endpoints: all of them, since the object of a managed Service's name is ours whoever made it. Listed whole,
 /// watched by their metadata, as slices are.
 #[derive(Debug)]
-pub struct Endpoints;
+pub(crate) struct Endpoints;
 
 impl Source for Endpoints {
     const KIND: Kind = Kind::Endpoints;
@@ -160,7 +160,7 @@ impl Source for Endpoints {
 
 /// Slices as [`Slices`], watched whole: where every write is another's, each would have to be fetched.
 #[derive(Debug)]
-pub struct WholeSlices;
+pub(crate) struct WholeSlices;
 
 impl Source for WholeSlices {
     const KIND: Kind = Slices::KIND;
@@ -181,7 +181,7 @@ impl Source for WholeSlices {
 
 /// As [`Endpoints`], watched whole.
 #[derive(Debug)]
-pub struct WholeEndpoints;
+pub(crate) struct WholeEndpoints;
 
 impl Source for WholeEndpoints {
     const KIND: Kind = Endpoints::KIND;

@@ -10,13 +10,13 @@
 use super::members::desired;
 use super::slices::SliceOutput;
 use super::{Kind, NamespaceState, PendingLists, PodChange, Settings};
+use crate::core::compact::small::SmallSet;
 use crate::core::drift::{Difference, Drift, Operation};
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hash::{KeyedMap, KeyedSet, hash_of};
 use crate::core::ids::{ServiceId, SliceId};
 use crate::core::object::{Output, Phase};
 use crate::core::slices::{FamilyState, Slice};
-use crate::core::small::SmallSet;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

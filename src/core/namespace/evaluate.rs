@@ -3,9 +3,9 @@
 
 use super::NamespaceState;
 use crate::core::address::Family;
+use crate::core::compact::intern::make_room;
 use crate::core::hash::{IdMap, KeyedMap, KeyedSet};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
-use crate::core::intern::make_room;
 use crate::core::object::Phase;
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;

@@ -11,10 +11,10 @@
 use super::lifecycle::Queue;
 use super::passes::Pass;
 use super::{Kind, NamespaceState, PodChange};
+use crate::core::compact::small::SmallSet;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::slices::FamilyState;
-use crate::core::small::SmallSet;
 use slab::Slab;
 
 impl NamespaceState {

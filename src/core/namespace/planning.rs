@@ -111,8 +111,8 @@ impl NamespaceState {
 
     /// The objects that are due, as far as it is known.
     fn collect_wants(&mut self, wants: &mut Vec<WorkItem>) {
-        wants.append(&mut self.plan_due::<SliceOutput>());
+        self.plan_due::<SliceOutput>(wants);
         // Few still read Endpoints, and each is written whole.
-        wants.append(&mut self.plan_due::<EndpointsOutput>());
+        self.plan_due::<EndpointsOutput>(wants);
     }
 }

@@ -3,10 +3,10 @@
 use super::passes::Pass;
 use super::{Host, LocalNode, NamespaceState, Pod, PodChange};
 use crate::core::address::Family;
+use crate::core::compact::intern::{make_room, push_tight};
 use crate::core::facts::{HostName, NodeFacts, PodFacts};
 use crate::core::hash::hash_of;
 use crate::core::ids::{HostId, NodeId, PodId};
-use crate::core::intern::{make_room, push_tight};
 use crate::core::nodes::{NodeDirectory, NodeView};
 use crate::core::ports::ContainerPort;
 use crate::core::selector_cache::Matching;

@@ -4,15 +4,15 @@ use super::addresses::ServiceEndpoints;
 use super::passes::{Edit, Pass};
 use super::{NamespaceState, Service};
 use crate::core::address::Family;
+use crate::core::compact::intern::make_room;
+use crate::core::compact::small::SmallSet;
 use crate::core::facts::{ServiceFacts, is_reserved_label};
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
-use crate::core::intern::make_room;
 use crate::core::object::{Flight, Phase, Remote};
 use crate::core::queue::Priority;
 use crate::core::selector_cache::Matching;
 use crate::core::slices::Slice;
-use crate::core::small::SmallSet;
 use crate::core::time::Time;
 
 impl NamespaceState {

@@ -47,7 +47,7 @@ impl Matching {
 impl SelectorCache {
     /// Begins to compare labels with the selectors that they may match, if no pod has them and that may take long. A pod
     /// is to be put under them when it is over, and [`Self::finish`] called after that.
-    pub fn begin_labels(&mut self, labels: &Labels, work: &mut Work) -> Option<Matching> {
+    pub(crate) fn begin_labels(&mut self, labels: &Labels, work: &mut Work) -> Option<Matching> {
         if self.selector_pairs <= FEW {
             return None;
         }
@@ -75,7 +75,7 @@ impl SelectorCache {
     }
 
     /// Makes the next comparison. True when all have been made.
-    pub fn step(&mut self, matching: &mut Matching, work: &mut Work) -> bool {
+    pub(crate) fn step(&mut self, matching: &mut Matching, work: &mut Work) -> bool {
         match &mut matching.0 {
             Side::Labels {
                 hash,
@@ -114,7 +114,7 @@ impl SelectorCache {
     }
 
     /// Forgets labels that were compared for a pod which does not have them after all.
-    pub fn finish(&mut self, matching: &Matching) {
+    pub(crate) fn finish(&mut self, matching: &Matching) {
         if let Side::Labels {
             entered: Some(id), ..
         } = matching.0

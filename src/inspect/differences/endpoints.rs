@@ -7,7 +7,10 @@ use crate::core::subsets::TRUNCATED;
 use std::collections::BTreeMap;
 
 /// Why an Endpoints object is to be created, updated or deleted, given what is stored of it and what would be.
-pub fn of_endpoints(stored: Option<&EndpointsFacts>, desired: Option<&EndpointsFacts>) -> Vec<Difference> {
+pub(crate) fn of_endpoints(
+    stored: Option<&EndpointsFacts>,
+    desired: Option<&EndpointsFacts>,
+) -> Vec<Difference> {
     let mut found = Found::default();
     match (stored, desired) {
         (Some(stored), Some(desired)) => changed(&mut found, stored, desired),

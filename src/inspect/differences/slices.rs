@@ -6,7 +6,7 @@ use crate::core::facts::{EndpointFacts, ServiceFacts, SliceFacts, is_reserved_la
 
 /// What surrounds a slice.
 #[derive(Clone, Copy, Debug)]
-pub struct SliceContext<'a> {
+pub(crate) struct SliceContext<'a> {
     /// Its Service, if there is one.
     pub service: Option<&'a ServiceFacts>,
     /// All slices that are stored.
@@ -34,7 +34,7 @@ impl SliceContext<'_> {
 }
 
 /// Why a slice is to be created, updated or deleted, given what is stored of it and what would be.
-pub fn of_slice(
+pub(crate) fn of_slice(
     stored: Option<&SliceFacts>,
     desired: Option<&SliceFacts>,
     around: SliceContext<'_>,

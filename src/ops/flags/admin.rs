@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Where health and metrics are served.
 #[derive(Clone, Debug, clap::Args)]
-pub struct AdminArgs {
+pub(crate) struct AdminArgs {
     /// The address on which /livez, /readyz, /healthz and /metrics are served [default: 127.0.0.1; with TLS 0.0.0.0]
     #[arg(long, value_name = "IP")]
     pub bind_address: Option<IpAddr>,
@@ -33,7 +33,7 @@ pub struct AdminArgs {
 
 impl AdminArgs {
     /// The address to listen on, if there is to be one.
-    pub fn address(&self) -> Option<SocketAddr> {
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
         let usual = match self.tls_files() {
             Ok(Some(_)) => Ipv4Addr::UNSPECIFIED,
             _ => Ipv4Addr::LOCALHOST,
@@ -47,7 +47,7 @@ impl AdminArgs {
     /// # Errors
     ///
     /// When one of the two files is missing.
-    pub fn tls_files(&self) -> Result<Option<TlsFiles>, &'static str> {
+    pub(crate) fn tls_files(&self) -> Result<Option<TlsFiles>, &'static str> {
         let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         match (given(&self.tls_cert_file), given(&self.tls_private_key_file)) {
             (None, None) => Ok(None),

@@ -75,11 +75,11 @@ enum Item {
 
 /// One value of the flag: items with commas between.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Controllers(Vec<Item>);
+pub(crate) struct Controllers(Vec<Item>);
 
 impl Controllers {
     /// Reads one value. A name that upstream does not know is refused, with upstream's words.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         // Without any item, rather than with one that is empty.
         if text.is_empty() {
             return Ok(Self(Vec::new()));

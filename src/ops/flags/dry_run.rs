@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Whether to write at all.
 #[derive(Clone, Debug, clap::Args)]
-pub struct DryRunArgs {
+pub(crate) struct DryRunArgs {
     /// Write nothing, and tell by metrics and logs what would be written: for a trial beside the controllers that
     /// write
     ///

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// How processes agree which of them writes.
 #[derive(Clone, Debug, clap::Args)]
-pub struct ElectionArgs {
+pub(crate) struct ElectionArgs {
     /// Write only while holding a Lease, so that several processes can stand ready
     #[arg(
         long,
@@ -90,7 +90,7 @@ impl ElectionArgs {
     /// # Errors
     ///
     /// When they do not.
-    pub fn timing(&self) -> Result<Option<Timing>, TimingError> {
+    pub(crate) fn timing(&self) -> Result<Option<Timing>, TimingError> {
         self.leader_elect
             .then(|| Timing::new(self.lease_duration, self.renew_deadline, self.retry_period))
             .transpose()
@@ -98,7 +98,7 @@ impl ElectionArgs {
 
     /// What this process stands for election with, if it does. [`super::parse`] has seen to it that the times go
     /// together.
-    pub fn candidacy(&self) -> Option<Candidacy> {
+    pub(crate) fn candidacy(&self) -> Option<Candidacy> {
         Some(Candidacy {
             location: Location {
                 namespace: self.resource_namespace.clone(),

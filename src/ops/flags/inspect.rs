@@ -10,7 +10,7 @@ use std::time::Duration;
 impl ConnectionArgs {
     /// What the flags say to a tool that people call: with none, as kubectl would have it, and only where it
     /// would find nothing as the pod that this runs in is told.
-    pub fn target_of_tool(&self) -> Target {
+    pub(crate) fn target_of_tool(&self) -> Target {
         match self.target() {
             Target::InCluster if ConfigFile::is_at_hand() => Target::Kubeconfig(ConfigFile::default()),
             target => target,
@@ -20,7 +20,7 @@ impl ConnectionArgs {
 
 /// The flags of `endpointd audit`. What says how objects should be has the names that it has for `run`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct AuditArgs {
+pub(crate) struct AuditArgs {
     /// How to reach the API server.
     #[command(flatten)]
     pub connection: ConnectionArgs,
@@ -51,7 +51,7 @@ pub struct AuditArgs {
 
 /// The flags of `endpointd explain`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// The Service
     #[arg(value_name = "NAMESPACE/SERVICE", value_parser = parse_service)]
     pub service: (String, String),
@@ -75,7 +75,7 @@ pub struct ExplainArgs {
 
 /// When to use colours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Colour {
+pub(crate) enum Colour {
     /// On a terminal.
     Auto,
     /// Always.

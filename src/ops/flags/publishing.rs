@@ -6,7 +6,7 @@ use crate::core::outputs::Outputs;
 
 /// What is published, and how.
 #[derive(Clone, Debug, clap::Args)]
-pub struct PublishingArgs {
+pub(crate) struct PublishingArgs {
     /// Which of upstream's controllers to stand in for: `*` for all, NAME for one, -NAME to leave one out; the
     /// first item that names one decides
     ///
@@ -42,17 +42,17 @@ pub struct PublishingArgs {
 
 impl PublishingArgs {
     /// Which outputs are on. [`super::parse`] has seen to it that one is.
-    pub fn outputs(&self) -> Outputs {
+    pub(crate) fn outputs(&self) -> Outputs {
         controllers::outputs(&self.controllers)
     }
 
     /// Controllers of kube-controller-manager that are asked for by name and are not run here.
-    pub fn controllers_elsewhere(&self) -> Vec<&'static str> {
+    pub(crate) fn controllers_elsewhere(&self) -> Vec<&'static str> {
         controllers::elsewhere(&self.controllers)
     }
 
     /// What the core needs to know. `seed` is where everything random comes from.
-    pub fn settings(&self, seed: u64) -> Settings {
+    pub(crate) fn settings(&self, seed: u64) -> Settings {
         Settings {
             max_endpoints: usize::from(self.max_endpoints_per_slice),
             outputs: self.outputs(),

@@ -4,6 +4,7 @@ use super::{Effect, Granted, Metadata, Outcome, Published, Step, effect, next_st
 use crate::core::body::{Preconditions, Request};
 use crate::core::namespace::{NamespaceState, WorkItem};
 use crate::core::object::{Flight, Phase};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl NamespaceState {
@@ -181,8 +182,8 @@ impl NamespaceState {
         plans && !object.needs_refetch && (self.pending_lists.any() || K::awaits(self, id))
     }
 
-    /// The objects of a kind that are due, in the order in which they should go.
-    pub(in crate::core::namespace) fn plan_due<K: Published>(&mut self) -> Vec<WorkItem> {
+    /// Adds the objects of a kind that are due, in the order in which they should go.
+    pub(in crate::core::namespace) fn plan_due<K: Published>(&mut self, wants: &mut Vec<WorkItem>) {
         let wanted = std::mem::take(&mut K::queue(self).wanted);
         let waits = |id: &K::Id| {
             let (_, object) = K::get(self, id)?;
@@ -191,11 +192,9 @@ impl NamespaceState {
         let due = wanted
             .iter()
             .filter_map(|id| Some((waits(id)?, K::name(self, id)?, id)));
-        let mut due: Vec<_> = due.collect();
+        let mut due: SmallVec<[_; 4]> = due.collect();
         due.sort_unstable_by_key(|(order, name, _)| (*order, *name));
-        due.into_iter()
-            .filter_map(|(_, _, id)| K::want(self, id))
-            .collect()
+        wants.extend(due.into_iter().filter_map(|(_, _, id)| K::want(self, id)));
     }
 
     /// Objects that could not be written are looked at again, now that their Services have been evaluated.

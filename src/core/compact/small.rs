@@ -1,7 +1,7 @@
 //! A set and a map that mostly hold few: most Services have one slice and some dozens of pods, and the fixed cost
 //! of a tree's node or a hash table's spare places would be the larger part of what they need.
 
-use super::hash::IdMap;
+use crate::core::hash::IdMap;
 use rustc_hash::FxBuildHasher;
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -93,7 +93,7 @@ impl<T: Ord + Copy> SmallSet<T> {
 
 /// A map without an order.
 #[derive(Clone, Debug)]
-pub struct SmallMap<K, V>(Map<K, V>);
+pub(crate) struct SmallMap<K, V>(Map<K, V>);
 
 #[derive(Clone, Debug)]
 enum Map<K, V> {
@@ -109,7 +109,7 @@ impl<K, V> Default for SmallMap<K, V> {
 
 impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
     /// For so many entries.
-    pub fn with_capacity(capacity: usize) -> Self {
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self(if capacity > FEW {
             Map::Many(IdMap::with_capacity_and_hasher(capacity, FxBuildHasher))
         } else {
@@ -118,7 +118,7 @@ impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
     }
 
     /// Sets the value of a key. Returns the one before.
-    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         match &mut self.0 {
             Map::Many(map) => map.insert(key, value),
             Map::Few(entries) => match entries.binary_search_by_key(&key, |entry| entry.0) {
@@ -138,7 +138,7 @@ impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
     }
 
     /// The value of a key.
-    pub fn get(&self, key: &K) -> Option<V> {
+    pub(crate) fn get(&self, key: &K) -> Option<V> {
         match &self.0 {
             Map::Few(entries) => {
                 let at = entries.binary_search_by_key(key, |entry| entry.0).ok()?;
@@ -149,7 +149,7 @@ impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
     }
 
     /// Takes a key out. Returns its value.
-    pub fn remove(&mut self, key: &K) -> Option<V> {
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         match &mut self.0 {
             Map::Few(entries) => {
                 let at = entries.binary_search_by_key(key, |entry| entry.0).ok()?;
@@ -168,7 +168,7 @@ impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
     }
 
     /// How many entries there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match &self.0 {
             Map::Few(entries) => entries.len(),
             Map::Many(map) => map.len(),
@@ -176,7 +176,7 @@ impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
     }
 
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }

@@ -1,16 +1,16 @@
 //! The label pairs of a namespace's pods and selectors, kept once and counted, and who has them.
 
-use super::hash::hash_of;
-use super::ids::{FullSetId, SelectorId};
 use super::intern::{Interner, make_room};
 use super::small::SmallSet;
+use crate::core::hash::hash_of;
+use crate::core::ids::{FullSetId, SelectorId};
 use hashbrown::HashTable;
 use slab::Slab;
 
 /// Pairs by number. A key is kept once, not with each of its values: those that are unique to a pod are the larger
 /// part of all pairs, and their keys are longer than they are.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LabelPairs {
+pub(in crate::core) struct LabelPairs {
     keys: Interner<Box<str>>,
     pairs: Slab<Pair>,
     by_pair: HashTable<u32>,
@@ -65,7 +65,7 @@ struct Holders {
 
 impl LabelPairs {
     /// The number of a pair, one more time in use.
-    pub(super) fn acquire(&mut self, key: &str, value: &str) -> u32 {
+    pub(in crate::core) fn acquire(&mut self, key: &str, value: &str) -> u32 {
         let key = self
             .keys
             .acquire_as(hash_of(key), |known| **known == *key, || key.into());
@@ -97,7 +97,7 @@ impl LabelPairs {
     }
 
     /// One use less; the last one frees the pair.
-    pub(super) fn release(&mut self, id: u32) {
+    pub(in crate::core) fn release(&mut self, id: u32) {
         let pair = &mut self.pairs[id as usize];
         pair.uses -= 1;
         if pair.uses > 0 {
@@ -114,13 +114,13 @@ impl LabelPairs {
     }
 
     /// A pair in use.
-    pub(super) fn get(&self, id: u32) -> (&str, &str) {
+    pub(in crate::core) fn get(&self, id: u32) -> (&str, &str) {
         let pair = &self.pairs[id as usize];
         (self.keys.get(pair.key), &pair.value)
     }
 
     /// A full set has a pair.
-    pub(super) fn hold(&mut self, id: u32, full: FullSetId) {
+    pub(in crate::core) fn hold(&mut self, id: u32, full: FullSetId) {
         if self.pairs[id as usize].held == Held::BY_NONE {
             self.pairs[id as usize].held = Held::by_one(full);
             return;
@@ -130,7 +130,7 @@ impl LabelPairs {
     }
 
     /// A full set is about to go.
-    pub(super) fn let_go(&mut self, id: u32, full: FullSetId) {
+    pub(in crate::core) fn let_go(&mut self, id: u32, full: FullSetId) {
         if self.pairs[id as usize].held.one().is_some() {
             self.pairs[id as usize].held = Held::BY_NONE;
             return;
@@ -141,7 +141,7 @@ impl LabelPairs {
     }
 
     /// How many full sets have a pair.
-    pub(super) fn held(&self, id: u32) -> usize {
+    pub(in crate::core) fn held(&self, id: u32) -> usize {
         let held = self.pairs[id as usize].held;
         match held.many() {
             Some(at) => self.holders[at].count as usize,
@@ -150,33 +150,33 @@ impl LabelPairs {
     }
 
     /// The full sets that have a pair, in order.
-    pub(super) fn holding(&self, id: u32) -> impl Iterator<Item = FullSetId> {
+    pub(in crate::core) fn holding(&self, id: u32) -> impl Iterator<Item = FullSetId> {
         let held = self.pairs[id as usize].held;
         let many = held.many().map(|at| self.holders[at].full.iter());
         held.one().into_iter().chain(many.into_iter().flatten())
     }
 
     /// A selector is to be found by a pair.
-    pub(super) fn index(&mut self, id: u32, selector: SelectorId) {
+    pub(in crate::core) fn index(&mut self, id: u32, selector: SelectorId) {
         let holders = self.holders_mut(id);
         holders.indexed += u32::from(holders.selectors.insert(selector));
     }
 
     /// A selector is about to go.
-    pub(super) fn unindex(&mut self, id: u32, selector: SelectorId) {
+    pub(in crate::core) fn unindex(&mut self, id: u32, selector: SelectorId) {
         let holders = self.holders_mut(id);
         holders.indexed -= u32::from(holders.selectors.remove(&selector));
         self.shrink(id);
     }
 
     /// How many selectors are to be found by a pair.
-    pub(super) fn indexed(&self, id: u32) -> usize {
+    pub(in crate::core) fn indexed(&self, id: u32) -> usize {
         let many = self.pairs[id as usize].held.many();
         many.map_or(0, |at| self.holders[at].indexed as usize)
     }
 
     /// The selectors that are to be found by a pair, in order.
-    pub(super) fn indexing(&self, id: u32) -> impl Iterator<Item = SelectorId> {
+    pub(in crate::core) fn indexing(&self, id: u32) -> impl Iterator<Item = SelectorId> {
         let many = self.pairs[id as usize].held.many();
         many.map(|at| self.holders[at].selectors.iter())
             .into_iter()
@@ -211,7 +211,7 @@ impl LabelPairs {
     }
 
     #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::core) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.pairs.is_empty() && self.by_pair.is_empty() && self.holders.is_empty()
     }
 }

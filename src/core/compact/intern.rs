@@ -1,6 +1,6 @@
 //! Values that many objects share, kept once and counted.
 
-use super::hash::hash_of;
+use crate::core::hash::hash_of;
 use hashbrown::HashTable;
 use slab::Slab;
 use smallvec::{Array, SmallVec};
@@ -8,7 +8,7 @@ use std::hash::Hash;
 
 /// A table of equal values with reference counts: what nobody uses any more is freed at once.
 #[derive(Clone, Debug)]
-pub struct Interner<T> {
+pub(crate) struct Interner<T> {
     values: Slab<(T, u32)>,
     by_value: HashTable<u32>,
 }
@@ -32,7 +32,7 @@ pub(crate) fn make_room<T>(table: &mut Slab<T>) {
 
 impl<T: Hash + Eq> Interner<T> {
     /// The index of an equal value, one more time in use; the value is kept if it is new.
-    pub fn acquire(&mut self, value: T) -> u32 {
+    pub(crate) fn acquire(&mut self, value: T) -> u32 {
         let hash = hash_of(&value);
         if let Some(id) = self.reuse(hash, |known| *known == value) {
             return id;
@@ -41,7 +41,12 @@ impl<T: Hash + Eq> Interner<T> {
     }
 
     /// As [`Self::acquire`] of the value that is equal in this sense, hashes so, and is made only if it is new.
-    pub fn acquire_as(&mut self, hash: u64, equal: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> u32 {
+    pub(crate) fn acquire_as(
+        &mut self,
+        hash: u64,
+        equal: impl Fn(&T) -> bool,
+        make: impl FnOnce() -> T,
+    ) -> u32 {
         if let Some(id) = self.reuse(hash, equal) {
             return id;
         }
@@ -67,7 +72,7 @@ impl<T: Hash + Eq> Interner<T> {
     }
 
     /// One use less; the last one frees the value and its index. Says whether it was that.
-    pub fn release(&mut self, id: u32) -> bool {
+    pub(crate) fn release(&mut self, id: u32) -> bool {
         let entry = &mut self.values[id as usize];
         entry.1 -= 1;
         if entry.1 > 0 {
@@ -83,17 +88,19 @@ impl<T: Hash + Eq> Interner<T> {
     }
 
     /// The value at an index that is in use.
-    pub fn get(&self, id: u32) -> &T {
+    pub(crate) fn get(&self, id: u32) -> &T {
         &self.values[id as usize].0
     }
 
     /// How many values are kept.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.values.len()
     }
 
     /// Whether no value is kept.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 }
