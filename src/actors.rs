@@ -1,4 +1,4 @@
-//! Shells around the core: each turns a message into one call of the core, and acts on what that returns.
+//! Actors around the core: each turns a message into one call of the core, and acts on its result.
 //!
 //! ```text
 //! ingest ─► router ─► shard (one per namespace) ─► wants ─► writer

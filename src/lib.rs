@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
-//! endpointd keeps the Endpoints and `EndpointSlices` of a Kubernetes cluster right, in place of
-//! kube-controller-manager's endpoints and endpointslice controllers, at the cost of what changed instead of at
-//! the cost of what there is.
+//! endpointd keeps the Endpoints and `EndpointSlices` of a Kubernetes cluster up to date, in place of
+//! kube-controller-manager's endpoints and endpointslice controllers. Its cost grows with what changes, not with
+//! the size of the cluster.
 //!
 //! ```text
 //!  kube-apiserver
@@ -20,8 +20,9 @@
 //!  kube-apiserver ◄── cluster::objects ── the outcome goes back to the shard
 //! ```
 //!
-//! [`core`] is pure: no clock, no I/O, no logging. [`actors`] are shells around it. [`cluster`] speaks with the
-//! API server. [`inspect`] looks at what is published and says what is wrong with it. [`ops`] is the command line and what surrounds a process.
+//! [`core`] is pure: no clock, no I/O, no logging. [`actors`] are shells around it. [`cluster`] talks to the API
+//! server. [`inspect`] compares what is published with what should be, and reports what is wrong. [`ops`] holds
+//! the command line, and the logs, health and startup of a process.
 
 pub mod actors;
 pub mod cluster;
@@ -47,16 +48,16 @@ use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The exit code of a command line or a kubeconfig that cannot be used.
+/// The exit code for a command line or a kubeconfig that cannot be used.
 pub(crate) const USAGE: u8 = 2;
 
-/// The whole program: parses the command line (with the program's name first), runs what it says with a tokio
+/// Runs the whole program: parses the command line (with the program's name first), runs the command on a tokio
 /// runtime of its own, and returns the exit code.
 pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Invocation { cli, ignored } = match ops::flags::parse(args) {
         Ok(invocation) => invocation,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            // Help that nobody can read any more is no failure.
+            // Failing to print help, to a closed pipe for example, is not an error.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
@@ -75,7 +76,7 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    // Keyed by what the system gives each process at random.
+    // RandomState takes its keys from the system's random source, so the hash key differs for each process.
     let random = RandomState::new();
     let key = u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1));
     hash::set_key(HashKey::new(key)).expect("a process runs one command, and hashes nothing before");
@@ -150,7 +151,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            // The second signal ends this future, and with it the wait.
+            // The second signal ends this future, and with it the wait for requests in flight.
             let Some(first) = first.take() else { return };
             tracing::info!("stopping: requests in flight are finished first; a second signal does not wait");
             let _ = first.send(());
@@ -170,7 +171,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             RunMode::DryRun(DriftTracker::new(patience))
         }
         Some(candidacy) => {
-            // As the clients above, which could be made.
+            // Connects as the clients above did.
             let client = async move { connect(&target).await.map_err(|error| one_line(&error)) };
             let connect: Connect = Box::new(move || client.boxed());
             RunMode::Candidate(Renewing::Apart(connect), Box::new(candidacy))
@@ -178,7 +179,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
         None => RunMode::Alone,
     };
     let vitals = HealthHandle::default();
-    // It goes on until the process ends, so that whoever looks sees how that goes.
+    // The admin server runs until the process ends, so that probes and metrics also cover the shutdown.
     let _admin = admin.map(|admin| tokio::spawn(admin.serve(vitals.clone())));
     tokio::spawn(tenant_log::keep());
     let run = ops::run::run_observed(clients, options, mode, &vitals, shutdown);
@@ -199,7 +200,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
     }
 }
 
-/// One thread runs all there is to do without waking another, which costs more than most of what is to be done.
+/// Creates the runtime. A single thread never has to wake another, which would cost more than most of the work.
 fn runtime(threads: u16) -> std::io::Result<Runtime> {
     if threads == 1 {
         return Builder::new_current_thread().enable_all().build();
@@ -210,7 +211,7 @@ fn runtime(threads: u16) -> std::io::Result<Runtime> {
         .build()
 }
 
-/// Takes the admin server's address, if there is to be one.
+/// Binds the admin server's address, if one is configured, and loads its certificate.
 async fn admin(args: &AdminArgs, target: &Target) -> Result<Option<Admin>, String> {
     let Some(address) = args.address() else {
         return Ok(None);

@@ -4,8 +4,8 @@
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
-/// The state is many small objects that come and go for months: the C libraries' allocators fragment there,
-/// and musl's is slow besides.
+/// The controller's state is many small objects that come and go for months. The C libraries' allocators fragment
+/// under that load, and musl's is slow as well.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

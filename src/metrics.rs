@@ -1,9 +1,9 @@
-//! What this process counts: handles that are registered once, so that no name is looked up where work is done, and
-//! the exporter that others read. Until there is an exporter they cost nothing and count nothing.
+//! The metrics of this process: handles that are registered once, so that no name is looked up on hot paths, and the
+//! exporter that serves them. Until there is an exporter they cost nothing and count nothing.
 //!
-//! Whoever does the work holds the handles: the writer, the shards (together, each adding its part), the watches, the
-//! election, the writer of Events, the API clients. [`crate::core`] knows nothing of them. All metrics are listed in
-//! [`catalogue`], and so in `docs/metrics.md`.
+//! The components that do the work hold the handles: the writer, the shards (together, each adding its part), the
+//! watches, the election, the writer of Events, the API clients. [`crate::core`] knows nothing of them. All metrics are
+//! listed in [`catalogue`], and so in `docs/metrics.md`.
 
 pub(crate) mod catalogue;
 mod client;
@@ -31,10 +31,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::interval;
 
-/// How often what was measured is sorted into buckets, if nobody asks.
+/// How often measurements are sorted into buckets when there are no scrapes.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// What was counted, to be read by others. Clones are one.
+/// Renders the metrics for scrapes. All clones share one recorder.
 #[derive(Clone)]
 pub(crate) struct Exporter(Arc<Inner>);
 
@@ -45,12 +45,12 @@ struct Inner {
     renewal: Gauge,
 }
 
-/// How a process stands with its lease, for who asks for metrics.
+/// The state of the lease at the time of a scrape.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct LeaseState {
-    /// Whether it may write.
+    /// Set while this process may write.
     pub held: bool,
-    /// When the lease that it holds was last renewed.
+    /// The time since the held lease was last renewed.
     pub renewal_age: Option<Duration>,
 }
 
@@ -61,11 +61,11 @@ impl fmt::Debug for Exporter {
 }
 
 impl Exporter {
-    /// Starts to count, the first time. What was registered before that does not count.
+    /// Installs the recorder on the first call. Metrics that were registered before that are not counted.
     ///
     /// # Errors
     ///
-    /// When something else counts in this process.
+    /// Fails when this process has another recorder already.
     pub(crate) fn of_this_process() -> Result<Self, BuildError> {
         static OF_THIS_PROCESS: Mutex<Option<Exporter>> = Mutex::new(None);
         let mut known = OF_THIS_PROCESS.lock();
@@ -102,7 +102,7 @@ impl Exporter {
         })))
     }
 
-    /// The counts of this moment, in Prometheus' format.
+    /// Renders the current values in Prometheus' format.
     pub(crate) fn render(&self, lease: LeaseState) -> String {
         let Inner {
             handle,
@@ -118,7 +118,7 @@ impl Exporter {
         text
     }
 
-    /// Keeps what is measured from piling up. Never ends.
+    /// Keeps measurements from piling up. Never returns.
     pub(crate) async fn keep_up(&self) {
         let mut ticks = interval(UPKEEP);
         loop {

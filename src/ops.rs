@@ -1,4 +1,4 @@
-//! What surrounds the controller: flags, logs, health, and the order of starting and stopping.
+//! The process around the controller: flags, logs, health, and the order of starting and stopping.
 
 pub mod admin;
 pub mod audit;

@@ -1,7 +1,7 @@
-//! The log's lines that a namespace's owner can cause: each namespace has a share, so that one that causes ten thousand
-//! lines does not bury what is said of others.
+//! Rate limits for log lines that a namespace's owner can cause: each namespace has a share, so that one that causes
+//! ten thousand lines does not bury the lines about others.
 //!
-//! There is one log, so this is one for the process, as the subscriber and the recorder of metrics are.
+//! There is one log, so the limits are global to the process, as the subscriber and the recorder of metrics are.
 
 use crate::core::log_shares::{LeftOut, LogShares};
 use crate::metrics::LogMetrics;
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// How often it is looked whether a summary is due.
+/// How often to check whether a summary is due.
 const TICK: Duration = Duration::from_secs(5);
 
 struct Shared {
@@ -21,7 +21,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     shares: LogShares,
-    /// Lines left out that the metric does not count yet.
+    /// Suppressed lines that the metric does not count yet.
     uncounted: u64,
 }
 
@@ -34,8 +34,8 @@ fn now() -> Duration {
     Instant::now().saturating_duration_since(LOG.start)
 }
 
-/// Whether a line about a namespace may be written now. Ask once for each line, right before it: one that is left out is
-/// counted, and said with others.
+/// Returns whether a line about a namespace may be logged now. Call it once for each line, right before it: a
+/// suppressed line is counted, and reported in a summary.
 pub(crate) fn admits(namespace: &str) -> bool {
     let mut state = LOG.shares.lock();
     let admitted = state.shares.take(namespace, now());
@@ -43,7 +43,7 @@ pub(crate) fn admits(namespace: &str) -> bool {
     admitted
 }
 
-/// Says once a minute how many lines about a namespace were left out. Never returns.
+/// Logs once a minute how many lines about a namespace were suppressed. Never returns.
 pub(crate) async fn keep() {
     let metrics = LogMetrics::new();
     let mut tick = interval(TICK);
@@ -60,7 +60,7 @@ pub(crate) async fn keep() {
     }
 }
 
-/// Says what was left out and not said yet: when the process ends.
+/// Logs the suppressed lines that were not reported yet, when the process ends.
 pub(crate) fn finish() {
     let left_out = LOG.shares.lock().shares.finish();
     say(left_out);

@@ -1,4 +1,4 @@
-//! A dry run: what would be written is found out, counted and told, and nothing else is done with it.
+//! Dry run: computes what would be written, counts and logs it, and does nothing else.
 //!
 //! ```text
 //!  shard: what has changed ─► a while later, one look at each Service concerned ─► what has lasted
@@ -6,8 +6,8 @@
 //!                                                   gauges, a counter, the log ◄── ledger
 //! ```
 //!
-//! The writer is never told of anything. A look costs as much as its Service is large, so a Service that keeps
-//! changing is looked at some times in the time that a difference must last, and one that does not, not at all.
+//! The writer receives nothing. A look costs as much as its Service is large, so a Service that keeps changing is
+//! looked at a few times within the time that a difference must last, and an unchanged one not at all.
 
 use crate::core::bucket::TokenBucket;
 use crate::core::drift::{Deviations, Drift, Report};
@@ -23,21 +23,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// How often in the time that a difference must last a Service is looked at while it changes.
+/// How often a changing Service is looked at within the time that a difference must last.
 const LOOKS: u32 = 5;
-/// The shortest time between looks, and the longest.
+/// The shortest and the longest time between looks.
 const BETWEEN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// How often gauges move, and lines that were held back are counted.
+/// How often the gauges are updated and lines that were held back are reported.
 const TICK: Duration = Duration::from_secs(1);
-/// Lines a second, and at once.
+/// Log lines per second, and burst.
 const LINES: (f64, u32) = (2.0, 20);
-/// A line names no more objects than this.
+/// Maximum number of objects named in a log line.
 const NAMED: usize = 5;
 
 /// A Service, cluster-wide.
 type Key = (Arc<str>, Arc<str>);
 
-/// Which Services of the cluster are out of sync. Cheap to clone; all clones are one ledger.
+/// Tracks which Services of the cluster are out of sync. Cheap to clone; all clones share one ledger.
 #[derive(Clone, Debug)]
 pub struct DriftTracker(Arc<Shared>);
 
@@ -54,19 +54,19 @@ struct State {
     services: KeyedMap<Key, Entry>,
     oldest: BTreeSet<(Duration, Key)>,
     lines: TokenBucket,
-    /// Lines that were held back since the last time that this was told.
+    /// Lines that were held back since their number was last logged.
     held_back: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     since: Duration,
-    /// Whether there was a line about it, so that there is one when it ends.
+    /// Set when a line was logged about it, so that another is logged when it ends.
     told: bool,
 }
 
 impl DriftTracker {
-    /// Of a cluster of which nothing has been looked at. A difference counts after `patience`.
+    /// Creates a tracker for a cluster that has not been looked at. A difference counts after `patience`.
     pub fn new(patience: Duration) -> Self {
         Self(Arc::new(Shared {
             patience,
@@ -81,7 +81,7 @@ impl DriftTracker {
         }))
     }
 
-    /// How many Services are out of sync.
+    /// Returns the number of Services that are out of sync.
     pub fn out_of_sync(&self) -> usize {
         self.0.state.lock().services.len()
     }
@@ -90,7 +90,7 @@ impl DriftTracker {
         Instant::now().saturating_duration_since(self.0.start)
     }
 
-    /// How a Service stands, when that has changed.
+    /// Records the sync state of a Service when it has changed.
     fn report(&self, namespace: &Arc<str>, report: &Report, now: Duration) {
         self.0.metrics.differences(report.new);
         let key = (namespace.clone(), report.service.clone());
@@ -102,7 +102,7 @@ impl DriftTracker {
         let lasted = |since: Duration| (now.saturating_sub(since).as_secs_f64() * 10.0).round() / 10.0;
         match (before, report.since) {
             (_, Some(since)) => {
-                // Its namespace's share first: what that leaves out takes nothing from what all have together.
+                // The namespace's own limit comes first, so that lines it drops do not use up the shared limit.
                 let may_tell = || tenant_log::admits(namespace) && state.may_tell(now);
                 let told = before.map_or_else(may_tell, |before| before.told);
                 if told && before.is_none() {
@@ -130,7 +130,7 @@ impl DriftTracker {
         self.0.metrics.out_of_sync(state.services.len(), state.age(now));
     }
 
-    /// Moves the gauges on as time passes, and says what was held back. Never returns.
+    /// Updates the gauges as time passes, and logs how many lines were held back. Never returns.
     pub async fn keep(self) {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -166,7 +166,7 @@ impl State {
     }
 }
 
-/// What would be written, in words.
+/// Describes what would be written.
 fn describe(deviations: &[Drift]) -> String {
     let mut text = String::new();
     for deviation in deviations.iter().take(NAMED) {
@@ -187,17 +187,17 @@ fn describe(deviations: &[Drift]) -> String {
     text
 }
 
-/// What a shard compares with: the account of its namespace, and when it looks next.
+/// The comparison state of a shard: the differences in its namespace, and when it looks next.
 #[derive(Debug)]
 pub struct Comparison {
     ledger: DriftTracker,
     deviations: Deviations,
-    /// When the next look is due, if one is.
+    /// When the next look is due, if one is armed.
     armed: Option<Duration>,
 }
 
 impl Comparison {
-    /// Of a namespace of which nothing has been looked at.
+    /// Creates the comparison for a namespace that has not been looked at.
     pub fn new(ledger: DriftTracker) -> Self {
         Self {
             deviations: Deviations::new(ledger.0.patience),
@@ -206,7 +206,7 @@ impl Comparison {
         }
     }
 
-    /// Looks, if it is time to: at what has changed, and whether what was found has lasted.
+    /// Looks, if it is due, at the Services that have changed, and at whether earlier differences have lasted.
     pub fn look(&mut self, core: &mut NamespaceState) {
         let now = self.ledger.now();
         if self.armed.is_none_or(|at| at > now) {
@@ -224,7 +224,7 @@ impl Comparison {
         }
     }
 
-    /// After how long the next look is due. `None` when it need not be asked for, or has been.
+    /// Returns after how long the next look is due, or `None` when none is needed or one is armed already.
     pub fn arm(&mut self, core: &NamespaceState) -> Option<Duration> {
         let now = self.ledger.now();
         let between = (self.ledger.0.patience / LOOKS).clamp(BETWEEN.0, BETWEEN.1);
@@ -237,7 +237,7 @@ impl Comparison {
         Some(at.saturating_sub(now))
     }
 
-    /// Whether nothing is known that differs.
+    /// Returns whether no difference is known.
     pub fn is_empty(&self) -> bool {
         self.deviations.is_empty()
     }
@@ -251,7 +251,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lines_are_few_services_are_counted_and_the_oldest_is_found() {
         let ledger = DriftTracker::new(Duration::ZERO);
-        // Ten of each namespace: a namespace's share of the log is as large.
+        // Ten per namespace, which is as many lines as a namespace may log.
         let namespace = |number: u64| Arc::from(format!("dry-run-{}", number / 10));
         let report = |number: u64, since: Option<u64>| Report {
             service: format!("s{number}").into(),
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(ledger.out_of_sync(), 50);
         assert_eq!(ledger.0.state.lock().held_back, 30);
         assert_eq!(age(), Duration::from_secs(60));
-        // What has lasted longest is gone, and something else of that Service is not.
+        // The longest difference is gone, but the same Service has another one.
         ledger.report(&namespace(0), &report(0, Some(90)), now);
         assert_eq!(age(), Duration::from_secs(59));
         for number in 0..50 {

@@ -1,7 +1,7 @@
-//! Events for people: one actor that writes them, one at a time, and never in anybody's way.
+//! Kubernetes Events: one actor that writes them, one at a time, without blocking anything else.
 //!
-//! Whoever has something to say leaves it in the handle's map, latest wins, and goes on. Nothing waits for an
-//! Event, and on shutdown those that are not written yet are forgotten.
+//! Callers leave a notice in the handle's map, latest wins, and go on. Nothing waits for an Event, and on shutdown
+//! unwritten ones are dropped.
 
 use super::messages::{EventHandle, EventMsg};
 use crate::cluster::events::{EventAnswer, EventClient};
@@ -15,24 +15,24 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The clock that people read.
+/// The wall clock, for the times in Events.
 #[derive(Clone)]
 pub struct WallClock(Arc<dyn Fn() -> Time + Send + Sync>);
 
 impl WallClock {
-    /// One that a test sets.
+    /// Creates a clock from a function, for tests.
     pub fn new(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// The time on it.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         (self.0)()
     }
 }
 
 impl Default for WallClock {
-    /// The system's.
+    /// Creates the system's clock.
     fn default() -> Self {
         Self::new(|| {
             let nanoseconds = jiff::Timestamp::now().as_nanosecond();
@@ -47,18 +47,18 @@ impl fmt::Debug for WallClock {
     }
 }
 
-/// What the actor is made with.
+/// Arguments for starting the actor.
 #[derive(Debug)]
 pub struct EventArguments {
-    /// The handle that others have.
+    /// The handle that the others hold.
     pub handle: EventHandle,
-    /// How to reach the API server.
+    /// Reaches the API server.
     pub client: EventClient,
-    /// What the time is.
+    /// The wall clock.
     pub clock: WallClock,
 }
 
-/// What the actor owns.
+/// The state of the actor.
 #[derive(Debug)]
 pub struct EventState {
     handle: EventHandle,
@@ -67,14 +67,14 @@ pub struct EventState {
     log: EventLog,
     role: Role,
     start: Instant,
-    /// When the next [`EventMsg::Tick`] comes, if one does.
+    /// When the next [`EventMsg::Tick`] is due, if one is armed.
     tick: Option<Duration>,
-    /// Whether people have been told that Events cannot be written, since one was.
+    /// Set when a failure to write Events was logged, until one is written.
     complained: bool,
     metrics: EventMetrics,
 }
 
-/// The actor's behaviour.
+/// The actor that writes Events.
 #[derive(Debug)]
 pub struct Events;
 
@@ -94,7 +94,7 @@ impl Actor for Events {
             clock,
         } = arguments;
         handle.set(myself.clone())?;
-        // What was recorded before had nobody to wake.
+        // Notices recorded before the start could not wake the actor.
         let _ = myself.cast(EventMsg::Wake);
         Ok(EventState {
             handle,
@@ -117,7 +117,7 @@ impl Actor for Events {
     ) -> Result<(), ActorProcessingErr> {
         let now = Instant::now().saturating_duration_since(state.start);
         match message {
-            // Whoever leads will say what is to be said.
+            // The leader records the same notices, so a standby drops them.
             EventMsg::Wake if !state.role.writes() => drop(state.handle.take()),
             EventMsg::Wake => {
                 let wall = state.clock.now();
@@ -128,7 +128,7 @@ impl Actor for Events {
                 state.metrics.dropped(dropped);
             }
             EventMsg::Done(key, answer) => state.done(&key, answer, now),
-            // One that was armed for later than the present one changes nothing.
+            // A tick that was armed for later than the present one changes nothing.
             EventMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
             EventMsg::Ping(answer) => {
                 let _ = answer.send(());
@@ -151,11 +151,11 @@ impl Actor for Events {
 }
 
 impl EventState {
-    /// Sends the next request, or sees to it that this is looked at again in time.
+    /// Sends the next request, or arms a tick for when the next one is due.
     fn send(&mut self, now: Duration, myself: &ActorRef<EventMsg>) {
         if let Some(write) = self.log.next(now) {
             let (client, myself) = (self.client.clone(), myself.clone());
-            // One of these at a time: the log has nothing else before this one is done.
+            // One request at a time: the log returns nothing else before this one is done.
             tokio::spawn(async move {
                 let answer = client.carry_out(&write).await;
                 let _ = myself.cast(EventMsg::Done(write.key, answer));
@@ -164,7 +164,7 @@ impl EventState {
             && self.tick.is_none_or(|tick| tick > at)
         {
             self.tick = Some(at);
-            // Its handle is not kept: a tick that comes too early or too late does no harm.
+            // The timer's handle is dropped: a tick that comes too early or too late does no harm.
             drop(myself.send_after(at.saturating_sub(now), || EventMsg::Tick));
         }
     }
@@ -175,7 +175,7 @@ impl EventState {
         if outcome == EventOutcome::Written {
             self.complained = false;
         }
-        // Once is enough: a controller that may not write Events would else say so with each.
+        // Warn only once: a controller without permission to write Events would otherwise warn for each.
         if let Some(complaint) = complaint {
             if std::mem::replace(&mut self.complained, true) {
                 tracing::debug!(complaint, "an Event could not be written");

@@ -1,4 +1,4 @@
-//! What actors tell each other, and the handles by which they reach the writer and the writer of Events.
+//! Messages between the actors, and the handles that reach the writer and the actor that writes Events.
 
 use super::inbox::Inbox;
 use crate::cluster::events::EventAnswer;
@@ -16,74 +16,74 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// What a shard is told.
+/// Messages that a shard receives.
 #[derive(Debug)]
 pub enum ShardMsg {
-    /// Something waits in the inbox. At most one of these is in the mailbox.
+    /// Changes wait in the inbox. At most one of these is in the mailbox.
     Wake,
-    /// The writer has room for this object's request.
+    /// The writer is ready to send a request for this object.
     Grant(ObjectName),
-    /// The answer to this object's request, and what the server said if it refused.
+    /// The outcome of this object's request, and the server's message if it refused the request.
     Outcome(ObjectName, Outcome, Option<Box<str>>),
-    /// Time has passed that a comparison waited for.
+    /// The timer of the dry-run comparison has fired.
     Look,
-    /// Somebody asks whether it still answers.
+    /// A liveness check: the actor answers it.
     Ping(oneshot::Sender<()>),
 }
 
-/// What the writer is told.
+/// Messages that the writer receives.
 #[derive(Debug)]
 pub enum WriterMsg {
-    /// Shards have something to say: it waits in the handle. At most one of these is in the mailbox.
+    /// Reports from shards wait in the handle. At most one of these is in the mailbox.
     Wake,
     /// The server's answer to a request.
     Done(ObjectKey, Answer),
-    /// Time has passed that something waited for.
+    /// A timer has fired.
     Tick,
-    /// Whether anything may be written from now on. Until it is told, the writer takes it that it may.
+    /// The role of this process. Until the first one arrives, the writer assumes that it may write.
     Role(Role),
-    /// Somebody asks whether it still answers.
+    /// A liveness check: the actor answers it.
     Ping(oneshot::Sender<()>),
-    /// Let nothing new go, and say when nothing is in flight any more.
+    /// Stop sending new requests, and reply once none is in flight.
     Drain(RpcReplyPort<()>),
 }
 
-/// What the writer of Events is told.
+/// Messages that the actor that writes Events receives.
 #[derive(Debug)]
 pub enum EventMsg {
     /// Notices wait in the handle's map. At most one of these is in the mailbox.
     Wake,
     /// The server's answer to a request.
     Done(Arc<Key>, EventAnswer),
-    /// Time has passed that something waited for.
+    /// A timer has fired.
     Tick,
-    /// Somebody asks whether it still answers.
+    /// A liveness check: the actor answers it.
     Ping(oneshot::Sender<()>),
-    /// Whether anything may be written from now on. Until it is told, the actor takes it that it may.
+    /// The role of this process. Until the first one arrives, the actor assumes that it may write.
     Role(Role),
 }
 
-/// What the root is told.
+/// Messages that the root receives.
 #[derive(Debug)]
 pub enum RootMsg {
-    /// A shard has nothing left, as of this delivery to its inbox.
+    /// A shard is empty as of this delivery to its inbox.
     Idle {
         /// The shard's namespace.
         namespace: Arc<str>,
-        /// Its inbox: another shard may have taken its place.
+        /// Its inbox, which tells it from a shard that has replaced it since.
         inbox: Arc<Inbox>,
         /// The number of the delivery.
         sequence: u64,
     },
-    /// Somebody asks whether it still answers.
+    /// A liveness check: the actor answers it.
     Ping(oneshot::Sender<()>),
 }
 
-/// So many objects are taken from the reports at once. What shards say of more waits for the writer's next turn, so that
-/// answers and grants are not held up by a namespace with a hundred thousand objects.
+/// How many objects the writer takes from the reports at once. The rest waits for its next turn, so that a namespace
+/// with a hundred thousand objects does not delay answers and grants.
 const TAKEN_AT_ONCE: usize = 256;
 
-/// How shards reach the writer. Clones are one.
+/// Sends messages to the writer. All clones share one mailbox.
 #[derive(Clone, Debug, Default)]
 pub struct WriterHandle(Arc<WriterShared>);
 
@@ -91,14 +91,14 @@ pub struct WriterHandle(Arc<WriterShared>);
 struct WriterShared {
     mailbox: Mutex<ReportBox>,
     actor: OnceLock<ActorRef<WriterMsg>>,
-    /// What the times of reports and of the publisher count from.
+    /// Origin of the times of reports and of the publisher.
     start: Instant,
 }
 
 #[derive(Debug, Default)]
 struct ReportBox {
     reports: Reports,
-    /// A [`WriterMsg::Wake`] is in the mailbox.
+    /// Set while a [`WriterMsg::Wake`] is in the mailbox.
     woken: bool,
 }
 
@@ -113,8 +113,8 @@ impl Default for WriterShared {
 }
 
 impl WriterHandle {
-    /// What a shard says of objects of its namespace, in this order. `noticed` is when the changes were noticed that the
-    /// objects are wanted for.
+    /// Queues a shard's reports about objects of its namespace, in this order. `noticed` is when the changes behind the
+    /// work items were noticed.
     pub fn report(&self, namespace: &Arc<str>, said: Vec<(ObjectName, Report)>, noticed: Instant) {
         let noticed = noticed.saturating_duration_since(self.0.start);
         let mut mailbox = self.0.mailbox.lock();
@@ -132,25 +132,25 @@ impl WriterHandle {
         }
     }
 
-    /// Tells the writer something. Before it is there, and after it has gone, nobody needs to know.
+    /// Sends a message to the writer. It is dropped before the writer has started and after it has stopped.
     pub fn send(&self, message: WriterMsg) {
         if let Some(actor) = self.0.actor.get() {
             let _ = actor.cast(message);
         }
     }
 
-    /// Lets others reach the writer. The error says that there is one already.
+    /// Registers the writer. Fails when one is registered already.
     pub(super) fn set(&self, actor: ActorRef<WriterMsg>) -> Result<(), &'static str> {
         let set = self.0.actor.set(actor);
         set.map_err(|_| "the writer was started twice")
     }
 
-    /// What the clock of reports and of the publisher shows.
+    /// Returns the current time on the clock of reports and of the publisher.
     pub(super) fn now(&self) -> Duration {
         Instant::now().saturating_duration_since(self.0.start)
     }
 
-    /// Takes the next reports. When some are left, the writer is to be woken again.
+    /// Takes the next reports. Returns true when some are left, and the writer has to be woken again.
     pub(super) fn take(&self) -> (Vec<(ObjectKey, Reported)>, bool) {
         let mut mailbox = self.0.mailbox.lock();
         let taken = std::iter::from_fn(|| mailbox.reports.take())
@@ -161,23 +161,23 @@ impl WriterHandle {
     }
 }
 
-/// How others leave notices. Cheap to clone.
+/// Records notices for the actor that writes Events. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct EventHandle(Arc<EventShared>);
 
 #[derive(Debug, Default)]
 struct EventShared {
     inbox: Mutex<Notices>,
-    /// A wake-up is in the mailbox.
+    /// Set while a wake-up is in the mailbox.
     woken: AtomicBool,
     actor: OnceLock<ActorRef<EventMsg>>,
 }
 
 impl EventHandle {
-    /// Something has happened. This never blocks, and costs a look-up.
+    /// Records a notice. This never blocks, and costs one map look-up.
     pub fn record(&self, notice: Notice) {
         self.0.inbox.lock().record(notice);
-        // Before the actor is there nobody is to be woken; it looks when it starts.
+        // An actor that has not started yet takes the inbox when it starts.
         let Some(actor) = self.0.actor.get() else {
             return;
         };
@@ -186,22 +186,22 @@ impl EventHandle {
         }
     }
 
-    /// Tells the actor something. Before it is there, and after it has gone, nobody needs to know.
+    /// Sends a message to the actor. It is dropped before the actor has started and after it has stopped.
     pub fn send(&self, message: EventMsg) {
         if let Some(actor) = self.0.actor.get() {
             let _ = actor.cast(message);
         }
     }
 
-    /// Lets others reach the actor. The error says that there is one already.
+    /// Registers the actor. Fails when one is registered already.
     pub(super) fn set(&self, actor: ActorRef<EventMsg>) -> Result<(), &'static str> {
         let set = self.0.actor.set(actor);
         set.map_err(|_| "the writer of Events was started twice")
     }
 
-    /// What waits, and how much found no place.
+    /// Takes the pending notices, and the number of those dropped because the inbox was full.
     pub(super) fn take(&self) -> (Vec<Pending>, u64) {
-        // What is recorded from here on wakes the actor again.
+        // Notices recorded from here on wake the actor again.
         self.0.woken.store(false, Ordering::Release);
         self.0.inbox.lock().take()
     }

@@ -1,23 +1,23 @@
-//! The root: supervises the writer and the shards, and retires shards that have nothing left.
+//! The root: it supervises the writer and the shards, and retires shards that are empty.
 
 use super::messages::RootMsg;
 use super::router::Routes;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::watch;
 
-/// Why the process cannot go on, once it cannot.
+/// The reason why the process cannot go on, once there is one.
 pub(crate) type Fatal = watch::Sender<Option<String>>;
 
-/// What the root is made with, and owns.
+/// The arguments and the state of the root.
 #[derive(Debug)]
 pub(crate) struct RootState {
-    /// How to reach shards.
+    /// Reaches the shards.
     pub router: Routes,
-    /// Whom it tells of a failure.
+    /// Receives the reason when an actor fails.
     pub fatal: Fatal,
 }
 
-/// The root's behaviour.
+/// The root actor.
 #[derive(Debug)]
 pub(crate) struct Root;
 
@@ -57,8 +57,8 @@ impl Actor for Root {
         Ok(())
     }
 
-    /// What a shard or the writer knew cannot be rebuilt without listing everything again, and a new process
-    /// does just that: so the failure of one ends the process. A shard that was retired is no failure.
+    /// Ends the process when a shard or the writer fails: its state could only be rebuilt by listing everything again,
+    /// which is what a new process does. A shard that was retired has not failed.
     async fn handle_supervisor_evt(
         &self,
         _: ActorRef<RootMsg>,

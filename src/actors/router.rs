@@ -1,4 +1,4 @@
-//! The router: which shard an event belongs to. It alone makes shards and retires them.
+//! The router: it maps changes to shards, and is the only one to create and retire shards.
 
 use super::drift::DriftTracker;
 use super::inbox::Inbox;
@@ -24,23 +24,23 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// Where actors find the router, which is made after them. It is set once, before anything is listed.
+/// Gives actors the router, which is created after them. It is set once, before anything is listed.
 pub(crate) type Routes = Arc<OnceLock<Arc<Router>>>;
 
-/// Routes events to shards. Shared by the ingest tasks, the writer and the root.
+/// Routes changes to shards. Shared by the ingest tasks, the writer and the root.
 #[derive(Debug)]
 pub struct Router {
     shards: DashMap<Arc<str>, ShardHandle, KeyedState>,
     nodes: SharedNodes,
     picture: Mutex<Picture>,
-    /// Held while something is decided about the picture and every shard is told of it, so that all hear of the
-    /// decisions in their order. A shard that is made meanwhile looks at the picture, and never takes this.
+    /// Held while the picture changes and every shard is told, so that all shards see the decisions in the same order.
+    /// A shard that is created meanwhile reads the picture, and never takes this lock.
     announcing: Mutex<()>,
-    /// Tells the watches what they have to prove.
+    /// Tells the watches which demand their views have to meet.
     demands: watch::Sender<Demand>,
-    /// By [`Kind::index`]: how far the shards are with its first list, as far as anybody has asked.
+    /// By [`Kind::index`]: how far the shards have applied the first list, updated on each query.
     progress: Mutex<[Progress; Kind::ALL.len()]>,
-    /// Wakes who waits for what endpoints are made of, in the order in which they came.
+    /// Wakes the tasks that wait for the first lists of nodes, pods and Services, in the order in which they came.
     inputs_listed: Notify,
     settings: Settings,
     writer: WriterHandle,
@@ -56,18 +56,18 @@ struct ShardHandle {
     actor: ActorRef<ShardMsg>,
 }
 
-/// How far the shards are with the first whole list of a kind.
+/// How far the shards have applied the first whole list of a kind.
 #[derive(Debug, Default)]
 enum Progress {
     #[default]
     Awaited,
-    /// These have yet to be done with these deliveries.
+    /// These shards have yet to apply these deliveries.
     Applying(Vec<(Weak<Inbox>, u64)>),
     Applied,
 }
 
 impl Router {
-    /// Without any shard, before anything was listed.
+    /// Creates a router without shards, before anything was listed.
     pub fn new(
         settings: Settings,
         writer: WriterHandle,
@@ -91,25 +91,25 @@ impl Router {
         }
     }
 
-    /// Has shards compare, and tell the ledger what they would write, instead of writing.
+    /// Makes shards compare, and report what they would write to the ledger, instead of writing.
     #[must_use]
     pub fn comparing(mut self, ledger: DriftTracker) -> Self {
         self.ledger = Some(ledger);
         self
     }
 
-    /// How many shards there are.
+    /// Returns the number of shards.
     pub fn shards(&self) -> usize {
         self.shards.len()
     }
 
-    /// Whether a whole list of every kind has been delivered.
+    /// Returns whether a whole list of every kind has been delivered.
     pub fn is_synced(&self) -> bool {
         self.picture.lock().is_complete()
     }
 
-    /// Whether a whole list of a kind has been delivered, and every shard has applied its part of it. Costs a look
-    /// at each shard as long as that is not so.
+    /// Returns whether a whole list of a kind has been delivered, and every shard has applied its part of it. Checks
+    /// every shard once, and after that only those that are still behind.
     pub fn has_applied(&self, kind: Kind) -> bool {
         let mut progress = self.progress.lock();
         let progress = &mut progress[kind.index()];
@@ -125,7 +125,7 @@ impl Router {
             *progress = Progress::Applying(behind.collect());
         }
         if let Progress::Applying(behind) = progress {
-            // One that was retired had nothing left to apply.
+            // A shard that was retired had nothing left to apply.
             behind.retain(|(inbox, sequence)| inbox.upgrade().is_some_and(|i| !i.has_applied(*sequence)));
             if behind.is_empty() {
                 *progress = Progress::Applied;
@@ -134,7 +134,7 @@ impl Router {
         matches!(progress, Progress::Applied)
     }
 
-    /// The shard that has done nothing about its inbox for the longest time, and how long that is.
+    /// Returns the shard that has left its inbox untouched for the longest time, and for how long.
     pub fn longest_unhandled(&self, now: Instant) -> Option<(Arc<str>, Duration)> {
         let ages = self.shards.iter().filter_map(|shard| {
             let age = shard.inbox.age(now)?;
@@ -143,7 +143,7 @@ impl Router {
         ages.max_by_key(|(_, age)| *age)
     }
 
-    /// Up to `count` shards that lie next to each other in the table, from a place that `random` (0 to 1) chooses.
+    /// Returns up to `count` shards that are adjacent in the table, from a position that `random` (0 to 1) chooses.
     pub fn sample(&self, count: usize, random: f64) -> Vec<(Arc<str>, ActorRef<ShardMsg>, Arc<Inbox>)> {
         let skipped = (random * (self.shards.len().saturating_sub(count) + 1) as f64) as usize;
         let shards = self.shards.iter().skip(skipped).take(count);
@@ -173,23 +173,23 @@ impl Router {
         }
     }
 
-    /// This process is about to write. When this returns, every shard has in its inbox that it plans nothing until every
-    /// kind is shown to be as new as this moment, and what is written has been listed again. What one is at in this moment
-    /// was granted in another term, and is not sent.
+    /// Begins a term in which this process writes. When this returns, every shard has it in its inbox that it may not
+    /// plan until every kind is proven to be as new as this moment, and the outputs have been listed again. Requests
+    /// that were granted in an earlier term are not sent.
     pub fn begin_term(&self) {
         self.announce(Picture::begin_term);
     }
 
-    /// Something shows that the server's store was replaced, or set back: everything has to be listed again.
+    /// Handles a sign that the server's store was replaced or restored: everything has to be listed again.
     pub fn distrust(&self) {
         self.announce(Picture::distrust);
     }
 
-    /// Decides something about the picture, and tells every shard what follows. A shard that is made meanwhile
-    /// takes the state of the picture as it is by then.
+    /// Changes the picture, and announces the result to every shard. A shard that is created meanwhile starts from the
+    /// state of the picture at that moment.
     fn announce<A: IntoIterator<Item = Announcement>>(&self, decide: impl FnOnce(&mut Picture) -> A) {
         let _order = self.announcing.lock();
-        // Not held any longer: a shard that is made takes it while it holds a part of the map.
+        // The lock is released here: creating a shard takes it while it holds a part of the map.
         let (events, demand) = {
             let mut picture = self.picture.lock();
             let announcements = decide(&mut picture).into_iter();
@@ -210,14 +210,14 @@ impl Router {
         });
     }
 
-    /// Tells the shard of a namespace of a grant or an outcome. False when there is none.
+    /// Sends a grant or an outcome to the shard of a namespace. Returns false when there is none.
     pub fn tell(&self, namespace: &str, message: ShardMsg) -> bool {
-        // The guard is held until the message is counted, so that the shard is not retired before it has replied.
+        // Holding the guard until the message is counted keeps the shard from being retired before it has replied.
         let Some(shard) = self.shards.get(namespace) else {
             return false;
         };
         shard.inbox.tell();
-        // A shard that failed takes the process with it.
+        // The failure of a shard ends the process.
         shard.actor.cast(message).is_ok()
     }
 
@@ -227,12 +227,12 @@ impl Router {
             Arc::ptr_eq(&shard.inbox, inbox) && shard.inbox.is_idle_since(sequence)
         });
         if let Some((_, shard)) = retired {
-            // Questions in its mailbox are still answered; a stop would overtake them.
+            // Draining still answers pings in its mailbox; a stop would overtake them.
             let _ = shard.actor.drain();
         }
     }
 
-    /// Called inside the map's entry, so that two ingest tasks never make two.
+    /// Called inside the map's entry, so that two ingest tasks never create two shards for one namespace.
     fn make(&self, namespace: Arc<str>) -> ShardHandle {
         let inbox = Arc::<Inbox>::default();
         let arguments = ShardArguments {
@@ -257,7 +257,7 @@ impl Router {
 impl WatchHandler for Router {
     fn inputs_listed(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // From here on it is told, so that nothing is missed between the look and the wait.
+            // Registers before the check, so that a notification between the check and the wait is not missed.
             let listed = self.inputs_listed.notified();
             if !self.picture.lock().has_inputs() {
                 listed.await;
@@ -288,7 +288,7 @@ impl WatchHandler for Router {
                         | Change::EndpointsGone(..)
                 )
             };
-            // The guard is held while the events go in, so that a shard is not retired under them.
+            // Holding the guard while the changes go in keeps the shard from being retired meanwhile.
             if let Some(shard) = self.shards.get(&namespace) {
                 shard.deliver(events);
             } else if events.iter().any(creates) {
@@ -365,7 +365,7 @@ impl WatchHandler for Router {
 impl ShardHandle {
     fn deliver(&self, events: Vec<Change>) {
         if self.inbox.deliver(events.into_iter()) {
-            // A shard that failed takes the process with it; its events no longer matter.
+            // The failure of a shard ends the process, so its changes no longer matter.
             let _ = self.actor.cast(ShardMsg::Wake);
         }
     }
@@ -373,7 +373,7 @@ impl ShardHandle {
 
 #[cfg(test)]
 impl Router {
-    /// The actor of a namespace's shard.
+    /// Returns the actor of a namespace's shard.
     fn shard(&self, namespace: &str) -> Option<ActorRef<ShardMsg>> {
         self.shards.get(namespace).map(|shard| shard.actor.clone())
     }

@@ -1,4 +1,4 @@
-//! The shard: one actor per namespace, owner of the namespace's state.
+//! The shard: one actor per namespace, which owns the namespace's state.
 
 use super::drift::{Comparison, DriftTracker};
 use super::inbox::Inbox;
@@ -15,42 +15,42 @@ use std::sync::Arc;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-/// How much a shard does before others get their turn: some milliseconds. Its own messages wait until it is done with
-/// the present one.
+/// Work units that a shard does before it yields to other tasks: some milliseconds. Messages in its own mailbox wait
+/// until the current one is done.
 const TURN: u64 = 10_000;
-/// A request takes a unit for so many bytes of its body, beside what is counted when it is built.
+/// Bytes of a request's body per work unit, on top of the work counted when it is built.
 const BYTES: usize = 32;
 
-/// What a shard is made with.
+/// Arguments for starting a shard.
 #[derive(Debug)]
 pub(crate) struct ShardArguments {
     /// The namespace's name.
     pub namespace: Arc<str>,
-    /// The process's settings.
+    /// The settings of the process.
     pub settings: Settings,
-    /// The lists that are still to come.
+    /// The pending lists.
     pub pending_lists: PendingLists,
-    /// Where its events wait.
+    /// Queues changes until the shard takes them.
     pub inbox: Arc<Inbox>,
     /// The cluster's nodes.
     pub nodes: SharedNodes,
-    /// Where its wants go.
+    /// Receives its work items.
     pub writer: WriterHandle,
-    /// Whom it tells when it is empty.
+    /// Notified when the shard is empty.
     pub root: ActorRef<RootMsg>,
-    /// Where its Events go.
+    /// Receives its Events.
     pub events: EventHandle,
-    /// In a dry run: what would be written goes there, and nowhere else.
+    /// Set in a dry run: receives what the shard would write, and nothing else does.
     pub ledger: Option<DriftTracker>,
-    /// What all shards count.
+    /// Metrics shared by all shards.
     pub metrics: Arc<ShardMetrics>,
 }
 
-/// What a shard owns.
+/// The state of a shard.
 #[derive(Debug)]
 pub(crate) struct ShardState {
     core: NamespaceState,
-    /// What is left of the turn, in which several grants and answers may be handled.
+    /// What is left of the turn. One turn may handle several grants and answers.
     turn: Budget,
     inbox: Arc<Inbox>,
     sequence: u64,
@@ -58,21 +58,21 @@ pub(crate) struct ShardState {
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
     events: EventHandle,
-    /// Of a dry run.
+    /// Set in a dry run.
     comparison: Option<Comparison>,
     part: ShardPart,
 }
 
 impl ShardState {
-    /// Lets others have their turn.
+    /// Yields to other tasks, and begins a new turn.
     async fn give_way(&mut self) {
         yield_now().await;
         self.turn = Budget::new(TURN);
         self.inbox.turns();
     }
 
-    /// Does what a message says, but for plans. Returns what there is to say to the writer, and when it was noticed what
-    /// plans will follow from.
+    /// Handles a message except for planning. Returns the reports for the writer, and when the changes behind the
+    /// coming plan were noticed.
     async fn take(&mut self, message: ShardMsg) -> (Vec<(ObjectName, Report)>, Option<Instant>) {
         match message {
             ShardMsg::Wake => {
@@ -109,7 +109,7 @@ impl ShardState {
         (Vec::new(), None)
     }
 
-    /// Plans, in turns, and says to the writer what there is to say, in this order.
+    /// Plans, yielding between turns, and sends the reports to the writer in this order.
     async fn plan(&mut self, mut said: Vec<(ObjectName, Report)>, noticed: Instant) {
         let mut wants = Vec::new();
         self.inbox.turns();
@@ -128,8 +128,8 @@ impl ShardState {
         }
     }
 
-    /// Ends the handling of a message: what people should hear goes out, others see how far this shard is, and the root
-    /// hears of it if nothing is left.
+    /// Finishes handling a message: emits notifications, publishes how far the shard has applied its inbox, and tells
+    /// the root when the shard is empty.
     fn finish(&mut self, replied: bool) {
         for remark in self.core.take_remarks() {
             self.pass_on(remark);
@@ -142,7 +142,7 @@ impl ShardState {
             self.inbox.replied();
         }
         if empty {
-            // The root is gone only when everything goes.
+            // The root stops only when the process shuts down.
             let _ = self.root.cast(RootMsg::Idle {
                 namespace: self.core.namespace().clone(),
                 inbox: self.inbox.clone(),
@@ -153,7 +153,7 @@ impl ShardState {
 
     fn pass_on(&self, remark: Notification) {
         match remark {
-            // They are written by whoever writes the rest.
+            // In a dry run, the controller that writes the objects also writes their Events.
             Notification::Event(_) if self.comparison.is_some() => {}
             Notification::Event(notice) => self.events.record(notice),
             Notification::TooLarge { object, bytes, why } => {
@@ -177,7 +177,7 @@ impl ShardState {
     }
 }
 
-/// The shard's behaviour.
+/// The shard actor.
 #[derive(Debug)]
 pub(crate) struct Shard;
 
@@ -233,7 +233,7 @@ impl Actor for Shard {
         if let Some(comparison) = &mut state.comparison
             && let Some(delay) = comparison.arm(&state.core)
         {
-            // Its handle is not kept: a look that comes too early does nothing.
+            // The timer's handle is dropped: a look that comes too early does nothing.
             drop(myself.send_after(delay, || ShardMsg::Look));
         }
         if replies {
@@ -242,7 +242,7 @@ impl Actor for Shard {
         state.plan(said, noticed.unwrap_or_else(Instant::now)).await;
         state.finish(replies);
         if state.turn.is_spent() {
-            // Requests can be large, and the runtime hands over a hundred messages before it looks at other actors.
+            // Requests can be large, and the runtime runs an actor for a hundred messages before it polls others.
             state.give_way().await;
         }
         Ok(())

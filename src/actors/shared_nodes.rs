@@ -4,7 +4,7 @@ use crate::core::nodes::{NodeDirectory, NodeTable, NodeView, ZoneView};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The nodes that the router keeps up to date and shards look up. Clones are one.
+/// The node table that the router keeps up to date and shards look up. All clones share one table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedNodes(pub Arc<Mutex<NodeTable>>);
 

@@ -1,8 +1,8 @@
-//! The writer: one actor that carries messages between shards, the [`Publisher`], which decides what is written when,
-//! and the API server.
+//! The writer: one actor that carries messages between the shards, the [`Publisher`] (which decides what is written
+//! when) and the API server.
 //!
-//! A body is built when its turn has come, so it carries every change up to the moment it leaves, and an object that
-//! changes often is written no more often than its answers come back.
+//! A body is built only when the object's turn has come, so it carries every change up to the moment it is sent, and an
+//! object that changes often is written no more often than its answers come back.
 
 use super::messages::{ShardMsg, WriterHandle, WriterMsg};
 use super::router::Routes;
@@ -20,36 +20,36 @@ use tokio::task::yield_now;
 
 pub use crate::core::publish::Pacing;
 
-/// What the writer is made with.
+/// Arguments for starting the writer.
 #[derive(Debug)]
 pub struct WriterArguments {
-    /// The handle that shards have.
+    /// The handle that the shards hold.
     pub handle: WriterHandle,
-    /// How to reach shards.
+    /// Reaches the shards.
     pub router: Routes,
-    /// How to reach the API server.
+    /// Reaches the API server.
     pub objects: ObjectClient,
-    /// How writes are paced.
+    /// Rate limits and batching of the writes.
     pub pacing: Pacing,
-    /// For the jitter of delays.
+    /// Seed for the jitter of delays.
     pub seed: u64,
 }
 
-/// What the writer owns.
+/// The state of the writer.
 #[derive(Debug)]
 pub struct WriterState {
     handle: WriterHandle,
     router: Routes,
     objects: ObjectClient,
     publisher: Publisher,
-    /// When the next [`WriterMsg::Tick`] comes, if one does.
+    /// When the next [`WriterMsg::Tick`] is due, if one is armed.
     tick: Option<Duration>,
     role: Role,
     draining: Vec<RpcReplyPort<()>>,
     metrics: WriterMetrics,
 }
 
-/// The writer's behaviour.
+/// The writer actor.
 #[derive(Debug)]
 pub struct Writer;
 
@@ -104,7 +104,7 @@ impl Actor for Writer {
                 }
             }
             WriterMsg::Done(key, answer) => state.done(&key, answer, now),
-            // One that was armed for later than the present one changes nothing.
+            // A tick that was armed for later than the present one changes nothing.
             WriterMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
             WriterMsg::Role(role) => {
                 state.role = role;
@@ -128,13 +128,13 @@ impl Actor for Writer {
                 let _ = reply.send(());
             }
         }
-        // In a dry run others say what is out of sync, and so does the leader while another process leads.
+        // In a dry run the ledger reports what is out of sync, and on a standby the leader does.
         if state.publisher.writes() && state.role != Role::DryRun {
             let window = state.publisher.window();
             state.metrics.observe(state.publisher.queue(), window, now);
         }
         if more {
-            // Without this, the runtime would hand over a hundred messages more before it looks at other actors.
+            // Without this, the runtime would run a hundred messages more before it polls other actors.
             yield_now().await;
         }
         Ok(())
@@ -146,14 +146,14 @@ impl WriterState {
         self.handle.now()
     }
 
-    /// Grants as many objects as tokens and places allow.
+    /// Grants as many objects as the rate limit and the window in flight allow.
     fn grant(&mut self, now: Duration, myself: &ActorRef<WriterMsg>) {
         loop {
             match self.publisher.next(now) {
                 Next::Grant { key, priority, age } => {
                     self.metrics.granted(&key, priority, age, now);
                     if !self.tell(&key, ShardMsg::Grant(key.object.clone())) {
-                        // Retired: it had nothing left to write.
+                        // The shard was retired: it had nothing left to write.
                         self.publisher.nothing(&key, now);
                         self.metrics.nothing(&key);
                     }
@@ -169,7 +169,7 @@ impl WriterState {
         }
     }
 
-    /// Tells an object's shard something. False when there is none.
+    /// Sends a message to an object's shard. Returns false when there is none.
     fn tell(&self, key: &ObjectKey, message: ShardMsg) -> bool {
         let router = self.router.get();
         router.is_some_and(|router| router.tell(&key.namespace, message))
@@ -180,11 +180,11 @@ impl WriterState {
             return;
         }
         self.tick = Some(at);
-        // Its handle is not kept: a tick that comes too early or too late does no harm.
+        // The timer's handle is dropped: a tick that comes too early or too late does no harm.
         drop(myself.send_after(at.saturating_sub(now), || WriterMsg::Tick));
     }
 
-    /// What a shard said of an object.
+    /// Handles a shard's report about an object.
     fn reported(&mut self, key: &ObjectKey, reported: Reported, now: Duration, myself: &ActorRef<WriterMsg>) {
         match &reported.reply {
             Some(Reply::Settled) => self.metrics.settled(key),
@@ -198,7 +198,7 @@ impl WriterState {
             Replied::Unsent => self.done(key, Answer::unsent(), now),
             Replied::Nothing => {}
         }
-        // Counted last: a request that has just left does not carry it.
+        // Counted last: a request that has just been sent does not carry these changes.
         if let Some((again, noticed)) = wanted
             && self.publisher.writes()
         {
@@ -210,7 +210,7 @@ impl WriterState {
         let Granted { request, changes } = granted;
         self.metrics.sent(&key, &request, changes);
         let (objects, myself, term) = (self.objects.clone(), myself.clone(), self.publisher.term());
-        // At most as many of these tasks as requests may be in flight.
+        // There are at most as many of these tasks as requests may be in flight.
         tokio::spawn(async move {
             let answer = objects
                 .carry_out(&key.namespace, &key.object, request, term)
@@ -231,7 +231,7 @@ impl WriterState {
         if let Outcome::Rejected = outcome {
             tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "the request was refused; it is retried slowly");
         }
-        // The shard says whether the object is due again; without a shard, nobody wants it.
+        // The shard reports whether the object is due again; without a shard, there is nothing left to write.
         let told = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));
         self.publisher.answered(key, load, took, quiet, told, now);
     }

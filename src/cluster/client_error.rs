@@ -1,6 +1,6 @@
-//! What a client's error may say. The errors of the libraries below hold secrets: the output of a credential plugin,
-//! the lines of a key that is no key, the URL of a proxy with its password. So nothing prints them; they are turned
-//! into [`ClientError`], which holds words of ours, as soon as they arrive.
+//! Errors of the API client, made safe to print. The errors of the libraries below hold secrets: the output of a
+//! credential plugin, the lines of a malformed key, the URL of a proxy with its password. So nothing prints them; they
+//! are turned into [`ClientError`], which holds our own words, as soon as they arrive.
 
 use crate::core::excerpt::Excerpt;
 use kube::client::AuthError;
@@ -8,8 +8,8 @@ use kube::config::{InClusterError, KubeconfigError, LoadDataError};
 use std::error::Error;
 use std::io;
 
-/// Why a client could not be made, or a request had no answer. It holds nothing of a kubeconfig, of a credential, or
-/// of what a server sent, so that it may be printed at any level, with `Display` and `Debug` alike.
+/// The reason why a client could not be created, or a request had no answer. It holds no contents of a kubeconfig, of a
+/// credential, or of a server's answer, so that it may be printed at any level, with `Display` and `Debug` alike.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ClientError(String);
@@ -32,7 +32,7 @@ impl From<InClusterError> for ClientError {
             InClusterError::ReadDefaultNamespace(error) => {
                 format!("the service account's namespace cannot be read: {}", file(&error))
             }
-            // The name of the variable and whether it is there; a value that is not Unicode would be printed.
+            // Say only that the variable is not set; the library would also print a value that is not Unicode.
             InClusterError::ReadEnvironmentVariable(std::env::VarError::NotPresent) => {
                 "failed to read an incluster environment variable: environment variable not found".to_owned()
             }
@@ -52,13 +52,13 @@ impl From<InClusterError> for ClientError {
 }
 
 impl ClientError {
-    /// Of a sentence of ours.
+    /// Creates an error from a sentence of ours.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 }
 
-/// What there is to say of an error of kube's client.
+/// Describes an error of kube's client.
 fn client(error: &kube::Error) -> String {
     use kube::Error as E;
     match error {
@@ -86,8 +86,8 @@ fn client(error: &kube::Error) -> String {
     }
 }
 
-/// What there is to say of an error from the layers around a connection, and of its causes. Of those which can hold a
-/// secret, words of ours are said.
+/// Describes an error from the layers around a connection, and its causes. Those which can hold a secret are described
+/// in our own words.
 fn transport(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
@@ -107,11 +107,11 @@ fn transport(error: &(dyn Error + 'static)) -> String {
         }
         next = error.source();
     }
-    // Names in a server's certificate are the server's text.
+    // Names in a server's certificate are chosen by the server.
     Excerpt::sentence(&text).to_string()
 }
 
-/// What there is to say of credentials that cannot be had. A plugin's arguments and output are credentials themselves.
+/// Describes a failure to get credentials. A plugin's arguments and output are credentials themselves.
 pub(super) fn auth(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecStart(error) => format!("the credential plugin cannot be run: {}", file(error)),
@@ -140,7 +140,7 @@ pub(super) fn auth(error: &AuthError) -> String {
     }
 }
 
-/// What there is to say of a kubeconfig that was parsed and cannot be used.
+/// Describes a kubeconfig that was parsed and cannot be used.
 pub(super) fn kubeconfig(error: &KubeconfigError) -> String {
     use KubeconfigError as E;
     match error {
@@ -190,7 +190,7 @@ fn tls(error: &kube::client::RustlsTlsError) -> &'static str {
     }
 }
 
-/// What the system says of a file or a program. An error that is not the system's may quote content.
+/// Describes an error of the system about a file or a program. Other I/O errors may quote content.
 pub(crate) fn file(error: &io::Error) -> String {
     if error.raw_os_error().is_some() {
         return error.to_string();

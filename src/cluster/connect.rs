@@ -1,4 +1,4 @@
-//! Clients for the API server.
+//! Creates clients for the API server.
 
 use super::client_error::ClientError;
 use super::kubeconfig::{self, ConfigFile, KubeconfigError, Loaded, check_url};
@@ -15,16 +15,16 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Where the API server is. A URL may hold a password, and is shown without it.
+/// The address of the API server. A URL may hold a password, and is printed without it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Target {
-    /// As a kubeconfig file says.
+    /// From a kubeconfig file.
     Kubeconfig(ConfigFile),
-    /// As a kubeconfig file says, but at another URL.
+    /// From a kubeconfig file, but at another URL.
     KubeconfigAt(ConfigFile, String),
-    /// At a URL, with no other credentials than it holds itself.
+    /// At a URL, with no other credentials than those in the URL.
     Server(String),
-    /// As the pod that we run in says.
+    /// From the environment of the pod that we run in.
     InCluster,
 }
 
@@ -43,7 +43,8 @@ impl fmt::Debug for Target {
     }
 }
 
-/// Why there is no client. One line, without anything that a kubeconfig, a URL or a credential holds.
+/// Reasons why no client can be created. Prints as one line, without any contents of a kubeconfig, a URL or a
+/// credential.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig cannot be used.
@@ -52,15 +53,15 @@ pub enum ConnectError {
     /// The URL cannot be used.
     #[error("--server {0}")]
     Server(&'static str),
-    /// This is no pod, or its service account is not mounted.
+    /// This process is not in a pod, or its service account is not mounted.
     #[error("no --kubeconfig or --server is given, and this is not a pod of a cluster: {0}")]
     InCluster(ClientError),
-    /// The client cannot be made, of certificates that cannot be read for example.
+    /// The client cannot be created, because certificates cannot be read for example.
     #[error("cannot make a client: {0}")]
     Client(#[from] ClientError),
 }
 
-/// Three clients: each has one queue of its own inside; watches must not wait for writes, nor writes for Events.
+/// Three clients, because each has one queue inside: watches must not wait for writes, nor writes for Events.
 #[derive(Clone)]
 pub struct Clients {
     /// For lists and watches.
@@ -78,7 +79,7 @@ impl fmt::Debug for Clients {
 }
 
 impl Clients {
-    /// Makes them. Nothing is sent yet.
+    /// Creates them. Nothing is sent yet.
     pub async fn connect(target: &Target) -> Result<Self, ConnectError> {
         let source = source(target).await?;
         Ok(Self {
@@ -89,7 +90,7 @@ impl Clients {
     }
 }
 
-/// One more client, for what must not wait for any of the others.
+/// Creates one more client, for requests that must not wait for any of the others.
 pub async fn connect(target: &Target) -> Result<Client, ConnectError> {
     source(target).await?.client().await
 }
@@ -97,7 +98,7 @@ pub async fn connect(target: &Target) -> Result<Client, ConnectError> {
 /// How long a credential plugin may take before the first request.
 const PLUGIN_DEADLINE: Duration = Duration::from_secs(30);
 
-/// What clients are made of.
+/// The configuration that clients are created from.
 #[derive(Clone)]
 enum Source {
     Kubeconfig(Box<Loaded>),
@@ -105,14 +106,14 @@ enum Source {
 }
 
 impl Source {
-    /// Makes a client. A credential plugin is run for that, and waited for: on a thread of its own, since it may never
+    /// Creates a client. This may run a credential plugin and wait for it: on a thread of its own, since it may never
     /// end.
     async fn client(&self) -> Result<Client, ConnectError> {
         let (done, made) = oneshot::channel();
         let (source, runtime) = (self.clone(), Handle::current());
         thread::spawn(move || {
             let _runtime = runtime.enter();
-            // Whoever asked may have given up.
+            // The caller may have given up.
             let _ = done.send(source.make());
         });
         match timeout(PLUGIN_DEADLINE, made).await {
@@ -131,8 +132,8 @@ impl Source {
             .cluster_url
             .authority()
             .map_or("", |authority| authority.as_str());
-        // A token that no header can hold, from a credential plugin that says nothing of when it expires, is a panic
-        // there. It says nothing of the token.
+        // A token that cannot be a header value, from a credential plugin that gives no expiry, makes the library
+        // panic. The panic message does not contain the token.
         let made = catch_unwind(AssertUnwindSafe(|| ClientBuilder::try_from(config.clone())))
             .map_err(|_| ClientError::new("the credentials hold a character that cannot be sent"))?;
         match made {
@@ -172,7 +173,7 @@ async fn source(target: &Target) -> Result<Source, ConnectError> {
 }
 
 fn adapt(config: &mut Config) {
-    // Every request has a deadline of its own here, and is retried by those who know what it means.
+    // Every request has its own deadline here, and is retried by the code that can interpret its outcome.
     config.default_retry = false;
     config.read_timeout = None;
     config.write_timeout = None;
@@ -180,8 +181,8 @@ fn adapt(config: &mut Config) {
     take_credentials(config);
 }
 
-/// Takes a user's name and password out of the URL, where logs and errors of libraries would show them. They are sent,
-/// as Go's client sends them, if there are no other credentials.
+/// Moves a user's name and password out of the URL, where logs and errors of libraries would show them. As in Go's
+/// client, they are sent if there are no other credentials.
 fn take_credentials(config: &mut Config) {
     let Some((credentials, host)) = config
         .cluster_url
@@ -211,7 +212,7 @@ fn take_credentials(config: &mut Config) {
     }
 }
 
-/// A URL's scheme, host and port. The rest may hold secrets.
+/// Returns a URL's scheme, host and port. The rest may hold secrets.
 fn shown(url: &str) -> String {
     let Ok(uri) = check_url(url) else {
         return "a URL that cannot be used".to_owned();

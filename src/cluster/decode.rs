@@ -1,4 +1,4 @@
-//! From the wire to facts. The codec is JSON; only this module and `wire` know it.
+//! Decodes API objects into facts. The codec is JSON; only this module and `wire` know it.
 
 mod endpoints;
 mod observed;
@@ -28,25 +28,25 @@ use serde_json::value::RawValue;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// On the bookmark after the last object of a list that a watch began with.
+/// Annotation of the bookmark after the last object of a list that a watch began with.
 const ANNOTATION_LISTED: &str = "k8s.io/initial-events-end";
 
-/// Names of objects are not longer.
+/// Maximum length of an object's name.
 const LONGEST_NAME: usize = 253;
 
-/// Why an object cannot be used.
+/// Reasons why an object cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// It is not what the schema says.
+    /// The object does not match the schema.
     #[error("{}", malformed(.0))]
     Json(#[from] serde_json::Error),
-    /// It lacks something without which it means nothing.
+    /// A required field is missing or malformed.
     #[error("{0} is missing or malformed")]
     Field(&'static str),
 }
 
-/// What there is to say of text that is not what it should be. The library's own sentence quotes the text, which is of
-/// any length, and may be a proxy's; of it, only what was expected is repeated.
+/// Describes malformed JSON. The library's own message quotes the text, which is of any length, and may be a proxy's;
+/// only what was expected is taken from it.
 fn malformed(error: &serde_json::Error) -> String {
     let place = format!(
         "malformed JSON at line {}, column {}",
@@ -54,7 +54,7 @@ fn malformed(error: &serde_json::Error) -> String {
         error.column()
     );
     let text = error.to_string();
-    // What was found comes first.
+    // In the library's message, the text that was found comes first.
     let expected = text.rsplit_once(", expected ").filter(|_| error.is_data());
     let expected = expected.and_then(|(_, rest)| rest.rsplit_once(" at line "));
     match expected {
@@ -63,20 +63,20 @@ fn malformed(error: &serde_json::Error) -> String {
     }
 }
 
-/// An object that is left out, since it cannot be decoded. One line.
+/// An object that is left out, since it cannot be decoded. Prints as one line.
 #[derive(Debug, thiserror::Error)]
 #[error("{}/{}: {error}", Excerpt::new(.namespace, LONGEST_NAME), Excerpt::new(.name, LONGEST_NAME))]
 pub struct Undecodable {
-    /// Its namespace; empty if it has none, or not even that can be decoded.
+    /// The object's namespace; empty if it has none, or not even that can be decoded.
     pub namespace: String,
-    /// Its name; empty if not even that can be decoded.
+    /// The object's name; empty if not even that can be decoded.
     pub name: String,
-    /// What is wrong with it.
+    /// The error.
     pub error: DecodeError,
 }
 
 impl Undecodable {
-    /// Of an object of any kind.
+    /// Creates the error for an object of any kind.
     pub(super) fn new(json: &[u8], error: DecodeError) -> Self {
         let named = serde_json::from_slice::<wire::IdentityOnly<'_>>(json);
         let (namespace, name) = named.map_or_else(
@@ -96,7 +96,7 @@ impl Undecodable {
     }
 }
 
-/// A kind of object, from the wire.
+/// A type that is decoded from the wire.
 pub trait Decode: Sized + Send + 'static {
     /// The wire form.
     type Wire<'a>: Deserialize<'a>;
@@ -104,16 +104,16 @@ pub trait Decode: Sized + Send + 'static {
     /// Cuts the wire form to facts. `namespace` is that of the object.
     fn decode(wire: Self::Wire<'_>) -> Result<Self, DecodeError>;
 
-    /// The resourceVersion in the wire form.
+    /// Returns the resourceVersion in the wire form.
     fn version_of<'w>(wire: &'w Self::Wire<'_>) -> &'w str;
 }
 
-/// Facts, and the namespace that they belong to.
+/// Facts, and the namespace of their object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Namespaced<T> {
     /// `metadata.namespace`.
     pub namespace: Arc<str>,
-    /// The rest.
+    /// The facts.
     pub facts: T,
 }
 
@@ -122,9 +122,9 @@ pub struct Namespaced<T> {
 pub struct NamedNode {
     /// `metadata.name`.
     pub name: Arc<str>,
-    /// What endpoints depend on.
+    /// The facts that endpoints depend on.
     pub facts: NodeFacts,
-    /// What it adds to its zone.
+    /// The capacity that the node adds to its zone.
     pub capacity: NodeCapacity,
 }
 
@@ -133,22 +133,22 @@ pub fn object<T: Decode>(json: &[u8]) -> Result<T, DecodeError> {
     T::decode(serde_json::from_slice(json)?)
 }
 
-/// A list, decoded as it arrives, item by item. An item that cannot be decoded does not spoil the others.
+/// Decodes a list as it arrives, item by item. An item that cannot be decoded does not affect the others.
 #[derive(Debug)]
 pub struct ListReader<T> {
     splitter: ItemSplitter,
-    /// What could be decoded, and was not taken yet.
+    /// Decoded items that were not taken yet.
     pub items: Vec<T>,
-    /// What could not be, and why; not taken yet.
+    /// Items that could not be decoded, and why; not taken yet.
     pub errors: Vec<Undecodable>,
 }
 
-/// What a list, or a page of one, says of itself.
+/// The metadata of a list, or of a page of one.
 #[derive(Debug)]
 pub struct ListEnd {
     /// The version that the list shows.
     pub version: String,
-    /// Where the next page begins; empty on the last one.
+    /// The token of the next page; empty on the last one.
     pub next: String,
 }
 
@@ -163,7 +163,7 @@ impl<T: Decode> Default for ListReader<T> {
 }
 
 impl<T: Decode> ListReader<T> {
-    /// Decodes what has become whole with what has arrived.
+    /// Adds data, and decodes the items that are complete now.
     pub fn feed(&mut self, data: &[u8]) {
         self.splitter.feed(data);
         while let Some(json) = self.splitter.next_item() {
@@ -174,12 +174,12 @@ impl<T: Decode> ListReader<T> {
         }
     }
 
-    /// What has been decoded and could not be, since it was last taken.
+    /// Takes the items decoded, and the errors found, since this was last called.
     pub fn take(&mut self) -> (Vec<T>, Vec<Undecodable>) {
         (std::mem::take(&mut self.items), std::mem::take(&mut self.errors))
     }
 
-    /// What the list says of itself, once all of it has been fed. An error means that it was no list, or cut off.
+    /// Returns the list's metadata, once all of it has been fed. Fails if it was not a list, or cut off.
     pub fn finish(self) -> Result<ListEnd, DecodeError> {
         let list: wire::List = serde_json::from_slice(&self.splitter.into_envelope())?;
         Ok(ListEnd {
@@ -189,7 +189,7 @@ impl<T: Decode> ListReader<T> {
     }
 }
 
-/// A resourceVersion. Since 1.35 they may be compared as numbers.
+/// Parses a resourceVersion. Since 1.35 they may be compared as numbers.
 pub fn version(text: &str) -> Result<u64, DecodeError> {
     text.parse()
         .map_err(|_| DecodeError::Field("metadata.resourceVersion"))
@@ -337,7 +337,7 @@ impl Decode for Namespaced<ServiceFacts> {
             .next()
             .or_else(|| cluster_ip.and_then(parse_sloppy).map(Family::of));
         if families == [false; 2] {
-            // Services from before the field: by the cluster IP, or both if there is none.
+            // Services from before the field: derive it from the cluster IP, or assume both families if there is none.
             match cluster_ip.and_then(parse_sloppy) {
                 Some(ip) => families[Family::of(ip).index()] = true,
                 None => families = [true; 2],
@@ -395,7 +395,7 @@ fn service_port(port: &wire::ServicePort<'_>) -> Result<ServicePort, DecodeError
     })
 }
 
-/// Whether a slice is one of ours, by its managed-by label.
+/// Returns whether a slice is managed by this controller, by its managed-by label.
 pub fn is_ours(json: &[u8]) -> Result<bool, DecodeError> {
     let object: wire::MetaOnly<'_> = serde_json::from_slice(json)?;
     Ok(object
@@ -414,7 +414,8 @@ fn slice_port(port: &wire::SlicePort<'_>) -> SlicePort {
     }
 }
 
-/// What we carry along of an object's metadata: all but the owner with a UID, and some annotations.
+/// Collects the metadata to preserve: `generateName`, finalizers, and all other owners and annotations than those
+/// given.
 fn extras(wire: &wire::Meta<'_>, owner: Option<&str>, without: &[&str]) -> Extras {
     let annotations = wire
         .annotations
@@ -450,12 +451,12 @@ fn extras(wire: &wire::Meta<'_>, owner: Option<&str>, without: &[&str]) -> Extra
     }
 }
 
-/// An IP in canonical form; anything else as it is.
+/// Returns an IP in canonical form, and any other text unchanged.
 fn canonical(text: &str) -> Box<str> {
     parse_sloppy(text).map_or_else(|| text.into(), |ip| ip.to_string().into())
 }
 
-/// A reference that is a plain one to a pod of the namespace.
+/// Returns a reference if it is a plain one to a pod of the namespace.
 fn plain_pod<'r, 'a>(
     target: Option<&'r wire::TargetRef<'a>>,
     namespace: &str,
@@ -471,13 +472,13 @@ fn plain_pod<'r, 'a>(
 /// An event of a watch, not yet decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event<'a> {
-    /// What happened.
+    /// The event's type.
     pub kind: EventKind,
     /// The object's JSON.
     pub object: &'a [u8],
 }
 
-/// What an event says.
+/// Types of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventKind {
     /// `ADDED` or `MODIFIED`.
@@ -490,7 +491,7 @@ pub enum EventKind {
     Error,
 }
 
-/// A line of a watch that is not spelled as servers spell it.
+/// A line of a watch in another spelling than that of API servers.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(rename = "type", borrow)]
@@ -499,7 +500,7 @@ struct Line<'a> {
     object: &'a RawValue,
 }
 
-/// Takes a line of a watch apart without reading the object.
+/// Splits a line of a watch without parsing the object.
 pub fn event(line: &[u8]) -> Result<Event<'_>, DecodeError> {
     // The server writes the type first; then the object needs to be read only once.
     for (head, kind) in [
@@ -527,7 +528,7 @@ pub fn event(line: &[u8]) -> Result<Event<'_>, DecodeError> {
     })
 }
 
-/// The version that a bookmark shows, and whether it ends the list that a watch began with.
+/// Returns the version of a bookmark, and whether it ends the list that a watch began with.
 pub fn bookmark(json: &[u8]) -> Result<(String, bool), DecodeError> {
     let bookmark: wire::Bookmark<'_> = serde_json::from_slice(json)?;
     let BookmarkMeta {
@@ -540,27 +541,27 @@ pub fn bookmark(json: &[u8]) -> Result<(String, bool), DecodeError> {
     Ok((resource_version.to_string(), listed))
 }
 
-/// The version that a list shows.
+/// Returns the version that a list shows.
 pub fn list_version(json: &[u8]) -> Result<u64, DecodeError> {
     let list: wire::List = serde_json::from_slice(json)?;
     version(&list.metadata.resource_version)
 }
 
-/// The resourceVersion of an object of any kind.
+/// Returns the resourceVersion of an object of any kind.
 pub fn object_version(json: &[u8]) -> Result<String, DecodeError> {
     let object: wire::IdentityOnly<'_> = serde_json::from_slice(json)?;
     Ok(object.metadata.resource_version.to_string())
 }
 
-/// The sentence with which an API server refuses a request before it knows of anything else (429 by its limit of
-/// requests in flight), if the body is just that.
+/// Returns the sentence with which an API server refuses a request at an early stage (429 by its limit of requests in
+/// flight), if the body is just that.
 fn plain_refusal(body: &[u8]) -> Option<&'static str> {
     const BUSY: &str = "Too many requests, please try again later.";
     (body.trim_ascii() == BUSY.as_bytes()).then_some(BUSY)
 }
 
-/// A `Status`, its texts cut to a line each. Of a body that is none, nothing is kept: a proxy that answers in the
-/// server's place may quote the request with its credentials.
+/// Decodes a `Status`, and cuts its texts to a line each. Nothing is kept of any other body: a proxy that answers in
+/// the server's place may quote the request with its credentials.
 pub fn status(code: u16, body: &[u8]) -> wire::Status {
     let mut status = serde_json::from_slice::<wire::Status>(body)
         .ok()

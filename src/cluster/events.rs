@@ -1,4 +1,4 @@
-//! Requests for Events, and what their answers mean.
+//! Requests for Events, and the interpretation of their answers.
 
 use super::client_error::ClientError;
 use super::decode;
@@ -12,15 +12,15 @@ use std::fmt;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// After how long a request is given up.
+/// Timeout of a request.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The server's answer to a request for an Event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventAnswer {
-    /// What it means.
+    /// The outcome.
     pub outcome: EventOutcome,
-    /// What people should know of it. There is nothing to know of a namespace that is being deleted.
+    /// The error to log, if it is worth logging. Refusals in a namespace that is being deleted are not.
     pub complaint: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for EventClient {
 }
 
 impl EventClient {
-    /// One that writes with this client.
+    /// Creates a client that writes through this one.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -46,7 +46,7 @@ impl EventClient {
         }
     }
 
-    /// Nothing is written any more while this fence is closed.
+    /// Puts the client behind a fence: it writes nothing while the fence is closed.
     #[must_use]
     pub fn behind(self, fence: Fence) -> Self {
         Self { fence, ..self }
@@ -60,7 +60,7 @@ impl EventClient {
         )
         .await
         {
-            // Whoever leads now will say what is to be said.
+            // The current leader records the same Events.
             Ok(Err(_)) => EventAnswer {
                 outcome: EventOutcome::Rejected,
                 complaint: None,
@@ -95,7 +95,7 @@ impl EventClient {
             }
         };
         let (head, body) = http::send(&self.client, request?).await?;
-        // Of what was written, only that it was is of interest.
+        // On success the body is of no interest.
         let body = if head.code.is_success() {
             Bytes::new()
         } else {
@@ -124,10 +124,10 @@ fn judge(create: bool, Head { code, retry_after }: Head, body: &[u8]) -> EventAn
     match code {
         StatusCode::CONFLICT if create && status.reason == "AlreadyExists" => silent(EventOutcome::Exists),
         StatusCode::NOT_FOUND if !create => silent(EventOutcome::NotFound),
-        // Of a create, it is the namespace that is missing.
+        // On a create, the namespace is missing.
         StatusCode::NOT_FOUND => silent(EventOutcome::Rejected),
         StatusCode::FORBIDDEN if terminating => silent(EventOutcome::Rejected),
-        // Another conflict of a patch is over as soon as it is said.
+        // Any other conflict of a patch is over by the time it is reported.
         StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => EventAnswer {
             outcome: EventOutcome::Failed {
                 quiet: retry_after.map(Duration::from_secs),

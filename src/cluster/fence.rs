@@ -1,4 +1,4 @@
-//! The fence: nothing is written by a process that cannot prove that it may.
+//! The fence: it keeps a process from writing unless the process can prove that it may.
 
 use crate::core::leadership::Term;
 use parking_lot::Mutex;
@@ -10,26 +10,26 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// A clock that goes on, whatever happens to the process. What it counts from does not matter.
+/// A clock that never stops, whatever happens to the process. Its origin does not matter.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Clock {
-    /// One that a test sets.
+    /// Creates a clock from a function, for tests.
     pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// The time on it.
+    /// Returns the current time.
     pub fn now(&self) -> Duration {
         (self.0)()
     }
 }
 
 impl Default for Clock {
-    /// The system's time since it was started. It goes on while the process is stopped, and on Linux also while
-    /// the machine is suspended, where the usual monotonic clock stands still. Tokio's clock is that one, and
-    /// wakes too late then; but the fence asks for the time whenever it matters.
+    /// Returns the system's time since boot. It goes on while the process is stopped, and on Linux also while the
+    /// machine is suspended, where the usual monotonic clock stands still. Tokio uses that one, and wakes too late
+    /// then; but the fence reads this clock whenever it matters.
     fn default() -> Self {
         #[cfg(target_os = "linux")]
         const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
@@ -49,30 +49,29 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// The fence was closed before there was an answer. If the request had left before that, it may have been
-/// carried out.
+/// The fence was closed before there was an answer. A request that was sent before that may have been carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("this process does not hold the lease any more")]
 pub struct Closed;
 
-/// Lets requests begin until a deadline, which whoever holds the lease moves on. Cheap to clone; all clones are
-/// one fence.
+/// Lets requests begin until a deadline, which the holder of the lease extends. Cheap to clone; all clones are one
+/// fence.
 #[derive(Clone, Debug)]
 pub struct Fence(Arc<State>);
 
 #[derive(Debug)]
 struct State {
     clock: Clock,
-    /// In nanoseconds; zero while it is closed.
+    /// The deadline in nanoseconds; zero while the fence is closed.
     until: AtomicU64,
-    /// How often it was opened or closed.
+    /// The current term, incremented whenever the fence is opened or closed.
     term: watch::Sender<Term>,
-    /// Held while the deadline is changed: once shut, it stays so.
+    /// Held while the deadline changes: once shut, the fence stays closed.
     shut: Mutex<bool>,
 }
 
 impl Fence {
-    /// One that is closed.
+    /// Creates a closed fence.
     pub fn closed(clock: Clock) -> Self {
         Self(Arc::new(State {
             clock,
@@ -82,20 +81,20 @@ impl Fence {
         }))
     }
 
-    /// One that is open, for a process that needs no lease.
+    /// Creates an open fence, for a process that needs no lease.
     pub fn open() -> Self {
         let fence = Self::closed(Clock::new(|| Duration::ZERO));
         fence.0.until.store(u64::MAX, Ordering::Release);
         fence
     }
 
-    /// Opens it until then, or closes it.
+    /// Opens the fence until then, or closes it.
     pub fn set(&self, until: Option<Duration>) {
         let shut = self.0.shut.lock();
         if !*shut {
             let was_open = self.is_open();
             let until = until.map_or(0, |until| u64::try_from(until.as_nanos()).unwrap_or(u64::MAX));
-            // Between the two it is closed: nobody finds it open in the term before.
+            // The fence is closed in between, so that nobody finds it open in the old term.
             if !was_open || until == 0 {
                 self.0.until.store(0, Ordering::Release);
                 self.0.term.send_modify(|term| term.0 += 1);
@@ -104,36 +103,35 @@ impl Fence {
         }
     }
 
-    /// The present term.
+    /// Returns the current term.
     pub fn term(&self) -> Term {
         *self.0.term.borrow()
     }
 
-    /// Closes it for good.
+    /// Closes the fence for good.
     pub fn shut(&self) {
         *self.0.shut.lock() = true;
         self.0.until.store(0, Ordering::Release);
         self.0.term.send_modify(|term| term.0 += 1);
     }
 
-    /// Whether a request may begin at this moment.
+    /// Returns whether a request may begin at this moment.
     pub fn is_open(&self) -> bool {
         self.0.clock.now().as_nanos() < u128::from(self.0.until.load(Ordering::Acquire))
     }
 
-    /// Carries a request out as long as the fence is open, and in this term. That is asked each time before the
-    /// request goes on: a connection may take seconds to be made, and a process that was stopped meanwhile goes on
-    /// right there. What has left by then is not called back, but once the fence is closed, its answer is not waited
-    /// for.
+    /// Runs a request as long as the fence is open, and in this term. This is checked each time before the request is
+    /// polled: a connection may take seconds to be made, and a process that was stopped meanwhile resumes right there.
+    /// A request that was sent by then is not called back, but once the fence is closed, its answer is not awaited.
     ///
-    /// Between the question and the system call that sends lies no wait, only a hop to the task of the
-    /// connection. A process that is stopped just there, for longer than the difference between the lease
-    /// duration and the renew deadline, still writes once; then it is the resourceVersion in it that the server
-    /// refuses, or the name of an object that is there already.
+    /// There is no wait between the check and the system call that sends, only a hop to the task of the connection. A
+    /// process that is stopped just there, for longer than the difference between the lease duration and the renew
+    /// deadline, still writes once; the server then refuses the resourceVersion in it, or the name of an object that
+    /// exists already.
     ///
     /// # Errors
     ///
-    /// When the fence is closed, or was before there was an answer.
+    /// Fails when the fence is closed, or is closed before there is an answer.
     pub async fn guard<T>(&self, term: Term, request: impl Future<Output = T>) -> Result<T, Closed> {
         let mut terms = self.0.term.subscribe();
         let mut request = pin!(request);
@@ -170,7 +168,7 @@ mod tests {
         assert_eq!(try_it(&fence), Err(Closed));
         fence.set(Some(Duration::from_secs(3)));
         assert_eq!(try_it(&fence), Ok(7));
-        // What waits, for a connection perhaps, does not go on when the time is over.
+        // A request that waits, for a connection perhaps, does not go on after the deadline.
         let polled = AtomicU64::new(0);
         let request = std::future::poll_fn(|_| {
             polled.fetch_add(1, Ordering::Relaxed);
@@ -201,7 +199,7 @@ mod tests {
         let first = fence.term();
         fence.set(later);
         assert_eq!(fence.term(), first, "a renewal begins none");
-        // Somebody waits for a connection, and is told at once.
+        // A request that waits for a connection is cancelled at once.
         let mut waiting = Box::pin(fence.guard(first, pending::<()>()));
         assert_eq!((&mut waiting).now_or_never(), None);
         fence.set(None);

@@ -1,7 +1,7 @@
-//! The one place where requests are made: paths, what is asked for, and the head of an answer.
+//! The one place that builds requests: paths, media types, and the head of an answer.
 //!
-//! What an answer *means* is for those who asked ([`super::objects`], [`super::events`], [`super::lease`], the watches and
-//! [`super::read`]): the same status says different things of a write, of a look and of a list.
+//! The callers interpret the answers ([`super::objects`], [`super::events`], [`super::lease`], the watches and
+//! [`super::read`]): the same status means different things for a write, for a fetch and for a list.
 
 use crate::core::namespace::Kind;
 use bytes::Bytes;
@@ -10,16 +10,16 @@ use http::{HeaderMap, Method, Request, StatusCode, header};
 use kube::Client;
 use kube::client::Body;
 
-/// How an answer is to be written: whole objects.
+/// Media type of whole objects.
 pub(super) const JSON: &str = "application/json";
-/// Their metadata only.
+/// Media type of an object's metadata only.
 pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-/// The metadata only of what a list consists of.
+/// Media type of a list's metadata, and of its items' metadata only.
 pub(super) const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-/// A body that is merged into the object, as RFC 7396 says.
+/// Media type of a merge patch (RFC 7396).
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// The path of a kind's objects, in one namespace or in all.
+/// Returns the path of a kind's objects, in one namespace or in all.
 pub(super) fn collection(kind: Kind, namespace: Option<&str>) -> String {
     let group = match kind {
         Kind::Slice => "/apis/discovery.k8s.io/v1",
@@ -31,12 +31,12 @@ pub(super) fn collection(kind: Kind, namespace: Option<&str>) -> String {
     }
 }
 
-/// The path of a namespace's Events.
+/// Returns the path of a namespace's Events.
 pub(super) fn events(namespace: &str) -> String {
     within(CORE, namespace, "events")
 }
 
-/// The path of a namespace's Leases.
+/// Returns the path of a namespace's Leases.
 pub(super) fn leases(namespace: &str) -> String {
     within("/apis/coordination.k8s.io/v1", namespace, "leases")
 }
@@ -47,12 +47,12 @@ fn within(group: &str, namespace: &str, resource: &str) -> String {
     format!("{group}/namespaces/{namespace}/{resource}")
 }
 
-/// A request that reads.
+/// Builds a request that reads.
 pub(super) fn get(uri: &str, accept: &str) -> Result<Request<Body>, kube::Error> {
     finish(builder(Method::GET, uri, accept), Vec::new())
 }
 
-/// A request that writes. Without a body it has no content type either.
+/// Builds a request that writes. Without a body it has no content type either.
 pub(super) fn write(
     method: Method,
     uri: &str,
@@ -78,12 +78,12 @@ fn finish(request: Builder, body: Vec<u8>) -> Result<Request<Body>, kube::Error>
     request.body(Body::from(body)).map_err(kube::Error::HttpError)
 }
 
-/// The head of an answer, as far as anybody looks at it.
+/// The parts of an answer's head that are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
-    /// The status.
+    /// The HTTP status.
     pub(super) code: StatusCode,
-    /// For how many seconds the server asks to be left alone.
+    /// The server's `Retry-After`, in seconds.
     pub(super) retry_after: Option<u64>,
 }
 
@@ -103,7 +103,7 @@ pub(super) async fn send(client: &Client, request: Request<Body>) -> Result<(Hea
     Ok((Head::of(head.status, &head.headers), body))
 }
 
-/// The body of a refusal. One that breaks off says as much as none.
+/// Reads the body of a refusal. A body that breaks off counts as empty.
 pub(super) async fn refusal(body: Body) -> Bytes {
     body.collect_bytes().await.unwrap_or_default()
 }

@@ -1,45 +1,45 @@
-//! Takes a list apart while it arrives: its items one by one, and what surrounds them.
+//! Splits a list while it arrives: into its items, one by one, and the rest.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use memchr::memchr2;
 
-/// Splits the JSON of a list into the items of its `items` and the rest. It is fed as the list arrives, and holds
-/// no more of it than the item that is not whole yet.
+/// Splits the JSON of a list into the elements of its `items` and the rest. It is fed as the list arrives, and holds no
+/// more of it than the item that is not complete yet.
 ///
-/// What is fed should be JSON. If it is not, what comes out is not either, and whoever parses it says so.
+/// The input should be JSON. If it is not, neither is the output, and the parser behind this reports the error.
 #[derive(Debug, Default)]
 pub(super) struct ItemSplitter {
-    /// The item that is not whole yet; outside of items, a key that is not.
+    /// The incomplete item; outside of items, an incomplete key.
     buffer: BytesMut,
-    /// How much of the buffer has been looked at.
+    /// Number of bytes of the buffer that have been scanned.
     scanned: usize,
-    /// How many objects and arrays are open here.
+    /// Number of objects and arrays that are open here.
     depth: u32,
-    /// Within a string; and whether its next byte is escaped.
+    /// Set within a string: whether its next byte is escaped.
     text: Option<Escaped>,
-    /// Where the last string outside of items began.
+    /// Start of the last string outside of items.
     key: usize,
-    /// The last string outside of items was `"items"`.
+    /// Set when the last string outside of items was `"items"`.
     named: bool,
-    /// Within the array of items.
+    /// Set within the array of items.
     inside: bool,
     envelope: Vec<u8>,
 }
 
-/// Whether the byte before was a backslash that counts.
+/// True after a backslash that is not itself escaped.
 type Escaped = bool;
 
-/// How deep the list's own fields are, and its items.
+/// Nesting depth of the list's own fields, and of its items.
 const FIELDS: u32 = 1;
 const ITEMS: u32 = 2;
 
 impl ItemSplitter {
-    /// Adds what has arrived.
+    /// Adds data.
     pub(super) fn feed(&mut self, data: &[u8]) {
         self.buffer.extend_from_slice(data);
     }
 
-    /// The next item, once it is whole.
+    /// Returns the next item, once it is complete.
     pub(super) fn next_item(&mut self) -> Option<Bytes> {
         while let Some(&byte) = self.buffer.get(self.scanned) {
             let at = self.scanned;
@@ -55,7 +55,7 @@ impl ItemSplitter {
                 }
                 b'{' | b'[' => {
                     if self.inside && self.depth == ITEMS {
-                        // What separates the items is no part of any.
+                        // Drop the separator before the item.
                         self.buffer.advance(at);
                         self.scanned = 1;
                     } else if byte == b'[' && self.depth == FIELDS && self.named {
@@ -88,16 +88,16 @@ impl ItemSplitter {
         None
     }
 
-    /// What surrounds the items, once everything has been fed: the list without them.
+    /// Returns the list without its items, once everything has been fed.
     pub(super) fn into_envelope(mut self) -> Vec<u8> {
         self.envelope.extend_from_slice(&self.buffer);
         self.envelope
     }
 
-    /// Moves what comes before a place to the envelope.
+    /// Moves the bytes before a position to the envelope.
     fn leave_out(&mut self, end: usize) {
         if self.text.is_some() && end == self.buffer.len() {
-            // A key must be whole to be known.
+            // A key can only be recognized when it is complete.
             return;
         }
         self.envelope.extend_from_slice(&self.buffer[..end]);
@@ -105,7 +105,7 @@ impl ItemSplitter {
         self.scanned -= end;
     }
 
-    /// Reads on within a string that goes on at a place, to its end or to the end of what has arrived.
+    /// Scans a string from a position, to its end or to the end of the buffer.
     fn go_on_in_text(&mut self, at: usize, byte: u8, escaped: Escaped) -> Option<Escaped> {
         match byte {
             _ if escaped => Some(false),

@@ -1,6 +1,6 @@
-//! Kubeconfigs. An error about one names the file, the line and the fault, in words of ours, and prints nothing of what
-//! the file holds: the parser's own errors quote the lines around a fault, which is where the credentials are, and the
-//! file may be any file of the system that somebody named by mistake.
+//! Kubeconfigs. An error about one names the file, the position and the fault, in our own words, and prints no contents
+//! of the file: the parser's own errors quote the lines around a fault, which is where the credentials are, and the
+//! file may be any file of the system that was named by mistake.
 
 use super::client_error::{self, ClientError};
 use crate::core::excerpt::Excerpt;
@@ -15,17 +15,17 @@ use std::fmt;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
-/// Names of files are not longer on systems that we run on.
+/// Maximum length of a file's path on systems that we run on.
 const LONGEST_PATH: usize = 4096;
 
-/// Why a kubeconfig cannot be used. One line, without anything that the file holds.
+/// An error about a kubeconfig. Prints as one line, without any contents of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KubeconfigError {
-    /// The file; none if there is none to look at.
+    /// The file; `None` if there is no file to look at.
     pub file: Option<PathBuf>,
     /// The line and the column in it, from 1.
     pub place: Option<(u64, u64)>,
-    /// What is wrong.
+    /// The fault.
     pub fault: String,
 }
 
@@ -44,16 +44,16 @@ impl fmt::Display for KubeconfigError {
 
 impl std::error::Error for KubeconfigError {}
 
-/// What a kubeconfig says, and where its parts stand.
+/// A loaded kubeconfig, and the positions of its parts.
 #[derive(Clone, Debug)]
 pub(super) struct Loaded {
-    /// For a client.
+    /// The configuration for a client.
     pub(super) config: Config,
     places: Chosen,
 }
 
 impl Loaded {
-    /// Says of an error that came of the credentials where they stand.
+    /// Adds the position of the credentials to an error that they caused.
     pub(super) fn blame(&self, error: kube::Error) -> KubeconfigError {
         let places = &self.places;
         let first = |fields: &[Option<Place>]| fields.iter().flatten().next().copied();
@@ -80,17 +80,17 @@ impl Loaded {
     }
 }
 
-/// A kubeconfig file, and what is used of it.
+/// A kubeconfig file, and the context to use from it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ConfigFile {
-    /// The file; without one, as kubectl finds it: those that `$KUBECONFIG` names, or `~/.kube/config`.
+    /// The file; without one, the files that kubectl would use: those that `$KUBECONFIG` names, or `~/.kube/config`.
     pub path: Option<PathBuf>,
     /// The context; without one, the current one.
     pub context: Option<String>,
 }
 
 impl<P: Into<PathBuf>> From<P> for ConfigFile {
-    /// The file's current context.
+    /// Selects the file's current context.
     fn from(path: P) -> Self {
         Self {
             path: Some(path.into()),
@@ -100,14 +100,14 @@ impl<P: Into<PathBuf>> From<P> for ConfigFile {
 }
 
 impl ConfigFile {
-    /// Whether there is a kubeconfig where kubectl looks for one.
+    /// Returns whether there is a kubeconfig where kubectl looks for one.
     pub fn is_at_hand() -> bool {
         let named = std::env::var_os("KUBECONFIG").is_some_and(|names| !names.is_empty());
         named || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists())
     }
 }
 
-/// A server's URL, or what is wrong with it, to stand behind the name of what holds it.
+/// Parses a server's URL. The error is worded to follow the name of the field that holds it.
 pub(super) fn check_url(url: &str) -> Result<Uri, &'static str> {
     let uri: Uri = url.parse().map_err(|_| "is no URL")?;
     match uri.scheme_str() {
@@ -123,7 +123,7 @@ pub(super) fn check_url(url: &str) -> Result<Uri, &'static str> {
     Ok(uri)
 }
 
-/// Reads what is chosen.
+/// Loads the chosen kubeconfig.
 pub(super) async fn load(chosen: &ConfigFile) -> Result<Loaded, KubeconfigError> {
     let files = files(chosen)?;
     let mut merged = Kubeconfig::default();
@@ -160,14 +160,14 @@ pub(super) async fn load(chosen: &ConfigFile) -> Result<Loaded, KubeconfigError>
                     let fault = "the credential plugin needs a terminal, and there is none".to_owned();
                     return Err(places.error(places.exec, fault));
                 }
-                // Else what it writes to standard error would go to ours, and to whoever collects the logs.
+                // Otherwise its standard error would go to ours, and so to the log collector.
                 exec.interactive_mode = Some(ExecInteractiveMode::Never);
             }
             Ok(Loaded { config, places })
         }
         Err(error) => {
             let fault = match (&error, &chosen.context) {
-                // It was asked for on the command line, and is no part of the file.
+                // The name came from the command line, not from the file, so it may be printed.
                 (kube::config::KubeconfigError::LoadContext(_), Some(name)) => {
                     format!("there is no context {}", Excerpt::value(name))
                 }
@@ -178,7 +178,7 @@ pub(super) async fn load(chosen: &ConfigFile) -> Result<Loaded, KubeconfigError>
     }
 }
 
-/// The files that are looked at, the first first.
+/// Returns the files to read, in order of precedence.
 fn files(chosen: &ConfigFile) -> Result<Vec<PathBuf>, KubeconfigError> {
     if let Some(path) = &chosen.path {
         return Ok(vec![path.clone()]);
@@ -201,7 +201,7 @@ fn files(chosen: &ConfigFile) -> Result<Vec<PathBuf>, KubeconfigError> {
     }
 }
 
-/// A file's text. It is read once: it may be a pipe.
+/// Returns a file's text. The file is read only once: it may be a pipe.
 fn text_of(file: &Path) -> Result<String, String> {
     let bytes =
         std::fs::read(file).map_err(|error| format!("cannot be read: {}", client_error::file(&error)))?;
@@ -223,7 +223,7 @@ fn text_of(file: &Path) -> Result<String, String> {
     }
 }
 
-/// Paths in a kubeconfig are relative to it. A command without a slash is looked up where programs are.
+/// Resolves relative paths against the file's directory. A command without a slash is left to `$PATH`.
 fn resolve(config: &mut Kubeconfig, file: &Path) {
     let Some(directory) = file.parent() else { return };
     let absolute = |path: &mut Option<String>| {
@@ -266,8 +266,8 @@ fn unparsed(error: &kube::config::KubeconfigError) -> Fault {
     }
 }
 
-/// What there is to say of a text that is no kubeconfig. Only what the parser says of itself, or of our own types, is
-/// repeated, never what it found.
+/// Describes why a text cannot be parsed as a kubeconfig. Only the parser's own words, or the names of our own types,
+/// are repeated, never the text that it found.
 fn yaml(error: &YamlError) -> Fault {
     let place = error.location().and_then(position);
     let error = error.without_snippet();
@@ -302,7 +302,7 @@ fn position(location: Location) -> Option<(u64, u64)> {
     (location.line() > 0).then(|| (location.line(), location.column()))
 }
 
-/// A document of a kubeconfig, cut to what can be wrong with it.
+/// A document of a kubeconfig, cut to the parts that errors can refer to.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "kebab-case")]
 struct Document {
@@ -360,7 +360,7 @@ struct User {
     exec: Option<Spanned<IgnoredAny>>,
 }
 
-/// A place in one of the files.
+/// A position in one of the files.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     file: usize,
@@ -376,7 +376,7 @@ impl Place {
     }
 }
 
-/// Where the parts of the chosen context stand.
+/// The positions of the parts of the chosen context.
 #[derive(Clone, Debug, Default)]
 struct Chosen {
     files: Vec<PathBuf>,
@@ -392,12 +392,12 @@ struct Chosen {
     key: Option<Place>,
     auth_provider: Option<Place>,
     exec: Option<Place>,
-    /// What is wrong and would not be found, or not survived, by kube.
+    /// A fault that kube would not find, or not survive.
     fault: Option<(Option<Place>, String)>,
 }
 
 impl Chosen {
-    /// Of things with the same name, the first counts.
+    /// Finds the positions. Of entries with the same name, the first counts.
     fn find(files: Vec<PathBuf>, documents: &[(usize, Document)], named: Option<&str>) -> Self {
         let mut chosen = Self {
             files,
@@ -484,7 +484,7 @@ impl Chosen {
         }
     }
 
-    /// Where an error of kube's comes from.
+    /// Returns the position that one of kube's errors refers to.
     fn of(&self, error: &kube::config::KubeconfigError) -> Option<Place> {
         use kube::config::KubeconfigError as E;
         match error {

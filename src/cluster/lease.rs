@@ -1,4 +1,4 @@
-//! The Lease: requests for it, and a watch of it.
+//! Requests for the Lease, and a watch of it.
 
 use super::client_error::ClientError;
 use super::decode;
@@ -20,27 +20,27 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-/// A watch that shows nothing for this long is asked for anew: whoever holds the lease renews it far more often.
+/// A watch that shows nothing for this long is restarted: the holder renews the lease far more often.
 const SILENCE: Duration = Duration::from_secs(120);
 /// The pause between watches.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The pause after a watch was refused: those who may not watch need not ask all the time.
+/// The pause after a watch was refused, so that a client without permission does not ask all the time.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
-/// How many versions of the Lease are kept. A watch that is late shows one that is not wanted any more.
+/// How many versions of the Lease are kept, since a late watch may show an outdated one.
 const KEPT: usize = 4;
-/// A Lease is small.
+/// Upper limit for a line of the watch; a Lease is small.
 const LONGEST_LINE: usize = 1 << 20;
 
-/// What the watch shows.
+/// Changes that the watch shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Shown {
-    /// The record, and its version.
+    /// The version of the Lease, and its record.
     Record(u64, Record),
-    /// The Lease is gone, as of a version.
+    /// The Lease was deleted, as of a version.
     Gone(u64),
 }
 
-/// Where the Lease is.
+/// The location of the Lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Location {
     /// Its namespace.
@@ -49,16 +49,16 @@ pub struct Location {
     pub name: String,
 }
 
-/// Sends requests for one Lease. Clones share what they know of it.
+/// Sends requests for one Lease. Clones share the known versions of it.
 #[derive(Clone)]
 pub struct LeaseClient {
     client: Client,
     location: Location,
     deadline: Duration,
-    /// The Lease as it was last shown, with all that others put there: the last few of its versions, in the order in
-    /// which they came. Which of them is the latest is for the election to say.
+    /// The last few versions of the Lease, with all fields that others set, in the order in which they arrived. The
+    /// election decides which of them is the latest.
     known: Arc<Mutex<VecDeque<(u64, Value)>>>,
-    /// Whether people have been told that requests fail, since one did not.
+    /// Set when a failing request was logged, until one succeeds.
     complained: Arc<AtomicBool>,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Debug for LeaseClient {
 }
 
 impl LeaseClient {
-    /// Each request is given up after `deadline`.
+    /// Creates a client that gives up each request after `deadline`.
     pub fn new(client: Client, location: Location, deadline: Duration) -> Self {
         Self {
             client,
@@ -83,10 +83,10 @@ impl LeaseClient {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     pub async fn ask(&self, ask: &Ask) -> Reply {
         let Some((method, body)) = self.request(ask) else {
-            // Read, it can be replaced.
+            // After reading the Lease, the election can replace it.
             return Reply::Conflict;
         };
         let answer = timeout(self.deadline, self.exchange(method, body)).await;
@@ -122,7 +122,7 @@ impl LeaseClient {
                 Some((Method::POST, Some(lease)))
             }
             Ask::Replace(version, record) => {
-                // Labels, say, and what other fields there may be, stay.
+                // Labels and fields that we do not know are preserved.
                 let known = self.known.lock();
                 let (_, lease) = known.iter().find(|(known, _)| known == version)?;
                 let mut lease = lease.clone();
@@ -163,8 +163,8 @@ impl LeaseClient {
         let status = decode::status(code.as_u16(), body);
         match (code, ask) {
             (StatusCode::CONFLICT, _) => (Reply::Conflict, None),
-            // Of a create, it is the namespace that is missing. Anybody may answer 404 who does not know the path; that
-            // the Lease is gone, only one who names it.
+            // On a create, the namespace is missing. Anything that does not know the path may answer 404; the Lease is
+            // only gone if the answer names it.
             (StatusCode::NOT_FOUND, Ask::Look | Ask::Replace(..)) if self.is_about(&status) => {
                 (Reply::Missing, None)
             }
@@ -177,17 +177,17 @@ impl LeaseClient {
 }
 
 impl LeaseClient {
-    /// Whether an error says of the Lease itself that there is none.
+    /// Returns whether a status says that the Lease itself does not exist.
     fn is_about(&self, status: &Status) -> bool {
         let details = status.details.as_ref();
         status.reason == "NotFound" && details.is_some_and(|details| details.name == self.location.name)
     }
 
-    /// Keeps the Lease. Its version and record.
+    /// Remembers the Lease. Returns its version and record.
     fn learn(&self, lease: Value) -> Option<(u64, Record)> {
         let (version, record) = read(&lease)?;
         let mut known = self.known.lock();
-        // A store that was replaced may come to the same version again.
+        // A store that was replaced may reach the same version again.
         known.retain(|(known, _)| *known != version);
         known.push_back((version, lease));
         if known.len() > KEPT {
@@ -196,7 +196,7 @@ impl LeaseClient {
         Some((version, record))
     }
 
-    /// What a line of the watch shows. None ends the watch.
+    /// Parses a line of the watch. `None` ends the watch.
     fn event(&self, line: &[u8]) -> Option<Shown> {
         let mut line: Value = serde_json::from_slice(line).ok()?;
         let (version, record) = self.learn(line["object"].take())?;
@@ -218,7 +218,7 @@ fn put(lease: &mut Value, record: &Record) {
     spec["leaseTransitions"] = json!(record.transitions);
 }
 
-/// A Lease's version and record.
+/// Reads a Lease's version and record.
 fn read(lease: &Value) -> Option<(u64, Record)> {
     let version = lease["metadata"]["resourceVersion"].as_str()?.parse().ok()?;
     let spec = &lease["spec"];
@@ -234,15 +234,15 @@ fn read(lease: &Value) -> Option<(u64, Record)> {
     Some((version, record))
 }
 
-/// As the API has `MicroTime`: always with six digits after the second.
+/// Formats a time as the API's `MicroTime`: always with six digits after the second.
 fn micro_time(time: Time) -> String {
     let micros = time.as_nanoseconds().rem_euclid(1_000_000_000) / 1000;
     let seconds = time.whole_seconds().to_string();
     format!("{}.{micros:06}Z", seconds.trim_end_matches('Z'))
 }
 
-/// Watches the Lease for as long as somebody listens. This only makes things quicker: what is given up is taken
-/// at once instead of at the next look. Without the right to watch, everything works all the same.
+/// Watches the Lease until the receiver is dropped. This only speeds things up: a lease that was released is acquired
+/// at once instead of at the next poll. Without permission to watch, everything else still works.
 pub async fn follow(client: LeaseClient, shown: mpsc::Sender<Shown>) {
     let mut refused = false;
     while !shown.is_closed() {
@@ -265,7 +265,7 @@ pub async fn follow(client: LeaseClient, shown: mpsc::Sender<Shown>) {
     }
 }
 
-/// One watch. The error is a refusal, as the server puts it.
+/// Runs one watch. The error is a refusal, in the server's words.
 async fn watch(client: &LeaseClient, shown: &mpsc::Sender<Shown>) -> Result<(), String> {
     let uri = format!(
         "{}?watch=1&fieldSelector=metadata.name%3D{}&timeoutSeconds=600",
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(event("ADDED", "3"), Some(Shown::Record(3, Record::default())));
         assert_eq!(event("DELETED", "2"), Some(Shown::Gone(2)));
         assert_eq!(event("ERROR", "1"), None);
-        // What the watch has shown can be replaced, as it was shown; and nothing else.
+        // A version that the watch has shown can be replaced, as it was shown; no other can.
         let replace = |version| client.request(&Ask::Replace(version, Record::default()));
         let (method, body) = replace(3).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Requests for single objects, and what their answers mean.
+//! Requests for single objects, and the interpretation of their answers.
 
 mod judge;
 
@@ -22,20 +22,20 @@ use tokio::time::{Instant, timeout};
 /// The server's answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// What it means for the object.
+    /// The outcome for the object.
     pub outcome: Outcome,
-    /// What the server said of a refusal.
+    /// The server's message on a refusal.
     pub why: Option<Box<str>>,
-    /// How long the server asks us to be quiet.
+    /// The pause that the server asks for.
     pub quiet: Option<Duration>,
-    /// How long it took.
+    /// The duration of the request.
     pub took: Duration,
-    /// What it tells of the server's load.
+    /// The load on the server, as far as the answer shows it.
     pub load: Load,
 }
 
 impl Answer {
-    /// Of a request that may have been carried out, or not.
+    /// Creates the answer to a request that may or may not have been carried out.
     fn unknown(load: Load) -> Self {
         Self {
             outcome: Outcome::Unknown,
@@ -46,7 +46,7 @@ impl Answer {
         }
     }
 
-    /// Of a request that was not sent, since nothing may be written any more.
+    /// Creates the answer to a request that was not sent, since this process may not write any more.
     pub fn unsent() -> Self {
         Self {
             outcome: Outcome::Throttled,
@@ -58,12 +58,12 @@ impl Answer {
     }
 }
 
-/// What a status tells of the server's load. That one request cannot be carried out (500) tells nothing of it: the
-/// reason may lie in its object alone.
+/// Derives the server's load from a status. A failure of one request (500) says nothing about load: its cause may lie
+/// in the object alone.
 fn load_of(code: StatusCode) -> Load {
     match code {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Load::Overloaded,
-        // By a gateway, or by a server that gave the request up.
+        // From a gateway, or from a server that gave up on the request.
         StatusCode::REQUEST_TIMEOUT | StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => {
             Load::Unanswered
         }
@@ -71,7 +71,7 @@ fn load_of(code: StatusCode) -> Load {
     }
 }
 
-/// Why there is no answer.
+/// Reasons for the lack of an answer.
 enum Failure {
     Client(ClientError),
     Closed,
@@ -89,8 +89,8 @@ impl From<Closed> for Failure {
     }
 }
 
-/// Carries out requests. Its client must not retry by itself: a create that is repeated blindly can leave two
-/// slices, and the writer wants to see every 429.
+/// Sends requests for objects. Its client must not retry by itself: a create that is repeated blindly can leave two
+/// slices, and the writer has to see every 429.
 #[derive(Clone)]
 pub struct ObjectClient {
     client: Client,
@@ -107,7 +107,7 @@ impl fmt::Debug for ObjectClient {
 }
 
 impl ObjectClient {
-    /// Each request is given up after `deadline`; whether it was carried out is then not known.
+    /// Creates a client. A request is given up after `deadline`; it may have been carried out all the same.
     pub fn new(client: Client, deadline: Duration) -> Self {
         Self {
             client,
@@ -116,18 +116,18 @@ impl ObjectClient {
         }
     }
 
-    /// Nothing is written any more while this fence is closed.
+    /// Puts the client behind a fence: it writes nothing while the fence is closed.
     #[must_use]
     pub fn behind(self, fence: Fence) -> Self {
         Self { fence, ..self }
     }
 
-    /// The term in which requests may be sent now, if they may.
+    /// Returns the term in which requests may be sent now, if they may.
     pub fn term(&self) -> Term {
         self.fence.term()
     }
 
-    /// Sends the request for an object that was granted in a term, if that is still the present one, and waits for the
+    /// Sends the request for an object that was granted in a term, if that is still the current one, and waits for the
     /// answer.
     pub async fn carry_out(
         &self,
@@ -169,7 +169,7 @@ impl ObjectClient {
         };
         let collection = http::collection(kind, Some(asked.namespace));
         let object = format!("{collection}/{}", asked.name);
-        // Of what was written, only its UID and version are news: the server need not send all of it back.
+        // Only the UID and version of a written object are news, so the server need not send all of it back.
         let write = |method, uri: &str, body| http::write(method, uri, http::METADATA, http::JSON, body);
         let request = match request {
             Request::Create(body) => write(Method::POST, &collection, body)?,
@@ -192,7 +192,7 @@ impl ObjectClient {
         Ok((head, body.collect_bytes().await?))
     }
 
-    /// There is no answer, and it is not waited for any longer.
+    /// Handles a request without an answer before its deadline.
     fn silent(&self, asked: &Asked<'_>) -> Answer {
         let Asked {
             verb,
@@ -209,7 +209,7 @@ impl ObjectClient {
     }
 }
 
-/// What the server's answer means.
+/// Interprets the server's answer.
 fn answered(asked: &Asked<'_>, head: Head, body: &[u8]) -> Answer {
     let Asked {
         verb,
@@ -234,14 +234,14 @@ fn answered(asked: &Asked<'_>, head: Head, body: &[u8]) -> Answer {
     Answer {
         outcome,
         why,
-        // A server that asks for an hour of silence is not believed.
+        // Cap the pause, in case a server asks for an hour.
         quiet: quiet.map(|seconds| Duration::from_secs(seconds.min(30))),
         took: Duration::ZERO,
         load: load_of(code),
     }
 }
 
-/// The request could not be sent, or its answer not be read.
+/// Handles a request that could not be sent, or whose answer could not be read.
 fn failed(asked: &Asked<'_>, failure: &Failure) -> Answer {
     let Asked {
         verb,
@@ -264,7 +264,7 @@ fn failed(asked: &Asked<'_>, failure: &Failure) -> Answer {
     }
 }
 
-/// Whether people should hear of a refusal. Conflicts and missing objects are everyday things.
+/// Returns whether a refusal is worth a warning. Conflicts and missing objects are routine.
 fn matters(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Rejected | Outcome::Unknown)
 }

@@ -7,12 +7,12 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Objects a page of a list has at most: as many as fit a few megabytes.
+/// Maximum number of objects on a page of a list: as many as fit into a few megabytes.
 pub(super) const PAGE: usize = 500;
-/// How long a server may take to begin to answer, or to send what comes next.
+/// How long a server may take to begin to answer, or to send the next data.
 pub(super) const ANSWER: Duration = Duration::from_secs(60);
 
-/// The server has said nothing for so long.
+/// The server has sent nothing for this long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no answer for {0:?}")]
 pub struct Silent(pub Duration);

@@ -1,4 +1,4 @@
-//! Reading once: whole lists, page by page, and single objects. Nothing is kept here but the page that arrives.
+//! One-off reads: whole lists, page by page, and single objects. Nothing is kept here but the page that arrives.
 
 use super::client_error::ClientError;
 use super::decode::{self, Decode, DecodeError};
@@ -13,9 +13,9 @@ use std::fmt;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// How often a request is sent that the server is too busy for.
+/// How often a request is sent while the server is too busy for it.
 const TRIES: u32 = 4;
-/// The longest pause between tries, whatever the server asks for.
+/// The longest pause between tries, even if the server asks for more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Reads objects from a server.
@@ -30,10 +30,10 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// Which objects of a kind are listed. By default all.
+/// Selects the objects of a kind to list. By default all.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Selection {
-    /// Of this namespace only.
+    /// Restricts the list to this namespace.
     pub namespace: Option<String>,
     /// A label selector, as people write it; empty for none.
     pub labels: String,
@@ -41,41 +41,41 @@ pub struct Selection {
     pub fields: &'static str,
 }
 
-/// What a list shows.
+/// Items of a list.
 #[derive(Debug)]
 pub enum Shown<T> {
     /// An object.
     Object(T),
-    /// The list was too slow to stay valid and begins anew: what it showed until now does not count.
+    /// The list was so slow that it expired, and begins anew: discard the objects that it showed until now.
     Again,
 }
 
-/// What could not be read, and why. One line.
+/// A failed read. Prints as one line.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {verb} {what}: {cause}")]
 pub struct ReadError {
     /// `get` or `list`.
     pub verb: &'static str,
-    /// The resource, and where: `pods in all namespaces`.
+    /// The resource, and its scope: `pods in all namespaces`.
     pub what: String,
-    /// Why.
+    /// The cause.
     #[source]
     pub cause: Cause,
 }
 
-/// Why something could not be read.
+/// Causes of a failed read.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
-    /// The server could not be reached, or broke off.
+    /// The server could not be reached, or the connection broke.
     #[error("{0}")]
     Client(#[from] ClientError),
-    /// The server does not let us.
+    /// This client has no permission.
     #[error("forbidden: {0}")]
     Forbidden(String),
-    /// There is no such object.
+    /// The object does not exist.
     #[error("not found: {0}")]
     NotFound(String),
-    /// The list takes longer than the server remembers.
+    /// Reading the list takes longer than the server keeps its version.
     #[error("the list is so long that it expires before its end")]
     Expired,
     /// The server refused in another way.
@@ -83,15 +83,15 @@ pub enum Cause {
     Status {
         /// HTTP status.
         code: u16,
-        /// The word for machines.
+        /// The machine-readable reason.
         reason: String,
-        /// The sentence for people.
+        /// The message for people.
         message: String,
     },
-    /// An object, or the list around it, is not what it should be.
+    /// An object, or the list around it, is malformed.
     #[error("malformed answer: {0}")]
     Malformed(String),
-    /// The server says nothing.
+    /// The server did not answer in time.
     #[error("{0}")]
     Silent(#[from] Silent),
 }
@@ -109,14 +109,14 @@ impl From<DecodeError> for Cause {
 }
 
 impl ReadError {
-    /// Whether this is a matter of permission.
+    /// Returns whether permission is missing.
     pub fn is_forbidden(&self) -> bool {
         matches!(self.cause, Cause::Forbidden(_))
     }
 }
 
 impl Reader {
-    /// The client must not retry by itself.
+    /// Creates a reader. The client must not retry by itself.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
@@ -139,7 +139,7 @@ impl Reader {
             cause,
         };
         match self.pages(kind, of, PAGE, &mut each).await {
-            // In one piece it needs no token that can expire.
+            // A list in one piece needs no continue token that can expire.
             Err(Cause::Expired) => {
                 each(Shown::Again);
                 self.pages(kind, of, 0, &mut each).await.map_err(wrap)
@@ -148,7 +148,7 @@ impl Reader {
         }
     }
 
-    /// As [`Reader::list`], all at once.
+    /// Lists like [`Reader::list`], and collects the objects.
     pub async fn all<T: Decode>(&self, kind: Kind, of: &Selection) -> Result<Vec<T>, ReadError> {
         let mut found = Vec::new();
         self.list(kind, of, |shown| match shown {
@@ -159,7 +159,7 @@ impl Reader {
         Ok(found)
     }
 
-    /// Gets one object, if it is there.
+    /// Gets one object, if it exists.
     pub async fn get<T: Decode>(
         &self,
         kind: Kind,
@@ -205,7 +205,7 @@ impl Reader {
         let path = http::collection(kind, of.namespace.as_deref());
         let get = |uri: String| async move { self.answer(&uri).await };
         let read = pages::read(&path, &query, size, get, |items, errors| {
-            // What is left out of the picture would be called wrong, or right, by mistake.
+            // A missing object would make others look wrong, or right, by mistake.
             if let Some(error) = errors.into_iter().next() {
                 return Err(Cause::Malformed(error.to_string()));
             }
@@ -217,7 +217,7 @@ impl Reader {
         read.await.map(drop)
     }
 
-    /// The body of the answer to a request. One that the server is too busy for is sent again.
+    /// Returns the body of the answer to a request. Sends the request again while the server is too busy.
     async fn answer(&self, uri: &str) -> Result<Body, Cause> {
         let mut tries = 1;
         loop {
@@ -233,7 +233,7 @@ impl Reader {
         }
     }
 
-    /// With a refusal: after what pause it is worth another try.
+    /// Sends a request once. With a refusal, returns the pause after which another try is worthwhile, if one is.
     async fn ask(&self, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
         let last = |error: kube::Error| (None, Cause::from(error));
         let request = http::get(uri, http::JSON).map_err(last)?;

@@ -1,6 +1,5 @@
-//! Lists and watches of one kind: the state of the server and then its changes, for as long as the process
-//! runs. When to do what is decided by [`View`]; here it is carried out. Nothing is done beyond decoding and cutting:
-//! what an event means is the shards' business.
+//! Lists and watches one kind for as long as the process runs. [`View`] decides when to list, watch and prove; this
+//! module carries it out. It only decodes objects and cuts them to facts: the shards interpret them.
 
 mod handler;
 mod initial;
@@ -32,13 +31,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// A watch that shows nothing for this long, not even a bookmark (the server sends one a minute), is broken.
+/// A watch that shows nothing for this long, not even a bookmark (the server sends one a minute), is considered broken.
 const SILENCE: Duration = Duration::from_secs(150);
-/// For how long a short watch is asked for. Servers send a bookmark two seconds before the end, give or take one;
-/// and none at all if that moment is over when the watch begins.
+/// Timeout in seconds of a short watch. Servers send a bookmark two seconds before the end, give or take one; and none
+/// at all if that moment has passed when the watch begins.
 const SHORT: u32 = 3;
 
-/// Why a list or a watch ended.
+/// Reasons for the end of a list or a watch.
 #[derive(Debug, thiserror::Error)]
 enum WatchError {
     #[error("{0}")]
@@ -80,15 +79,15 @@ impl WatchError {
     }
 }
 
-/// One kind's list and watch.
+/// The list and watch of one kind.
 pub(crate) struct Watch {
     reader: Reader,
     random: fastrand::Rng,
-    /// Counts the lists, so that what one leaves out is known to be gone.
+    /// Counts the lists, so that objects that a list leaves out are known to be gone.
     epoch: u8,
-    /// Whether something may have been handed on under the epoch.
+    /// Set when objects may have been handed on under the epoch.
     used: bool,
-    /// What this process does.
+    /// The role of this process.
     leadership: watch::Receiver<Leadership>,
 }
 
@@ -101,7 +100,7 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Of a kind; `seed` is for the jitter of pauses.
+    /// Creates the watch of a kind; `seed` is for the jitter of pauses.
     pub(crate) fn new<S: Source>(
         client: Client,
         handler: Arc<dyn WatchHandler>,
@@ -122,8 +121,7 @@ impl Watch {
         }
     }
 
-    /// Lists and watches for as long as the process runs: what is written by those who lead, only while this
-    /// process does.
+    /// Lists and watches for as long as the process runs. Outputs are followed only by the leader and in a dry run.
     pub(crate) async fn run<S: Source>(mut self) {
         if !S::OUTPUT {
             return self.serve::<S>().await;
@@ -136,7 +134,7 @@ impl Watch {
                 .await
                 .map(|leadership| leadership.term)
             else {
-                // Nobody is left who could say that it is this process's turn.
+                // The sender is gone, so the role cannot change any more.
                 return;
             };
             let over = |leadership: &Leadership| !follows(leadership) || leadership.term != term;
@@ -150,8 +148,8 @@ impl Watch {
         }
     }
 
-    /// Carries out what the view of the kind says. Never returns. It can be dropped at any time, if all that it
-    /// showed is forgotten then.
+    /// Carries out the actions of the kind's view. Never returns. It may be cancelled at any time, provided that
+    /// everything that it showed is forgotten then.
     async fn serve<S: Source>(&mut self) {
         let handler = self.reader.handler.clone();
         if S::OUTPUT {
@@ -187,13 +185,13 @@ impl Watch {
         }
     }
 
-    /// Watches end after some minutes, not all at once, so that servers that are added get their share.
+    /// Picks a watch timeout of some minutes. The jitter spreads reconnects, so that added API servers get their share.
     fn timeout_seconds(&mut self) -> u32 {
         self.random.u32(300..600)
     }
 }
 
-/// What is under way on the connection.
+/// The operation in progress on the connection.
 enum Stream<S: Source> {
     None,
     Listing(BoxFuture<'static, Result<Listing<S>, WatchError>>),
@@ -201,7 +199,7 @@ enum Stream<S: Source> {
     Open(Lines),
 }
 
-/// What has come of it.
+/// The result of that operation.
 enum Progress<S: Source> {
     Listed(Result<Listing<S>, WatchError>),
     Opened(Result<Body, WatchError>),
@@ -209,7 +207,7 @@ enum Progress<S: Source> {
 }
 
 impl<S: Source> Stream<S> {
-    /// What comes next. Nothing is lost if this is dropped before.
+    /// Waits for the next result. Cancel safe.
     async fn next(&mut self) -> Progress<S> {
         match self {
             Self::None => pending().await,
@@ -220,24 +218,24 @@ impl<S: Source> Stream<S> {
     }
 }
 
-/// A view, and what is under way because of it.
+/// A view, and the operations that it has started.
 struct Serving<S: Source> {
     view: View,
-    /// What the view's times are counted from.
+    /// Origin of the view's times.
     start: Instant,
     stream: Stream<S>,
     reading: Option<BoxFuture<'static, Result<u64, WatchError>>>,
     way: Way,
-    /// No list was begun yet.
+    /// Set until the first list begins.
     passing: bool,
-    /// A list was whole since the last was begun.
+    /// Set when a list was completed since the last one began.
     listed: bool,
-    /// It was said that watching is refused.
+    /// Set when it was logged that watching is refused.
     refused: bool,
 }
 
 impl<S: Source> Serving<S> {
-    /// Begins all that there is to do now.
+    /// Starts all actions that are due now.
     fn act(&mut self, watch: &mut Watch) {
         let (handler, resource) = (watch.reader.handler.clone(), S::KIND.as_str());
         while let Some(action) = self.view.act(since(self.start)) {
@@ -292,7 +290,7 @@ impl<S: Source> Serving<S> {
         self.stream = Stream::Listing(listing.boxed());
     }
 
-    /// Takes what has come.
+    /// Handles a result.
     fn went_on(&mut self, watch: &mut Watch, progress: Progress<S>) {
         let now = since(self.start);
         match progress {
@@ -330,7 +328,7 @@ impl<S: Source> Serving<S> {
         }
     }
 
-    /// Hands on what some lines of a watch show. The view moves on with them.
+    /// Hands on the objects in some lines of a watch, and moves the view on.
     fn take(&mut self, watch: &Watch, lines: &[u8]) -> Result<(), WatchError> {
         let reader = &watch.reader;
         let shown = take_lines::<S::Watched>(lines, false);
@@ -350,7 +348,7 @@ impl<S: Source> Serving<S> {
         let end = match end {
             Ok(()) => End::Orderly,
             Err(WatchError::Expired) => End::Expired,
-            // Whoever may list and not watch would else wonder why everything is late.
+            // Warn once: a client that may list but not watch would otherwise be late without a visible reason.
             Err(error @ WatchError::Status { code: 401 | 403, .. })
                 if !std::mem::replace(&mut self.refused, true) =>
             {
@@ -366,7 +364,7 @@ impl<S: Source> Serving<S> {
     }
 }
 
-/// The outcome of what is under way, if anything is.
+/// Waits for the work in progress, if there is any.
 async fn ready<T>(work: &mut Option<BoxFuture<'static, T>>) -> T {
     match work {
         Some(work) => work.await,
@@ -374,12 +372,12 @@ async fn ready<T>(work: &mut Option<BoxFuture<'static, T>>) -> T {
     }
 }
 
-/// How long that is ago.
+/// Returns the time passed since then.
 fn since(start: Instant) -> Duration {
     Instant::now().saturating_duration_since(start)
 }
 
-/// Waits until then.
+/// Sleeps until then.
 async fn wait(until: Option<Instant>) {
     match until {
         Some(until) => sleep_until(until).await,
@@ -387,10 +385,10 @@ async fn wait(until: Option<Instant>) {
     }
 }
 
-/// Waits until something is so of what this process does.
+/// Waits until a condition holds for the leadership of this process.
 async fn until(leadership: &mut watch::Receiver<Leadership>, is_so: impl FnMut(&Leadership) -> bool) {
     if leadership.wait_for(is_so).await.is_err() {
-        // Nothing will change any more.
+        // The leadership cannot change any more.
         std::future::pending::<()>().await;
     }
 }

@@ -1,6 +1,5 @@
-//! The parts of API objects that are read, as serde sees them. Unknown fields are skipped, never stored;
-//! strings borrow from the buffer where they can. The server writes `null` for empty lists: every list is
-//! optional.
+//! The fields of API objects that are read, as serde types. Unknown fields are skipped, never stored; strings borrow
+//! from the buffer where they can. The server writes `null` for empty lists, so every list is optional.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -53,12 +52,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
     }
 }
 
-/// A map of strings, in the order it was written.
+/// A map of strings, in the order of the input.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StrMap<'a>(pub(super) Vec<(Str<'a>, Str<'a>)>);
 
 impl<'a> StrMap<'a> {
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(super) fn get(&self, key: &str) -> Option<&Str<'a>> {
         self.0.iter().find(|(k, _)| **k == *key).map(|(_, v)| v)
     }
@@ -78,7 +77,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for StrMap<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StrMap<'de>, A::Error> {
                 let mut out = Vec::new();
                 while let Some(key) = map.next_key::<Str<'de>>()? {
-                    // A null value counts as an empty one, as in Go.
+                    // A null value counts as an empty string, as in Go.
                     out.push((key, map.next_value::<Option<Str<'de>>>()?.unwrap_or_default()));
                 }
                 Ok(StrMap(out))
@@ -127,7 +126,7 @@ pub struct MetaOnly<'a> {
     pub(super) metadata: Meta<'a>,
 }
 
-/// An object of which no more is read than says which it is, so that nothing else can be wrong with it.
+/// An object of which only the identifying fields are read, so that no other field can make decoding fail.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct IdentityOnly<'a> {
@@ -144,7 +143,7 @@ pub(super) struct Identity<'a> {
     pub(super) resource_version: Str<'a>,
 }
 
-/// What a watch says between objects.
+/// The object of a bookmark event.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Bookmark<'a> {
@@ -273,7 +272,7 @@ pub(super) struct ServicePort<'a> {
     pub(super) app_protocol: Option<Str<'a>>,
 }
 
-/// A port's number or name.
+/// A port's number or name (`IntOrString`).
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum IntOrString<'a> {
@@ -418,26 +417,26 @@ pub(super) struct List {
 pub(super) struct ListMeta {
     /// The version that the list shows.
     pub(super) resource_version: String,
-    /// Where the next page begins; empty on the last one.
+    /// The token of the next page; empty on the last one.
     #[serde(rename = "continue")]
     pub(super) next: String,
 }
 
-/// A `Status`, as errors come.
+/// A `Status`, as in error answers.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// `Status`, unless something else than an API server wrote it.
+    /// `Status`, unless something other than an API server wrote it.
     pub kind: String,
     /// `Success` or `Failure`.
     pub status: String,
     /// HTTP status.
     pub code: u16,
-    /// A word for machines.
+    /// The machine-readable reason.
     pub reason: String,
-    /// A sentence for people.
+    /// The message for people.
     pub message: String,
-    /// More for machines.
+    /// Machine-readable details.
     pub details: Option<StatusDetails>,
 }
 
@@ -445,15 +444,15 @@ pub struct Status {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {
-    /// The name of the object that it is about.
+    /// The name of the object that the status is about.
     pub name: String,
     /// The API group of that object; empty for the core group, and where it is left out.
     pub group: String,
-    /// The resource of that object in the plural; of some answers, its kind.
+    /// The resource of that object in the plural; in some answers, its kind.
     pub kind: String,
-    /// What exactly was wrong.
+    /// The exact causes.
     pub causes: Option<Vec<StatusCause>>,
-    /// After how long to try again.
+    /// The number of seconds to wait before the next try.
     pub retry_after_seconds: Option<u64>,
 }
 
@@ -461,6 +460,6 @@ pub struct StatusDetails {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct StatusCause {
-    /// A word for machines.
+    /// The machine-readable reason.
     pub reason: String,
 }

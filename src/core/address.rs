@@ -1,8 +1,8 @@
-//! IP addresses and families.
+//! IP addresses and address families.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// An address type of slices: one set of slices per family of a Service.
+/// An address type of slices; a Service has one set of slices per family.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Family {
     /// `IPv4`.
@@ -12,10 +12,10 @@ pub enum Family {
 }
 
 impl Family {
-    /// Both, in the order of their indices.
+    /// Both families, in the order of their indices.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// 0 for IPv4, 1 for IPv6: the place in per-family tables.
+    /// Returns the index in per-family tables: 0 for IPv4, 1 for IPv6.
     pub fn index(self) -> usize {
         match self {
             Self::V4 => 0,
@@ -23,7 +23,7 @@ impl Family {
         }
     }
 
-    /// As the API spells it, in `addressType` and in `ipFamilies`.
+    /// Returns the API's spelling, as in `addressType` and `ipFamilies`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V4 => "IPv4",
@@ -31,12 +31,12 @@ impl Family {
         }
     }
 
-    /// Reads the API's spelling; `None` for others (`FQDN` among them).
+    /// Parses the API's spelling; `None` for others (`FQDN` among them).
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|family| family.as_str() == text)
     }
 
-    /// The family that an address is published under.
+    /// Returns the family that an address is published under.
     pub fn of(ip: IpAddr) -> Self {
         match ip {
             IpAddr::V4(_) => Self::V4,
@@ -45,8 +45,8 @@ impl Family {
     }
 }
 
-/// Reads an address the way upstream does: leading zeros in IPv4 are decimal (`010.0.0.1` is 10.0.0.1), and an
-/// IPv4-mapped IPv6 address is the IPv4 address. Printing the result gives Go's form.
+/// Parses an address the way upstream does: leading zeros in IPv4 are decimal (`010.0.0.1` is 10.0.0.1), and an
+/// IPv4-mapped IPv6 address becomes the IPv4 address. Printing the result gives Go's form.
 pub fn parse_sloppy(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some(ip.to_canonical());

@@ -1,35 +1,35 @@
-//! How long to wait before a failed request is tried again.
+//! Delays before a failed request is retried.
 
 use std::time::Duration;
 
-/// No request waits longer than this for the next try.
+/// The longest delay before any retry.
 pub(crate) const LONGEST: Duration = Duration::from_secs(30);
-/// After a refusal of what was sent, even a change does not make the next try come sooner than this.
+/// After the API server rejects what was sent, even a change does not cause a retry sooner than this.
 pub(crate) const FLOOR: Duration = Duration::from_secs(5);
 /// The delay after the first failure; it doubles with each further one.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// What an object's earlier failures mean for its next request.
+/// The effect of an object's earlier failures on its next request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Retry {
-    /// Nothing failed, or what is to be sent is not what failed.
+    /// Nothing failed, or the content to send is not what failed.
     Now,
-    /// The server refused what was sent. It is something else now, but the reason may be the same.
+    /// The API server rejected what was sent. The content has changed since, but the reason may be the same.
     Floor,
-    /// The server refused the same this often: waiting alone is unlikely to help, so it is tried slowly.
+    /// The API server rejected the same content repeatedly. Waiting alone is unlikely to help, so retries are slow.
     Slowly {
-        /// How often.
+        /// The number of failures.
         failures: u8,
     },
-    /// The same was tried this often in vain.
+    /// The same content failed repeatedly.
     After {
-        /// How often.
+        /// The number of failures.
         failures: u8,
     },
 }
 
 impl Retry {
-    /// The delay, between half of the nominal one and all of it, as `random` (0 to 1) has it.
+    /// Returns the delay, between half of the nominal one and all of it, depending on `random` (0 to 1).
     pub fn delay(self, random: f64) -> Duration {
         let nominal = match self {
             Self::Now => return Duration::ZERO,

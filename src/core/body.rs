@@ -1,4 +1,4 @@
-//! The requests that are sent: objects as the API server wants them, in JSON.
+//! The requests sent to the API server, with objects encoded as JSON.
 
 use super::facts::{
     ANNOTATION_TRIGGER_TIME, Extras, LABEL_HEADLESS, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY,
@@ -21,7 +21,7 @@ pub use endpoints::{EndpointsBody, labels as endpoints_labels};
 
 use endpoint::push_all;
 
-/// What to send for one object.
+/// The request to send for one object.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Request {
     /// POST this object.
@@ -32,12 +32,12 @@ pub enum Request {
     Delete(Preconditions),
     /// GET.
     Fetch,
-    /// GET of the Service of the object's name.
+    /// GET of the Service with the object's name.
     Probe,
 }
 
 impl Request {
-    /// The bytes of its body.
+    /// Returns the size of its body in bytes.
     pub fn size(&self) -> usize {
         match self {
             Self::Create(body) | Self::Update(body) => body.len(),
@@ -46,7 +46,7 @@ impl Request {
     }
 }
 
-/// What an object must still be like for a delete to be carried out.
+/// The properties that the object must still have for a delete to be carried out.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preconditions {
@@ -59,7 +59,7 @@ pub struct Preconditions {
 }
 
 impl Preconditions {
-    /// The object exactly as it was last acknowledged.
+    /// Requires the object to be exactly as it was last acknowledged.
     pub fn same_version(remote: &Remote) -> Self {
         Self {
             uid: (!remote.uid.is_none()).then(|| remote.uid.clone()),
@@ -67,7 +67,7 @@ impl Preconditions {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no preconditions.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -91,9 +91,9 @@ pub struct SliceBody<'a, E> {
     pub namespace: &'a str,
     /// `metadata.name`.
     pub name: &'a str,
-    /// What the server has, for an update.
+    /// The server's copy, for an update.
     pub remote: Option<&'a Remote>,
-    /// What others put into the metadata.
+    /// Metadata that others added to the object.
     pub extras: Option<&'a Extras>,
     /// The Service.
     pub service: &'a ServiceFacts,
@@ -103,7 +103,7 @@ pub struct SliceBody<'a, E> {
     pub address_type: &'static str,
     /// `ports`.
     pub ports: &'a [SlicePort],
-    /// `endpoints`: makes one iterator over them.
+    /// A function that returns an iterator over `endpoints`.
     pub endpoints: E,
 }
 
@@ -112,7 +112,7 @@ where
     E: Fn() -> I,
     I: Iterator<Item = EndpointBody<'a>>,
 {
-    /// As JSON.
+    /// Encodes the slice as JSON.
     pub fn to_json(&self) -> Vec<u8> {
         let endpoints = (self.endpoints)();
         let mut out = Vec::with_capacity(1024 + 320 * endpoints.size_hint().0);
@@ -140,7 +140,7 @@ where
     }
 }
 
-/// Appends something as JSON.
+/// Appends a value as JSON.
 fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     serde_json::to_writer(out, value).expect("strings and numbers can always be written to memory");
 }
@@ -148,7 +148,7 @@ fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 struct Metadata<'a, L> {
     namespace: &'a str,
     name: &'a str,
-    /// The name from which the server would make one.
+    /// The name that `generateName` is derived from.
     generate_name_of: Option<&'a str>,
     remote: Option<&'a Remote>,
     extras: Option<&'a Extras>,
@@ -156,7 +156,7 @@ struct Metadata<'a, L> {
     owner: Option<&'a ServiceFacts>,
     labels: L,
     trigger: Option<Time>,
-    /// Whether the object does not hold all that it should.
+    /// Whether addresses were left out of the object.
     truncated: bool,
 }
 
@@ -203,7 +203,7 @@ impl<L: Serialize> Serialize for Metadata<'_, L> {
     }
 }
 
-/// The Service's labels less reserved ones, and the slice's own.
+/// The Service's labels without reserved ones, plus the slice's own.
 struct SliceLabels<'a>(&'a ServiceFacts);
 
 impl Serialize for SliceLabels<'_> {
@@ -270,8 +270,8 @@ impl Serialize for Owners<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_seq(None)?;
         let service = self.service.map(|service| (service, service.uid.to_string()));
-        // Where the Service stands among those that are kept, all stay as others wrote them: there can be only one
-        // controller.
+        // If the preserved references include the Service, all of them stay as others wrote them, because there can be
+        // only one controller.
         if let Some((service, uid)) = service
             && self.others().iter().all(|owner| *owner.uid != *uid)
         {

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-/// Callers look again after a day at the latest, however slow the rate.
+/// Callers try again after a day at the latest, however slow the rate.
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 
-/// Lets a number of requests a second pass, and a burst of them at once after a pause. Owned by the writer;
-/// time is what the caller says it is.
+/// Limits requests to a rate per second, with a burst after a pause. Owned by the writer; the caller supplies the time.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenBucket {
-    /// Tokens a second; infinite when there is no limit.
+    /// Tokens per second; infinite if there is no limit.
     rate: f64,
     burst: f64,
     tokens: f64,
@@ -17,7 +16,7 @@ pub(crate) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket. `qps` of zero or less means no limit.
+    /// Creates a full bucket. A `qps` of zero or less means no limit.
     pub(crate) fn new(qps: f64, burst: u32) -> Self {
         let rate = if qps > 0.0 { qps } else { f64::INFINITY };
         let burst = f64::from(burst.max(1));
@@ -29,7 +28,7 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a token, or says how long it will be until there is one.
+    /// Takes a token, or returns the time until there is one.
     pub(crate) fn take(&mut self, now: Duration) -> Result<(), Duration> {
         if self.rate.is_infinite() {
             return Ok(());
@@ -42,11 +41,11 @@ impl TokenBucket {
             return Ok(());
         }
         let wait = Duration::try_from_secs_f64((1.0 - self.tokens) / self.rate).unwrap_or(LONGEST_WAIT);
-        // A nanosecond more than computed, so that rounding never makes the caller come too early for ever.
+        // One nanosecond is added, because rounding could otherwise make the caller come too early forever.
         Err(wait.min(LONGEST_WAIT) + Duration::from_nanos(1))
     }
 
-    /// Gives a token back that was not needed.
+    /// Returns a token that was not needed.
     pub(crate) fn give_back(&mut self) {
         self.tokens = (self.tokens + 1.0).min(self.burst);
     }

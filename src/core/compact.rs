@@ -1,5 +1,5 @@
-//! Everything that is there for memory: a namespace of 100,000 pods costs some 400 bytes a pod, and most of what could be
-//! kept of a pod is the same for thousands of them.
+//! Data structures that save memory: a namespace of 100,000 pods costs some 400 bytes per pod, and most of what could
+//! be kept of a pod is the same for thousands of them.
 //!
 //! | Module | What it does | What it saves |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | [`intern`] | equal values kept once, counted | the ports, hosts and label maps of all pods of a template but the first |
 //! | [`label_pairs`] | keys kept once, values once for each key | the keys of labels that are unique to each pod, which are longer than their values |
 //!
-//! `benches/memory.rs` counts the bytes; `benches/README.md` has the figures, and what did not help.
+//! `benches/memory.rs` counts the bytes; `benches/README.md` has the figures, and the attempts that did not help.
 
 pub(crate) mod intern;
 pub(in crate::core) mod label_pairs;

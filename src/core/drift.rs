@@ -1,18 +1,18 @@
-//! What is not as this process would have it, and for how long: the account of a process that compares and does
-//! not write.
+//! Drift: where the server differs from what this process would write, and for how long. Recorded by a process that
+//! compares and does not write.
 //!
-//! Whoever does write needs some time, so a difference counts only when it has lasted: when each look at its
-//! Service has found it again, for so long. What makes two differences the same is what should be published of one
-//! endpoint (or one object), not in which object it is missing: in a busy Service every object differs at every
-//! moment, each time for another pod, and nothing is wrong; and while an endpoint is missing, which slice it should
-//! go into changes.
+//! The controller that writes needs some time, so a difference counts only once it has lasted: every look at its
+//! Service must have found it again for long enough. A difference is identified by what should be published of one
+//! endpoint (or one object), not by the object that lacks it: in a busy Service every object differs at every moment,
+//! each time for another pod, although nothing is wrong; and while an endpoint is missing, the slice that it should go
+//! into changes.
 
 use super::hash::{IdMap, KeyedMap};
 use super::object::Output;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What would be done about a difference.
+/// The operation that would resolve a difference.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Operation {
     /// POST.
@@ -27,7 +27,7 @@ impl Operation {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Create, Self::Update, Self::Delete];
 
-    /// As people write it.
+    /// Returns its name as users write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -40,39 +40,39 @@ impl Operation {
 /// A write that would be made.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Drift {
-    /// What would be done.
+    /// The operation.
     pub operation: Operation,
-    /// To which kind of object.
+    /// The kind of object.
     pub output: Output,
-    /// To which; a slice that is to be created has no name yet.
+    /// The object's name; a slice that would be created has none yet.
     pub name: Option<Arc<str>>,
-    /// Tells those without a name apart.
+    /// Tells writes without a name apart.
     pub ordinal: u32,
 }
 
-/// One thing that the server has otherwise.
+/// One thing in which the server differs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
-    /// What it is, in 64 bits, wherever it is: what an endpoint should be, for example.
+    /// A 64-bit key for what differs, regardless of the object it is in: what an endpoint should be, for example.
     pub key: u64,
-    /// The write that would put it right.
+    /// The write that would resolve it.
     pub deviation: Drift,
 }
 
-/// How a Service stands, when that has changed.
+/// The drift of a Service, reported when it has changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Report {
     /// The Service.
     pub service: Arc<str>,
-    /// Since when the oldest of what has lasted is there. `None` when nothing has lasted: it is in sync.
+    /// The start of the oldest lasting difference. `None` if none has lasted, so that the Service is in sync.
     pub since: Option<Duration>,
-    /// The writes that would be made for what has lasted.
+    /// The writes that would resolve the lasting differences.
     pub lasting: Vec<Drift>,
-    /// How many of them are new since the last report, by operation.
+    /// The number of them that are new since the last report, by operation.
     pub new: [u32; 3],
 }
 
-/// The Services of a namespace of which something differs. Those in sync take no room.
+/// The Services of a namespace that have differences. Those in sync take no room.
 #[derive(Debug)]
 pub(crate) struct Deviations {
     patience: Duration,
@@ -82,22 +82,22 @@ pub(crate) struct Deviations {
 #[derive(Clone, Copy, Debug)]
 struct Since {
     at: Duration,
-    /// Whether it has lasted, and was reported.
+    /// Whether it has lasted and was reported.
     told: bool,
 }
 
 #[derive(Debug, Default)]
 struct Record {
-    /// What the last look found, and by key since when.
+    /// The differences that the last look found, and the start of each by key.
     found: Vec<Difference>,
     since: IdMap<u64, Since>,
-    /// What was last reported.
+    /// The content of the last report.
     lasting: Vec<Drift>,
     oldest: Option<Duration>,
 }
 
 impl Record {
-    /// When the first that has not lasted yet will have.
+    /// Returns when the next difference that has not lasted yet will have.
     fn due(&self, patience: Duration, now: Duration) -> Option<Duration> {
         let ripe = self.since.values().map(|since| since.at.saturating_add(patience));
         ripe.filter(|&ripe| ripe > now).min()
@@ -105,7 +105,7 @@ impl Record {
 
     fn report(&mut self, service: &Arc<str>, patience: Duration, now: Duration) -> Option<Report> {
         let mut lasting: Vec<Drift> = Vec::new();
-        // Of those, the ones that have lasted only now.
+        // Those among them that have lasted only now.
         let mut ripened: Vec<Drift> = Vec::new();
         let mut oldest = None;
         for Difference { key, deviation } in &self.found {
@@ -146,7 +146,7 @@ impl Record {
 }
 
 impl Deviations {
-    /// Of a namespace of which nothing has been looked at. A difference counts after `patience`.
+    /// Creates the record of a namespace that has not been looked at. A difference counts after `patience`.
     pub(crate) fn new(patience: Duration) -> Self {
         Self {
             patience,
@@ -154,7 +154,7 @@ impl Deviations {
         }
     }
 
-    /// A look at a Service has found this, and nothing else.
+    /// Records that a look at a Service found these differences and no others.
     pub(crate) fn found(&mut self, service: &Arc<str>, differences: Vec<Difference>, now: Duration) {
         if differences.is_empty() && !self.services.contains_key(service) {
             return;
@@ -168,7 +168,7 @@ impl Deviations {
         record.found = differences;
     }
 
-    /// How those Services stand of which that has changed.
+    /// Returns reports for the Services whose drift has changed.
     pub(crate) fn reports(&mut self, now: Duration) -> Vec<Report> {
         let patience = self.patience;
         let mut reports: Vec<Report> = Vec::new();
@@ -180,13 +180,13 @@ impl Deviations {
         reports
     }
 
-    /// When, without another look, there will be something new to report.
+    /// Returns when, without another look, there will be something new to report.
     pub(crate) fn due(&self, now: Duration) -> Option<Duration> {
         let records = self.services.values();
         records.filter_map(|record| record.due(self.patience, now)).min()
     }
 
-    /// Whether everything is in sync, and has been reported to be.
+    /// Returns whether everything is in sync and has been reported as such.
     pub(crate) fn is_empty(&self) -> bool {
         self.services.is_empty()
     }

@@ -1,9 +1,9 @@
-//! Events for people, as client-go's recorder writes them: what happens again is counted in the object that is
-//! there already, what differs in its message alone is combined before it floods, and all of it is bounded.
+//! Kubernetes Events, written as by client-go's recorder: repetitions are counted in the existing object, Events that
+//! differ in their message alone are combined before they flood, and everything is bounded.
 //!
-//! Unlike client-go's, nothing is lost to a limit but the moment: what may not be written yet waits as a count,
-//! latest wins, and is written when its turn comes. Namespaces take turns, and share what is remembered: one that
-//! causes ten thousand Events delays another's by one turn.
+//! Unlike in client-go, a limit only delays: an Event that may not be written yet waits as a count, latest wins, and
+//! is written when its turn comes. Namespaces take turns, and share what is remembered: one that causes ten thousand
+//! Events delays another's by one turn.
 
 mod body;
 mod inbox;
@@ -24,13 +24,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use turns::{Due, Turns};
 
-/// So many Events, and so many objects that they are about, are remembered; with client-go it is as many.
+/// Number of Events, and of objects that they are about, that are remembered; the same as in client-go.
 const REMEMBERED: usize = 4096;
-/// From this many different messages on, Events that are else the same are combined.
+/// Number of different messages from which on Events that are otherwise the same are combined.
 const COMBINED_FROM: usize = 10;
-/// When nothing similar happened for longer than this, messages are told apart again.
+/// If nothing similar happens for longer than this, messages are told apart again.
 const COMBINED_FOR: Duration = Duration::from_secs(600);
-/// What the message of a combined Event begins with.
+/// The prefix of the message of a combined Event.
 const COMBINED: &str = "(combined from similar events): ";
 /// Events about one object, by one source: so many at once,
 const OBJECT_BURST: u32 = 25;
@@ -38,30 +38,30 @@ const OBJECT_BURST: u32 = 25;
 const OBJECT_QPS: f64 = 1.0 / 300.0;
 /// All Events: so many at once,
 const BURST: u32 = 50;
-/// and then so many a second. Each is a write to etcd that no endpoint waits for: a controller in trouble with
-/// ten thousand Services must not add ten thousand writes to the API server's trouble at once.
+/// and then so many per second. Each is a write to etcd that no endpoint waits for: a controller in trouble with ten
+/// thousand Services must not add ten thousand writes to the API server's trouble at once.
 const QPS: f64 = 5.0;
-/// An Event is given up after so many requests in vain.
+/// Number of failed requests after which an Event is given up.
 const TRIES: u8 = 6;
-/// How long all Events wait after a failed request, as the next would likely fail too; it doubles with each
-/// further one in a row,
+/// The pause of all Events after a failed request, as the next would likely fail too; it doubles with each further one
+/// in a row,
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Longer messages are cut: the newer Events API, which shows the same objects, knows no longer ones.
+/// Longer messages are cut: the newer Events API, which shows the same objects, allows no longer ones.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// Which of upstream's controllers an Event is written for.
+/// The upstream controller that an Event is written for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
-    /// The one that writes Endpoints.
+    /// The controller that writes Endpoints.
     Endpoints,
-    /// The one that writes `EndpointSlices`.
+    /// The controller that writes `EndpointSlices`.
     Slices,
 }
 
 impl Source {
-    /// The name that upstream's controller gives itself in Events.
+    /// Returns the name that upstream's controller gives itself in Events.
     pub fn component(self) -> &'static str {
         match self {
             Self::Endpoints => "endpoint-controller",
@@ -70,12 +70,12 @@ impl Source {
     }
 }
 
-/// What kind of object an Event is about; both are of `v1`.
+/// The kind of object that an Event is about; both are of `v1`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum InvolvedKind {
     /// A Service.
     Service,
-    /// An Endpoints.
+    /// An Endpoints object.
     Endpoints,
 }
 
@@ -103,23 +103,23 @@ pub struct Involved {
     pub version: Option<u64>,
 }
 
-/// Something that people should hear of.
+/// A notice for people, to be written as an Event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// Who says so.
+    /// The source of the Event.
     pub source: Source,
-    /// Of what.
+    /// The object that it is about.
     pub involved: Involved,
-    /// Whether it is bad.
+    /// Whether it is a warning.
     pub warning: bool,
-    /// A word for machines, in `UpperCamelCase`.
+    /// A reason for machines, in `UpperCamelCase`.
     pub reason: &'static str,
     /// A sentence for people.
     pub message: String,
 }
 
 impl Notice {
-    /// Notices with the same key are the same thing again.
+    /// Returns the key: notices with the same key are repetitions.
     pub fn key(&self) -> Key {
         Key {
             object: Object {
@@ -136,7 +136,7 @@ impl Notice {
     }
 }
 
-/// What makes an Event the same Event.
+/// The identity of an Event.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Key {
     object: Object,
@@ -146,7 +146,7 @@ pub struct Key {
     message: Option<Arc<str>>,
 }
 
-/// An object in the eyes of one source.
+/// An object, as seen by one source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Object {
     source: Source,
@@ -159,26 +159,26 @@ struct Object {
 /// A point in time on both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
-    /// On the one that never jumps: limits and delays go by it.
+    /// On the monotonic clock: limits and delays go by it.
     pub now: Duration,
-    /// On the one that people read.
+    /// On the wall clock.
     pub wall: Time,
 }
 
 /// A request for one Event object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventWrite {
-    /// What to call it when it is done.
+    /// The key to pass to [`EventLog::done`] with its outcome.
     pub key: Arc<Key>,
     /// `metadata.namespace`.
     pub namespace: Arc<str>,
     /// `metadata.name`.
     pub name: Arc<str>,
-    /// What to send.
+    /// The request to send.
     pub request: EventRequest,
 }
 
-/// What to send for an Event.
+/// The request for an Event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EventRequest {
     /// POST this object.
@@ -187,22 +187,22 @@ pub enum EventRequest {
     Patch(Vec<u8>),
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventOutcome {
-    /// It was carried out.
+    /// The request was carried out.
     Written,
-    /// There is an Event of that name, so an earlier create was carried out after all.
+    /// An Event of that name exists, so an earlier create was carried out after all.
     Exists,
-    /// The Event is not there any more: API servers keep Events for an hour.
+    /// The Event no longer exists: API servers keep Events for an hour.
     NotFound,
-    /// The server does not want it, and would not the next time either.
+    /// The API server refuses it, and would the next time too.
     Rejected,
-    /// The server did not say, or asks for patience.
+    /// The API server did not answer, or asks for a pause.
     Failed {
-        /// For how long.
+        /// The length of the pause.
         quiet: Option<Duration>,
-        /// Whether that says something of this Event or its namespace, and nothing of the server.
+        /// Whether the failure concerns this Event or its namespace only, and not the API server.
         alone: bool,
     },
 }
@@ -216,13 +216,13 @@ pub struct EventLog {
     turns: Turns,
     sequence: u64,
     bucket: TokenBucket,
-    /// Until when no request goes.
+    /// No request goes before this time.
     pause: Duration,
-    /// Failed requests in a row.
+    /// Number of failed requests in a row.
     failures: u32,
-    /// The one on its way.
+    /// The Event in flight.
     flying: Option<Arc<Key>>,
-    /// What the last name was made from: names are never the same.
+    /// The number in the last name: names are never the same.
     last_name: i64,
     given_up: u64,
 }
@@ -236,18 +236,18 @@ struct Entry {
     first: Time,
     last: Time,
     count: u32,
-    /// The count that the server has; 0 if there is no such object, as far as we know.
+    /// The count that the API server has; 0 if there is no such object, as far as we know.
     written: u32,
-    /// The count that is on its way.
+    /// The count in flight.
     sent: u32,
-    /// When it may be written, if it is to be.
+    /// The time at which it may be written, if it is to be.
     due: Option<Due>,
     /// Whether its object's bucket has given a token for the next request.
     paid: bool,
     failures: u8,
 }
 
-/// What is remembered of an object: one of few reasons has one group.
+/// The log of an object: one of few reasons has one group.
 #[derive(Debug)]
 struct ObjectLog {
     bucket: TokenBucket,
@@ -286,7 +286,7 @@ impl EventLog {
         }
     }
 
-    /// Something has happened `times` times, the last of them now.
+    /// Records that something has happened `times` times, the last of them now.
     pub fn record(&mut self, mut notice: Notice, times: u32, at: Moment) {
         cut(&mut notice.message, LONGEST_MESSAGE);
         let mut key = notice.key();
@@ -331,7 +331,7 @@ impl EventLog {
         }
     }
 
-    /// Whether there have been too many similar ones for this one to have an Event of its own.
+    /// Returns whether there have been too many similar notices for this one to have an Event of its own.
     fn combines(&mut self, key: &Key, now: Duration) -> bool {
         let message = hash_of(&key.message);
         let (log, _) = self
@@ -362,7 +362,7 @@ impl EventLog {
         true
     }
 
-    /// The next request, if one may go now. No other goes before [`EventLog::done`].
+    /// Returns the next request, if one may go now. No other goes before [`EventLog::done`].
     pub fn next(&mut self, now: Duration) -> Option<EventWrite> {
         if self.flying.is_some() || now < self.pause {
             return None;
@@ -422,8 +422,8 @@ impl EventLog {
         }
     }
 
-    /// When [`EventLog::next`] may have something, if nothing happens before; none while a request is on its
-    /// way.
+    /// Returns when [`EventLog::next`] may have something, if nothing happens before; `None` while a request is in
+    /// flight.
     pub fn next_due(&self) -> Option<Duration> {
         if self.flying.is_some() {
             return None;
@@ -431,13 +431,13 @@ impl EventLog {
         Some(self.turns.next_due()?.max(self.pause))
     }
 
-    /// The server has answered, or has not.
+    /// Handles the outcome of the request in flight.
     pub fn done(&mut self, key: &Key, outcome: EventOutcome, now: Duration) {
         let Some(key) = self.flying.take_if(|flying| **flying == *key) else {
             return;
         };
         match outcome {
-            // What goes wrong in one namespace, such as a webhook of its own, is no reason for the others to wait.
+            // A failure of one namespace, such as of a webhook of its own, is no reason for the others to wait.
             EventOutcome::Failed { alone: true, .. } => {}
             EventOutcome::Failed { quiet, .. } => {
                 let pause = FIRST_PAUSE
@@ -449,7 +449,7 @@ impl EventLog {
             }
             _ => self.failures = 0,
         }
-        // Else it was forgotten while it was on its way.
+        // It may have been forgotten while it was in flight.
         let Some(entry) = self.entries.get_mut(&key.object.namespace, &key) else {
             return;
         };
@@ -459,7 +459,7 @@ impl EventLog {
                 entry.written = entry.sent;
                 false
             }
-            // How much of it is there is not known: a patch puts it right.
+            // It is not known which count the existing Event has: a patch corrects it.
             EventOutcome::Exists if entry.written == 0 && tries_left => {
                 entry.written = 1;
                 true
@@ -485,7 +485,7 @@ impl EventLog {
         } else {
             (entry.paid, entry.failures) = (false, 0);
         }
-        // What was given up is tried again when it happens again, with all that happened before in its count.
+        // An Event that was given up is tried again when it happens again, with all that happened before in its count.
         if retry || entry.count > entry.sent {
             self.sequence += 1;
             let due = (now + pause, self.sequence);
@@ -494,13 +494,13 @@ impl EventLog {
         }
     }
 
-    /// How often an Event was given up since this was last asked: refused, failed too often, or pushed out by
-    /// newer ones.
+    /// Returns how often an Event was given up since the last call: refused, failed too often, or pushed out by newer
+    /// ones.
     pub fn take_given_up(&mut self) -> u64 {
         std::mem::take(&mut self.given_up)
     }
 
-    /// How many Events are to be written.
+    /// Returns the number of Events to be written.
     pub fn waiting(&self) -> usize {
         self.turns.len()
     }

@@ -1,15 +1,15 @@
-//! Text that others wrote, made fit for a line of a log or the message of an Event: short, and on one line.
+//! Makes text written by others fit for a log line or an Event message: short, and on one line.
 
 use std::fmt::{self, Write as _};
 
-/// So many bytes of a value that a tenant chose (an annotation, a label) are printed.
+/// The number of bytes printed of a value that a tenant chose (an annotation, a label).
 pub(crate) const VALUE: usize = 64;
-/// So many bytes of a sentence are printed, such as the message of a Status or of an error.
+/// The number of bytes printed of a sentence, such as the message of a Status or of an error.
 pub(crate) const SENTENCE: usize = 1024;
 
-/// Prints at most so many bytes of a text, and how long it is if that is not all. Control characters, and characters
-/// that change the direction or the lines of what is displayed, are escaped: else whoever writes the text could forge
-/// lines of the log, or hide some on a terminal.
+/// Prints at most a number of bytes of a text, followed by its length if that is not all. Control characters, and
+/// characters that change the direction or the lines of displayed text, are escaped, because the author of the text
+/// could otherwise forge log lines, or hide some on a terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Excerpt<'t> {
     text: &'t str,
@@ -17,17 +17,17 @@ pub(crate) struct Excerpt<'t> {
 }
 
 impl<'t> Excerpt<'t> {
-    /// Of a text; `limit` is in bytes of it, before anything is escaped.
+    /// Creates an excerpt of a text; `limit` is in bytes of the text before escaping.
     pub(crate) fn new(text: &'t str, limit: usize) -> Self {
         Self { text, limit }
     }
 
-    /// Of a value that a tenant chose.
+    /// Creates an excerpt of a value that a tenant chose.
     pub(crate) fn value(text: &'t str) -> Self {
         Self::new(text, VALUE)
     }
 
-    /// Of a sentence.
+    /// Creates an excerpt of a sentence.
     pub(crate) fn sentence(text: &'t str) -> Self {
         Self::new(text, SENTENCE)
     }
@@ -50,7 +50,7 @@ impl fmt::Display for Excerpt<'_> {
     }
 }
 
-/// The beginning of a text: so many bytes at most, and whole characters.
+/// Returns the beginning of a text: at most `limit` bytes, and whole characters.
 pub(crate) fn cut(text: &str, limit: usize) -> &str {
     let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {

@@ -1,5 +1,5 @@
-//! What is kept of an object: the fields that the output depends on, and nothing else. Made by the decoder,
-//! compared and taken apart by the core.
+//! The parts of an object that are kept: the fields that the output depends on, and nothing else. The decoder creates
+//! them, and the core compares and takes them apart.
 
 pub(crate) mod observed;
 
@@ -17,25 +17,25 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The label by which a slice names its Service.
+/// The label that names a slice's Service.
 pub const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// The label by which a slice names its controller.
+/// The label that names a slice's controller.
 pub const LABEL_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// The value of [`LABEL_MANAGED_BY`] that upstream's `EndpointSlice` controller writes, and so do we.
+/// The value of [`LABEL_MANAGED_BY`] that upstream's `EndpointSlice` controller writes, and this one too.
 pub const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 /// The label of slices whose Service has no cluster IP.
 pub const LABEL_HEADLESS: &str = "service.kubernetes.io/headless";
-/// The label by which an Endpoints object names its controller.
+/// The label that names an Endpoints object's controller.
 pub const LABEL_ENDPOINTS_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
-/// The value of [`LABEL_ENDPOINTS_MANAGED_BY`] that upstream's Endpoints controller writes, and so do we.
+/// The value of [`LABEL_ENDPOINTS_MANAGED_BY`] that upstream's Endpoints controller writes, and this one too.
 pub const ENDPOINTS_MANAGED_BY: &str = "endpoint-controller";
-/// The annotation of Endpoints objects that old versions of Kubernetes' components elected leaders on.
+/// The annotation that old Kubernetes components used for leader election on Endpoints objects.
 pub const ANNOTATION_LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
-/// The annotation of Services that older controllers read in place of `publishNotReadyAddresses`.
+/// The Service annotation that older controllers read instead of `publishNotReadyAddresses`.
 pub const ANNOTATION_TOLERATE_UNREADY: &str = "service.alpha.kubernetes.io/tolerate-unready-endpoints";
 /// The annotation that carries the trigger time.
 pub const ANNOTATION_TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// The node label that names its zone.
+/// The node label that names the node's zone.
 pub const LABEL_ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A pod.
@@ -49,32 +49,32 @@ pub struct PodFacts {
     pub labels: Labels,
     /// `spec.nodeName`, once scheduled.
     pub node: Option<Arc<str>>,
-    /// The IPv4 one of `status.podIPs`; the API allows one of each family.
+    /// The IPv4 address in `status.podIPs`; the API allows one of each family.
     pub v4: Option<Ipv4Addr>,
-    /// The IPv6 one of `status.podIPs`.
+    /// The IPv6 address in `status.podIPs`.
     pub v6: Option<Ipv6Addr>,
     /// The family of `status.podIP`.
     pub primary: Option<Family>,
-    /// Named ports: of the containers, then of restartable init containers.
+    /// Named ports: first those of the containers, then those of restartable init containers.
     pub ports: Vec<ContainerPort>,
-    /// `spec.hostname` and `spec.subdomain`, where both are set.
+    /// `spec.hostname` and `spec.subdomain`, if both are set.
     pub host: Option<Box<HostName>>,
     /// Whether the Ready condition is true.
     pub ready: bool,
     /// Whether `metadata.deletionTimestamp` is set.
     pub terminating: bool,
-    /// Whether the phase is Succeeded or Failed: never published again, and not kept.
+    /// Whether the phase is Succeeded or Failed. Such a pod is never published again, and is not kept.
     pub terminal: bool,
-    /// When the Ready condition last changed.
+    /// The time of the Ready condition's last transition.
     pub ready_time: Option<Time>,
 }
 
-/// A pod's name in the DNS of a headless Service.
+/// A pod's DNS name within a headless Service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostName {
     /// `spec.hostname`.
     pub hostname: Box<str>,
-    /// `spec.subdomain`: the name of the Service in which the hostname counts.
+    /// `spec.subdomain`: the name of the Service within which the hostname applies.
     pub subdomain: Box<str>,
 }
 
@@ -83,23 +83,23 @@ pub struct HostName {
 pub struct ServiceFacts {
     /// `metadata.name`.
     pub name: Arc<str>,
-    /// `metadata.uid`: what its state is keyed by.
+    /// `metadata.uid`, the key of the Service's state.
     pub uid: Uid,
     /// `metadata.creationTimestamp`.
     pub created: Option<Time>,
-    /// Whether `metadata.deletionTimestamp` is set: no slices are created any more.
+    /// Whether `metadata.deletionTimestamp` is set; if so, no more slices are created.
     pub deleting: bool,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// The selector, unless the Service has none or is of type `ExternalName`: then it is left alone.
+    /// The selector. `None` leaves the Service unmanaged: it has no selector or is of type `ExternalName`.
     pub selector: Option<Selector>,
     /// Whether there is no cluster IP (`None` or empty).
     pub headless: bool,
-    /// Whether `spec.clusterIP` is `None`: such a Service may have no ports at all.
+    /// Whether `spec.clusterIP` is `None`; such a Service may have no ports at all.
     pub no_cluster_ip: bool,
-    /// By [`Family::index`]: the families that it has slices in.
+    /// The families that the Service has slices in, indexed by [`Family::index`].
     pub families: [bool; 2],
-    /// The family of its Endpoints; none if each pod's own first one counts.
+    /// The family of its Endpoints object; `None` if each pod's primary address counts.
     pub endpoints_family: Option<Family>,
     /// `spec.ports`.
     pub ports: Vec<ServicePort>,
@@ -107,24 +107,24 @@ pub struct ServiceFacts {
     pub publish_not_ready: bool,
     /// The annotation [`ANNOTATION_TOLERATE_UNREADY`].
     pub tolerate_unready: TolerateUnready,
-    /// How its endpoints are hinted.
+    /// The kind of hints that its endpoints get.
     pub hints: HintMode,
 }
 
-/// What the annotation [`ANNOTATION_TOLERATE_UNREADY`] says, where it is honoured at all.
+/// The value of the annotation [`ANNOTATION_TOLERATE_UNREADY`], if it is honoured at all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum TolerateUnready {
-    /// It is not there.
+    /// The annotation is not set.
     #[default]
     Unset,
-    /// It stands for `publishNotReadyAddresses`.
+    /// A boolean that stands for `publishNotReadyAddresses`.
     Set(bool),
-    /// It is no boolean, and is ignored. Its beginning, fit to be printed: all of it may be 256 KiB.
+    /// Not a boolean, and ignored. Holds a printable excerpt, because the whole value may be 256 KiB.
     Malformed(Box<str>),
 }
 
 impl From<&str> for TolerateUnready {
-    /// As Go spells booleans.
+    /// Parses the spellings of booleans that Go accepts.
     fn from(text: &str) -> Self {
         golang::parse_bool(text).map_or_else(
             || Self::Malformed(Excerpt::value(text).to_string().into()),
@@ -134,25 +134,25 @@ impl From<&str> for TolerateUnready {
 }
 
 impl ServiceFacts {
-    /// Whether the Service has slices in a family.
+    /// Returns whether the Service has slices in a family.
     pub fn has(&self, family: Family) -> bool {
         self.families[family.index()]
     }
 }
 
-/// Whether a Service's label is not passed on to slices, since slices give it a meaning of their own.
+/// Returns whether a Service's label is not copied to slices, because it has a meaning of its own there.
 pub fn is_reserved_label(key: &str) -> bool {
     matches!(key, LABEL_SERVICE_NAME | LABEL_MANAGED_BY | LABEL_HEADLESS)
 }
 
-/// A node, as far as endpoints depend on it.
+/// The parts of a node that endpoints depend on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeFacts {
     /// The label `topology.kubernetes.io/zone`.
     pub zone: Option<Arc<str>>,
 }
 
-/// What the metadata alone tells of a slice.
+/// The part of a slice that its metadata alone provides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SliceMeta {
     /// `metadata.name`.
@@ -165,33 +165,33 @@ pub struct SliceMeta {
     pub service: Arc<str>,
     /// The Services in `ownerReferences`.
     pub owner: Owners,
-    /// Whether `metadata.deletionTimestamp` is set: it is as good as gone.
+    /// Whether `metadata.deletionTimestamp` is set; if so, the slice is as good as gone.
     pub deleting: bool,
 }
 
-/// The Services that own an object, by their UIDs. There is nearly always one, which takes no more room than its UID.
+/// The UIDs of the Services that own an object. There is nearly always one, which takes no more room than its UID.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Owners(OwnerUids);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum OwnerUids {
-    /// [`Uid::none`] if there is none at all.
+    /// [`Uid::none`] if there is no owner.
     One(Uid),
     Several(Box<[Uid]>),
 }
 
 impl Owners {
-    /// Whether a Service is among them.
+    /// Returns whether a Service is one of the owners.
     pub fn includes(&self, service: &Uid) -> bool {
         self.uids().contains(service)
     }
 
-    /// Whether two objects have an owner in common.
+    /// Returns whether two objects have an owner in common.
     pub fn meet(&self, other: &Self) -> bool {
         self.uids().iter().any(|uid| other.includes(uid))
     }
 
-    /// Whether no Service owns the object.
+    /// Returns whether no Service owns the object.
     pub fn is_none(&self) -> bool {
         self.uids().iter().all(Uid::is_none)
     }
@@ -205,7 +205,7 @@ impl Owners {
 }
 
 impl Default for Owners {
-    /// None.
+    /// Creates an empty list of owners.
     fn default() -> Self {
         Self::from(Uid::none())
     }
@@ -232,7 +232,7 @@ impl FromIterator<Uid> for Owners {
     }
 }
 
-/// A whole slice, as read from the server.
+/// A complete slice, as read from the API server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SliceFacts {
     /// Its metadata.
@@ -241,9 +241,9 @@ pub struct SliceFacts {
     pub created: Option<Time>,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// What others put into the metadata, to be kept.
+    /// Metadata that others added to the object, kept on every update.
     pub extras: Extras,
-    /// `addressType`, if it is one that we write.
+    /// `addressType`, if it is one that the controller writes.
     pub family: Option<Family>,
     /// `ports`.
     pub ports: SlicePorts,
@@ -252,41 +252,41 @@ pub struct SliceFacts {
 }
 
 impl SliceFacts {
-    /// Who manages it, by its label.
+    /// Returns the manager named by its label.
     pub fn manager(&self) -> Option<&str> {
         self.labels.get(LABEL_MANAGED_BY)
     }
 
-    /// Whether that is us, or upstream's controller in our place.
+    /// Returns whether its manager is this controller, or upstream's in its place.
     pub fn is_ours(&self) -> bool {
         self.manager() == Some(MANAGED_BY)
     }
 }
 
-/// What the metadata alone tells of an Endpoints object.
+/// The part of an Endpoints object that its metadata alone provides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndpointsMeta {
-    /// `metadata.name`: that of the Service, if there is one.
+    /// `metadata.name`, also the name of the Service, if there is one.
     pub name: Arc<str>,
     /// `metadata.uid`.
     pub uid: Uid,
     /// `metadata.resourceVersion`.
     pub version: u64,
-    /// Whether it bears our label.
+    /// Whether it carries our managed-by label.
     pub ours: bool,
-    /// Whether leaders are elected on it.
+    /// Whether it is used for leader election.
     pub leader: bool,
 }
 
-/// A whole Endpoints object, as read from the server.
+/// A complete Endpoints object, as read from the API server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndpointsFacts {
     /// Its metadata.
     pub meta: EndpointsMeta,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// What others put into the metadata, to be kept: annotations but for the trigger time and the one about
-    /// capacity, owners, finalizers.
+    /// Metadata that others added to the object, kept on every update: owners, finalizers, and annotations other than
+    /// the trigger time and the one about capacity.
     pub extras: Extras,
     /// The annotation `endpoints.kubernetes.io/over-capacity`.
     pub over_capacity: Option<Box<str>>,
@@ -295,7 +295,7 @@ pub struct EndpointsFacts {
 }
 
 impl EndpointsFacts {
-    /// How many addresses it has, counted once for each subset.
+    /// Returns the number of addresses, counting an address once for each subset.
     pub fn addresses(&self) -> usize {
         let subsets = self.subsets.iter();
         subsets
@@ -304,7 +304,7 @@ impl EndpointsFacts {
     }
 }
 
-/// A subset of an Endpoints object, as read from the server.
+/// A subset of an Endpoints object, as read from the API server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SubsetFacts {
     /// `ports`.
@@ -315,7 +315,7 @@ pub struct SubsetFacts {
     pub not_ready: Vec<AddressFacts>,
 }
 
-/// An address of an Endpoints object, as read from the server.
+/// An address of an Endpoints object, as read from the API server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AddressFacts {
     /// `ip`, in canonical form.
@@ -324,18 +324,18 @@ pub struct AddressFacts {
     pub hostname: Option<Box<str>>,
     /// `nodeName`.
     pub node: Option<Box<str>>,
-    /// The name and the UID in a `targetRef` that is a plain reference to a pod of the namespace.
+    /// The pod's name and UID, if `targetRef` is a plain reference to a pod of the namespace.
     pub pod: Option<(Box<str>, Uid)>,
 }
 
-/// The parts of an object's metadata that we carry along but do not decide.
+/// The parts of an object's metadata that the controller preserves but does not set.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Extras {
     /// `metadata.generateName`.
     pub generate_name: Option<Box<str>>,
-    /// Annotations but for the trigger time.
+    /// Annotations other than the trigger time.
     pub annotations: BTreeMap<Box<str>, Box<str>>,
-    /// Owner references but for the one to the Service; all of them where that one is not as we would write it, or
+    /// Owner references other than the one to the Service. That one is included if it is not as we would write it, or
     /// is not the only one to a Service.
     pub owners: Vec<OwnerReference>,
     /// `metadata.finalizers`.
@@ -343,12 +343,12 @@ pub struct Extras {
 }
 
 impl Extras {
-    /// Whether there is nothing to carry along.
+    /// Returns whether there is nothing to preserve.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether there is nothing to carry along but the usual generateName.
+    /// Returns whether there is nothing to preserve except the usual generateName.
     pub fn is_usual(&self, service: &str) -> bool {
         self.annotations.is_empty()
             && self.owners.is_empty()
@@ -373,7 +373,7 @@ pub struct OwnerReference {
     pub name: Box<str>,
     /// The owner's UID.
     pub uid: Box<str>,
-    /// Whether it is the managing controller.
+    /// Whether the owner is the managing controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
     /// Whether foreground deletion of the owner waits for this object.
@@ -381,10 +381,10 @@ pub struct OwnerReference {
     pub block_owner_deletion: Option<bool>,
 }
 
-/// An endpoint of a slice, as read from the server.
+/// An endpoint of a slice, as read from the API server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EndpointFacts {
-    /// `addresses`, in canonical form where they are IPs.
+    /// `addresses`, in canonical form if they are IPs.
     pub addresses: Vec<Box<str>>,
     /// `conditions.ready`.
     pub ready: Option<bool>,
@@ -398,15 +398,15 @@ pub struct EndpointFacts {
     pub node: Option<Box<str>>,
     /// `zone`.
     pub zone: Option<Box<str>>,
-    /// The name in a `targetRef` that is a plain reference to a pod of the namespace.
+    /// The pod's name, if `targetRef` is a plain reference to a pod of the namespace.
     pub pod: Option<Box<str>>,
     /// The UID in that reference.
     pub pod_uid: Option<Uid>,
-    /// Whether there is anything that we never write: another target, `deprecatedTopology`.
+    /// Whether it has anything that the controller never writes: another kind of target, or `deprecatedTopology`.
     pub odd: bool,
-    /// `hints.forZones`, by name.
+    /// The zone names in `hints.forZones`.
     pub zone_hints: Vec<Box<str>>,
-    /// `hints.forNodes`, by name.
+    /// The node names in `hints.forNodes`.
     pub node_hints: Vec<Box<str>>,
 }
 

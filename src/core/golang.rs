@@ -1,9 +1,9 @@
-//! Values as Go's standard library reads them. Flags and annotations of Kubernetes are in these forms, and a
-//! general parser takes more (`1 day`) and less (`.5s`, `0`) than they are.
+//! Parses values as Go's standard library does. Kubernetes flags and annotations use these forms, and a general parser
+//! accepts more (`1 day`) and less (`.5s`, `0`).
 
 use std::time::Duration;
 
-/// A bool in one of the spellings that Go's `strconv.ParseBool` knows.
+/// Parses a bool in one of the spellings that Go's `strconv.ParseBool` accepts.
 pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
@@ -12,22 +12,22 @@ pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Why a text is no duration that can be used.
+/// The reason why a text is not a usable duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum DurationError {
-    /// Go would not read it either.
+    /// Go would reject it too.
     #[error("not a duration as Go writes it, such as 500ms or 1m30s")]
     Syntax,
     /// Longer than Go's 64 bits of nanoseconds, about 292 years.
     #[error("longer than any duration")]
     Range,
-    /// Less than nothing.
+    /// Less than zero.
     #[error("must not be negative")]
     Negative,
 }
 
-/// A duration in the form of Go's `time.ParseDuration`, without negative ones: numbers with an optional
-/// fraction, each with its unit, such as `1h2m3.5s`; or a plain `0`. What is less than a nanosecond is dropped.
+/// Parses the form of Go's `time.ParseDuration`, without negative durations: numbers with an optional fraction, each
+/// with its unit, such as `1h2m3.5s`; or a plain `0`. Fractions of a nanosecond are dropped.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let (negative, mut rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -70,7 +70,7 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// How many nanoseconds a unit has.
+/// Returns the number of nanoseconds in a unit.
 fn nanoseconds(unit: &str) -> Option<i64> {
     Some(match unit {
         "ns" => 1,
@@ -84,10 +84,10 @@ fn nanoseconds(unit: &str) -> Option<i64> {
     })
 }
 
-/// `whole.fraction` units in nanoseconds, if they fit.
+/// Returns `whole.fraction` units in nanoseconds, if they fit.
 fn amount(whole: &str, fraction: &str, unit: i64) -> Option<i64> {
     let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // Of an hour, digits after the thirteenth are less than a nanosecond; more of them must not overflow.
+    // For hours, digits after the thirteenth are worth less than a nanosecond; more of them must not overflow.
     let fraction = &fraction[..fraction.len().min(15)];
     let part = match fraction.parse::<i128>() {
         Ok(digits) => digits * i128::from(unit) / 10_i128.pow(fraction.len() as u32),

@@ -1,14 +1,14 @@
-//! Hashes of what others choose: names, labels, ports, addresses, UIDs.
+//! Hashes for values that others choose: names, labels, ports, addresses, UIDs.
 //!
-//! Anyone who may create a pod chooses texts by the megabyte. With a hash that can be computed in advance, they would
-//! choose texts that collide, and a table would need a walk over all of them for each: minutes for one object. So all
-//! text from outside is hashed by SipHash-1-3 under a random 128-bit key, which is made to withstand just that as long
-//! as the key and the hashes stay secret. Hashes are in no log, no metric and no object.
+//! Anyone who may create a pod can choose text by the megabyte. If the hash could be computed in advance, they could
+//! choose texts that collide, and a table would have to walk over all of them for each: minutes for one object. So all
+//! text from outside is hashed by SipHash-1-3 under a random 128-bit key, which resists exactly that as long as the key
+//! and the hashes stay secret. Hashes appear in no log, no metric and no object.
 //!
-//! The key belongs to the process. It is a global and no part of each table, since many tables are small: one for each
-//! Service and family. The program sets it before it does anything else ([`set_key`]); where nobody does, as in tests,
-//! it is a fixed one, so that seeded runs replay. What is done must not depend on it either way: nothing iterates over
-//! a table where the order could be seen.
+//! The key belongs to the process. It is a global and not a part of each table, since many tables are small: one for
+//! each Service and family. The program sets it before it does anything else ([`set_key`]); if it is not set, as in
+//! tests, a fixed key is used, so that seeded runs replay. Behaviour must not depend on the key either way: no code
+//! iterates over a table where the order could be observed.
 
 use siphasher::sip::SipHasher13;
 use std::collections::{HashMap, HashSet};
@@ -16,15 +16,15 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::OnceLock;
 
-/// The secret that hashes depend on.
+/// The secret key of the hashes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashKey([u8; 16]);
 
 impl HashKey {
-    /// For runs that are to replay.
+    /// The key for runs that must be reproducible.
     const FIXED: Self = Self(*b"endpointd, fixed");
 
-    /// Of 128 random bits.
+    /// Creates a key from 128 random bits.
     pub const fn new(bits: u128) -> Self {
         Self(bits.to_le_bytes())
     }
@@ -36,19 +36,19 @@ impl fmt::Debug for HashKey {
     }
 }
 
-/// The key was set before, or something has been hashed already.
+/// The key was set before, or something has already been hashed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the key of the process's hashes has been used already")]
 pub struct KeyInUse;
 
 static KEY: OnceLock<HashKey> = OnceLock::new();
 
-/// Sets the key of this process. That must come before anything is hashed.
+/// Sets the key of this process, which must happen before anything is hashed.
 pub fn set_key(key: HashKey) -> Result<(), KeyInUse> {
     KEY.set(key).map_err(|_| KeyInUse)
 }
 
-/// Makes hashers with the key of this process.
+/// Creates hashers with the key of this process.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct KeyedState;
 
@@ -61,7 +61,7 @@ impl BuildHasher for KeyedState {
     }
 }
 
-/// A hash in the making.
+/// A hash being computed.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyedHasher(SipHasher13);
 
@@ -91,30 +91,30 @@ impl Hasher for KeyedHasher {
     }
 }
 
-/// A map by what others choose.
+/// A map whose keys others choose.
 pub type KeyedMap<K, V> = HashMap<K, V, KeyedState>;
-/// A set of what others choose.
+/// A set of values that others choose.
 pub type KeyedSet<T> = HashSet<T, KeyedState>;
-/// A map by small numbers that this process has given out itself, such as places in its tables. Nobody chooses them,
-/// so a fast hash without a key will do.
+/// A map whose keys are small numbers assigned by this process, such as indices into its tables. Nobody else chooses
+/// them, so a fast hash without a key is enough.
 pub type IdMap<K, V> = rustc_hash::FxHashMap<K, V>;
 
-/// The hash of a value in the tables of this process.
+/// Returns the hash of a value in the tables of this process.
 pub(crate) fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
     KeyedState.hash_one(value)
 }
 
-/// So many bytes of a long text are condensed at a time.
+/// The number of bytes of a long text that are condensed at a time.
 const BLOCK: usize = 1024;
 
-/// A part of the key for each 8 bytes of a block.
+/// One part of the key for each 8 bytes of a block.
 static BLOCK_KEY: OnceLock<[u64; BLOCK / 8]> = OnceLock::new();
 
-/// Hashes a long text, such as the body of a request, for a fraction of what `SipHash` alone would take.
+/// Hashes a long text, such as the body of a request, at a fraction of the cost of `SipHash` alone.
 ///
 /// Each block is condensed to 16 bytes by the function NH (Black, Halevi, Krawczyk, Krovetz and Rogaway, *UMAC: fast
-/// and secure message authentication*, 1999), and these are what is hashed. For any two texts that are chosen without
-/// knowledge of the key, two blocks that differ are condensed to the same with a probability of 2^-64.
+/// and secure message authentication*, 1999), and the results are hashed. For any two texts chosen without knowledge of
+/// the key, two blocks that differ are condensed to the same value with a probability of 2^-64.
 pub(crate) fn hash_long(text: &[u8], hasher: &mut impl Hasher) {
     let key = BLOCK_KEY.get_or_init(|| std::array::from_fn(|at| hash_of(&("a part of the key of NH", at))));
     let (keys, _) = key.as_chunks::<2>();
@@ -132,11 +132,11 @@ pub(crate) fn hash_long(text: &[u8], hasher: &mut impl Hasher) {
         hasher.write_u64(sum as u64);
         hasher.write_u64((sum >> 64) as u64);
     }
-    // What the last block was filled up with is no part of the text.
+    // The padding of the last block is not part of the text.
     hasher.write_usize(text.len());
 }
 
-/// The product of two halves, each with its part of the key.
+/// Multiplies the two halves, each combined with its part of the key.
 fn condense(pair: [u8; 16], key: [u64; 2]) -> u128 {
     let pair = u128::from_le_bytes(pair);
     let (low, high) = (pair as u64, (pair >> 64) as u64);

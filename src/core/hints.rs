@@ -1,8 +1,8 @@
-//! Topology hints: which zones or nodes an endpoint of a slice is meant for.
+//! Topology hints: the zones or nodes that an endpoint of a slice is meant for.
 //!
-//! Three sources, in this order: the annotation `topology-mode: Auto` (and its deprecated spelling), by which
-//! the ready endpoints of a Service are shared over zones in proportion to their CPU ([`assign`]); the field
-//! `spec.trafficDistribution`, by which each endpoint serves its own surroundings ([`HintMode::hint`]); nothing.
+//! The first source that applies decides: the annotation `topology-mode: Auto` (and its deprecated spelling), which
+//! distributes a Service's ready endpoints over zones in proportion to their CPU ([`assign`]); or the field
+//! `spec.trafficDistribution`, which hints each endpoint to its own zone or node ([`HintMode::hint`]).
 
 mod auto;
 mod capacity;
@@ -16,44 +16,44 @@ pub use quantity::milli_cpu;
 
 use std::sync::Arc;
 
-/// A zone, as the node label `topology.kubernetes.io/zone` names it. Shared with the node facts.
+/// A zone, as named by the node label `topology.kubernetes.io/zone`. Shared with the node facts.
 pub type Zone = Arc<str>;
 
-/// The annotation that asks for hints in proportion to CPU.
+/// The annotation that requests hints in proportion to CPU.
 pub const ANNOTATION_TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
-/// The older spelling of [`ANNOTATION_TOPOLOGY_MODE`]. Where it stands, the newer one is not read.
+/// The older spelling of [`ANNOTATION_TOPOLOGY_MODE`]. If it is set, the newer one is ignored.
 pub const ANNOTATION_TOPOLOGY_AWARE_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
-/// The label of nodes that do not count as capacity, whatever its value.
+/// The label that excludes nodes from the capacity, whatever its value.
 pub const LABEL_CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// The older spelling of [`LABEL_CONTROL_PLANE`].
 pub const LABEL_MASTER: &str = "node-role.kubernetes.io/master";
 
-/// The reason of the Normal event that says a Service got hints.
+/// The reason of the Normal event sent when a Service gets hints.
 pub const REASON_ENABLED: &str = "TopologyAwareHintsEnabled";
-/// The reason of the Warning event that says a Service has no hints although it asks for them, or no more.
+/// The reason of the Warning event sent when a Service that requests hints has none, or loses the ones it had.
 pub const REASON_DISABLED: &str = "TopologyAwareHintsDisabled";
 
-/// With [`REASON_ENABLED`].
+/// The message for [`REASON_ENABLED`].
 pub const MESSAGE_ENABLED: &str = "Topology Aware Hints has been enabled";
-/// With [`REASON_DISABLED`], when the Service does not ask for hints any more.
+/// The message for [`REASON_DISABLED`] when the Service no longer requests hints.
 pub const MESSAGE_DISABLED: &str = "Topology Aware Hints has been disabled";
-/// With [`REASON_DISABLED`]; see [`Disabled::NodeInfo`].
+/// The message for [`REASON_DISABLED`] with [`Disabled::NodeInfo`].
 pub const MESSAGE_NODE_INFO: &str =
     "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes";
-/// With [`REASON_DISABLED`]; see [`Disabled::OneZone`].
+/// The message for [`REASON_DISABLED`] with [`Disabled::OneZone`].
 pub const MESSAGE_ONE_ZONE: &str = "Nodes only ready in one zone";
-/// With [`REASON_DISABLED`]; see [`Disabled::TooFewEndpoints`].
+/// The message for [`REASON_DISABLED`] with [`Disabled::TooFewEndpoints`].
 pub const MESSAGE_TOO_FEW_ENDPOINTS: &str = "Insufficient number of endpoints";
-/// With [`REASON_DISABLED`]; see [`Disabled::Overload`].
+/// The message for [`REASON_DISABLED`] with [`Disabled::Overload`].
 pub const MESSAGE_OVERLOAD: &str =
     "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold";
-/// With [`REASON_DISABLED`]; see [`Disabled::NoZone`].
+/// The message for [`REASON_DISABLED`] with [`Disabled::NoZone`].
 pub const MESSAGE_NO_ZONE: &str = "One or more endpoints do not have a zone specified";
 
-/// What decides about the hints of a Service.
+/// The way a Service's hints are determined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HintMode {
-    /// There are none, and those that stand are removed.
+    /// No hints; existing ones are removed.
     #[default]
     None,
     /// In proportion to the CPU of the zones.
@@ -64,16 +64,16 @@ pub enum HintMode {
     SameNode,
 }
 
-/// A hint as `trafficDistribution` gives it.
+/// A hint that follows from `trafficDistribution`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hint<'a> {
-    /// The one entry of `forZones`.
+    /// The only entry of `forZones`.
     pub zone: Option<&'a str>,
-    /// The one entry of `forNodes`.
+    /// The only entry of `forNodes`.
     pub node: Option<&'a str>,
 }
 
-/// Why a Service that asks for hints has none.
+/// The reason why a Service that requests hints has none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disabled {
     /// A ready worker node has no zone or no CPU, or there is no such node at all.
@@ -81,25 +81,25 @@ pub enum Disabled {
     /// The ready worker nodes are all in one zone. Upstream has this message too but always sends
     /// [`MESSAGE_NODE_INFO`] instead.
     OneZone,
-    /// Not even one ready endpoint for each zone.
+    /// There are fewer ready endpoints than zones.
     TooFewEndpoints {
-        /// The ready ones.
+        /// The number of ready endpoints.
         endpoints: usize,
-        /// The zones with capacity.
+        /// The number of zones with capacity.
         zones: usize,
     },
-    /// The zones' minimum shares are more than there are endpoints.
+    /// The zones' minimum shares exceed the number of endpoints.
     Overload {
-        /// The ready ones.
+        /// The number of ready endpoints.
         endpoints: usize,
-        /// The zones with capacity.
+        /// The number of zones with capacity.
         zones: usize,
     },
-    /// A ready endpoint is in no zone.
+    /// A ready endpoint has no zone.
     NoZone,
 }
 
-/// What became of a Service's wish for hints, in one family: kept to tell changes from repetitions.
+/// The outcome of a Service's request for hints in one family, kept to tell changes from repetitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HintState {
     /// It has none.
@@ -107,24 +107,24 @@ pub enum HintState {
     Off,
     /// It has hints.
     On,
-    /// It has the wish but no hints.
+    /// It requests hints but has none.
     Disabled(Disabled),
 }
 
 /// An event for a Service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HintEvent {
-    /// Warning, or Normal.
+    /// Whether it is a Warning event; otherwise it is Normal.
     pub warning: bool,
-    /// The machine's reason.
+    /// The machine-readable reason.
     pub reason: &'static str,
-    /// The text.
+    /// The human-readable message.
     pub message: String,
 }
 
 impl HintMode {
-    /// From the two annotations and the field. Of the annotations one decides alone, and only the values
-    /// `Auto` and `auto` mean something; else the field counts, where values unknown to us are as none.
+    /// Determines the mode from the two annotations and the field. Only one of the annotations counts, with the values
+    /// `Auto` and `auto`; otherwise the field decides, and unknown values mean no hints.
     pub fn of(
         topology_aware_hints: Option<&str>,
         topology_mode: Option<&str>,
@@ -140,8 +140,8 @@ impl HintMode {
         }
     }
 
-    /// The hint that follows from the endpoint alone. Endpoints that are not ready have none, and with
-    /// [`HintMode::Auto`] it takes the whole Service to tell.
+    /// Returns the hint that follows from the endpoint alone. Endpoints that are not ready have none, and
+    /// [`HintMode::Auto`] depends on the whole Service.
     pub fn hint<'a>(self, ready: bool, zone: Option<&'a str>, node: Option<&'a str>) -> Hint<'a> {
         match self {
             Self::SameZone if ready => Hint { zone, node: None },
@@ -152,14 +152,14 @@ impl HintMode {
 }
 
 impl Hint<'_> {
-    /// Whether there is nothing to write.
+    /// Returns whether there is nothing to write.
     pub fn is_none(&self) -> bool {
         self.zone.is_none() && self.node.is_none()
     }
 }
 
 impl Disabled {
-    /// The text of the event, without the family.
+    /// Returns the message of the event, without the family.
     pub fn message(self) -> String {
         match self {
             Self::NodeInfo => MESSAGE_NODE_INFO.to_owned(),
@@ -176,15 +176,15 @@ impl Disabled {
 }
 
 impl HintState {
-    /// The state that an evaluation leads to.
+    /// Returns the state that an evaluation leads to.
     pub fn after<T>(outcome: &Result<T, Disabled>) -> Self {
         outcome
             .as_ref()
             .map_or_else(|reason| Self::Disabled(*reason), |_| Self::On)
     }
 
-    /// The event for the step from this state to the next, if people should hear of it. The numbers in a
-    /// message make no new event: a Service that scales would else repeat it with each pod.
+    /// Returns the event for the transition to the next state, if users should see one. New numbers in a message are
+    /// not enough, since a Service that scales would otherwise repeat the event with each pod.
     pub fn event(self, next: Self, address_type: &str) -> Option<HintEvent> {
         let (warning, reason, message) = match (self, next) {
             (Self::On, Self::On) | (Self::Off | Self::Disabled(_), Self::Off) => return None,

@@ -1,9 +1,9 @@
-//! Identities: UIDs as the API server gives them, and small indices into this process's own tables.
+//! Identifiers: UIDs assigned by the API server, and small indices into this process's own tables.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// An object's `metadata.uid`. Nearly always a UUID, kept in 16 bytes; the API allows any string.
+/// An object's `metadata.uid`. Nearly always a UUID, stored in 16 bytes; the API allows any string.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Uid {
     /// A lower-case UUID.
@@ -13,21 +13,21 @@ pub enum Uid {
 }
 
 impl Uid {
-    /// No UID: what an object that has not been created yet carries.
+    /// Creates an empty UID, for an object that has not been created yet.
     pub fn none() -> Self {
         Self::Text(Box::from(""))
     }
 
-    /// The order of the text.
+    /// Compares two UIDs by their text.
     pub fn compare(&self, other: &Self) -> Ordering {
         match (self, other) {
-            // The digits of a UUID stand in the order of its bytes.
+            // The digits of a UUID are in the order of its bytes.
             (Self::Uuid(a), Self::Uuid(b)) => a.cmp(b),
             (a, b) => a.to_string().cmp(&b.to_string()),
         }
     }
 
-    /// Whether this is [`Uid::none`].
+    /// Returns whether this is [`Uid::none`].
     pub fn is_none(&self) -> bool {
         matches!(self, Self::Text(text) if text.is_empty())
     }
@@ -40,7 +40,7 @@ impl From<&str> for Uid {
 }
 
 impl Uid {
-    /// A UUID in the usual form.
+    /// Formats a UUID in the usual form.
     pub(super) fn spelled(bytes: &[u8; 16]) -> [u8; 36] {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut out = [b'-'; 36];
@@ -81,7 +81,7 @@ impl serde::Serialize for Uid {
     }
 }
 
-/// Only the canonical form, so that printing gives back what was read.
+/// Parses only the canonical form, so that printing gives back the same text.
 fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
     if text.len() != 36 {
         return None;
@@ -116,15 +116,15 @@ macro_rules! index {
         pub struct $name(pub u32);
 
         impl $name {
-            /// Points at nothing.
+            /// Refers to nothing.
             pub const NONE: Self = Self(u32::MAX);
 
-            /// Whether this points at nothing.
+            /// Returns whether this refers to nothing.
             pub fn is_none(self) -> bool {
                 self == Self::NONE
             }
 
-            /// The position in its table.
+            /// Returns the position in its table.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -147,13 +147,13 @@ index! {
     SliceId;
     /// A node in a namespace's table of the nodes its pods run on.
     NodeId;
-    /// A hostname and subdomain in a namespace's table of them.
+    /// A hostname and subdomain in a namespace's table of such pairs.
     HostId;
-    /// A whole label set, as pods carry it.
+    /// A pod's complete label set.
     FullSetId;
-    /// A selector, whichever Services have it.
+    /// A selector, shared by all Services that have it.
     SelectorId;
-    /// A list of the selectors that match a whole label set.
+    /// A list of the selectors that match a complete label set.
     MatchId;
     /// A port group of one Service and family.
     GroupId;

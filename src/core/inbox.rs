@@ -1,5 +1,5 @@
-//! What has come in for a namespace and has not been applied yet: latest wins by object, so it is never larger
-//! than the namespace, however far behind its shard is.
+//! The changes of a namespace that have not been applied yet: latest wins by object, so the inbox is never larger than
+//! the namespace, however far behind its shard is.
 
 mod applying;
 mod latest;
@@ -16,14 +16,14 @@ use smallvec::SmallVec;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Something that happened in a namespace. `epoch` counts the lists of the object's kind.
+/// A change in a namespace. `epoch` counts the lists of the object's kind.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A pod as a list or a watch shows it.
+    /// A pod from a list or a watch.
     Pod(PodFacts, u8),
     /// A pod is gone.
     PodGone(Box<str>),
-    /// A Service as a list or a watch shows it.
+    /// A Service from a list or a watch.
     Service(ServiceFacts, u8),
     /// A Service is gone.
     ServiceGone(Arc<str>),
@@ -41,11 +41,11 @@ pub enum Change {
     EndpointsGone(Arc<str>, u64),
     /// A node on which the namespace has pods has changed.
     Node(Arc<NodeView>),
-    /// The CPU of the zones has changed.
+    /// The CPU capacity of the zones has changed.
     Zones(ZoneView),
     /// Another list of a kind is about to arrive.
     Begin(Kind),
-    /// The list of an epoch is whole. It shows this version.
+    /// The list of an epoch is complete, and shows this version.
     End(Kind, u8, u64),
     /// The objects of a kind are no longer followed: see [`NamespaceState::forget`].
     Forget(Kind),
@@ -70,7 +70,7 @@ pub struct Pending {
     nodes: Latest<Arc<str>, Arc<NodeView>>,
     zones: Option<ZoneView>,
     lists: [ListEvent; Kind::ALL.len()],
-    /// Before all else that waits of a kind, it was forgotten.
+    /// Kinds that were forgotten before all else that waits of them.
     forgotten: [bool; Kind::ALL.len()],
     any: bool,
 }
@@ -79,13 +79,13 @@ pub struct Pending {
 struct PodEvent {
     /// `None` when it is gone.
     latest: Option<(PodFacts, u8)>,
-    /// The Ready times of states that were merged away: the first one's, and the earliest that came after it
-    /// and moved forward. Whatever time is known of the pod, the earliest that moves forward from there is
-    /// among these and the latest one's.
+    /// The Ready times of states that were merged away: that of the first, and the earliest that came after it and
+    /// moved forward. Whatever time is known of the pod, the earliest that moves forward from there is among these and
+    /// the latest one's.
     earlier: SmallVec<[Time; 2]>,
 }
 
-/// The last that was seen of an object that we write.
+/// The last event of an object that we write.
 #[derive(Clone, Debug)]
 enum ObjectEvent<W, M> {
     Whole(W, u8),
@@ -131,7 +131,7 @@ impl<W: Versioned, M: Versioned> ObjectEvent<W, M> {
         }
     }
 
-    /// Keeps what says the most of the latest version.
+    /// Merges an event into what waits, keeping the most complete form of the latest version.
     fn merge<K: Eq + Hash>(self, name: K, waiting: &mut Latest<K, Self>) {
         let known = waiting.get(&name).map_or(0, Self::version);
         // A whole object says more than its metadata, so it stays when both show the same version.
@@ -142,8 +142,8 @@ impl<W: Versioned, M: Versioned> ObjectEvent<W, M> {
     }
 }
 
-/// The last that lists of one kind did. An end that another beginning follows does not matter any more: the
-/// next end sweeps what that one would have swept.
+/// The last list event of one kind. An end that another beginning follows no longer matters: the next end sweeps what
+/// that one would have swept.
 #[derive(Clone, Copy, Debug, Default)]
 enum ListEvent {
     #[default]
@@ -156,12 +156,12 @@ enum ListEvent {
 }
 
 impl Pending {
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     pub fn is_empty(&self) -> bool {
         !self.any
     }
 
-    /// How many objects wait.
+    /// Returns the number of objects that wait.
     pub fn len(&self) -> usize {
         self.pods.len() + self.services.len() + self.slices.len() + self.endpoints.len() + self.nodes.len()
     }
@@ -263,13 +263,13 @@ impl Pending {
         );
     }
 
-    /// Applies all that waits, as [`Applying`] does.
+    /// Applies everything that waits, as [`Applying`] does.
     pub fn apply(self, state: &mut NamespaceState, nodes: &mut dyn NodeDirectory) {
         let done = self.begin().step(state, nodes, &mut Budget::unlimited());
         debug_assert!(done, "an unlimited budget is never spent");
     }
 
-    /// Begins to apply all that waits.
+    /// Begins to apply everything that waits.
     pub fn begin(self) -> Applying {
         let ends = Kind::ALL.into_iter().zip(self.lists);
         Applying {

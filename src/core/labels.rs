@@ -4,15 +4,15 @@ use std::fmt;
 
 /// A map of labels (or of a selector's pairs), sorted by key, in one string: `key NUL value NUL ...`.
 ///
-/// Equal maps are equal strings, so comparing and hashing is a matter of bytes. NUL stands in no label: the
-/// API server refuses it.
+/// Equal maps are equal strings, so they are compared and hashed as bytes. No label contains NUL, because the API
+/// server rejects it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Labels(Box<str>);
 
 impl Labels {
-    /// From pairs in any order; of a key that stands twice, the last one wins.
+    /// Creates a map from pairs in any order; the last one wins if a key occurs twice.
     pub fn new<K: AsRef<str>, V: AsRef<str>>(pairs: &mut [(K, V)]) -> Self {
-        // Stable, so that the last of equal keys stays last.
+        // The sort is stable, so that the last of equal keys stays last.
         if !pairs.windows(2).all(|w| w[0].0.as_ref() < w[1].0.as_ref()) {
             pairs.sort_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
         }
@@ -33,23 +33,23 @@ impl Labels {
         Self(text.into_boxed_str())
     }
 
-    /// Whether there is no pair.
+    /// Returns whether there are no pairs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The pairs, sorted by key.
+    /// Returns the pairs, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut parts = self.0.split_terminator('\0');
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter().find(|(k, _)| *k == key).map(|(_, v)| v)
     }
 
-    /// Those pairs whose key passes.
+    /// Returns a map of the pairs whose keys pass.
     #[must_use]
     pub fn project(&self, keep: impl Fn(&str) -> bool) -> Self {
         let mut text = String::new();
@@ -59,7 +59,7 @@ impl Labels {
         Self(text.into_boxed_str())
     }
 
-    /// The pairs as they are kept: `key NUL value NUL ...`.
+    /// Returns the pairs as they are stored: `key NUL value NUL ...`.
     pub fn as_str(&self) -> &str {
         &self.0
     }

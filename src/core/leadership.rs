@@ -1,4 +1,4 @@
-//! Leadership: who may write, and on what knowledge.
+//! Leadership: which process may write, and how current its state must be first.
 //!
 //! ```text
 //!  election (core::lease)      a Lease says who may write
@@ -26,29 +26,29 @@ pub mod view;
 pub use super::lease as election;
 pub use role::{Leadership, Role};
 
-/// The number of a time during which this process may write, or may not. What was granted or sent in one is of no use
-/// in the next.
+/// The number of a period during which this process may write, or may not. What was granted or sent in one term is of
+/// no use in the next.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Term(pub u64);
 
-/// A demand that every kind's view be shown to be current. One is made whenever a lease is won, and whenever a version
-/// was found to have gone backwards. The default is from before the first: the first list meets it.
+/// A demand that every kind's view be proven current. One is made whenever a lease is won, and whenever a version was
+/// found to have gone backwards. The default is from before the first demand: the first list meets it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Demand {
-    /// How many were made before.
+    /// Number of demands made before.
     pub number: u64,
-    /// How often versions were found to have gone backwards. Versions from before and after cannot be compared, so
-    /// where this is another one, only a list meets the demand.
+    /// Number of times that versions were found to have gone backwards. Versions from before and after cannot be
+    /// compared, so if this differs, only a list meets the demand.
     pub history: u64,
 }
 
 impl Demand {
-    /// The one of a number, in the first history.
+    /// Creates the demand of a number, in the first history.
     pub const fn of(number: u64) -> Self {
         Self { number, history: 0 }
     }
 
-    /// The one after this.
+    /// Returns the demand after this one.
     #[must_use]
     pub fn next(self) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Demand {
         }
     }
 
-    /// The one after this, since versions went backwards.
+    /// Returns the demand after this one, in a new history since versions went backwards.
     #[must_use]
     pub fn next_history(self) -> Self {
         Self {

@@ -9,7 +9,7 @@
 //!          └── deadline passed · another's record seen · record gone ◄── leading ◄┘ renews every retry period
 //! ```
 //!
-//! Why there are never two that may start a write:
+//! Why there are never two processes that may start a write:
 //!
 //! * A record is only ever replaced at the version that its replacer has seen, and each write of it changes it.
 //!   So whoever replaces another's record knows that the other has not renewed it since.
@@ -34,15 +34,16 @@
 use super::time::Time;
 use std::time::Duration;
 
-/// How much of the retry period is added to it at random by those who stand by, so that many of them do not
-/// look all at once.
+/// The part of the retry period that standbys add to it at random, so that many of them do not look all at once.
 const JITTER: f64 = 1.2;
-/// How much of it is added at random after a failure. A leader that has lost an answer still asks once more in time.
+/// The part of it that is added at random after a failure. A leader that has lost an answer still asks once more in
+/// time.
 const LEADER_JITTER: f64 = 0.2;
-/// The pause after a first failure, as a part of the retry period; it doubles with each further one, up to all of it.
+/// The pause after a first failure, as a fraction of the retry period; it doubles with each further one, up to all of
+/// it.
 const BREATH: u32 = 10;
 
-/// The three times of an election.
+/// The three durations of an election.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     lease: Duration,
@@ -50,26 +51,26 @@ pub struct Timing {
     retry: Duration,
 }
 
-/// Why times do not go together.
+/// The reason why durations do not go together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TimingError {
-    /// Whoever takes over might do so while the last leader still writes.
+    /// A successor might take over while the last leader still writes.
     #[error("the lease duration must be greater than the renew deadline")]
     Lease,
     /// One lost answer would end a term.
     #[error("the renew deadline must be greater than 1.2 times the retry period")]
     Renew,
-    /// Nothing would keep it from asking all the time.
+    /// Nothing would keep candidates from asking all the time.
     #[error("the retry period must be greater than zero")]
     Retry,
 }
 
 impl Timing {
-    /// As client-go requires it: each greater than the next, and none zero.
+    /// Creates the durations, as client-go requires them: each greater than the next, and none zero.
     ///
     /// # Errors
     ///
-    /// When they do not go together.
+    /// Returns an error if they do not go together.
     pub fn new(lease: Duration, renew: Duration, retry: Duration) -> Result<Self, TimingError> {
         if lease <= renew {
             return Err(TimingError::Lease);
@@ -83,38 +84,38 @@ impl Timing {
         Ok(Self { lease, renew, retry })
     }
 
-    /// The lease duration in whole seconds, which is all that a record can say. Rounded up: rounded down, as
-    /// client-go has it, it could come to lie below the renew deadline.
+    /// Returns the lease duration in whole seconds, which is all that a record can hold. Rounded up: rounded down, as
+    /// in client-go, it could be shorter than the renew deadline.
     fn seconds(&self) -> i32 {
         let seconds = self.lease.as_secs() + u64::from(self.lease.subsec_nanos() > 0);
         i32::try_from(seconds).unwrap_or(i32::MAX)
     }
 
-    /// How long a request may take. Two of them fit before the deadline, as client-go has it.
+    /// Returns how long a request may take. Two of them fit before the deadline, as in client-go.
     pub fn request(&self) -> Duration {
         self.renew / 2
     }
 
-    /// How long the record must not have changed before another takes it.
+    /// Returns how long the record must be unchanged before another takes it.
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// How long a leader may start writes after it sent the last renewal that was accepted.
+    /// Returns how long a leader may start writes after it sent the last renewal that was accepted.
     pub fn renew(&self) -> Duration {
         self.renew
     }
 
-    /// How long a leader waits between renewals.
+    /// Returns how long a leader waits between renewals.
     pub fn retry(&self) -> Duration {
         self.retry
     }
 }
 
-/// What a Lease says.
+/// The content of a Lease.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Record {
-    /// `holderIdentity`; empty when it was given up.
+    /// `holderIdentity`; empty when the Lease was released.
     pub holder: String,
     /// `leaseDurationSeconds`.
     pub seconds: i32,
@@ -126,27 +127,27 @@ pub struct Record {
     pub transitions: i32,
 }
 
-/// What to ask the server.
+/// A request to the API server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ask {
-    /// What is the record?
+    /// Get the record.
     Look,
-    /// Make it.
+    /// Create it.
     Create(Record),
     /// Replace it, if it still has this version.
     Replace(u64, Record),
 }
 
-/// What the server said.
+/// The API server's answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// The record, and its version: asked for, or as it was made or replaced.
+    /// The record and its version: as read, created or replaced.
     Record(u64, Record),
-    /// There is none.
+    /// There is no record.
     Missing,
-    /// It is not as it was when it was last seen.
+    /// The record is not as it was when it was last seen.
     Conflict,
-    /// Nothing is known: it may have been made or replaced, or not.
+    /// Nothing is known: it may have been created or replaced, or not.
     Failed,
 }
 
@@ -155,49 +156,49 @@ pub enum Reply {
 struct Seen {
     version: u64,
     record: Record,
-    /// When it was first received as it is.
+    /// The time at which it was first received as it is.
     since: Duration,
-    /// Whether there is none any more.
+    /// Whether the record has been deleted since.
     gone: bool,
-    /// Until when somebody may lead whom it does not name: its version had gone backwards, so it may be older than the
-    /// term of a leader who has yet to learn that; or it was found gone by one who did not lead, and others may have
-    /// held it before it went.
+    /// The time until which somebody may lead that it does not name: its version had gone backwards, so it may be
+    /// older than the term of a leader that has yet to learn that; or it was found gone by a candidate that did not
+    /// lead, and others may have held it before it was deleted.
     doubt: Duration,
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Debug)]
 struct Asked {
     ask: Ask,
     sent: Duration,
-    /// The version that was known by then.
+    /// The version that was known when it was sent.
     known: Option<u64>,
 }
 
-/// One candidate. Time is the candidate's own, since whenever it likes.
+/// One candidate. Times count from any start that the candidate chooses.
 #[derive(Clone, Debug)]
 pub struct Election {
     me: String,
     timing: Timing,
     seen: Option<Seen>,
-    /// Until when this one may start writes, if it leads.
+    /// The time until which this one may start writes, if it leads.
     proven: Option<Duration>,
-    /// The request on its way.
+    /// The request in flight.
     asked: Option<Asked>,
-    /// When to ask next.
+    /// The time of the next request.
     next: Duration,
-    /// Tries that failed, or were too late, since one did not.
+    /// Number of tries that failed, or were too late, since the last success.
     failures: u32,
     /// Whether this process can do what a leader has to.
     able: bool,
-    /// Versions went backwards, and nobody has been told.
+    /// Versions went backwards, and that has not been reported.
     turned: bool,
-    /// What is known of the record is not up to date.
+    /// The record must be read before anything else.
     look: bool,
 }
 
 impl Election {
-    /// A candidate that has seen nothing. No other may ever have the same identity.
+    /// Creates a candidate that has seen nothing. No other may ever have the same identity.
     pub fn new(me: String, timing: Timing) -> Self {
         Self {
             me,
@@ -213,35 +214,35 @@ impl Election {
         }
     }
 
-    /// The times.
+    /// Returns the durations.
     pub fn timing(&self) -> Timing {
         self.timing
     }
 
-    /// Until when writes may be started, while this one leads.
+    /// Returns the time until which writes may be started, while this one leads.
     pub fn proven(&self) -> Option<Duration> {
         self.proven
     }
 
-    /// Who holds the lease, as far as is known.
+    /// Returns the holder of the lease, as far as is known.
     pub fn holder(&self) -> Option<&str> {
         let seen = self.seen.as_ref().filter(|seen| !seen.gone);
         seen.map(|seen| &*seen.record.holder)
             .filter(|holder| !holder.is_empty())
     }
 
-    /// When something is to be done next, if nothing is heard before.
+    /// Returns when something is to be done next, if nothing is heard before.
     pub fn wake(&self) -> Duration {
         match (&self.asked, self.proven) {
             (None, proven) => proven.map_or(self.next, |proven| proven.min(self.next)),
             (Some(_), Some(proven)) => proven,
-            // Its answer comes, or it is given up.
+            // Wait for its answer, or give it up.
             (Some(asked), None) => asked.sent + self.timing.lease,
         }
     }
 
-    /// Whether this process can do what a leader has to. One that cannot claims nothing and does not renew what it
-    /// holds, so that another takes over when that has run out.
+    /// Sets whether this process can do what a leader has to. One that cannot claims nothing and does not renew what
+    /// it holds, so that another takes over when that has run out.
     pub fn set_able(&mut self, able: bool, now: Duration) {
         if able && !self.able {
             self.next = self.next.min(now);
@@ -249,13 +250,13 @@ impl Election {
         self.able = able;
     }
 
-    /// Whether versions were found to have gone backwards since this was last asked.
+    /// Returns whether versions were found to have gone backwards since the last call.
     pub fn take_turn(&mut self) -> bool {
         std::mem::take(&mut self.turned)
     }
 
-    /// Time has passed: whoever has not renewed in time does not lead any more. What to ask now, if anything;
-    /// at most one request is out at a time. `wall` is what people's clocks show.
+    /// Lets time pass: a leader that has not renewed in time no longer leads. Returns the request to send now, if any;
+    /// at most one is in flight at a time. `wall` is the wall-clock time.
     pub fn ask(&mut self, now: Duration, wall: Time) -> Option<Ask> {
         if self.proven.is_some_and(|until| until <= now) {
             self.lose(now);
@@ -292,7 +293,7 @@ impl Election {
         });
     }
 
-    /// The answer to what was asked. `random` lies between 0 and 1.
+    /// Handles the answer to the request in flight. `random` lies between 0 and 1.
     pub fn answered(&mut self, reply: Reply, now: Duration, random: f64) {
         let Some(Asked { ask, sent, known }) = self.asked.take() else {
             return;
@@ -308,7 +309,7 @@ impl Election {
             }
             Reply::Missing => self.missing(now),
             Reply::Conflict => {
-                // Somebody was faster, or it was this one itself and the answer was lost.
+                // Somebody was faster, or this one was itself and the answer was lost.
                 self.look = true;
                 self.next = now + self.breath(random);
                 return;
@@ -326,7 +327,7 @@ impl Election {
         self.next = self.next_try(now, random);
     }
 
-    /// A claim was accepted.
+    /// Handles a claim that was accepted.
     fn claimed(&mut self, sent: Duration, now: Duration, random: f64) {
         // An answer so late that the time is over proves nothing.
         let until = sent + self.timing.renew;
@@ -343,7 +344,7 @@ impl Election {
         };
     }
 
-    /// Another failure. How long to pause after it.
+    /// Counts a failure. Returns how long to pause after it.
     fn breath(&mut self, random: f64) -> Duration {
         let nominal = (self.timing.retry / BREATH).saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
@@ -352,7 +353,7 @@ impl Election {
             .mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
     }
 
-    /// The answer to a request shows the record. `known` is the version that was known when it was sent.
+    /// Handles a record in the answer to a request. `known` is the version that was known when it was sent.
     fn learn(&mut self, version: u64, record: Record, known: Option<u64>, now: Duration) {
         let last = self.seen.as_ref().map(|seen| seen.version);
         let rewound = last == known && known.is_some_and(|known| version < known);
@@ -367,7 +368,7 @@ impl Election {
         self.see_as(version, record, doubt, now);
     }
 
-    /// A watch has shown the record.
+    /// Handles a record that a watch has shown.
     pub fn see(&mut self, version: u64, record: Record, now: Duration) {
         self.see_as(version, record, Duration::ZERO, now);
     }
@@ -392,21 +393,21 @@ impl Election {
         if !mine {
             self.lose(now);
         }
-        // What has become free is claimed at once, but not by those who have tried in vain more than once: whoever
-        // changes the record all the time must not make them try all the time.
+        // A record that has become free is claimed at once, but not by those that have failed more than once: somebody
+        // who changes the record all the time must not make them try all the time.
         if self.proven.is_none() && self.failures < 2 {
             self.next = self.next.min(free.max(now));
         }
     }
 
-    /// A watch has shown that the record is gone, as of a version.
+    /// Handles a watch event that the record is gone, as of a version.
     pub fn see_gone(&mut self, version: u64, now: Duration) {
         if self.seen.as_ref().is_some_and(|seen| seen.version <= version) {
             self.missing(now);
         }
     }
 
-    /// Gives up. What to ask the server, if anything: no other request may be out.
+    /// Releases the lease. Returns the request to send, if any: no other may be in flight.
     pub fn release(&mut self, now: Duration, wall: Time) -> Option<Ask> {
         self.proven = None;
         let seen = self.seen.as_ref().filter(|seen| !seen.gone)?;
@@ -418,7 +419,7 @@ impl Election {
         } else {
             let record = Record {
                 holder: String::new(),
-                // The least that the API takes.
+                // The least that the API accepts.
                 seconds: 1,
                 acquired: Some(wall),
                 renewed: Some(after(seen.record.renewed, wall)),
@@ -430,14 +431,14 @@ impl Election {
         Some(ask)
     }
 
-    /// What this one would put there.
+    /// Returns the record that this candidate would write.
     fn claim(&self, old: Option<&Record>, wall: Time) -> Record {
         let mine = old.filter(|old| old.holder == self.me);
         Record {
             holder: self.me.clone(),
             seconds: self.timing.seconds(),
             acquired: mine.map_or(Some(wall), |old| old.acquired),
-            // A server takes what changes nothing for no write at all. Then nobody would see a renewal.
+            // The API server treats an update that changes nothing as no write, so nobody would see a renewal.
             renewed: Some(after(old.and_then(|old| old.renewed), wall)),
             transitions: old.map_or(0, |old| old.transitions.saturating_add(i32::from(mine.is_none()))),
         }
@@ -462,7 +463,7 @@ impl Election {
         }
     }
 
-    /// From when on the record may be replaced.
+    /// Returns the time from which the record may be replaced.
     fn free_from(&self, seen: &Seen) -> Duration {
         let mine = seen.record.holder == self.me;
         if mine && self.proven.is_some() {
@@ -476,7 +477,7 @@ impl Election {
         named.max(seen.doubt)
     }
 
-    /// How long one may lead who has held this record, or another of its time.
+    /// Returns how long a holder of this record, or of another of its time, may lead.
     fn duration(&self, record: &Record) -> Duration {
         said(record).map_or(self.timing.lease, |said| said.max(self.timing.lease))
     }
@@ -485,13 +486,13 @@ impl Election {
         self.free_from(seen) <= now
     }
 
-    /// When to try again after an answer that was no success: at once if the record is free, else when those
-    /// who stand by do, but not later than it becomes free.
+    /// Returns when to try again after an answer that was no success: at once if the record is free, otherwise when
+    /// standbys do, but not later than it becomes free.
     fn next_try(&mut self, now: Duration, random: f64) -> Duration {
         let Some(seen) = &self.seen else { return now };
         let free = self.free_from(seen);
         if free > now {
-            // There is nothing to be claimed, so that claims failed means nothing any more.
+            // There is nothing to be claimed, so failed claims no longer count.
             self.failures = 0;
         }
         let pause = self.timing.retry.mul_f64(1.0 + JITTER * random.clamp(0.0, 1.0));
@@ -499,13 +500,13 @@ impl Election {
     }
 }
 
-/// The duration that a record says.
+/// Returns the duration in a record.
 fn said(record: &Record) -> Option<Duration> {
     let seconds = u64::try_from(record.seconds).ok().filter(|&seconds| seconds > 0);
     seconds.map(Duration::from_secs)
 }
 
-/// The time, but later than another: whatever somebody does to the clock, each renewal differs from the last.
+/// Returns the time, but later than another: whatever happens to the clock, each renewal differs from the last.
 fn after(last: Option<Time>, now: Time) -> Time {
     // Records hold microseconds.
     let micro = |time: Time| time.as_nanoseconds().div_euclid(1000);

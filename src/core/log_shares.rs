@@ -1,50 +1,50 @@
-//! Who may write how many lines into the log: lines that a namespace's owner can cause are shared out by namespace, and
-//! what is left out is counted.
+//! Limits log lines per namespace: lines that a namespace's owner can cause are shared out by namespace, and those left
+//! out are counted.
 
 use super::bucket::TokenBucket;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many lines about a namespace at once,
+/// The number of lines about a namespace at once,
 const BURST: u32 = 10;
-/// and then one in so many seconds.
+/// followed by one line every this many seconds.
 const SECONDS: f64 = 6.0;
-/// Nothing is remembered of a namespace that has caused no line for this long: its burst is whole again by then.
+/// A namespace that has caused no line for this long is forgotten, because its burst is full again by then.
 const QUIET: Duration = Duration::from_secs(60);
-/// So often at most is it said how many lines about a namespace were left out.
+/// The shortest interval between summaries of the lines left out about a namespace.
 const SUMMARY: Duration = Duration::from_secs(60);
-/// So many namespaces have a share of their own at a time. Those beyond have one together.
+/// The number of namespaces with a share of their own at a time. All others have one share together.
 const NAMESPACES: usize = 1024;
 
-/// The shares of all namespaces. Its owner asks before each line, and writes the summaries when they are due.
+/// The shares of all namespaces. The owner asks before each line, and writes the summaries when they are due.
 #[derive(Debug)]
 pub(crate) struct LogShares {
     shares: BTreeMap<Arc<str>, Share>,
-    /// The share of those for which there was no room.
+    /// The share of the namespaces for which there was no room.
     rest: Share,
     limit: usize,
-    /// When there was last no room, after a look for shares that are not needed any more.
+    /// The last time that there was no room, even after removing shares that were no longer needed.
     crowded: Option<Duration>,
 }
 
 /// Lines that were left out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct LeftOut {
-    /// The namespace that they were about; none for those that share with others.
+    /// The namespace that they were about; `None` for the namespaces that have one share together.
     pub namespace: Option<Arc<str>>,
-    /// How many.
+    /// The number of lines.
     pub lines: u64,
 }
 
 #[derive(Debug)]
 struct Share {
     bucket: TokenBucket,
-    /// When a line was last asked for.
+    /// The time at which a line was last requested.
     used: Duration,
-    /// Lines left out since the last summary.
+    /// The number of lines left out since the last summary.
     left_out: u64,
-    /// When the first of them was; or the last summary, if it was no minute earlier.
+    /// The time at which the first of them was left out, or of the last summary if that was less than a minute earlier.
     since: Option<Duration>,
 }
 
@@ -63,7 +63,7 @@ impl Share {
         if self.bucket.take(now).is_ok() {
             return true;
         }
-        // A summary that was written less than a minute ago puts the next one off.
+        // A summary written less than a minute ago delays the next one.
         if self.left_out == 0
             && self
                 .since
@@ -105,13 +105,13 @@ impl LogShares {
         }
     }
 
-    /// Whether a line about a namespace may be written now. If not, it is counted.
+    /// Returns whether a line about a namespace may be written now. If not, it is counted.
     pub(crate) fn take(&mut self, namespace: &str, now: Duration) -> bool {
         if let Some(share) = self.shares.get_mut(namespace) {
             return share.take(now);
         }
         if self.shares.len() >= self.limit {
-            // The look is worth it once a second, not for each line of a storm.
+            // The search is done at most once a second, not for each line of a storm.
             let looked = self
                 .crowded
                 .is_some_and(|at| now.saturating_sub(at) < Duration::from_secs(1));
@@ -127,12 +127,12 @@ impl LogShares {
         share.take(now)
     }
 
-    /// What was left out and is to be said now; each namespace once a minute.
+    /// Returns the summaries that are due now, at most one a minute for each namespace.
     pub(crate) fn summaries(&mut self, now: Duration) -> Vec<LeftOut> {
         self.collect(|share| share.summary(now))
     }
 
-    /// All that was left out and has not been said.
+    /// Returns all lines that were left out and not reported yet.
     pub(crate) fn finish(&mut self) -> Vec<LeftOut> {
         self.collect(|share| Some(std::mem::take(&mut share.left_out)).filter(|&lines| lines > 0))
     }
@@ -203,9 +203,9 @@ mod tests {
             }
             summaries.extend(shares.summaries(at(second)).into_iter().map(|_| second));
         }
-        // From the first that was left out on.
+        // A minute after the first line was left out, and every minute after that.
         assert_eq!(summaries, [62, 122, 182, 242]);
-        // What is left out when it has ended is said too.
+        // Lines left out at the end are reported too.
         assert_eq!(shares.summaries(at(302)).len(), 1);
         assert_eq!(shares.summaries(at(900)), []);
     }
@@ -223,7 +223,7 @@ mod tests {
             lines: 97 - u64::from(BURST),
         };
         assert_eq!(left, [rest]);
-        // Those that are quiet again make room.
+        // Namespaces that are quiet again make room.
         assert!(shares.take("new", at(100)));
         assert_eq!(shares.shares.len(), 1);
     }

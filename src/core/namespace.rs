@@ -1,10 +1,10 @@
-//! All that is known of one namespace, and what follows from it.
+//! Everything known about one namespace, and the objects derived from it.
 //!
-//! Events go in ([`NamespaceState::apply_pod`] and its siblings) and mark Services; [`NamespaceState::plan`]
-//! evaluates the marked Services and says which objects are due; [`NamespaceState::grant`] builds the request
-//! for one of them when its turn has come, from the state of that moment; [`NamespaceState::outcome`] takes
-//! the server's answer. The work of each call grows with what changed, except where a Service itself
-//! changes: that is a pass over its pods.
+//! Events go in through [`NamespaceState::apply_pod`] and its siblings and mark Services dirty;
+//! [`NamespaceState::plan`] evaluates the dirty Services and returns the objects that are due;
+//! [`NamespaceState::grant`] builds the request for one of them when its turn comes, from the state at that moment;
+//! [`NamespaceState::outcome`] takes the API server's answer. The work of each call grows with what changed, except
+//! that a change of a Service itself takes a pass over its pods.
 
 mod addresses;
 mod adopt;
@@ -72,10 +72,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Node, Self::Pod, Self::Service, Self::Slice, Self::Endpoints];
 
-    /// Those that the outputs depend on. Endpoints do not look at nodes.
+    /// Returns the kinds that the outputs depend on. Endpoints do not depend on nodes.
     pub fn needed_for(outputs: Outputs) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |kind| match kind {
             Self::Pod | Self::Service => true,
@@ -84,17 +84,17 @@ impl Kind {
         })
     }
 
-    /// Whether it is what is written, and not what that is made of.
+    /// Returns whether this kind is an output, rather than one that outputs are computed from.
     pub fn is_output(self) -> bool {
         matches!(self, Self::Slice | Self::Endpoints)
     }
 
-    /// The place in per-kind tables.
+    /// Returns the index in per-kind tables.
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// As people write it, in the plural.
+    /// Returns the name in the plural, as people write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Node => "nodes",
@@ -106,16 +106,16 @@ impl Kind {
     }
 }
 
-/// The kinds of which a whole list is still to come, first one or repeated; while there is one, nothing is
-/// planned.
+/// The kinds whose complete list, initial or repeated, has not arrived yet. Nothing is planned while any list is
+/// pending.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PendingLists(u8);
 
 impl PendingLists {
-    /// Nothing is awaited.
+    /// No list is pending.
     pub const NONE: Self = Self(0);
 
-    /// Before anything was listed of what the outputs depend on.
+    /// Creates the set of all lists that the outputs depend on, as before anything was listed.
     pub fn all(outputs: Outputs) -> Self {
         let mut pending = Self::NONE;
         for kind in Kind::needed_for(outputs) {
@@ -124,41 +124,41 @@ impl PendingLists {
         pending
     }
 
-    /// A list of the kind has begun to arrive.
+    /// Marks the list of the kind as pending: it has begun to arrive.
     pub fn set(&mut self, kind: Kind) {
         self.0 |= 1 << kind.index();
     }
 
-    /// The list is whole.
+    /// Marks the list of the kind as complete.
     pub fn clear(&mut self, kind: Kind) {
         self.0 &= !(1 << kind.index());
     }
 
-    /// The kinds of either.
+    /// Returns the kinds that are pending in either.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether something is awaited.
+    /// Returns whether any list is pending.
     pub fn any(self) -> bool {
         self.0 != 0
     }
 
-    /// Whether a list of what endpoints are made of is awaited.
+    /// Returns whether a list of what endpoints are computed from is pending.
     pub fn hides_inputs(self) -> bool {
         [Kind::Node, Kind::Pod, Kind::Service]
             .into_iter()
             .any(|kind| self.has(kind))
     }
 
-    /// Whether a list of the kind is awaited.
+    /// Returns whether the list of the kind is pending.
     pub fn has(self, kind: Kind) -> bool {
         self.0 & (1 << kind.index()) != 0
     }
 }
 
-/// What does not change while the process runs.
+/// Settings that do not change while the process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// `--max-endpoints-per-slice`, 1 to 1000.
@@ -167,7 +167,7 @@ pub struct Settings {
     pub outputs: Outputs,
     /// `--legacy-tolerate-unready-annotation`: Endpoints honour the annotation of older controllers.
     pub legacy_tolerate_unready: bool,
-    /// For the random part of slice names.
+    /// Seed for the random part of slice names.
     pub seed: u64,
 }
 
@@ -182,18 +182,18 @@ impl Default for Settings {
     }
 }
 
-/// An object that is due.
+/// A work item: an object that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkItem {
-    /// Which.
+    /// The object.
     pub object: ObjectName,
     /// The Service that it is published for.
     pub service: Arc<str>,
-    /// Whether the server has it already, so that this is an update that may wait for others.
+    /// Whether the API server already has it, so that this is an update that may wait for others.
     pub exists: bool,
-    /// How urgent it is.
+    /// The priority of its write.
     pub priority: Priority,
-    /// How long it must wait because of earlier failures.
+    /// The delay because of earlier failures.
     pub retry: Retry,
 }
 
@@ -214,28 +214,28 @@ impl WorkItem {
     }
 }
 
-/// A pod, cut to what its endpoints depend on.
+/// A pod, reduced to what its endpoints depend on.
 #[derive(Clone, Debug)]
 struct Pod {
     name: Box<str>,
     uid: Uid,
     v4: Option<Ipv4Addr>,
-    /// Apart, since most have none.
+    /// Boxed, since most pods have none.
     v6: Option<Box<Ipv6Addr>>,
     /// The family of its first address.
     primary: Option<Family>,
-    /// Where its labels are, and its place there.
+    /// Its label set, and its index among the pods that have it.
     labels: (FullSetId, u32),
     node: NodeId,
-    /// Its place among the node's pods.
+    /// Its index among the node's pods.
     node_at: u32,
     ports: u32,
     host: HostId,
-    /// As in an endpoint's conditions, whatever its Services publish: serving says that it is ready.
+    /// The conditions of its endpoints before any Service setting applies: `serving` says that the pod is ready.
     conditions: Conditions,
     epoch: u8,
     ready_time: Option<Time>,
-    /// The Services that select it, with its place in each family of theirs; sorted by both.
+    /// The Services that select it, with its position in each of their IP families; sorted by both.
     members: SmallVec<[Member; 1]>,
 }
 
@@ -244,25 +244,25 @@ impl Pod {
         Conditions::new(facts.ready, facts.ready, facts.terminating)
     }
 
-    /// Where a Service and family stand among the members, or would.
+    /// Returns the index of the member for a Service and family, or the index to insert it at.
     fn find_member(&self, service: ServiceId, family: Family) -> Result<usize, usize> {
         self.members
             .binary_search_by_key(&(service, family), |m| (m.service, m.family))
     }
 
-    /// The place of a Service and family among the members.
+    /// Returns the index of the member for a Service and family.
     fn member(&self, service: ServiceId, family: Family) -> Option<usize> {
         self.find_member(service, family).ok()
     }
 
-    /// The places of a Service among the members.
+    /// Returns the indexes of the members for a Service.
     fn members_of(&self, service: ServiceId) -> Range<usize> {
         let (Ok(start) | Err(start)) = self.find_member(service, Family::V4);
         let of = self.members[start..].iter().take_while(|m| m.service == service);
         start..start + of.count()
     }
 
-    /// Whether a Service has it.
+    /// Returns whether the Service selects this pod.
     fn is_member_of(&self, service: ServiceId) -> bool {
         !self.members_of(service).is_empty()
     }
@@ -275,19 +275,19 @@ impl Pod {
     }
 }
 
-/// What an event changed of a pod, as far as one of its endpoints goes.
+/// The changes an event made to a pod, as far as they concern one of its endpoints.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct PodChange {
-    /// Its group may be another one.
+    /// It may belong to another port group.
     ports: bool,
-    /// By family: something beside its conditions is published differently.
+    /// By family: something other than its conditions is published differently.
     content: [bool; 2],
-    /// Endpoints show something else of it beside its address and whether it is ready.
+    /// The Endpoints object shows something differently, other than its address and readiness.
     endpoints: bool,
 }
 
 impl PodChange {
-    /// Something that all families publish, conditions aside.
+    /// A change of something that all families publish, other than the conditions.
     const CONTENT: Self = Self {
         ports: false,
         content: [true; 2],
@@ -295,8 +295,8 @@ impl PodChange {
     };
 }
 
-/// A hostname and the subdomain in which it counts. The pods of a `StatefulSet` share one, since each is called
-/// as it is.
+/// A hostname and the subdomain it is valid in. The pods of a `StatefulSet` share one entry, since the hostname of
+/// each is its name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Host {
     /// `None` if it is the pod's name.
@@ -304,16 +304,16 @@ struct Host {
     subdomain: Box<str>,
 }
 
-/// That a Service selects a pod, and where its endpoint of one family is.
+/// The membership of a pod in a Service, with the position of its endpoint of one family.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     service: ServiceId,
-    /// None while it is not published.
+    /// `SliceId::NONE` while it is not published.
     slice: SliceId,
-    /// The place in the slice. The API allows 1000 endpoints in one.
+    /// The index in the slice. The API allows 1000 endpoints in one.
     at: u16,
     family: Family,
-    /// Whether it is among those that the next evaluation places.
+    /// Whether it is queued to be placed by the next evaluation.
     queued: bool,
 }
 
@@ -327,21 +327,21 @@ struct LocalNode {
 #[derive(Clone, Debug)]
 struct Service {
     facts: ServiceFacts,
-    /// Another number whenever its ports change.
+    /// Replaced by a new number whenever its ports change.
     ports: u64,
-    /// By [`Family::index`]; `None` where it has no slices, and in both while it is not managed.
+    /// By [`Family::index`]; `None` for a family in which it has no slices, and for both while it is unmanaged.
     families: [Option<Box<FamilyState>>; 2],
-    /// Whether it has been evaluated with a selector: only the first time stamps its creation.
+    /// Whether it has been evaluated with a selector: only the first evaluation stamps its creation time.
     known: bool,
     /// The earliest Ready time that moved forward since the last evaluation.
     trigger: Option<Time>,
-    /// While it is not managed: the Ready times of the pods it selected when it last was.
+    /// While it is unmanaged: the Ready times of the pods that it selected when it was last managed.
     paused_times: Option<Box<KeyedMap<Box<str>, Time>>>,
-    /// How many slices must be fetched before it can be evaluated.
+    /// Number of slices that must be fetched before it can be evaluated.
     awaiting: u32,
-    /// Its slices, whatever their role.
+    /// Its slices, in any phase.
     slices: SmallSet<SliceId>,
-    /// What its Endpoints object shows, while that is ours to write.
+    /// The members of its Endpoints object, while that is ours to write.
     endpoints: Option<Box<addresses::ServiceEndpoints>>,
     dirty: bool,
     epoch: u8,
@@ -361,7 +361,7 @@ impl Service {
     }
 }
 
-/// Everything that is known of one namespace. Owned by its shard.
+/// The state of one namespace. Owned by its shard.
 #[derive(Clone, Debug)]
 pub struct NamespaceState {
     namespace: Arc<str>,
@@ -382,37 +382,37 @@ pub struct NamespaceState {
     services_by_name: KeyedMap<Arc<str>, ServiceId>,
     slices: Slab<Slice>,
     slices_by_name: KeyedMap<Arc<str>, SliceId>,
-    /// Slices of Services that we do not manage, by the Service that they name.
+    /// Slices that name a Service we do not manage, by Service name.
     parked: KeyedMap<Arc<str>, SmallSet<SliceId>>,
-    /// Slices that wait.
+    /// Queue of slices.
     slice_queue: Queue<SliceId, SliceFacts>,
     dirty: Vec<ServiceId>,
-    /// What the last event has left to be done.
+    /// Work that the last event has left to be done.
     passes: VecDeque<passes::Pass>,
-    /// The plan that is being made.
+    /// The plan in progress.
     planning: Option<Box<planning::Planning>>,
     /// Services whose hints depend on the zones.
     auto_hinted: BTreeSet<ServiceId>,
-    /// The zones, while a Service depends on them.
+    /// The zones, while any Service depends on them.
     zones: Option<ZoneView>,
     endpoints: KeyedMap<Arc<str>, Box<endpoints::Endpoints>>,
-    /// Endpoints that wait, by name.
+    /// Queue of Endpoints objects, by name.
     endpoints_queue: Queue<Arc<str>, EndpointsFacts>,
-    /// Until the first plan, and again until the first one after the outputs were forgotten: everything that is
+    /// Set until the first plan, and again until the first plan after the outputs were forgotten: everything that is
     /// known was there before this process wrote.
     starting: bool,
     remarks: Vec<Notification>,
     work: Work,
-    /// What the server has, in a process that compares and does not write.
+    /// The objects that the API server has, in a process that compares and does not write.
     shown: Option<Box<compare::Shown>>,
     syncs: Vec<SyncReport>,
     totals: Totals,
 }
 
 impl NamespaceState {
-    /// Of a namespace of which nothing is known yet. `holds` says which lists are still to come.
+    /// Creates the state of a namespace of which nothing is known yet. `pending_lists` are the lists still to come.
     pub fn new(namespace: Arc<str>, settings: Settings, pending_lists: PendingLists) -> Self {
-        // Names follow from the seed alone, and not from the key of hashes.
+        // Slice names depend on the seed alone, not on the key of hashes.
         let random = fastrand::Rng::with_seed(settings.seed ^ FxBuildHasher.hash_one(&namespace));
         Self {
             namespace,
@@ -450,22 +450,22 @@ impl NamespaceState {
         }
     }
 
-    /// The namespace's name.
+    /// Returns the namespace's name.
     pub fn namespace(&self) -> &Arc<str> {
         &self.namespace
     }
 
-    /// What has been done so far.
+    /// Returns the work done so far.
     pub fn work(&self) -> Work {
         self.work
     }
 
-    /// Takes the account of what has been done since it was last taken.
+    /// Takes the work done since it was last taken.
     pub fn take_work(&mut self) -> Work {
         std::mem::take(&mut self.work)
     }
 
-    /// How many pods, Services, slices, and label sets (whole and projected) there are.
+    /// Returns the number of pods, Services, slices, Endpoints objects, and label sets (whole and projected).
     pub fn sizes(&self) -> Sizes {
         let (full_sets, label_sets) = self.cache.sizes();
         Sizes {
@@ -478,7 +478,7 @@ impl NamespaceState {
         }
     }
 
-    /// Whether nothing is known and nothing is on its way: the state can be dropped.
+    /// Returns whether nothing is known and nothing is queued, so that the state can be dropped.
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
             && self.services.is_empty()
@@ -489,13 +489,14 @@ impl NamespaceState {
             && self.shown.as_ref().is_none_or(|shown| shown.is_empty())
     }
 
-    /// Another list of the kind is about to arrive: nothing is planned or written until it is whole.
+    /// Marks a list as pending, since another one is about to arrive: nothing is planned or written until it is
+    /// complete.
     pub fn begin_list(&mut self, kind: Kind) {
         self.pending_lists.set(kind);
     }
 
-    /// The list of an epoch is whole: what it did not show is gone. Slices that were written after it was
-    /// taken (their version is above the list's) are not in it, and stay.
+    /// Completes the list of an epoch: what it did not show is gone. Slices that were written after it was taken
+    /// (their resourceVersion is above the list's) are not in it, and stay.
     pub fn end_list(&mut self, kind: Kind, epoch: u8, version: u64, nodes: &mut dyn NodeDirectory) {
         for name in self.unlisted(kind, epoch) {
             self.begin_unlisted(kind, &name, nodes);
@@ -504,7 +505,7 @@ impl NamespaceState {
         self.finish_list(kind, epoch, version);
     }
 
-    /// The pods or Services that the list of an epoch did not show, by name. Of the other kinds, there are none.
+    /// Returns the names of the pods or Services that the list of an epoch did not show; empty for other kinds.
     pub fn unlisted(&self, kind: Kind, epoch: u8) -> Vec<Box<str>> {
         match kind {
             Kind::Pod => {
@@ -519,7 +520,7 @@ impl NamespaceState {
         }
     }
 
-    /// One of [`Self::unlisted`] is gone; its looks at pods are left to [`Self::step_passes`].
+    /// Removes one of [`Self::unlisted`], but leaves the visits to its pods to [`Self::step_passes`].
     pub fn begin_unlisted(&mut self, kind: Kind, name: &str, nodes: &mut dyn NodeDirectory) {
         match kind {
             Kind::Pod => self.remove_pod(name, nodes),
@@ -528,10 +529,10 @@ impl NamespaceState {
         }
     }
 
-    /// As [`Self::end_list`], when what [`Self::unlisted`] names is gone.
+    /// Does the rest of [`Self::end_list`], once everything that [`Self::unlisted`] names is removed.
     pub fn finish_list(&mut self, kind: Kind, epoch: u8, version: u64) {
         match (&mut self.shown, kind) {
-            // What the last look took over is of an older list, and is taken over anew by the next.
+            // Slices adopted by the last comparison are from an older list; the next one adopts them anew.
             (Some(shown), _) => shown.sweep(kind, epoch, version),
             (None, Kind::Slice) => self.sweep::<SliceOutput>(epoch, version),
             (None, Kind::Endpoints) => self.sweep::<EndpointsOutput>(epoch, version),
@@ -545,7 +546,7 @@ impl NamespaceState {
         if !service.dirty {
             service.dirty = true;
             self.dirty.push(id);
-            // While nothing is planned, for days perhaps, Services come and go.
+            // Services may come and go while nothing is planned, perhaps for days.
             if self.dirty.len() > 2 * self.services.len() + 16 {
                 self.dirty.sort_unstable();
                 self.dirty.dedup();
@@ -556,8 +557,8 @@ impl NamespaceState {
         }
     }
 
-    /// Has the next plan say that a slice is due, if it is then. What is in flight asks again when its answer
-    /// is there.
+    /// Queues a slice for the next plan, which checks whether it is due. One that is in flight asks again when its
+    /// answer arrives.
     fn want(&mut self, id: SliceId) {
         self.slice_queue.wanted.insert(id);
     }
@@ -577,19 +578,19 @@ impl NamespaceState {
     }
 }
 
-/// How much a namespace's state holds.
+/// The sizes of a namespace's state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sizes {
     /// Pods.
     pub pods: usize,
     /// Services.
     pub services: usize,
-    /// Slices, parked ones among them.
+    /// Slices, including unmanaged ones.
     pub slices: usize,
-    /// Endpoints objects, parked ones among them.
+    /// Endpoints objects, including unmanaged ones.
     pub endpoints: usize,
     /// Whole label maps.
     pub full_sets: usize,
-    /// Different sets of selectors that match label maps.
+    /// Distinct sets of selectors that match label maps.
     pub label_sets: usize,
 }

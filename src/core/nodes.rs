@@ -1,19 +1,19 @@
-//! The nodes of the cluster, shared by all namespaces, and which namespaces want to hear of which.
+//! The nodes of the cluster, shared by all namespaces, and the namespaces that each node concerns.
 
 use super::facts::NodeFacts;
 use super::hash::{KeyedMap, KeyedSet};
 use super::hints::{Disabled, NodeCapacity, ZoneCapacity, ZoneRatios};
 use std::sync::Arc;
 
-/// What is known of a node at a version of the [`NodeTable`]. Made once, and shared by all namespaces with pods on
+/// The known state of a node at a version of the [`NodeTable`]. Created once, and shared by all namespaces with pods on
 /// the node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeView {
     /// Its name.
     pub name: Arc<str>,
-    /// Grows with each change of the table, so that an older view cannot replace a newer one.
+    /// Increases with each change of the table, so that an older view cannot replace a newer one.
     pub version: u64,
-    /// `None` when there is no such node.
+    /// `None` if there is no such node.
     pub facts: Option<NodeFacts>,
 }
 
@@ -22,27 +22,27 @@ pub struct NodeView {
 pub struct ZoneView {
     /// As in [`NodeView`].
     pub version: u64,
-    /// Each zone's share, or why there are none.
+    /// Each zone's share, or the reason why there are none.
     pub ratios: Result<Arc<ZoneRatios>, Disabled>,
 }
 
-/// Where a namespace's state looks nodes up.
+/// The directory in which a namespace's state looks up nodes.
 pub trait NodeDirectory {
-    /// The node now, and from now on the namespace hears of its changes: one step, so that a node which
-    /// appears in between is not missed.
+    /// Returns the current node and subscribes the namespace to its changes, in one step, so that a node that appears
+    /// in between is not missed.
     fn look_up(&mut self, node: &Arc<str>, namespace: &Arc<str>) -> Arc<NodeView>;
 
-    /// The namespace has no pod on the node any more.
+    /// Unsubscribes a namespace that no longer has a pod on the node.
     fn forget(&mut self, node: &str, namespace: &str);
 
-    /// The zones now, and from now on the namespace hears of their changes.
+    /// Returns the current zones and subscribes the namespace to their changes.
     fn zones(&mut self, namespace: &Arc<str>) -> ZoneView;
 
-    /// No Service of the namespace depends on the zones any more.
+    /// Unsubscribes a namespace in which no Service depends on the zones any more.
     fn forget_zones(&mut self, namespace: &str);
 }
 
-/// All nodes by name. Owned by the process, behind one lock; never held for longer than one call.
+/// All nodes by name. Owned by the process, behind one lock that is never held for longer than one call.
 #[derive(Clone, Debug, Default)]
 pub struct NodeTable {
     nodes: KeyedMap<Arc<str>, Entry>,
@@ -56,21 +56,21 @@ pub struct NodeTable {
 struct Entry {
     view: Arc<NodeView>,
     epoch: u8,
-    /// In order: most nodes have pods of few namespaces.
+    /// Sorted; most nodes have pods of few namespaces.
     interested: Vec<Arc<str>>,
 }
 
-/// A change of a node that namespaces must hear of.
+/// A change of a node, and the namespaces to notify.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeChange {
-    /// What it is now.
+    /// The node's new state.
     pub view: Arc<NodeView>,
     /// The namespaces with pods on it.
     pub namespaces: Vec<Arc<str>>,
 }
 
 impl NodeTable {
-    /// A node as a list (of the given epoch) or a watch shows it. `None` when nothing that we publish changed.
+    /// Applies a node from a list (of the given epoch) or a watch. Returns `None` if nothing that is published changed.
     pub fn apply(&mut self, name: &Arc<str>, facts: NodeFacts, epoch: u8) -> Option<NodeChange> {
         let entry = self.entry(name);
         entry.epoch = epoch;
@@ -80,8 +80,8 @@ impl NodeTable {
         Some(self.change(name, Some(facts)))
     }
 
-    /// The entry of a node. One that is not there is not there as of now: what an older event says of it does not
-    /// count.
+    /// Returns the entry of a node. A node that is not there is recorded as absent at the current version, so that
+    /// older events about it do not count.
     fn entry(&mut self, name: &Arc<str>) -> &mut Entry {
         let version = self.version;
         self.nodes.entry(name.clone()).or_insert_with(|| Entry {
@@ -110,12 +110,12 @@ impl NodeTable {
         }
     }
 
-    /// What a node adds to its zone.
+    /// Applies a node's contribution to its zone.
     pub fn apply_capacity(&mut self, name: &Arc<str>, capacity: &NodeCapacity) {
         self.capacity_changed |= self.capacity.apply(name, Some(capacity));
     }
 
-    /// The zones and the namespaces that must hear of them, if they have changed since the last time.
+    /// Returns the zones and the namespaces to notify, if they have changed since the last call.
     pub fn take_zone_change(&mut self) -> Option<(ZoneView, Vec<Arc<str>>)> {
         if !std::mem::take(&mut self.capacity_changed) {
             return None;
@@ -133,7 +133,7 @@ impl NodeTable {
         }
     }
 
-    /// A node is gone.
+    /// Removes a node.
     pub fn remove(&mut self, name: &str) -> Option<NodeChange> {
         let (name, entry) = self.nodes.get_key_value(name)?;
         let (name, idle) = (name.clone(), entry.interested.is_empty());
@@ -147,7 +147,7 @@ impl NodeTable {
         Some(self.change(&name, None))
     }
 
-    /// After a whole list of the given epoch: nodes that it did not show are gone.
+    /// Removes the nodes that a complete list of the given epoch did not include.
     pub fn sweep(&mut self, epoch: u8) -> Vec<NodeChange> {
         let mut gone: Vec<_> = self
             .nodes
@@ -159,18 +159,18 @@ impl NodeTable {
         gone.iter().filter_map(|name| self.remove(name)).collect()
     }
 
-    /// What is known of a node.
+    /// Returns the known state of a node.
     pub fn get(&self, name: &str) -> Option<&NodeFacts> {
         self.nodes.get(name)?.view.facts.as_ref()
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         let there = |entry: &&Entry| entry.view.facts.is_some();
         self.nodes.values().filter(there).count()
     }
 
-    /// Whether there are no nodes.
+    /// Returns whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,5 +1,5 @@
-//! What the objects that we write have in common: what the server is known to have of one, the request on its
-//! way to it, and what is still to be written.
+//! State shared by all objects that the controller writes: what the API server is known to hold, the request in flight,
+//! and the changes still to be written.
 
 use super::backoff::Retry;
 use super::facts::Extras;
@@ -9,7 +9,7 @@ use super::time::{Time, earliest};
 use std::fmt;
 use std::sync::Arc;
 
-/// A kind of object that we write.
+/// A kind of object that the controller writes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Output {
     /// discovery.k8s.io/v1 `EndpointSlice`.
@@ -18,26 +18,26 @@ pub enum Output {
     Endpoints,
 }
 
-/// An object that we write, within its namespace.
+/// An object that the controller writes, identified within its namespace.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ObjectName {
-    /// Its kind.
+    /// The kind.
     pub output: Output,
     /// `metadata.name`.
     pub name: Arc<str>,
 }
 
-/// An object that we write, cluster-wide.
+/// An object that the controller writes, identified cluster-wide.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ObjectKey {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: Arc<str>,
-    /// Its kind and name.
+    /// The kind and name.
     pub object: ObjectName,
 }
 
 impl ObjectName {
-    /// A slice's.
+    /// Creates the name of a slice.
     pub fn slice(name: Arc<str>) -> Self {
         Self {
             output: Output::Slice,
@@ -45,7 +45,7 @@ impl ObjectName {
         }
     }
 
-    /// An Endpoints object's: its Service has the same.
+    /// Creates the name of an Endpoints object, which is also the name of its Service.
     pub fn endpoints(name: Arc<str>) -> Self {
         Self {
             output: Output::Endpoints,
@@ -55,7 +55,7 @@ impl ObjectName {
 }
 
 impl Output {
-    /// As people write it, in the singular.
+    /// Returns the resource name as users write it, in the singular.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Slice => "endpointslice",
@@ -70,7 +70,7 @@ impl fmt::Display for Output {
     }
 }
 
-/// The write or read of an object that is on its way.
+/// A request in flight for one object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flight {
     /// POST.
@@ -81,11 +81,11 @@ pub enum Flight {
     Delete,
     /// GET.
     Fetch,
-    /// GET of the Service that an Endpoints object is named after.
+    /// GET of the Service that shares the Endpoints object's name.
     Probe,
 }
 
-/// The object as the server last acknowledged it.
+/// The object as the API server last acknowledged it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Remote {
     /// `metadata.uid`.
@@ -94,79 +94,79 @@ pub struct Remote {
     pub version: u64,
 }
 
-/// What an object is to us.
+/// How the controller treats an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// Published for its Service.
     Managed,
-    /// To be deleted.
+    /// To be deleted from the API server.
     Deleting,
-    /// Its Service's own, but its content is not known yet: to be fetched.
+    /// Being adopted: it belongs to its Service, but its content is not known yet and must be fetched.
     Adopting {
         /// Whether the Service waits for it, since planning without it would publish its endpoints twice.
         blocks: bool,
     },
-    /// Of our making, and without a Service when everything had been listed: to be deleted if the server has no such
-    /// Service either.
+    /// Ours, but it had no Service when everything had been listed: deleted if the API server has no such Service
+    /// either.
     Leftover {
-        /// The server was asked, and has none.
+        /// Whether the API server was asked and has no such Service.
         confirmed: bool,
     },
-    /// Left alone: its Service is not managed, or there is none.
+    /// Left alone: its Service is not managed or does not exist.
     Unmanaged,
 }
 
-/// However often others have changed an object behind our back, it is put right after no more than some seconds.
+/// Caps the backoff for [`ObjectState::losses`] at seconds, however often others change the object.
 const MOST_LOSSES: u8 = 7;
-/// So many failures in a row keep nobody from trying at once when there is a new reason to.
+/// Up to this many failures in a row, a new reason to write causes an immediate retry.
 const PATIENCE: u8 = 2;
 
-/// How one object stands with the server.
+/// The state of one object relative to the API server.
 ///
-/// All its retries have one clock: what counts against the next request ([`Self::failures`], [`Self::losses`]) goes
-/// back to nothing only when the server has what it should, never because the object was looked at in between; and
-/// [`Self::retry`] is the only place that makes a pause of it.
+/// All its retries share one clock: the counters that delay the next request ([`Self::failures`], [`Self::losses`]) are
+/// reset only when the server holds what it should, never because the object was read in between, and only
+/// [`Self::retry`] turns them into a delay.
 #[derive(Clone, Debug)]
 pub struct ObjectState {
-    /// What the server has; `None` when it does not have it yet.
+    /// The object on the server; `None` when the server does not have it yet.
     pub remote: Option<Remote>,
-    /// What others put into its metadata, where there is anything.
+    /// Metadata that others added to the object, if any.
     pub extras: Option<Box<Extras>>,
-    /// The request on its way; at most one.
+    /// The request in flight; at most one.
     pub flight: Option<Flight>,
-    /// The highest resourceVersion that a watch showed; above the acknowledged one, somebody else wrote.
+    /// The highest resourceVersion that a watch showed. If it exceeds the acknowledged one, somebody else wrote.
     pub seen: u64,
-    /// What the server has is not known, not even whether it has the object where [`Self::remote`] is none: it
-    /// must be fetched before the next write.
+    /// The object needs a refetch before the next write: the server's copy is unknown, and if [`Self::remote`] is
+    /// `None`, so is whether it exists.
     pub needs_refetch: bool,
-    /// To be written for what no finer account shows: labels, ports, or a write that failed.
+    /// Forces a write for changes that no finer counter tracks: labels, ports, or a write that failed.
     pub rewrite: bool,
-    /// The earliest trigger time of what is not yet written.
+    /// The earliest trigger time of the changes not yet written.
     pub trigger: Option<Time>,
-    /// The trigger time in the write in flight.
+    /// The trigger time carried by the write in flight.
     pub flight_trigger: Option<Time>,
-    /// How urgent the next write is.
+    /// The priority of the next write.
     pub priority: Priority,
-    /// How urgent the write in flight was.
+    /// The priority of the write in flight.
     pub flight_priority: Priority,
-    /// How many changes of what it should hold came since the last write was built.
+    /// The number of changes to the desired content since the last write was built.
     pub changes: u32,
     /// Whether the write in flight carries such a change.
     carried: bool,
-    /// Whether there is a new reason to try since the last request left: what it should hold has changed, or the
-    /// last request has shown what the server has.
+    /// Whether a new reason to try has come up since the last request was sent: the desired content changed, or the
+    /// last request showed what the server has.
     fresh: bool,
-    /// How many requests have failed since the server last had what it should.
+    /// The number of failed requests since the server last held the desired content.
     pub failures: u8,
-    /// How often in a row others have written to it or deleted it, with no update of ours in between that a change
-    /// of what it should hold had called for. Those who collect what has lost its owner may know sooner than we do
-    /// that the Service is gone, and would delete as fast as we create.
+    /// The number of times in a row that others wrote to the object or deleted it, with no update of ours in between
+    /// that a change of the desired content called for. The garbage collector may learn before we do that the Service
+    /// is gone, and would delete the object as fast as we create it.
     pub losses: u8,
-    /// Whether the last failure was a refusal of what was sent, which waiting alone does not cure.
+    /// Whether the last failure rejected the content that was sent, which waiting alone does not cure.
     pub rejected: bool,
-    /// Whether the server has refused it for its size since it last took a write.
+    /// Whether the server has rejected the object for its size since it last accepted a write.
     pub oversized: bool,
-    /// The last list that showed it.
+    /// The epoch of the last list that included it.
     pub epoch: u8,
 }
 
@@ -195,30 +195,30 @@ impl Default for ObjectState {
     }
 }
 
-/// People hear of failures once more after so many.
+/// Failures are reported again after this many more.
 pub const SAID_AGAIN: u8 = 20;
 
 impl ObjectState {
-    /// A change that makes a write due, and how urgent it is.
+    /// Records a change that makes a write due, with its priority.
     pub fn change(&mut self, priority: Priority) {
         self.priority = self.priority.min(priority);
         self.change_by(1);
     }
 
-    /// As [`Self::change`], of several changes whose urgency is known already.
+    /// Like [`Self::change`], for several changes whose priority is already recorded.
     pub fn change_by(&mut self, changes: u32) {
         self.changes += changes;
         self.fresh = true;
     }
 
-    /// How long the next request must wait because of what became of the last ones.
+    /// Returns how long the next request must wait, given how the previous ones went.
     pub fn retry(&self) -> Retry {
         let lost = self.losses.saturating_sub(1).min(MOST_LOSSES);
         match (self.failures, self.rejected, self.fresh) {
             (1.., true, true) => Retry::Floor,
             (failures @ 1.., true, false) => Retry::Slowly { failures },
-            // What is to be sent is not what was tried: the failures say little about it. But where changes keep
-            // coming and all fail, they come with a pause.
+            // The content to send is not what failed, so the failures say little about it. But if changes keep coming
+            // and all of them fail, they are retried with a delay.
             (..=PATIENCE, _, true) => Retry::Now,
             (_, _, true) => Retry::After {
                 failures: PATIENCE + 1,
@@ -230,7 +230,7 @@ impl ObjectState {
         }
     }
 
-    /// What the object should hold has been built into a request.
+    /// Records that a request was built from the current desired content and is now in flight.
     pub fn depart(&mut self, flight: Flight) {
         self.flight = Some(flight);
         self.fresh = false;
@@ -241,14 +241,14 @@ impl ObjectState {
                 self.flight_priority = std::mem::replace(&mut self.priority, Priority::Rest);
                 self.rewrite = false;
             }
-            // Only what a watch shows from now on can be newer than what the fetch shows.
+            // Only what a watch shows from now on can be newer than the fetched object.
             Flight::Fetch => self.seen = 0,
             Flight::Delete => self.changes = 0,
             Flight::Probe => {}
         }
     }
 
-    /// The write was accepted; this is the object's version now.
+    /// Records that the write was accepted and left the object at this version.
     pub fn written(&mut self, flight: Flight, remote: Remote) {
         self.flight_trigger = None;
         self.succeed();
@@ -260,7 +260,7 @@ impl ObjectState {
         self.remote = Some(remote);
     }
 
-    /// What the server has was read. Says whether it is another version than the last one known.
+    /// Records the object as read from the server. Returns whether its version differs from the last known one.
     pub fn read(&mut self, remote: Remote) -> bool {
         self.needs_refetch = self.seen > remote.version;
         self.flight_trigger = None;
@@ -269,14 +269,14 @@ impl ObjectState {
         moved
     }
 
-    /// The server has what it should since it took a write of ours: its answer says so, or a look has shown it.
+    /// Resets the failures: the server accepted a write and holds what it should, as its answer or a later read shows.
     pub fn succeed(&mut self) {
         (self.failures, self.rejected, self.oversized) = (0, false, false);
     }
 
-    /// A look at the object has shown what the server has, or that it has nothing: that is reason enough for one
-    /// more try. Where that fails as well, the next look waits. `others` says that it was looked at for no other
-    /// reason than that others have written to it.
+    /// Allows one more immediate try, because a read showed what the server has, or that it has nothing. If that try
+    /// fails as well, the next read waits. `others` means that the object was read only because others had written to
+    /// it.
     pub fn looked(&mut self, others: bool) {
         self.fresh |= !self.needs_refetch;
         if others {
@@ -284,12 +284,12 @@ impl ObjectState {
         }
     }
 
-    /// Others have written to the object, or deleted it.
+    /// Counts a write to the object, or its deletion, by others.
     pub fn lose(&mut self) {
         self.losses = self.losses.saturating_add(1);
     }
 
-    /// The request failed, or may have: all of it is due again, with its trigger time.
+    /// Makes the content of a request that failed, or may have failed, due again, with its trigger time.
     pub fn undo_departure(&mut self) {
         self.rewrite = true;
         self.changes += u32::from(std::mem::take(&mut self.carried));
@@ -297,21 +297,21 @@ impl ObjectState {
         self.priority = self.priority.min(self.flight_priority);
     }
 
-    /// A request failed.
+    /// Counts a failed request.
     pub fn fail(&mut self, rejected: bool) {
-        // People hear of it again after so many, however many there were.
+        // On overflow, continues at a value that keeps the reports `SAID_AGAIN` failures apart.
         self.failures = self.failures.checked_add(1).unwrap_or(u8::MAX - (SAID_AGAIN - 1));
         self.rejected = rejected;
     }
 
-    /// Somebody else wrote, or deleted it: what the server has is to be read, as urgently as an added endpoint.
+    /// Marks the object stale because somebody else wrote or deleted it, for a fetch as urgent as an added endpoint.
     pub fn mark_stale(&mut self) {
         self.needs_refetch = true;
         self.priority = self.priority.min(Priority::Add);
     }
 
-    /// Whether the list of an epoch, as of `version`, shows that the server no longer has it: it was there before
-    /// the list, and is not in it.
+    /// Returns whether the list of this epoch, taken at `version`, shows that the server no longer has the object: it
+    /// existed before the list and is not in it.
     pub fn is_unlisted(&self, epoch: u8, version: u64) -> bool {
         let older = self
             .remote
@@ -320,8 +320,8 @@ impl ObjectState {
         older && self.epoch != epoch
     }
 
-    /// A write was not carried out, or it is not known whether it was because somebody else wrote: what the
-    /// server has must be seen, and at once if `promptly`, unless that keeps happening.
+    /// Records that a write failed because somebody else wrote, or that it may have been applied. The object needs a
+    /// refetch, at once if `promptly`, unless this keeps happening.
     pub fn mark_unconfirmed(&mut self, promptly: bool) {
         self.undo_departure();
         self.needs_refetch = true;
@@ -329,7 +329,7 @@ impl ObjectState {
         self.fresh |= self.failures == 1 && promptly;
     }
 
-    /// The server no longer has the object, and what was written to it does not count.
+    /// Forgets the server's copy, which no longer exists; earlier writes to it do not count.
     pub fn forget_remote(&mut self) {
         self.remote = None;
         self.extras = None;
@@ -339,19 +339,19 @@ impl ObjectState {
         self.trigger = earliest(self.trigger, self.flight_trigger.take());
     }
 
-    /// Whether a watch showed a newer version than the last one known.
+    /// Returns whether a watch showed a newer version than the last known one.
     pub fn is_outdated(&self) -> bool {
         self.remote
             .as_ref()
             .is_some_and(|remote| remote.version < self.seen)
     }
 
-    /// Whether nothing is known of it that could matter later.
+    /// Returns whether nothing is known about the object that could matter later.
     pub fn is_nothing(&self) -> bool {
         self.remote.is_none() && self.flight.is_none() && !self.needs_refetch
     }
 
-    /// Whether a version is one that we have not seen and did not write.
+    /// Returns whether this version is one that we have neither seen nor written.
     pub fn is_news(&self, version: u64) -> bool {
         self.remote.as_ref().is_none_or(|remote| remote.version < version)
     }

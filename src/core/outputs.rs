@@ -1,22 +1,22 @@
-//! Which kinds of objects this process keeps right.
+//! The kinds of objects that this process manages.
 
-/// The outputs that are on: upstream's two controllers, one by one.
+/// The enabled outputs, which correspond to upstream's two controllers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Outputs {
-    /// Endpoints, as upstream's endpoints-controller writes them.
+    /// Endpoints objects, as upstream's endpoints-controller writes them.
     pub endpoints: bool,
     /// `EndpointSlices`, as upstream's endpointslice-controller writes them.
     pub slices: bool,
 }
 
 impl Outputs {
-    /// Both.
+    /// Both outputs.
     pub const ALL: Self = Self {
         endpoints: true,
         slices: true,
     };
 
-    /// Whether nothing is left to do.
+    /// Returns whether no output is enabled.
     pub fn is_none(self) -> bool {
         !self.endpoints && !self.slices
     }

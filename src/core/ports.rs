@@ -1,4 +1,4 @@
-//! From a Service's ports and a pod's containers to the ports of a slice.
+//! Resolves a Service's ports and a pod's container ports to the ports of a slice.
 
 use super::hash::{KeyedMap, hash_of};
 use serde::Serialize;
@@ -12,18 +12,18 @@ use std::sync::Arc;
 /// A transport protocol.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Protocol {
-    /// `TCP`, which the API server also fills in where none is given.
+    /// `TCP`, which the API server also sets by default.
     Tcp,
     /// `UDP`.
     Udp,
     /// `SCTP`.
     Sctp,
-    /// One that this version does not know.
+    /// A protocol that this version does not know.
     Other(Box<str>),
 }
 
 impl Protocol {
-    /// As the API spells it.
+    /// Returns the API's spelling.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Tcp => "TCP",
@@ -45,29 +45,29 @@ impl From<&str> for Protocol {
     }
 }
 
-/// Where a Service port leads.
+/// The target of a Service port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TargetPort {
     /// The same number on every pod.
     Number(u16),
-    /// A named container port, which may be another number on each pod.
+    /// A named container port, whose number may differ from pod to pod.
     Name(Box<str>),
 }
 
 /// A port of a Service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServicePort {
-    /// May be empty when the Service has one port.
+    /// May be empty if the Service has one port.
     pub name: Box<str>,
-    /// The protocol; a named target must have the same.
+    /// The protocol, which a named target must have too.
     pub protocol: Protocol,
-    /// Where it leads.
+    /// The target.
     pub target: TargetPort,
-    /// A hint for proxies, passed on as it is.
+    /// A hint for proxies, passed on unchanged.
     pub app_protocol: Option<Box<str>>,
 }
 
-/// A named port of a container, or of an init container that runs on beside the others.
+/// A named port of a container, or of a restartable init container.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ContainerPort {
     /// Never empty: ports without a name cannot be looked up and are not kept.
@@ -81,13 +81,13 @@ pub struct ContainerPort {
 /// A port of a slice.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SlicePort {
-    /// The Service port's name, also when empty. `None` only in slices that others wrote.
+    /// The Service port's name, even if it is empty. `None` only in slices written by others.
     pub name: Option<Box<str>>,
     /// The protocol.
     pub protocol: Protocol,
-    /// The number. `None` (all ports) only in slices that others wrote.
+    /// The number. `None` (all ports) only in slices written by others.
     pub number: Option<u16>,
-    /// The Service port's.
+    /// The Service port's `appProtocol`.
     pub app_protocol: Option<Box<str>>,
 }
 
@@ -108,9 +108,9 @@ impl Serialize for SlicePort {
     }
 }
 
-/// Ports that many have in common, sorted, so that equal ones are equal keys whatever order they came in.
+/// A shared list of ports, sorted so that equal lists are equal keys whatever order their ports came in.
 ///
-/// Their hash is kept: there may be thousands of them, and they are looked up for every pod that has them.
+/// The hash is cached, because a list may have thousands of ports and is looked up for every pod that has it.
 #[derive(Clone)]
 pub struct PortList<P> {
     ports: Arc<[P]>,
@@ -171,18 +171,18 @@ impl<P: fmt::Debug> fmt::Debug for PortList<P> {
 }
 
 impl<P> PortList<P> {
-    /// How many have this very list, and not one that is equal to it.
+    /// Returns the number of references to this very list, not to equal ones.
     fn sharers(&self) -> usize {
         Arc::strong_count(&self.ports)
     }
 }
 
-/// Up to so many comparisons of a Service's ports with a pod's are made one by one.
+/// Up to this many comparisons of a Service's ports with a pod's are made one by one.
 const FEW_COMPARISONS: usize = 64;
 
-/// The ports under which one pod serves: each Service port that the pod has.
+/// Resolves the ports under which one pod serves: each Service port that the pod has.
 ///
-/// A number is itself; a name is looked up among the pod's ports with the same protocol, ordinary containers
+/// A number stands for itself; a name is looked up among the pod's ports with the same protocol, ordinary containers
 /// before restartable init containers (the order of `pod`); a port that the pod lacks is left out.
 pub fn resolve(service: &[ServicePort], pod: &[ContainerPort]) -> SlicePorts {
     let few = service.len().saturating_mul(pod.len()) <= FEW_COMPARISONS;
@@ -214,26 +214,26 @@ pub fn resolve(service: &[ServicePort], pod: &[ContainerPort]) -> SlicePorts {
     resolved.collect()
 }
 
-/// Up to so many ports of a Service and a pod are resolved each time; what more lead to is remembered.
+/// Up to this many ports of a Service and a pod are resolved each time; the results for more are cached.
 const FEW_PORTS: usize = 32;
-/// So many lists are remembered before it is looked which of them nobody has any more.
+/// The number of cached lists at which unused ones are first removed.
 const FIRST_SWEEP: usize = 64;
 
-/// What the ports of pods lead to, for Services and pods with many: the pods of one template have the same ports, and
-/// a list of thousands is worked out once for all of them.
+/// A cache of resolved ports, for Services and pods with many: the pods of one template have the same ports, so a list
+/// of thousands is resolved once for all of them.
 #[derive(Clone, Debug, Default)]
 pub struct ResolvedPorts {
-    /// By the number of the pod's ports, and that of the Service's.
+    /// Keyed by the number of the pod's port list and that of the Service's.
     lists: BTreeMap<(u32, u64), (SlicePorts, u32)>,
-    /// With so many lists, those that nobody else has are forgotten.
+    /// The number of lists at which those that nobody else has are removed.
     sweep_at: usize,
-    /// How many plans there have been. What was resolved for the next one is kept until then.
+    /// The number of plans so far. Lists resolved for the next plan are kept until then.
     plans: u32,
 }
 
 impl ResolvedPorts {
-    /// As [`resolve`]. `service.0` is another number whenever the Service's ports change, and is never used again;
-    /// `pod.0` may be, after [`Self::forget`]. Counts the ports that are read.
+    /// Like [`resolve`], with a cache. `service.0` changes whenever the Service's ports change, and is never reused;
+    /// `pod.0` may be reused after [`Self::forget`]. Counts the ports that are read.
     pub fn resolve(
         &mut self,
         service: (u64, &[ServicePort]),
@@ -258,24 +258,24 @@ impl ResolvedPorts {
         list
     }
 
-    /// Whether what the ports lead to is remembered.
+    /// Returns whether the result for these ports is cached.
     pub fn remembers(service: &[ServicePort], pod: &[ContainerPort]) -> bool {
         service.len() + pod.len() > FEW_PORTS
     }
 
-    /// A plan has been made.
+    /// Records that a plan has been made.
     pub fn planned(&mut self) {
         self.plans = self.plans.wrapping_add(1);
     }
 
-    /// No Service has these ports any more. Only long lists are worth a look at all.
+    /// Removes the results for ports that no Service has any more. Only long lists are cached at all.
     pub fn forget_service(&mut self, service: (u64, &[ServicePort])) {
         if service.1.len() > FEW_PORTS {
             self.lists.retain(|(_, known), _| *known != service.0);
         }
     }
 
-    /// Forgets the lists that nobody else has.
+    /// Removes the lists that nobody else has.
     fn sweep(&mut self) {
         let plans = self.plans;
         self.lists
@@ -283,7 +283,7 @@ impl ResolvedPorts {
         self.sweep_at = 2 * self.lists.len();
     }
 
-    /// No pod has these ports any more.
+    /// Removes the results for ports that no pod has any more.
     pub fn forget(&mut self, pod: u32) {
         while let Some((&key, _)) = self.lists.range((pod, 0)..=(pod, u64::MAX)).next() {
             self.lists.remove(&key);

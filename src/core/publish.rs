@@ -1,4 +1,4 @@
-//! The write side as a pure machine: it decides which object is written next, and when.
+//! The write side as a pure state machine: it decides which object is written next, and when.
 //!
 //! ```text
 //!            shards                                            API server
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! The publisher knows objects by name only. When one has a token and a place in flight, the publisher grants it; the
-//! shard replies with the request, built from the state of that moment, or with nothing. Each object has at most one
-//! grant or request out. The writer actor carries the messages; [`Reports`] keeps what the shards say of each object in
-//! the order in which they said it, and lets namespaces take turns.
+//! shard replies with the request, built from the state at that moment, or with nothing. Each object has at most one
+//! grant or request out. The writer actor carries the messages; [`Reports`] keeps the shards' reports of each object
+//! in order, and lets namespaces take turns.
 
 pub mod reports;
 
@@ -28,40 +28,40 @@ use super::window::{Sign, Window};
 use reports::{Reply, Report, Reported};
 use std::time::Duration;
 
-/// A namespace whose requests are refused (403, 422) may retry at this part of the rate limit, so that ten thousand
+/// The part of the rate limit at which a namespace may retry refused requests (403, 422), so that ten thousand
 /// hopeless objects of one tenant do not use up what all others need.
 const REFUSED_SHARE: f64 = 0.1;
-/// The least that part comes to, in requests a second.
+/// The least that part comes to, in requests per second.
 const LEAST_REFUSED_RATE: f64 = 1.0;
-/// After so many namespaces with refused requests, those that no longer wait for their turn are dropped.
+/// Number of namespaces with refused requests above which those that no longer wait for their turn are dropped.
 const REFUSED_KEPT: usize = 1024;
 
-/// How writes are paced.
+/// The limits that pace writes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Pacing {
-    /// Requests a second; zero or less is no limit.
+    /// Requests per second; zero or less means no limit.
     pub qps: f64,
-    /// Requests that may go at once after a pause.
+    /// Requests that may be sent at once after a pause.
     pub burst: u32,
     /// Requests in flight.
     pub in_flight: usize,
-    /// How long a change of a slice that exists waits for others to come along.
+    /// The time a change of a slice that exists waits to be batched with others.
     pub slice_batch: Duration,
-    /// The same of Endpoints.
+    /// The same for Endpoints.
     pub endpoints_batch: Duration,
 }
 
-/// How a request ended, as far as it tells of the server's load.
+/// The result of a request, as far as it tells of the API server's load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
-    /// The server answered, whatever it said.
+    /// The API server answered, whatever it said.
     Answered,
-    /// The server said that it is overloaded (429, 503).
+    /// The API server said that it is overloaded (429, 503).
     Overloaded,
-    /// The answer did not come, or came from a gateway (504, a time-out, a broken connection). It counts as overload
-    /// unless the same object's last write ended like this too: one object's failures say nothing of the server.
+    /// No answer came, or one from a gateway (504, a time-out, a broken connection). It counts as overload unless the
+    /// same object's last write ended like this too: one object's failures say nothing of the API server.
     Unanswered,
-    /// The request was not sent or its answer not waited for, because the lease was lost.
+    /// The request was not sent, or its answer not awaited, because the lease was lost.
     Unknown,
 }
 
@@ -72,32 +72,32 @@ pub enum Next {
     Grant {
         /// The object.
         key: ObjectKey,
-        /// How urgent its write is.
+        /// The priority of its write.
         priority: Priority,
-        /// How long it has waited for its turn.
+        /// The time it has waited for its turn.
         age: Duration,
     },
-    /// Nothing can go before the next message, or before a time.
+    /// Wait: nothing can go before the next message, or before a time.
     Wait {
-        /// When to look again, if nothing happens before.
+        /// The time to look again, if nothing happens before.
         until: Option<Duration>,
-        /// Whether something would go but for the rate limit or the server's wish for a pause.
+        /// Whether something would go but for the rate limit or a pause that the API server asked for.
         limited: bool,
     },
 }
 
-/// What becomes of what a shard has said of an object.
+/// The result of a shard's report of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replied {
-    /// The request is to be sent.
+    /// Send the request.
     Send(Granted),
-    /// The request may not be sent any more: this process has lost the lease. The shard is to be told so.
+    /// Do not send the request: this process has lost the lease. The shard must be told so.
     Unsent,
-    /// Nothing is to be sent now.
+    /// Send nothing now.
     Nothing,
 }
 
-/// The write side of one process. Owned by the writer actor; time is what the caller says it is.
+/// The write side of one process. Owned by the writer actor, which passes in the time.
 #[derive(Clone, Debug)]
 pub struct Publisher {
     pacing: Pacing,
@@ -105,24 +105,24 @@ pub struct Publisher {
     window: Window,
     bucket: TokenBucket,
     random: fastrand::Rng,
-    /// The server has asked for a pause until then.
+    /// The end of the pause that the API server has asked for.
     quiet_until: Duration,
     /// Whether this process may write.
     writes: bool,
-    /// The present term, and those in which the objects were granted that have no request yet.
+    /// The present term, and for each granted object without a request yet, the term of its grant.
     term: Term,
     granted: KeyedMap<ObjectKey, Term>,
     drains: bool,
-    /// By namespace, when the next retry of a refused request may go.
+    /// The time at which the next retry of a refused request may go, by namespace.
     refused: IdMap<u64, Duration>,
-    /// Objects whose last write was not answered, or slowly.
+    /// Objects whose last write was not answered, or was answered slowly.
     unanswered: KeyedSet<ObjectKey>,
-    /// Objects whose request that is out only reads.
+    /// Objects whose request in flight only reads.
     reading: KeyedSet<ObjectKey>,
 }
 
 impl Publisher {
-    /// A publisher of a process that may write, with nothing to do. `seed` is for the jitter of delays.
+    /// Creates a publisher with nothing to do, for a process that may write. `seed` is for the jitter of delays.
     pub fn new(pacing: Pacing, seed: u64) -> Self {
         Self {
             pacing,
@@ -141,23 +141,23 @@ impl Publisher {
         }
     }
 
-    /// The objects that wait and those in flight.
+    /// Returns the objects that wait and those in flight.
     pub fn queue(&self) -> &WriteQueue<ObjectKey> {
         &self.queue
     }
 
-    /// How many requests may be in flight now.
+    /// Returns the number of requests that may be in flight now.
     pub fn window(&self) -> usize {
         self.window.size()
     }
 
-    /// Whether this process may write.
+    /// Returns whether this process may write.
     pub fn writes(&self) -> bool {
         self.writes
     }
 
-    /// Whether this process may write from now on. When it may not, what waits is forgotten: everything is planned
-    /// anew when its turn comes.
+    /// Sets whether this process may write. When it may not, what waits is forgotten: everything is planned anew when
+    /// it may again.
     pub fn set_writes(&mut self, writes: bool) {
         self.writes = writes;
         if !writes {
@@ -168,29 +168,29 @@ impl Publisher {
         }
     }
 
-    /// The term in which requests are granted from now on. One that was granted in another is not sent: it may have
-    /// been built from what was known before.
+    /// Sets the term in which requests are granted. A request that was granted in another term is not sent: it may
+    /// have been built from what was known before.
     pub fn set_term(&mut self, term: Term) {
         self.term = term;
     }
 
-    /// The present term.
+    /// Returns the present term.
     pub fn term(&self) -> Term {
         self.term
     }
 
-    /// Nothing new may go from now on.
+    /// Stops granting requests.
     pub fn drain(&mut self) {
         self.drains = true;
     }
 
-    /// Whether nothing new may go and nothing is in flight.
+    /// Returns whether granting has stopped and nothing is in flight.
     pub fn is_drained(&self) -> bool {
         self.drains && self.queue.in_flight() == 0
     }
 
-    /// A shard wants an object to be written. While this process may not write, that is kept: the shard may have heard
-    /// before the writer that it may again.
+    /// Queues an object that a shard wants to write. It is kept while this process may not write, since the shard may
+    /// have heard before the writer that it may again.
     fn wanted(&mut self, key: &ObjectKey, want: &WorkItem, now: Duration) {
         let (yields, batch) = match key.object.output {
             Output::Slice => (false, self.pacing.slice_batch),
@@ -204,7 +204,7 @@ impl Publisher {
         };
         let mut delay = want.retry.delay(self.random.f64());
         if matches!(want.retry, Retry::Floor | Retry::Slowly { .. }) {
-            // One that waits for its try has its share of the rate, and takes no other unless that comes sooner.
+            // A retry takes a turn in its namespace's share of the rate, or keeps the one it has if that comes sooner.
             let at = self.after_other_refused(urgency.tenant, now + delay);
             match self.queue.waits_until(key) {
                 Some(until) if until <= at => delay = until.saturating_sub(now),
@@ -220,13 +220,13 @@ impl Publisher {
         self.queue.want(key.clone(), urgency, delay, now);
     }
 
-    /// When a retry of a refused request may go that would go at a time, so that those of its namespace keep to
-    /// their share of the rate.
+    /// Returns when a retry of a refused request, due at `at`, may go, so that its namespace keeps to its share of the
+    /// rate.
     fn after_other_refused(&self, tenant: u64, at: Duration) -> Duration {
         self.refused.get(&tenant).map_or(at, |next| at.max(*next))
     }
 
-    /// A retry of a refused request goes then.
+    /// Takes the turn of a retry of a refused request that goes at `at`.
     fn take_turn_of_refused(&mut self, tenant: u64, at: Duration) {
         if self.pacing.qps > 0.0 {
             let rate = (self.pacing.qps * REFUSED_SHARE).max(LEAST_REFUSED_RATE);
@@ -235,7 +235,7 @@ impl Publisher {
         }
     }
 
-    /// What a shard has said of an object: the reply came first.
+    /// Applies a shard's report of an object; the reply in it came first.
     pub fn reported(&mut self, key: &ObjectKey, reported: Reported, now: Duration) -> Replied {
         let Reported { reply, wanted } = reported;
         let replied = reply.map_or(Replied::Nothing, |reply| self.replied(key, reply, now));
@@ -245,7 +245,7 @@ impl Publisher {
         replied
     }
 
-    /// A shard's reply to a grant, or to an answer.
+    /// Applies a shard's reply to a grant, or to an answer.
     fn replied(&mut self, key: &ObjectKey, reply: Reply, now: Duration) -> Replied {
         match reply {
             Reply::Built(granted) => {
@@ -270,7 +270,7 @@ impl Publisher {
         }
     }
 
-    /// There is nothing to send for an object that was granted, or nobody left to ask.
+    /// Ends the grant of an object for which there is nothing to send, or no shard left to ask.
     pub fn nothing(&mut self, key: &ObjectKey, now: Duration) {
         self.granted.remove(key);
         self.bucket.give_back();
@@ -279,8 +279,8 @@ impl Publisher {
         self.unanswered.remove(key);
     }
 
-    /// A request ended. `took` is how long it was out, `quiet` the pause that the server asks for, and `has_shard`
-    /// whether somebody is left to say whether the object is due again.
+    /// Ends a request. `took` is how long it was out, `quiet` the pause that the API server asks for, and `has_shard`
+    /// whether a shard is left to say whether the object is due again.
     pub fn answered(
         &mut self,
         key: &ObjectKey,
@@ -298,11 +298,11 @@ impl Publisher {
         let sign = match load {
             Load::Overloaded => Some(Sign::Overloaded),
             Load::Unanswered if self.unanswered.insert(key.clone()) => Some(Sign::Overloaded),
-            // A slow answer counts like none: once, while the object's writes have no other.
+            // A slow answer counts like a missing one: once, until a write of the object is answered in time.
             Load::Answered if slow && !self.unanswered.insert(key.clone()) => None,
             Load::Unanswered | Load::Unknown => None,
             Load::Answered => {
-                // That it can be read says nothing of what becomes of its next write.
+                // A successful read says nothing of the object's next write.
                 if !reads && !slow {
                     self.unanswered.remove(key);
                 }
@@ -318,7 +318,7 @@ impl Publisher {
         self.queue.landed(key, !has_shard, now);
     }
 
-    /// The next thing to do. To be asked again after a grant.
+    /// Returns the next thing to do. Must be called again after a grant.
     pub fn next(&mut self, now: Duration) -> Next {
         let idle = Next::Wait {
             until: None,
@@ -342,7 +342,8 @@ impl Publisher {
                 limited: self.queue.has_ready(now),
             };
         }
-        // Others go on while the requests of one namespace get no answer, such as those that its webhook looks at.
+        // One namespace gets half of the window, so that others go on while its requests get no answer, such as when
+        // its webhook hangs.
         let most = self.window.size().div_ceil(2);
         if let Some((key, priority, age)) = self.queue.next(most, now) {
             self.granted.insert(key.clone(), self.term);
@@ -357,12 +358,13 @@ impl Publisher {
 }
 
 impl NamespaceState {
-    /// The shard's reply when it is an object's turn.
+    /// Returns the shard's reply when an object's turn has come.
     pub fn reply_to_grant(&mut self, object: &ObjectName) -> Report {
         Report::Replied(self.grant(object).map_or(Reply::Nothing, Reply::Built))
     }
 
-    /// The shard's reply to the outcome of an object's request; `why` is what the server said of a refusal.
+    /// Returns the shard's reply to the outcome of an object's request; `why` is what the API server said of a
+    /// refusal.
     pub fn reply_to_outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Report {
         match self.outcome(object, outcome, why) {
             Some(want) => Report::Wanted(want),

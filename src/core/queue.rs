@@ -8,22 +8,22 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// How urgent a write is.
+/// The priority of a write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Priority {
     /// An endpoint must stop receiving traffic.
     Remove,
-    /// An endpoint can begin to.
+    /// An endpoint can begin to receive traffic.
     Add,
     /// Anything else: labels, repacking.
     Rest,
 }
 
 impl Priority {
-    /// All of them, the most urgent first.
+    /// All priorities, the most urgent first.
     pub const ALL: [Self; 3] = [Self::Remove, Self::Add, Self::Rest];
 
-    /// As metrics name it.
+    /// Returns the name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Remove => "remove",
@@ -33,18 +33,18 @@ impl Priority {
     }
 }
 
-/// What decides when an object's turn comes.
+/// The attributes that decide when an object's turn comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Urgency {
-    /// How urgent the change is.
+    /// The priority of the change.
     pub priority: Priority,
-    /// Whether traffic does not wait for it: Endpoints, which few still read, while kube-proxy and its like read
+    /// Whether traffic does not depend on it: Endpoints, which few still read, while kube-proxy and its like read
     /// slices. They are written whole, and so take more changes along while there is a queue.
     pub yields: bool,
-    /// The namespace that the object belongs to: namespaces take turns, so that one with a hundred thousand
-    /// objects does not hold up the others.
+    /// The namespace of the object. Namespaces take turns, so that one with a hundred thousand objects does not hold
+    /// up the others.
     pub tenant: u64,
-    /// The Service that the object belongs to: the Services of a namespace take turns too.
+    /// The Service of the object. The Services of a namespace take turns too.
     pub group: u64,
 }
 
@@ -70,8 +70,8 @@ impl Urgency {
     }
 }
 
-/// How long objects of a class may be overtaken by those of the ones before it. With that age an object is as
-/// urgent as one of the first class that has just come, so none starves.
+/// How long objects of a class may be overtaken by those of the classes before it. At that age an object is as urgent
+/// as one of the first class that has just come, so none starves.
 ///
 /// Age alone would let a namespace with a long backlog hold up the removals of all others, so where an aged object
 /// of one namespace competes with a more urgent one of another, the two alternate. Nor does urgency decide alone: see
@@ -85,62 +85,62 @@ const PATIENCE: [Duration; 6] = [
     Duration::from_secs(70),
 ];
 
-/// Objects that are due, each at most once, and those on their way. Latest wins: to want an object again
-/// changes its place, never its number. Owned by the writer.
+/// Objects that are due, each at most once, and those in flight. The latest wins: to want an object again changes its
+/// place, never the number of objects. Owned by the writer.
 #[derive(Clone, Debug)]
 pub struct WriteQueue<K> {
     entries: KeyedMap<K, Entry>,
-    /// Those that may go, by class, the most urgent first.
+    /// Objects that may go, by class, the most urgent first.
     ready: [Class<K>; PATIENCE.len()],
-    /// By when they may go.
+    /// Objects that may not go yet, by the time from which they may.
     delayed: BTreeSet<(Duration, u64, K)>,
     tenants: IdMap<u64, Tenant>,
-    /// The namespaces that have something that may go, by their turn.
+    /// Namespaces with objects that may go, by turn.
     turns: BTreeSet<((u64, u64), u64)>,
-    /// The turn of namespaces that come to have something.
+    /// The turn given to namespaces that come to have such objects.
     turn: u64,
     groups: IdMap<u64, Group>,
-    /// The groups by when they were last in order.
+    /// The groups, by the time since which they are out of order.
     oldest: BTreeSet<(Duration, u64)>,
-    /// An aged object has just gone before a more urgent one of another namespace, whose turn it is therefore.
+    /// Set when an aged object has just gone before a more urgent one of another namespace, which is therefore next.
     owes_urgent: bool,
-    /// An object has just gone because it is urgent, though it was another namespace's turn.
+    /// Set when an object has just gone for its urgency, though it was another namespace's turn.
     owes_turn: bool,
     sequence: u64,
     in_flight: usize,
-    /// Those that do not yield, and those that do.
+    /// Number of objects that wait: those that do not yield, and those that do.
     waiting: [usize; 2],
 }
 
-/// A namespace with objects that wait or are on their way.
+/// A namespace with objects that wait or are in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tenant {
     groups: u32,
-    /// The turn of Services that come to have objects here.
+    /// The turn given to Services that come to have objects here.
     turn: u64,
-    /// How many of its objects are on their way.
+    /// Number of its objects in flight.
     in_flight: usize,
-    /// How many of them may go.
+    /// Number of its objects that may go.
     ready: usize,
     /// Its turn among all namespaces that have any, and since when it has waited for one.
     place: (u64, u64),
 }
 
-/// The objects of one Service that wait or are on their way.
+/// The objects of one Service that wait or are in flight.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     tenant: u64,
-    /// The turn of the next object of it that becomes ready.
+    /// The turn given to its next object that becomes ready.
     next_turn: u64,
     members: u32,
-    /// When the first of them was wanted: since then the group is out of order.
+    /// The time at which the first of them was wanted: since then the group is out of order.
     since: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     state: State,
-    /// When it was first wanted since it last went.
+    /// The time at which it was first wanted since it last went.
     since: Duration,
     urgency: Urgency,
     sequence: u64,
@@ -157,11 +157,11 @@ enum State {
     Flying {
         again: Option<Duration>,
     },
-    /// Answered; whether it is due again is not known yet.
+    /// Answered; it is not known yet whether it is due again.
     Answered,
 }
 
-/// Whether a namespace may have another object on its way.
+/// Returns a test of whether a namespace may have another object in flight.
 fn may(tenants: &IdMap<u64, Tenant>, most: usize) -> impl Fn(u64) -> bool {
     move |tenant| tenants.get(&tenant).is_none_or(|known| known.in_flight < most)
 }
@@ -187,12 +187,12 @@ impl<K> Default for WriteQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
-    /// An object is due, `delay` from now. Wanted again before it went, the more urgent priority, the earlier wish
-    /// and the shorter delay count; wanted while it is on its way, it comes again after that.
+    /// Queues an object that is due `delay` from now. If it is wanted again before it went, the more urgent priority,
+    /// the earlier want and the shorter delay count; if it is wanted while in flight, it comes again after that.
     pub fn want(&mut self, key: K, mut urgency: Urgency, delay: Duration, now: Duration) {
         let until = now + delay;
         if let Some(known) = self.entries.get(&key) {
-            // A slice that was given to another Service stays where it is counted until it has left.
+            // A slice that was given to another Service is counted where it was until it has left the queue.
             (urgency.tenant, urgency.group) = (known.urgency.tenant, known.urgency.group);
         }
         let mut entry = match self.entries.get(&key) {
@@ -220,7 +220,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
                         entry.urgency = entry.urgency.min(urgency);
                     }
                     State::Delayed { until: before } => {
-                        // Never later than it was: or an object that is wanted often enough would never go.
+                        // Never later than it was: otherwise an object that is wanted often enough would never go.
                         let until = until.min(*before);
                         self.unlink(&key, entry);
                         entry.urgency = entry.urgency.min(urgency);
@@ -247,7 +247,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         }
     }
 
-    /// When an object that waits may go, if it does: at once if it waits for its turn only.
+    /// Returns when an object that waits may go, or zero if it only waits for its turn.
     pub fn waits_until(&self, key: &K) -> Option<Duration> {
         match self.entries.get(key)?.state {
             State::Ready { .. } => Some(Duration::ZERO),
@@ -257,8 +257,8 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         }
     }
 
-    /// The object whose turn it is, its priority, and how long it has waited. It counts as on its way until
-    /// [`Self::landed`]. No namespace has more than `most` on their way.
+    /// Returns the object whose turn it is, its priority, and how long it has waited. It counts as in flight until
+    /// [`Self::landed`]. No namespace gets more than `most` in flight.
     pub fn next(&mut self, most: usize, now: Duration) -> Option<(K, Priority, Duration)> {
         while let Some((until, _, key)) = self.delayed.first() {
             if *until > now {
@@ -278,7 +278,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             .get_mut(&tenant)
             .expect("a namespace with objects is in the queue");
         if let State::Ready { turn } = entry.state {
-            // As for namespaces, Services that come from now on have the next turn.
+            // As with namespaces, Services that come from now on have the next turn.
             known.turn = known.turn.max(turn + 1);
         }
         known.in_flight += 1;
@@ -302,17 +302,17 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         Some((key, entry.urgency.priority, now.saturating_sub(entry.since)))
     }
 
-    /// The namespace that has waited longest for a turn, however urgent what it has.
+    /// Returns the namespace that has waited longest for a turn, however urgent its objects are.
     fn whose_turn(&self, most: usize) -> Option<u64> {
         let may = may(&self.tenants, most);
         let next = self.turns.iter().find(|(_, tenant)| may(*tenant));
         next.map(|(_, tenant)| *tenant)
     }
 
-    /// The class and the namespace whose object is next. One half goes by urgency: the most urgent class that has
-    /// something, unless an object of another one is older than its patience allows. The other half goes by
-    /// namespace, each with what is most urgent to it: else one with removals without end would hold up what all
-    /// others add.
+    /// Chooses the class and the namespace of the next object. One half of the choices goes by urgency: the most
+    /// urgent class that has something, unless an object of another one is older than its patience allows. The other
+    /// half goes by namespace, each with its most urgent class: otherwise one with removals without end would hold up
+    /// what all others add.
     fn choose(&mut self, most: usize) -> Option<(usize, u64)> {
         let may = may(&self.tenants, most);
         let heads: [_; PATIENCE.len()] = std::array::from_fn(|class| self.ready[class].head(&may));
@@ -344,7 +344,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         Some(chosen)
     }
 
-    /// The request of an object that is on its way has been built: it holds all that was wanted until now.
+    /// Records that the request of an object in flight has been built: it holds all that was wanted until now.
     pub fn built(&mut self, key: &K) {
         if let Some(Entry {
             state: State::Flying { again },
@@ -355,9 +355,8 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         }
     }
 
-    /// An object is no longer on its way: answered, or there was nothing to send. With `settled`, nothing more is
-    /// due of it unless it is wanted again; else that will be known when it is wanted, or by
-    /// [`Self::settled`].
+    /// Ends the flight of an object: it was answered, or there was nothing to send. With `settled`, nothing more is
+    /// due unless it is wanted again; otherwise that is known when it is wanted, or by [`Self::settled`].
     pub fn landed(&mut self, key: &K, settled: bool, now: Duration) {
         let Some(mut entry) = self.entries.get(key).copied() else {
             return;
@@ -384,7 +383,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         }
     }
 
-    /// Nothing is due of an object that was answered.
+    /// Removes an answered object of which nothing is due.
     pub fn settled(&mut self, key: &K) {
         if let Some(Entry {
             state: State::Answered,
@@ -397,7 +396,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         }
     }
 
-    /// Nothing waits any more. What is on its way does not come again.
+    /// Removes everything that waits. Objects in flight do not come again.
     pub fn clear_waiting(&mut self) {
         let mut gone = Vec::new();
         for (key, entry) in &mut self.entries {
@@ -415,33 +414,33 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         }
     }
 
-    /// When the first of the delayed objects may go. `None` when none waits for time to pass.
+    /// Returns when the first of the delayed objects may go, or `None` if none is delayed.
     pub fn next_delayed(&self) -> Option<Duration> {
         self.delayed.first().map(|(until, ..)| *until)
     }
 
-    /// How many objects are on their way.
+    /// Returns the number of objects in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// How many objects wait, delayed ones among them.
+    /// Returns the number of objects that wait, including delayed ones.
     pub fn waiting(&self) -> usize {
         self.waiting.iter().sum()
     }
 
-    /// How many of those that yield wait, or of those that do not.
+    /// Returns the number of objects that wait and yield, or that wait and do not.
     pub fn waiting_of(&self, yields: bool) -> usize {
         self.waiting[usize::from(yields)]
     }
 
-    /// Whether an object waits for nothing but its turn.
+    /// Returns whether an object waits for nothing but its turn.
     pub fn has_ready(&self, now: Duration) -> bool {
         self.ready.iter().any(|class| !class.is_empty())
             || self.next_delayed().is_some_and(|until| until <= now)
     }
 
-    /// How long the oldest object of a priority has waited, of those that may go.
+    /// Returns how long the oldest object of a priority that may go has waited.
     pub fn oldest(&self, priority: Priority, now: Duration) -> Duration {
         let oldest = [false, true].into_iter().filter_map(|yields| {
             let class = Urgency {
@@ -457,14 +456,14 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
-    /// How many groups have something that waits or is on its way, and how long the one of them that waits
-    /// longest has not been in order.
+    /// Returns the number of groups with objects that wait or are in flight, and for how long the oldest of them has
+    /// been out of order.
     pub fn out_of_order(&self, now: Duration) -> (usize, Duration) {
         let oldest = self.oldest.first().map(|(since, _)| now.saturating_sub(*since));
         (self.groups.len(), oldest.unwrap_or_default())
     }
 
-    /// Whether nothing waits and nothing is on its way.
+    /// Returns whether nothing waits and nothing is in flight.
     pub fn is_idle(&self) -> bool {
         self.entries.is_empty()
     }

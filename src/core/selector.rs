@@ -3,27 +3,27 @@
 use super::labels::Labels;
 use super::work::Work;
 
-/// The pairs that a pod's labels must all have. Never empty: a Service without a selector has no `Selector`.
+/// The pairs that a pod's labels must all have. Never empty, because a Service without a selector has no `Selector`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selector(Labels);
 
 impl Selector {
-    /// `None` for an empty map, which selects nothing (not everything) in a Service.
+    /// Creates a selector. `None` for an empty map, which selects nothing (not everything) in a Service.
     pub fn new(pairs: Labels) -> Option<Self> {
         (!pairs.is_empty()).then_some(Self(pairs))
     }
 
-    /// The pairs, sorted by key.
+    /// Returns the pairs, sorted by key.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter()
     }
 
-    /// Whether labels have all the pairs. The one place where labels meet a selector; each call is counted.
+    /// Returns whether labels have all the pairs. Each call is counted.
     pub fn matches(&self, labels: &Labels, work: &mut Work) -> bool {
         work.selector_evaluations += 1;
         let mut labels = labels.iter();
         self.0.iter().all(|(key, value)| {
-            // Both are sorted, so one walk through the labels serves all pairs.
+            // Both are sorted, so one pass over the labels is enough for all pairs.
             labels
                 .by_ref()
                 .find(|(k, _)| *k >= key)

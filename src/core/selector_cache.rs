@@ -1,14 +1,14 @@
-//! Which Services select which labels, remembered both ways, so that neither a pod event nor a Service event
+//! An index of which Services select which labels, in both directions, so that neither a pod event nor a Service event
 //! scans the namespace.
 //!
-//! Pods' label maps are interned whole (*full sets*): all pods of a `ReplicaSet` share one. So are selectors: a chart's
-//! Services often share theirs. Of each pair it is known which full sets have it, and which selectors are to be found
-//! by it, which is one pair of each selector. A full set that is new is compared with the selectors that its pairs
-//! lead to; a selector that is new, with the full sets that have the rarest of its pairs. What matches is kept with
-//! the full set, as a list that all full sets of the same matches share.
+//! Pods' label maps are interned whole (*full sets*), since all pods of a `ReplicaSet` share one. So are selectors,
+//! since a chart's Services often share theirs. Each pair lists the full sets that have it and the selectors indexed
+//! under it; each selector is indexed under one of its pairs. A new full set is compared with the selectors that its
+//! pairs lead to, and a new selector with the full sets that have its rarest pair. The matches are kept with the full
+//! set, as a list shared by all full sets with the same matches.
 //!
-//! Pairs are numbers here, so that a comparison does not read text: whatever a namespace's owner writes, a change
-//! costs what it holds itself and what it is compared with.
+//! Pairs are stored as numbers, so that a comparison does not read text: whatever a namespace's owner writes, the cost
+//! of a change depends on its own size and on what it is compared with.
 
 mod matching;
 
@@ -27,10 +27,10 @@ use slab::Slab;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
-/// Up to so many pairs are looked for one by one; more are sorted first.
+/// Up to this many pairs are searched one by one; more are sorted first.
 const FEW_PAIRS: usize = 16;
 
-/// Selectors ⇄ full sets ⇄ pods, of one namespace.
+/// Maps selectors ⇄ full sets ⇄ pods within one namespace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SelectorCache {
     pairs: LabelPairs,
@@ -41,40 +41,40 @@ pub(crate) struct SelectorCache {
     services: IdMap<ServiceId, SelectorId>,
     matches: Slab<Matches>,
     matches_by_selectors: HashTable<u32>,
-    /// How many pairs the selectors have in all.
+    /// The total number of pairs in all selectors.
     selector_pairs: usize,
 }
 
-/// The labels of a pod, whole.
+/// The complete labels of a pod.
 #[derive(Clone, Debug)]
 struct FullSet {
     /// Its pairs, sorted by key.
     pairs: Box<[u32]>,
-    /// Of the labels.
+    /// The hash of the labels.
     hash: u64,
-    /// The selectors that match; none if there is no such selector.
+    /// The selectors that match; none if no selector does.
     matches: MatchId,
     pods: SmallVec<[PodId; 4]>,
 }
 
-/// A selector, whichever Services have it.
+/// A selector, shared by all Services that have it.
 #[derive(Clone, Debug)]
 struct Indexed {
     /// Its pairs, sorted by number.
     pairs: Box<[u32]>,
-    /// The one of them that it is to be found by.
+    /// The pair that it is indexed under.
     pair: u32,
     services: SmallSet<ServiceId>,
 }
 
-/// The selectors that match a full set: kept once for all that have the same.
+/// The selectors that match a full set, shared by all full sets with the same matches.
 #[derive(Clone, Debug)]
 struct Matches {
-    /// Sorted, at least one.
+    /// Sorted, never empty.
     selectors: Vec<SelectorId>,
-    /// The sum of their hashes, so that one more or less is known without the others.
+    /// The sum of their hashes, so that adding or removing one does not need the others.
     hash: u64,
-    /// By how many full sets.
+    /// The number of full sets that use it.
     uses: u32,
 }
 
@@ -83,7 +83,7 @@ impl Matches {
         self.selectors.binary_search(&selector).is_ok()
     }
 
-    /// One selector more or less.
+    /// Adds a selector, or removes it if it is present.
     fn toggle(&mut self, selector: SelectorId) {
         match self.selectors.binary_search(&selector) {
             Ok(at) => {
@@ -101,7 +101,7 @@ impl Matches {
     }
 }
 
-/// The pairs of a full set, to look others up in.
+/// The pairs of a full set, prepared for lookups.
 struct Held<'a>(Cow<'a, [u32]>);
 
 impl<'a> Held<'a> {
@@ -114,12 +114,12 @@ impl<'a> Held<'a> {
         Self(Cow::Owned(sorted))
     }
 
-    /// Of pairs that are sorted by number.
+    /// Creates it from pairs that are sorted by number.
     fn sorted(pairs: &'a [u32]) -> Self {
         Self(Cow::Borrowed(pairs))
     }
 
-    /// Whether all pairs of a selector are among them.
+    /// Returns whether it contains all pairs of a selector.
     fn has_all(&self, selector: &[u32], work: &mut Work) -> bool {
         work.selector_evaluations += 1;
         if selector.len() > self.0.len() {
@@ -137,7 +137,7 @@ impl<'a> Held<'a> {
 }
 
 impl SelectorCache {
-    /// Puts a pod under its labels. Returns where it is: to be kept, and given back to [`Self::detach`].
+    /// Adds a pod under its labels. Returns its position, which the caller keeps and passes to [`Self::detach`].
     pub(crate) fn attach(&mut self, pod: PodId, labels: &Labels, work: &mut Work) -> (FullSetId, u32) {
         let hash = hash_of(labels);
         let found = self
@@ -150,7 +150,7 @@ impl SelectorCache {
         (FullSetId(id), pods.len() as u32 - 1)
     }
 
-    /// A full set that is new.
+    /// Creates a full set, comparing it with the selectors that its pairs lead to.
     fn enter(&mut self, labels: &Labels, hash: u64, work: &mut Work) -> FullSetId {
         let pairs = self.acquire(labels, work);
         let held = Held::new(&pairs);
@@ -162,7 +162,7 @@ impl SelectorCache {
         self.insert(pairs, hash, matched)
     }
 
-    /// The pairs of labels, each held once more.
+    /// Interns the pairs of labels, adding one use to each.
     fn acquire(&mut self, labels: &Labels, work: &mut Work) -> Box<[u32]> {
         let pairs: Box<[u32]> = labels
             .iter()
@@ -172,14 +172,14 @@ impl SelectorCache {
         pairs
     }
 
-    /// A full set of these pairs, which are held for it, that these selectors match.
+    /// Inserts a full set with these pairs, already acquired for it, and the selectors that match it.
     fn insert(&mut self, pairs: Box<[u32]>, hash: u64, mut matched: Vec<SelectorId>) -> FullSetId {
         make_room(&mut self.full);
         let id = FullSetId::from(self.full.vacant_key());
         for &pair in &pairs {
             self.pairs.hold(pair, id);
         }
-        // Each is to be found by one pair, so none is there twice.
+        // Each selector is indexed under one pair, so none appears twice.
         matched.sort_unstable();
         let hash_of_all = matched.iter().map(hash_of).fold(0, u64::wrapping_add);
         let matches = self.matches_of(matched, hash_of_all, 1);
@@ -194,7 +194,7 @@ impl SelectorCache {
         id
     }
 
-    /// Takes a pod from under its labels. Returns the pod that has moved into its place, if one has.
+    /// Removes a pod from its labels. Returns the pod that moved into its position, if any.
     pub(crate) fn detach(&mut self, id: FullSetId, at: u32) -> Option<PodId> {
         let full = &mut self.full[id.index()];
         full.pods.swap_remove(at as usize);
@@ -203,7 +203,7 @@ impl SelectorCache {
         moved
     }
 
-    /// Drops a full set that no pod has.
+    /// Drops a full set if no pod has it.
     fn drop_unused(&mut self, id: FullSetId) {
         let full = &self.full[id.index()];
         if !full.pods.is_empty() {
@@ -221,7 +221,7 @@ impl SelectorCache {
         self.release(full.matches, 1);
     }
 
-    /// Whether the labels of a full set are these.
+    /// Returns whether a full set consists of these labels.
     pub(crate) fn is<'l>(&self, id: FullSetId, labels: &'l Labels) -> bool {
         let mut rest = labels.as_str();
         for pair in &self.full[id.index()].pairs {
@@ -236,7 +236,7 @@ impl SelectorCache {
         rest.is_empty()
     }
 
-    /// The Services that select a full set, sorted by index.
+    /// Returns the Services that select a full set, sorted by index.
     pub(crate) fn services(&self, id: FullSetId) -> SmallVec<[ServiceId; 4]> {
         let mut services = SmallVec::new();
         if let Some(matches) = self.matches.get(self.full[id.index()].matches.index()) {
@@ -250,7 +250,7 @@ impl SelectorCache {
         services
     }
 
-    /// Whether a Service selects a full set.
+    /// Returns whether a Service selects a full set.
     pub(crate) fn selects(&self, service: ServiceId, id: FullSetId) -> bool {
         let selector = self.services.get(&service);
         selector.is_some_and(|selector| self.has(id, *selector))
@@ -261,12 +261,11 @@ impl SelectorCache {
         matches.is_some_and(|matches| matches.has(selector))
     }
 
-    /// Indexes a Service's selector. If it is new, it has to be matched against the full sets that have its rarest pair:
-    /// returned is what [`Self::step`] has to compare for that, if there is anything.
+    /// Indexes a Service's selector. Returns the comparisons that [`Self::step`] has to make if the selector is new,
+    /// because it must be matched against the full sets that have its rarest pair.
     ///
-    /// It is to be found by the one of its pairs that leads to the fewest selectors yet (then is in the fewest full
-    /// sets), so that a pair which all Services of a namespace share does not make each a candidate for every
-    /// pod.
+    /// It is indexed under the pair that leads to the fewest selectors so far (and then is in the fewest full sets), so
+    /// that a pair shared by all Services of a namespace does not make each of them a candidate for every pod.
     pub(crate) fn begin_add(
         &mut self,
         service: ServiceId,
@@ -312,7 +311,7 @@ impl SelectorCache {
         Some(Matching::of_selector(id, candidates))
     }
 
-    /// Whether a full set has all pairs of a selector, by one walk over the pairs of the full set.
+    /// Returns whether a full set has all pairs of a selector, in one pass over the pairs of the full set.
     fn has_all(&self, id: FullSetId, selector: &[u32], work: &mut Work) -> bool {
         let held = &self.full[id.index()].pairs;
         if selector.len() <= FEW_PAIRS {
@@ -329,7 +328,7 @@ impl SelectorCache {
         held.iter().filter(has).count() == selector.len()
     }
 
-    /// Forgets a Service's selector.
+    /// Removes a Service's selector.
     pub(crate) fn remove(&mut self, service: ServiceId) {
         let Some(id) = self.services.remove(&service) else {
             return;
@@ -353,7 +352,7 @@ impl SelectorCache {
         }
     }
 
-    /// The pods that a Service selects.
+    /// Returns the pods that a Service selects.
     pub(crate) fn pods(&self, service: ServiceId) -> Vec<PodId> {
         let Some(&id) = self.services.get(&service) else {
             return Vec::new();
@@ -363,18 +362,18 @@ impl SelectorCache {
             .collect()
     }
 
-    /// How many whole label maps there are, and how many different lists of selectors match one.
+    /// Returns the number of full sets, and the number of distinct lists of selectors that match one.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.full.len(), self.matches.len())
     }
 
-    /// The full sets that a selector matches.
+    /// Returns the full sets that a selector matches.
     fn matched(&self, id: SelectorId) -> impl Iterator<Item = FullSetId> {
         let full = self.pairs.holding(self.rarest(&self.selectors[id.index()].pairs));
         full.filter(move |full| self.has(*full, id))
     }
 
-    /// The pair that the fewest full sets have.
+    /// Returns the pair that the fewest full sets have.
     fn rarest(&self, pairs: &[u32]) -> u32 {
         *pairs
             .iter()
@@ -382,7 +381,7 @@ impl SelectorCache {
             .expect("a selector has at least one pair")
     }
 
-    /// A selector has begun to match full sets, or no longer does.
+    /// Adds a selector to the matches of full sets, or removes it from them.
     fn toggle(&mut self, full: &[FullSetId], selector: SelectorId) {
         let mut moves: IdMap<MatchId, (u32, MatchId)> = IdMap::default();
         for full in full {
@@ -400,13 +399,13 @@ impl SelectorCache {
         }
     }
 
-    /// What becomes of the matches of so many full sets by one selector more or less.
+    /// Returns the matches that `count` full sets have once a selector is added or removed.
     fn toggled(&mut self, before: MatchId, count: u32, selector: SelectorId) -> MatchId {
         let Some(known) = self.matches.get_mut(before.index()) else {
             return self.matches_of(vec![selector], hash_of(&selector), count);
         };
         let mut matches = if known.uses == count {
-            // Nobody else has this list, so it need not be copied.
+            // No other full set uses this list, so it need not be copied.
             self.unlist(before);
             self.matches.remove(before.index())
         } else {
@@ -420,7 +419,7 @@ impl SelectorCache {
         self.matches_of(matches.selectors, matches.hash, count)
     }
 
-    /// The list of these selectors, so many more times in use.
+    /// Returns the list of these selectors, adding `uses` to its uses.
     fn matches_of(&mut self, selectors: Vec<SelectorId>, hash: u64, uses: u32) -> MatchId {
         if selectors.is_empty() {
             return MatchId::NONE;
@@ -442,7 +441,7 @@ impl SelectorCache {
         id
     }
 
-    /// So many uses less; the last one frees the list.
+    /// Releases uses of a list, and frees it with the last one.
     fn release(&mut self, id: MatchId, uses: u32) {
         let Some(matches) = self.matches.get_mut(id.index()) else {
             return;

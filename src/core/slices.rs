@@ -1,4 +1,4 @@
-//! One `EndpointSlice` as the controller sees it: what it should hold, and what the server is known to hold.
+//! One `EndpointSlice` as the controller sees it: its desired content and what the API server is known to hold.
 
 use super::address::Family;
 use super::compact::intern::make_room;
@@ -15,7 +15,7 @@ use hashbrown::HashTable;
 use slab::Slab;
 use std::sync::Arc;
 
-/// The conditions of an endpoint in a few bits.
+/// The conditions of an endpoint, packed into a few bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Conditions(u8);
 
@@ -25,10 +25,10 @@ impl Conditions {
     const SERVING: u8 = 4;
     const TERMINATING: u8 = 8;
 
-    /// Not on the server.
+    /// Not published on the server.
     pub const ABSENT: Self = Self(0);
 
-    /// Published with these conditions.
+    /// Creates the conditions of a published endpoint.
     pub fn new(ready: bool, serving: bool, terminating: bool) -> Self {
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
         Self(
@@ -39,7 +39,7 @@ impl Conditions {
         )
     }
 
-    /// Whether it is published at all.
+    /// Returns whether the endpoint is published at all.
     pub fn is_published(self) -> bool {
         self.0 & Self::PUBLISHED != 0
     }
@@ -59,7 +59,7 @@ impl Conditions {
         self.0 & Self::TERMINATING != 0
     }
 
-    /// How urgent it is to get from what is published to what should be.
+    /// Returns the priority of changing the published conditions to the desired ones.
     pub fn priority_to(self, desired: Self) -> Priority {
         match (self.ready(), desired.ready()) {
             (true, false) => Priority::Remove,
@@ -73,55 +73,55 @@ impl Conditions {
 /// An endpoint's place in a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// Whose endpoint it is.
+    /// The pod behind the endpoint.
     pub pod: PodId,
-    /// What the server has, or will have once the write in flight is through.
+    /// The conditions on the server, or those it will have once the write in flight succeeds.
     pub published: Conditions,
-    /// Whether anything but the conditions differs from what the server has.
+    /// Whether anything other than the conditions differs from the server's copy.
     pub stale: bool,
     /// Whether this slot is counted in [`Slice::dirty`].
     pub dirty: bool,
 }
 
-/// A slice. Owned by its namespace's state.
+/// A slice, owned by its namespace's state.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// `metadata.name`; chosen by us for slices that we create.
+    /// `metadata.name`; chosen by the controller for slices that it creates.
     pub name: Arc<str>,
-    /// The Service that it names.
+    /// The Service that its label names.
     pub service_name: Arc<str>,
-    /// What it is to us.
+    /// How the controller treats it.
     pub phase: Phase,
     /// Its Service; none when parked.
     pub service: ServiceId,
-    /// Its address type. Of a slice that is not live it may be unknown, and then says nothing.
+    /// Its address type. For a slice that is not live it may be unknown, and this value is then meaningless.
     pub family: Family,
-    /// Its port group; none when not live.
+    /// Its port group; none if it is not live.
     pub group: GroupId,
-    /// How it stands with the server.
+    /// Its state relative to the API server.
     pub object: ObjectState,
     /// Its endpoints, in the order they are written.
     pub slots: Vec<Slot>,
-    /// By slot: the zone that the endpoint is hinted to. Empty unless the Service's hints depend on the zones.
+    /// The zone that each slot's endpoint is hinted to. Empty unless the Service's hints depend on the zones.
     pub hints: Vec<Option<Zone>>,
     /// The Services that own it.
     pub owner: Owners,
-    /// When the object was created, of those that were listed whole.
+    /// The object's creation time, for objects that were listed in full.
     pub created: Option<Time>,
-    /// Its object was given to another manager. Until what it holds changes, it is left to them.
+    /// Whether its object was handed to another manager and is left to it until the slice's content changes.
     pub yielded: bool,
-    /// How many slots differ from what the server has.
+    /// The number of slots that differ from the server's copy.
     pub dirty: u32,
-    /// How many endpoints the server has that should not be there.
+    /// The number of endpoints on the server that should not be there.
     pub removed: u32,
-    /// Whether an evaluation of the Service has yet to look at it.
+    /// Whether the next evaluation of the Service must check it.
     pub touched: bool,
-    /// Whether the present evaluation has found that nobody needs it any more.
+    /// Whether the current evaluation has found that it is no longer needed.
     pub pooled: bool,
 }
 
 impl Slice {
-    /// A slice that nobody has created yet.
+    /// Creates a slice that is not on the server yet.
     pub fn new(name: Arc<str>, service_name: Arc<str>, phase: Phase, service: ServiceId) -> Self {
         Self {
             name,
@@ -143,13 +143,13 @@ impl Slice {
         }
     }
 
-    /// Whether the server is known to have something else than it should.
+    /// Returns whether the server's copy is known to differ from the desired content.
     pub fn differs(&self) -> bool {
         self.object.remote.is_none() || self.object.rewrite || self.dirty > 0 || self.removed > 0
     }
 
-    /// The slice's place in a plan: creates first, then updates that only add, then updates that also take
-    /// away, then deletes, so that an endpoint that moves is in its new slice before it leaves the old one.
+    /// Returns the slice's position in a plan: creates first, then updates that only add, then updates that also
+    /// remove, then deletes, so that an endpoint that moves is in its new slice before it leaves the old one.
     pub fn order(&self) -> u8 {
         match self.phase {
             Phase::Managed if self.object.remote.is_none() => 0,
@@ -159,13 +159,13 @@ impl Slice {
         }
     }
 
-    /// A change that makes a write due, and how urgent it is.
+    /// Records a change that makes a write due, with its priority.
     pub fn change(&mut self, priority: Priority) {
         self.object.change(priority);
         self.yielded = false;
     }
 
-    /// Counts a slot as dirty or not, given the conditions that it should have.
+    /// Updates whether a slot counts as dirty, given its desired conditions.
     pub fn recount(&mut self, at: usize, desired: Conditions) {
         let slot = &mut self.slots[at];
         let dirty = slot.stale || slot.published != desired;
@@ -179,7 +179,7 @@ impl Slice {
         }
     }
 
-    /// What the slice holds has been built into a request: from here on, that counts as published.
+    /// Records that a request was built from the slice's content, which counts as published from now on.
     pub fn depart(&mut self, flight: Flight, desired: impl Fn(PodId) -> Conditions) {
         self.object.depart(flight);
         self.removed = 0;
@@ -194,7 +194,7 @@ impl Slice {
         }
     }
 
-    /// The server no longer has the object: the next write makes a new one, under a new name.
+    /// Forgets the server's copy, which no longer exists; the next write creates a new one under a new name.
     pub fn forget_remote(&mut self, name: Arc<str>) {
         self.name = name;
         self.object.forget_remote();
@@ -216,17 +216,17 @@ impl Slice {
 /// The slices of one Service and family.
 #[derive(Clone, Debug, Default)]
 pub struct FamilyState {
-    /// Pods with an endpoint to place. May name pods that are placed, gone or unfit by now.
+    /// Pods with an endpoint to place. May include pods that have since been placed, deleted or become unfit.
     pub to_place: Vec<PodId>,
-    /// Slices for the next evaluation to look at. May name slices that are gone by now.
+    /// Slices for the next evaluation to check. May include slices that no longer exist.
     pub touched: Vec<SliceId>,
-    /// Slices without an endpoint. May name slices that have some by now, or are gone.
+    /// Slices without endpoints. May include slices that have since gained some or no longer exist.
     pub empties: Vec<SliceId>,
-    /// What became of the wish for hints by zone.
+    /// The outcome of the Service's request for zone hints.
     pub hint_state: HintState,
-    /// Whether the next evaluation looks at all hints.
+    /// Whether the next evaluation checks all hints.
     pub rehint: bool,
-    /// How many live slices there are.
+    /// The number of live slices.
     pub live: u32,
     /// The port groups.
     pub groups: Groups,
@@ -239,19 +239,19 @@ pub struct Groups {
     by_ports: HashTable<u32>,
 }
 
-/// The pods with one list of ports, and their slices.
+/// The pods that share one list of ports, and their slices.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// The ports, sorted.
     pub ports: SlicePorts,
-    /// How many endpoints are placed.
+    /// The number of endpoints placed.
     pub endpoints: u32,
-    /// Its live slices by how full they are.
+    /// Its live slices, ordered by how full they are.
     pub by_fill: SmallSet<(u32, SliceId)>,
 }
 
 impl Groups {
-    /// The group with these ports, made if there is none.
+    /// Returns the group with these ports, creating it if there is none.
     pub fn obtain(&mut self, ports: &SlicePorts) -> GroupId {
         if let Some(id) = self.find(ports) {
             return id;
@@ -269,7 +269,7 @@ impl Groups {
         id
     }
 
-    /// The group with these ports, if there is one.
+    /// Returns the group with these ports, if there is one.
     pub fn find(&self, ports: &SlicePorts) -> Option<GroupId> {
         let found = self
             .by_ports
@@ -277,24 +277,24 @@ impl Groups {
         found.map(|&id| GroupId(id))
     }
 
-    /// A group in use.
+    /// Returns a group that is in use.
     pub fn get(&self, id: GroupId) -> &Group {
         &self.groups[id.index()]
     }
 
-    /// All of them.
+    /// Returns all groups.
     pub fn iter(&self) -> impl Iterator<Item = &Group> {
         self.groups.iter().map(|(_, group)| group)
     }
 
-    /// A slice joins a group.
+    /// Adds a slice to a group.
     pub fn join(&mut self, id: GroupId, slice: SliceId, fill: usize) {
         let group = &mut self.groups[id.index()];
         group.endpoints += fill as u32;
         group.by_fill.insert((fill as u32, slice));
     }
 
-    /// A slice leaves its group; an idle group is freed.
+    /// Removes a slice from its group, and frees the group if it is idle.
     pub fn leave(&mut self, id: GroupId, slice: SliceId, fill: usize) {
         let group = &mut self.groups[id.index()];
         group.endpoints -= fill as u32;
@@ -302,7 +302,7 @@ impl Groups {
         self.free_if_idle(id);
     }
 
-    /// A slice of a group holds another number of endpoints now.
+    /// Records that a slice of a group now holds a different number of endpoints.
     pub fn refill(&mut self, id: GroupId, slice: SliceId, before: usize, after: usize) {
         let group = &mut self.groups[id.index()];
         group.endpoints = group.endpoints + after as u32 - before as u32;
@@ -310,7 +310,7 @@ impl Groups {
         group.by_fill.insert((after as u32, slice));
     }
 
-    /// Frees a group without slices.
+    /// Frees a group if it has no slices.
     pub fn free_if_idle(&mut self, id: GroupId) {
         if self
             .groups

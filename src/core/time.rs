@@ -1,10 +1,10 @@
-//! Points in time as the API carries them.
+//! Points in time as the API represents them.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::num::NonZeroI64;
 
-/// The first moment that a [`Time`] can be, as it is kept.
+/// The internal representation of the earliest [`Time`].
 const FIRST: NonZeroI64 = NonZeroI64::new(1).expect("one is not zero");
 
 /// Nanoseconds since 1970 in UTC: a creationTimestamp, or the lastTransitionTime of a condition.
@@ -14,30 +14,30 @@ const FIRST: NonZeroI64 = NonZeroI64::new(1).expect("one is not zero");
 pub struct Time(NonZeroI64);
 
 impl Time {
-    /// From whole seconds since 1970.
+    /// Creates a time from whole seconds since 1970.
     pub fn from_seconds(seconds: i64) -> Self {
         Self::from_nanoseconds(seconds.saturating_mul(1_000_000_000))
     }
 
-    /// From nanoseconds since 1970.
+    /// Creates a time from nanoseconds since 1970.
     pub fn from_nanoseconds(nanoseconds: i64) -> Self {
-        // With the sign turned, what would be zero is the first moment of all, and gives way to the second: an
-        // optional time, of which there is one for each pod, is no larger than a time.
+        // With the sign bit flipped, only the earliest time would be zero, and is replaced by the second one. This
+        // keeps an optional time, of which there is one per pod, as small as a time.
         Self(NonZeroI64::new(nanoseconds ^ i64::MIN).unwrap_or(FIRST))
     }
 
-    /// Nanoseconds since 1970.
+    /// Returns nanoseconds since 1970.
     pub fn as_nanoseconds(self) -> i64 {
         self.0.get() ^ i64::MIN
     }
 
-    /// Without what is less than a second, as the API keeps most times.
+    /// Drops fractions of a second, like most times in the API.
     #[must_use]
     pub fn whole_seconds(self) -> Self {
         Self::from_seconds(self.as_nanoseconds().div_euclid(1_000_000_000))
     }
 
-    /// Reads RFC 3339. `None` when it is not that, or lies outside the years 1678 to 2261.
+    /// Parses RFC 3339. `None` if it is not that, or lies outside the years 1678 to 2261.
     pub fn parse(text: &str) -> Option<Self> {
         let timestamp: jiff::Timestamp = text.parse().ok()?;
         i64::try_from(timestamp.as_nanosecond())
@@ -59,7 +59,7 @@ impl PartialOrd for Time {
 }
 
 impl fmt::Display for Time {
-    /// RFC 3339 in UTC with as many digits after the second as are needed, as Go prints it.
+    /// Prints RFC 3339 in UTC with as many fractional digits as needed, as Go does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let timestamp = jiff::Timestamp::from_nanosecond(i128::from(self.as_nanoseconds()))
             .expect("64 bits of nanoseconds lie well within the calendar");
@@ -73,7 +73,7 @@ impl fmt::Debug for Time {
     }
 }
 
-/// The earlier of two, where none means later than any.
+/// Returns the earlier of two times, where `None` is later than any.
 pub fn earliest(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

@@ -1,46 +1,46 @@
-//! How many requests may be in flight: learnt from the server, as TCP learns what a network can carry.
+//! Learns from the API server how many requests may be in flight, as TCP learns the capacity of a network.
 
 use std::time::Duration;
 
-/// A request that takes this much longer than usual, and also longer than [`SLOW`], is a sign of congestion.
+/// A response that takes this many times longer than usual, and also longer than [`SLOW`], indicates congestion.
 const STRETCH: u32 = 8;
-/// However quick a server usually is, answers below this are no sign of congestion.
+/// Responses faster than this do not indicate congestion, however fast the server usually is.
 const SLOW: Duration = Duration::from_millis(250);
-/// How much of the window is left after the server asked for less, or did not answer.
+/// The fraction of the window left after the server was overloaded or did not respond.
 const AFTER_REFUSAL: f64 = 0.5;
-/// How much of it is left after an answer that was slow.
+/// The fraction of the window left after a slow response.
 const AFTER_SLOWNESS: f64 = 0.8;
-/// By how much what counts as usual moves up towards slower answers: over some hundred of them.
+/// The weight of a slower response in the usual response time, which adapts over some hundred of them.
 const DRIFT: f64 = 0.01;
-/// It is never smaller.
+/// The smallest window.
 const LEAST: f64 = 2.0;
-/// Before anything is known.
+/// The window before anything is known.
 const FIRST: f64 = 16.0;
 
-/// How an answer was.
+/// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sign {
-    /// An answer, whatever it said.
+    /// A response, whatever it said.
     Answered,
-    /// Too many requests, an overloaded server, or no answer in time.
+    /// Too many requests, an overloaded server, or no response in time.
     Overloaded,
 }
 
-/// The number of requests that may be in flight: one more for each window full of answers, half as many when the
-/// server shows that it is too much. Owned by the writer; time is what the caller says it is.
+/// The number of requests that may be in flight: one more for each window full of responses, half as many when the
+/// server shows that it is overloaded. Owned by the writer; the caller supplies the time.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     size: f64,
     limit: f64,
-    /// What an answer usually takes.
+    /// The usual response time.
     usual: Option<Duration>,
-    /// Requests that left before this do not make the window smaller: it has been made so on account of their
-    /// like already.
+    /// The time of the last shrink. Requests sent before it do not shrink the window again, because requests of the
+    /// same burst already did.
     shrunk: Duration,
 }
 
 impl Window {
-    /// Never more than `limit`.
+    /// Creates a window that never exceeds `limit`.
     pub(crate) fn new(limit: usize) -> Self {
         let limit = (limit.max(1)) as f64;
         Self {
@@ -51,18 +51,18 @@ impl Window {
         }
     }
 
-    /// How many requests may be in flight now: two at least, so that one that gets no answer does not hold up all
-    /// others; one if no more are allowed at all.
+    /// Returns how many requests may be in flight now: at least two, so that one without a response does not hold up
+    /// all others; one if the limit allows no more.
     pub(crate) fn size(&self) -> usize {
         self.size as usize
     }
 
-    /// Whether an answer that took so long is a sign of congestion.
+    /// Returns whether a response that took this long indicates congestion.
     pub(crate) fn is_slow(&self, took: Duration) -> bool {
         took > SLOW && self.usual.is_some_and(|usual| took > usual * STRETCH)
     }
 
-    /// A request that took `took` was answered now, when `in_flight` were out, itself among them.
+    /// Records the outcome of a request that took `took`, with `in_flight` requests out including itself.
     pub(crate) fn answered(&mut self, sign: Sign, took: Duration, in_flight: usize, now: Duration) {
         let sent = now.saturating_sub(took);
         let slow = self.is_slow(took);
@@ -76,7 +76,7 @@ impl Window {
                 } else {
                     *usual + took.saturating_sub(*usual).mul_f64(DRIFT)
                 };
-                // A window that is not filled says nothing of what the server can take.
+                // A window that is not full shows nothing about the server's capacity.
                 if in_flight >= self.size() {
                     self.size = (self.size + 1.0 / self.size).min(self.limit);
                 }

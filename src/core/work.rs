@@ -1,31 +1,31 @@
-//! Counters of work done, so that tests can hold the cost of a change without a clock.
+//! Counters of work done, so that tests can bound the cost of a change without a clock.
 
 use std::ops::Sub;
 
-/// What a [`crate::core::namespace::NamespaceState`] has done since it was made.
+/// The work that a [`crate::core::namespace::NamespaceState`] has done since it was created.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// How often labels were compared with a selector.
+    /// The number of times that labels were compared with a selector.
     pub selector_evaluations: u64,
-    /// How many pairs of labels and selectors were looked up or compared, as pods and Services came, went and changed.
+    /// The number of pairs of labels and selectors looked up or compared, as pods and Services came, went and changed.
     pub pairs_compared: u64,
-    /// How many ports of Services and of pods were read to find where a pod's endpoints lead.
+    /// The number of Service and pod ports read to resolve the ports of endpoints.
     pub ports_read: u64,
-    /// How often a pod's place in one Service and family was looked at.
+    /// The number of times that a pod's place in one Service and family was visited.
     pub endpoints_visited: u64,
-    /// How often an address of an Endpoints object was looked at: for an event of its pod, or because the object
-    /// was built.
+    /// The number of times that an address of an Endpoints object was visited, either for an event of its pod or
+    /// because the object was built.
     pub addresses_visited: u64,
-    /// How many endpoints got a place in a slice.
+    /// The number of endpoints that got a place in a slice.
     pub endpoints_placed: u64,
-    /// How many slices an evaluation of a Service looked at.
+    /// The number of slices that evaluations of a Service visited.
     pub slices_touched: u64,
-    /// How many Services were evaluated.
+    /// The number of Services evaluated.
     pub evaluations: u64,
 }
 
 impl Work {
-    /// All of it, as one number: each unit takes some ten to some hundred nanoseconds.
+    /// Returns all work as one number, in units of some ten to some hundred nanoseconds.
     pub fn total(&self) -> u64 {
         let Self {
             selector_evaluations,
@@ -37,7 +37,7 @@ impl Work {
             slices_touched,
             evaluations,
         } = self;
-        // A pair is compared, and a port read, in a fraction of the time that the others take.
+        // Comparing a pair or reading a port takes a fraction of the time of the other operations.
         (pairs_compared + ports_read) / 4
             + selector_evaluations
             + endpoints_visited
@@ -48,27 +48,27 @@ impl Work {
     }
 }
 
-/// How much may be done in one go, so that others get their turn: so many units of [`Work::total`].
+/// A limit on the work done in one go, in units of [`Work::total`], so that others get their turn.
 #[derive(Debug)]
 pub struct Budget(u64);
 
 impl Budget {
-    /// Without an end.
+    /// Creates a budget without a limit.
     pub fn unlimited() -> Self {
         Self(u64::MAX)
     }
 
-    /// So many units. Whatever is done in one piece is done, even if it is more than what was left.
+    /// Creates a budget of this many units. An indivisible piece of work is completed even if it exceeds the rest.
     pub fn new(units: u64) -> Self {
         Self(units)
     }
 
-    /// So much was done.
+    /// Deducts work that was done.
     pub fn spend(&mut self, units: u64) {
         self.0 = self.0.saturating_sub(units);
     }
 
-    /// Whether the next piece has to wait.
+    /// Returns whether the next piece of work has to wait.
     pub fn is_spent(&self) -> bool {
         self.0 == 0
     }
@@ -77,7 +77,7 @@ impl Budget {
 impl Sub for Work {
     type Output = Self;
 
-    /// What has been done since an earlier count.
+    /// Returns the work done since an earlier count.
     fn sub(self, before: Self) -> Self {
         Self {
             selector_evaluations: self.selector_evaluations - before.selector_evaluations,

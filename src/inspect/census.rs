@@ -1,4 +1,4 @@
-//! What a controller that starts now would send.
+//! Computes the requests that a controller would send if it started now.
 
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
@@ -9,15 +9,15 @@ use crate::core::object::ObjectName;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Takes in lists as a controller does at its start, one kind after the other, in the order of [`Kind::ALL`];
-/// then says which requests are due. It holds no more of an object than the controller does.
+/// Takes in lists as a starting controller does, one kind after the other, in the order of [`Kind::ALL`], and then
+/// computes which requests are due. It keeps no more of an object than the controller does.
 #[derive(Debug)]
 pub(crate) struct Census {
     settings: Settings,
     namespaces: BTreeMap<Arc<str>, NamespaceState>,
     managed: KeyedSet<(Arc<str>, Arc<str>)>,
     pending_lists: PendingLists,
-    /// How often the list of a kind began anew.
+    /// The number of times that each kind's list was restarted.
     epochs: [u8; Kind::ALL.len()],
 }
 
@@ -30,21 +30,21 @@ pub struct Due {
     pub service: Arc<str>,
     /// The object.
     pub object: ObjectName,
-    /// What would be sent.
+    /// The request that would be sent.
     pub request: Request,
 }
 
-/// How many there are.
+/// The numbers of Services and namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Services whose objects are kept right: those with a selector.
+    /// Managed Services, which are those with a selector.
     pub services: usize,
     /// Namespaces with such a Service.
     pub namespaces: usize,
 }
 
 impl Census {
-    /// Of a cluster of which nothing is known yet.
+    /// Creates an empty census.
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -56,14 +56,14 @@ impl Census {
     }
 
     fn state(&mut self, namespace: &Arc<str>) -> &mut NamespaceState {
-        // A state that is made late waits for what is still to come.
+        // A namespace that is first seen late waits for the lists that are still pending.
         let (settings, holds) = (self.settings, self.pending_lists);
         self.namespaces
             .entry(namespace.clone())
             .or_insert_with(|| NamespaceState::new(namespace.clone(), settings, holds))
     }
 
-    /// The list of a kind begins anew: what it showed until now counts only if it is shown again.
+    /// Restarts the list of a kind: objects that it has shown so far count only if they are shown again.
     pub(crate) fn again(&mut self, kind: Kind) {
         self.epochs[kind.index()] += 1;
         if kind == Kind::Service {
@@ -71,18 +71,18 @@ impl Census {
         }
     }
 
-    /// The list of a kind that a node is part of, for the node table.
+    /// Returns the epoch of a kind's current list.
     pub(crate) fn epoch(&self, kind: Kind) -> u8 {
         self.epochs[kind.index()]
     }
 
-    /// A listed pod. The nodes are known already.
+    /// Adds a listed pod. The nodes must be known already.
     pub(crate) fn pod(&mut self, namespace: &Arc<str>, facts: PodFacts, nodes: &mut NodeTable) {
         let epoch = self.epoch(Kind::Pod);
         self.state(namespace).apply_pod(facts, &[], epoch, nodes);
     }
 
-    /// A listed Service.
+    /// Adds a listed Service.
     pub(crate) fn service(&mut self, namespace: &Arc<str>, facts: ServiceFacts) {
         if facts.selector.is_some() {
             self.managed.insert((namespace.clone(), facts.name.clone()));
@@ -91,19 +91,19 @@ impl Census {
         self.state(namespace).apply_service(facts, epoch);
     }
 
-    /// A listed slice of ours.
+    /// Adds a listed slice that is managed by this controller.
     pub(crate) fn slice(&mut self, namespace: &Arc<str>, facts: SliceFacts) {
         let epoch = self.epoch(Kind::Slice);
         self.state(namespace).apply_slice(facts, epoch);
     }
 
-    /// A listed Endpoints object.
+    /// Adds a listed Endpoints object.
     pub(crate) fn endpoints(&mut self, namespace: &Arc<str>, facts: EndpointsFacts) {
         let epoch = self.epoch(Kind::Endpoints);
         self.state(namespace).apply_endpoints(facts, epoch);
     }
 
-    /// The list of a kind is whole.
+    /// Completes the list of a kind.
     pub(crate) fn end(&mut self, kind: Kind, nodes: &mut NodeTable) {
         let epoch = self.epoch(kind);
         if kind == Kind::Node {
@@ -113,13 +113,13 @@ impl Census {
             if kind == Kind::Service {
                 state.watch_zones(nodes);
             }
-            // Nothing was written after the list that a watch would have shown.
+            // Nothing is written here, so no slice can be newer than the list.
             state.end_list(kind, epoch, u64::MAX, nodes);
         }
         self.pending_lists.clear(kind);
     }
 
-    /// How many Services were listed.
+    /// Returns the number of managed Services, and of their namespaces.
     pub(crate) fn counts(&self) -> Counts {
         let namespaces: KeyedSet<_> = self.managed.iter().map(|(namespace, _)| namespace).collect();
         Counts {
@@ -128,8 +128,8 @@ impl Census {
         }
     }
 
-    /// Says what is due, namespace by namespace. What the controller would only ask the server first is taken
-    /// for answered as the lists say.
+    /// Calls `each` with every request that is due, namespace by namespace. Where the controller would first ask the
+    /// API server whether an object exists, the answer is taken to be what the lists say.
     pub(crate) fn due(self, mut each: impl FnMut(Due)) {
         for (namespace, mut state) in self.namespaces {
             for want in state.plan() {
@@ -154,21 +154,21 @@ impl Census {
     }
 }
 
-/// All that matters of a namespace, or of one Service in it: facts as they were listed.
+/// The listed objects of a namespace, or of one Service in it.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     /// Services.
     pub services: Vec<ServiceFacts>,
-    /// Pods; those that the Services select at least.
+    /// Pods, at least those that the Services select.
     pub pods: Vec<PodFacts>,
-    /// Slices, whoever manages them.
+    /// Slices, managed by this controller or not.
     pub slices: Vec<SliceFacts>,
-    /// Endpoints.
+    /// Endpoints objects.
     pub endpoints: Vec<EndpointsFacts>,
 }
 
 impl Objects {
-    /// What is due of these.
+    /// Returns the requests that are due for these objects.
     pub fn due(&self, namespace: &Arc<str>, settings: Settings, nodes: &mut NodeTable) -> Vec<Due> {
         let mut census = Census::new(settings);
         for pod in &self.pods {
@@ -183,11 +183,11 @@ impl Objects {
         for endpoints in &self.endpoints {
             census.endpoints(namespace, endpoints.clone());
         }
-        // All at once: then slices are taken over in the order of their age, whatever that of the list is.
+        // All lists end at once, so that slices are adopted by age, whatever their order in the list.
         for kind in Kind::needed_for(settings.outputs).filter(|kind| *kind != Kind::Node) {
             census.end(kind, nodes);
         }
-        // The node table is whole, and not this census's to sweep.
+        // The node table is complete and belongs to the caller, so it is not swept here.
         for state in census.namespaces.values_mut() {
             state.end_list(Kind::Node, 0, u64::MAX, nodes);
         }

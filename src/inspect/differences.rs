@@ -1,4 +1,4 @@
-//! What is stored against what would be written, in plain words.
+//! Describes in plain words how a stored object differs from the one that would be written.
 
 mod endpoints;
 mod slices;
@@ -14,35 +14,35 @@ use crate::core::ports::SlicePort;
 use crate::core::time::Time;
 use std::fmt::Write as _;
 
-/// One thing that is wrong with an object.
+/// One difference between a stored object and the desired one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Difference {
-    /// The gravest first.
+    /// The severity, by which differences are sorted.
     pub rank: Rank,
-    /// What it is.
+    /// The description.
     pub text: String,
-    /// The pod that it is about.
+    /// The pod that it is about, if any.
     pub pod: Option<Box<str>>,
 }
 
-/// What kind of thing is wrong, the gravest first.
+/// The kind of a difference, most severe first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rank {
-    /// The object should not be there, or is not there.
+    /// The object should not exist, or is missing.
     Object,
-    /// An endpoint should not be there: traffic goes nowhere.
+    /// An endpoint should not be there, and traffic to it is lost.
     Extra,
     /// An endpoint is missing.
     Missing,
-    /// An endpoint says something wrong of itself.
+    /// A field of an endpoint is wrong.
     Endpoint,
-    /// Ports.
+    /// The ports differ.
     Port,
-    /// Labels and annotations.
+    /// Labels or annotations differ.
     Metadata,
 }
 
-/// Gathers differences.
+/// Collects differences.
 #[derive(Debug, Default)]
 struct Found(Vec<Difference>);
 
@@ -59,7 +59,7 @@ impl Found {
         });
     }
 
-    /// Labels that differ; those that `counts` leaves out are no reason to write.
+    /// Adds labels that differ, except those that `counts` rejects, because they are no reason to write.
     fn labels(&mut self, stored: &Labels, desired: &Labels, counts: impl Fn(&str) -> bool) {
         for (key, value) in desired.iter().filter(|(key, _)| counts(key)) {
             match stored.get(key) {
@@ -80,7 +80,7 @@ impl Found {
         }
     }
 
-    /// Ports that differ; `of` says whose they are, if not the whole object's.
+    /// Adds ports that differ; `of` names their owner, if that is not the whole object.
     fn ports(&mut self, stored: &[SlicePort], desired: &[SlicePort], of: &str, pod: Option<&str>) {
         let named = |ports: &[SlicePort], port: &SlicePort| {
             let mut found = ports.iter().filter(|other| other.name == port.name);
@@ -101,7 +101,7 @@ impl Found {
         }
     }
 
-    /// `what x, should be y`, if they are not the same.
+    /// Adds `what x, should be y` if the two values differ.
     fn field(&mut self, of: Subject<'_>, what: &str, stored: Option<&str>, desired: Option<&str>) {
         if stored != desired {
             let stored = stored.unwrap_or("not set");
@@ -123,14 +123,14 @@ impl Found {
     }
 }
 
-/// What a difference is about.
+/// The endpoint that a difference is about.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     address: &'a str,
     pod: Option<&'a str>,
 }
 
-/// `10.0.0.5 (pod web-1)`.
+/// Formats an address as `10.0.0.5 (pod web-1)`.
 fn addressed(address: &str, pod: Option<&str>) -> String {
     match pod {
         Some(pod) => format!("{address} (pod {pod})"),
@@ -138,7 +138,7 @@ fn addressed(address: &str, pod: Option<&str>) -> String {
     }
 }
 
-/// `http 8080/TCP`.
+/// Formats a port as `http 8080/TCP`.
 pub(super) fn spelled(port: &SlicePort) -> String {
     let mut text = String::new();
     if let Some(name) = port.name.as_deref().filter(|name| !name.is_empty()) {
@@ -158,12 +158,12 @@ pub(super) fn spelled(port: &SlicePort) -> String {
     text
 }
 
-/// As what a pod was seen. Of two looks that agree about it, only those mean the same that saw the same.
+/// The state in which a pod was seen. Two findings about a pod are the same only if its state was the same too.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PodState(Uid, Option<Time>, bool, bool);
 
 impl PodState {
-    /// What a pod's endpoints hang on, and since when.
+    /// Captures the state that a pod's endpoints depend on, and since when it has been ready or not.
     pub fn of(pod: &PodFacts) -> Self {
         Self(pod.uid.clone(), pod.ready_time, pod.ready, pod.terminating)
     }

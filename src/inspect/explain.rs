@@ -1,4 +1,4 @@
-//! What `endpointd explain` says of a Service.
+//! Builds the explanation of a Service for `endpointd explain`.
 
 mod near;
 mod pods;
@@ -24,35 +24,35 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What is known of nodes.
+/// The nodes of a Service's pods, as far as they are known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SeenNodes {
-    /// Those that the Service's pods run on, as far as they are there, each with its zone.
+    /// The nodes that exist among those that the pods run on, each with its zone.
     Known(BTreeMap<Arc<str>, Option<Arc<str>>>),
-    /// They may not be read.
+    /// Reading nodes is forbidden, for this reason.
     Unreadable(String),
 }
 
-/// All that a Service hangs on and what is published for it, as it was read.
+/// Everything that was read: the Service, its inputs, and the objects that are published for it.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The namespace.
     pub namespace: Arc<str>,
     /// The Service.
     pub service: ObservedService,
-    /// Its pods; none if it has no selector.
+    /// The pods of its namespace; none if it has no selector.
     pub pods: Option<Pods>,
     /// Their nodes.
     pub nodes: SeenNodes,
     /// All slices that name the Service.
     pub slices: Vec<SliceFacts>,
-    /// The Endpoints of its name.
+    /// The Endpoints object of the same name.
     pub endpoints: Option<EndpointsFacts>,
-    /// What the controller would write; none if that cannot be told.
+    /// The writes that the controller would make; none if they cannot be determined.
     pub wrong: Option<Vec<Finding>>,
 }
 
-/// What there is to say.
+/// The explanation of a Service.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -62,77 +62,77 @@ pub struct Explanation {
     pub service: String,
     /// `spec.type`.
     pub r#type: String,
-    /// Whether its slices and Endpoints are written by the controller.
+    /// Whether it is managed: the controller writes its slices and Endpoints.
     pub managed: bool,
     /// Whether it has no cluster IP.
     pub headless: bool,
-    /// Its families, as the API spells them.
+    /// Its IP families, as the API spells them.
     pub families: Vec<&'static str>,
     /// Its selector, `key=value` each.
     pub selector: Vec<String>,
-    /// Its ports, as people write them.
+    /// Its ports, in readable form.
     pub ports: Vec<String>,
     /// `spec.publishNotReadyAddresses`.
     pub publish_not_ready_addresses: bool,
-    /// Whether what is published is what should be; not known if nodes cannot be read.
+    /// Whether the published objects are as desired; unknown if nodes cannot be read.
     pub in_sync: Option<bool>,
-    /// What the controller would write, and why.
+    /// The writes that the controller would make, and why.
     pub out_of_sync: Vec<Finding>,
-    /// What else should be known.
+    /// Other facts that are worth knowing.
     pub notes: Vec<String>,
-    /// What else may be wrong.
+    /// Other things that may be wrong.
     pub warnings: Vec<String>,
-    /// The pods that the selector matches, those first with which something is amiss.
+    /// The pods that the selector matches, those with a problem first.
     pub pods: Vec<PodFinding>,
     /// Pods that it nearly matches.
     pub nearly: Vec<NearPod>,
-    /// How many of those there are.
+    /// The total number of those pods.
     pub nearly_total: usize,
-    /// What is published for no pod that matches.
+    /// Endpoints that are published for no matching pod.
     pub strays: Vec<String>,
     /// The slices.
     pub slices: Vec<SliceSummary>,
-    /// The Endpoints.
+    /// The Endpoints object.
     pub endpoints: Option<EndpointsSummary>,
 }
 
-/// A slice in short.
+/// A summary of a slice.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SliceSummary {
     /// Its name.
     pub name: String,
-    /// `addressType`; none if it is none of ours.
+    /// `addressType`; none if it is not an IP family.
     pub family: Option<&'static str>,
-    /// Who manages it.
+    /// The name of its manager.
     pub managed_by: Option<String>,
-    /// Whether that is us.
+    /// Whether it is managed by this controller.
     pub ours: bool,
     /// Its ports.
     pub ports: Vec<String>,
-    /// How many endpoints it has.
+    /// The number of its endpoints.
     pub endpoints: usize,
-    /// How many of those are ready.
+    /// The number of endpoints that are ready.
     pub ready: usize,
-    /// What is special about it.
+    /// A remark, if there is something special about it.
     pub note: Option<String>,
 }
 
-/// An Endpoints object in short.
+/// A summary of an Endpoints object.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointsSummary {
-    /// Whether it bears our label.
+    /// Whether it has the label of objects that are managed by this controller.
     pub ours: bool,
-    /// How many addresses are ready.
+    /// The number of addresses that are ready.
     pub ready: usize,
-    /// How many are not.
+    /// The number of addresses that are not ready.
     pub not_ready: usize,
-    /// Whether it was cut to 1,000 addresses.
+    /// Whether it was truncated to 1,000 addresses.
     pub truncated: bool,
 }
 
-/// Puts together what there is to say.
+/// Builds the explanation from the objects that were read.
 pub fn explain(mut seen: Seen) -> Explanation {
     let facts = &seen.service.facts;
     let managed = facts.selector.is_some();
@@ -188,7 +188,7 @@ fn selector(facts: &ServiceFacts) -> Vec<String> {
     pairs.map(|(key, value)| format!("{key}={value}")).collect()
 }
 
-/// `http 80 to 8080/TCP`.
+/// Formats the Service's ports as `http 80 to 8080/TCP`.
 fn ports(service: &ObservedService) -> Vec<String> {
     let spell = |(port, number): (&ServicePort, &i64)| {
         let name = if port.name.is_empty() {
@@ -211,7 +211,7 @@ fn ports(service: &ObservedService) -> Vec<String> {
         .collect()
 }
 
-/// What should be known of the Service itself.
+/// Returns facts about the Service itself that are worth knowing.
 fn notes(seen: &Seen) -> Vec<String> {
     let service = &seen.service;
     let facts = &service.facts;
@@ -253,7 +253,7 @@ fn notes(seen: &Seen) -> Vec<String> {
     notes
 }
 
-/// What may be wrong about the Service itself, or about what could be read.
+/// Returns what may be wrong with the Service itself, or could not be read.
 fn warnings(seen: &Seen) -> Vec<String> {
     let service = &seen.service;
     let mut warnings = Vec::new();
@@ -290,7 +290,7 @@ fn truncation(endpoints: &EndpointsFacts, pods: &[PodFinding]) -> Option<String>
     ))
 }
 
-/// Endpoints of our slices that stand for no pod that matches.
+/// Returns the endpoints of managed slices, and the addresses of Endpoints, that belong to no matching pod.
 fn strays(seen: &Seen) -> Vec<String> {
     let known: BTreeSet<&str> = seen
         .pods

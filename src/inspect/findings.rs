@@ -1,4 +1,4 @@
-//! What `endpointd audit` reports: the objects that are not as they should be, and why.
+//! The findings of `endpointd audit`: the objects that are not as they should be, and why.
 
 use super::census::{Counts, Due, Objects};
 use super::differences::{Difference, PodState, SliceContext, of_endpoints, of_slice};
@@ -13,21 +13,21 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// How many differences of an object are printed.
+/// The number of differences that are printed for an object.
 const SHOWN: usize = 3;
 
-/// What would be written of an object, read back.
+/// The desired object, decoded from the body that would be written.
 #[derive(Clone, Debug)]
 pub enum Desired {
-    /// This slice.
+    /// A slice.
     Slice(SliceFacts),
-    /// These Endpoints.
+    /// An Endpoints object.
     Endpoints(EndpointsFacts),
-    /// Nothing.
+    /// No object, for a request without a body.
     Nothing,
 }
 
-/// What would be done.
+/// The write that would be made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
@@ -40,7 +40,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Of a request; none if it writes nothing.
+    /// Returns the verb of a request; none if it writes nothing.
     fn of(request: &Request) -> Option<Self> {
         match request {
             Request::Create(_) => Some(Self::Create),
@@ -68,16 +68,16 @@ pub struct Finding {
     pub service: Arc<str>,
     /// The object's kind.
     pub output: Output,
-    /// The object's name; none for a slice that is yet to be made.
+    /// The object's name; none for a slice that has yet to be created.
     pub name: Option<Arc<str>>,
-    /// What would be done about it.
+    /// The write that would fix it.
     pub verb: Verb,
-    /// Why, the gravest first; and as what the pods were seen that it is about.
+    /// The differences, most severe first, each with the state of the pod that it is about.
     pub why: Vec<(Difference, Option<PodState>)>,
 }
 
 impl Finding {
-    /// What is wrong with an object for which a request is due. None if the request writes nothing.
+    /// Creates the finding for an object for which a request is due. None if the request writes nothing.
     pub fn of(due: &Due, desired: &Desired, objects: &Objects) -> Option<Self> {
         let verb = Verb::of(&due.request)?;
         let name = &due.object.name;
@@ -119,8 +119,8 @@ impl Finding {
         })
     }
 
-    /// What makes a difference of two looks the same one. An endpoint may be missing from another slice the next
-    /// time; what is wrong with an object is wrong with that object.
+    /// Returns the key that identifies a difference across two looks. A difference about a pod leaves out the object,
+    /// because an endpoint may be missing from another slice the next time; any other difference includes it.
     fn key<'a>(&'a self, (difference, state): &'a (Difference, Option<PodState>)) -> Key<'a> {
         Key {
             namespace: &self.namespace,
@@ -146,9 +146,9 @@ struct Key<'a> {
     state: Option<&'a PodState>,
 }
 
-/// Of the findings of a look, those that an earlier look had made already: about the same object, for the same
-/// reason, and of pods in which nothing has changed since. What a controller at work has put right in the
-/// meantime, or has not got round to yet, is not among them.
+/// Returns those of the later findings that an earlier look had made already: about the same object, for the same
+/// reason, and about pods that have not changed since. This leaves out what a running controller has fixed in the
+/// meantime or has not got to yet.
 pub fn still(earlier: &[Finding], later: Vec<Finding>) -> Vec<Finding> {
     let mut known: KeyedMap<(&str, &str), Vec<Key<'_>>> = KeyedMap::default();
     for finding in earlier {
@@ -170,28 +170,28 @@ pub fn still(earlier: &[Finding], later: Vec<Finding>) -> Vec<Finding> {
     left
 }
 
-/// All that an audit found.
+/// The result of an audit.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What was looked at.
+    /// The numbers of Services and namespaces that were checked.
     pub counts: Counts,
-    /// What is wrong, by namespace and Service.
+    /// The objects that are wrong, by namespace and Service.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// How many Services are out of sync.
+    /// Returns the number of Services that are out of sync.
     pub fn out_of_sync(&self) -> usize {
         let services = self.findings.iter().map(|f| (&f.namespace, &f.service));
         services.collect::<BTreeSet<_>>().len()
     }
 
-    /// Whether nothing is wrong.
+    /// Returns whether nothing is wrong.
     pub fn is_in_sync(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// The line that says it all.
+    /// Returns a summary on one line.
     pub fn summary(&self) -> String {
         let Counts { services, namespaces } = self.counts;
         format!(
@@ -202,7 +202,7 @@ impl Report {
         )
     }
 
-    /// For people.
+    /// Formats the report for people.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         if !self.findings.is_empty() {
@@ -214,7 +214,7 @@ impl Report {
     }
 }
 
-/// Findings, a line for each reason that is shown.
+/// Formats findings as a table, with a line for each reason that is shown.
 pub(super) fn table(findings: &[Finding], with_service: bool) -> String {
     let mut table = Table::default();
     if with_service {
@@ -234,7 +234,7 @@ pub(super) fn table(findings: &[Finding], with_service: bool) -> String {
         }
         last = Some(service);
         let more = finding.why.len().saturating_sub(SHOWN);
-        // One more takes no more room than the line that would say so.
+        // One more reason takes no more room than the line "and 1 more" would.
         let shown = if more == 1 { SHOWN + 1 } else { SHOWN };
         let mut reasons: Vec<_> = finding
             .why

@@ -1,8 +1,8 @@
-//! Laying text out.
+//! Helpers to lay out text.
 
 use std::fmt::{self, Write as _};
 
-/// Rows whose cells stand under one another. The last cell of a row is as wide as it is.
+/// Rows whose cells are aligned in columns. The last cell of a row does not widen its column.
 #[derive(Debug, Default)]
 pub(super) struct Table(Vec<Vec<String>>);
 
@@ -32,7 +32,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// How many columns a text takes, its colours left out. Names in a cluster are ASCII.
+/// Returns the width of a text without its colours. Names in a cluster are ASCII, so each character is one column.
 fn shown(text: &str) -> usize {
     let mut count = 0;
     let mut escape = false;
@@ -47,7 +47,7 @@ fn shown(text: &str) -> usize {
     count
 }
 
-/// `1 pod`, `2 pods`.
+/// Formats a count as `1 pod` or `2 pods`.
 pub(super) fn plural(count: usize, noun: &str) -> String {
     if count == 1 {
         format!("1 {noun}")
@@ -56,7 +56,7 @@ pub(super) fn plural(count: usize, noun: &str) -> String {
     }
 }
 
-/// A list for a sentence, cut after some.
+/// Formats a list for a sentence, cut after `most` items.
 pub(super) fn listed(items: &[&str], most: usize) -> String {
     let more = items.len().saturating_sub(most);
     let mut text = items[..items.len() - more].join(", ");

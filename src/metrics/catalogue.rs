@@ -1,19 +1,19 @@
-//! Every metric, once: what the documentation lists and the exporter describes. A test compares both, and another one
-//! what a running process serves.
+//! Catalogue of all metrics: the documentation lists it and the exporter describes it. One test compares both, and
+//! another the metrics that a running process serves.
 
-/// What a metric is.
+/// Types of metrics.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Type {
-    /// It only grows.
+    /// A value that only grows.
     Counter,
-    /// It goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// How many measurements fell into which range; with these bounds.
+    /// The number of measurements in each range, with these bounds.
     Histogram(&'static Buckets),
 }
 
 impl Type {
-    /// As Prometheus writes it.
+    /// Returns the type's name in Prometheus.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -23,10 +23,10 @@ impl Type {
     }
 }
 
-/// Bounds of a histogram, and how people write them.
+/// Bounds of a histogram, and their short form for the documentation.
 #[derive(PartialEq, Debug)]
 pub(crate) struct Buckets {
-    /// In short.
+    /// The short form.
     pub text: &'static str,
     /// The upper bounds.
     pub bounds: &'static [f64],
@@ -37,7 +37,7 @@ pub(crate) struct Buckets {
 pub(crate) struct Metric {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its type.
     pub kind: Type,
     /// The names of its labels.
     #[cfg_attr(
@@ -45,11 +45,11 @@ pub(crate) struct Metric {
         expect(dead_code, reason = "a test compares it with docs/metrics.md")
     )]
     pub labels: &'static [&'static str],
-    /// What it tells.
+    /// Its help text.
     pub help: &'static str,
 }
 
-/// Seconds from a write on loopback to one that is given up.
+/// Seconds, from a write on loopback to a write that is given up.
 const SECONDS: Buckets = Buckets {
     text: "0.0005 to 30, 15 steps",
     bounds: &[
@@ -135,7 +135,7 @@ const fn histogram(
 /// A part of the catalogue, with its heading.
 pub(crate) type Group = (&'static str, &'static [Metric]);
 
-/// All of them.
+/// The whole catalogue.
 pub(crate) const CATALOGUE: &[Group] = &[
     ("What is published, and how fast", PUBLISHED),
     ("The queue of writes", QUEUE),
@@ -252,12 +252,12 @@ const PROCESS: &[Metric] = &[
     gauge("process_max_fds", &[], "How many there may be."),
 ];
 
-/// All metrics, without headings.
+/// Returns all metrics, without headings.
 pub(crate) fn all() -> impl Iterator<Item = &'static Metric> {
     CATALOGUE.iter().flat_map(|(_, metrics)| *metrics)
 }
 
-/// A metric that is in the catalogue.
+/// Finds a metric of the catalogue.
 pub(super) fn find(name: &str) -> &'static Metric {
     all()
         .find(|metric| metric.name == name)
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
     use std::fmt::Write as _;
 
-    /// The tables of the documentation. With `WRITE_METRICS=1` they are put there.
+    /// The tables of the documentation. `WRITE_METRICS=1` writes them there.
     #[test]
     fn the_documentation_has_what_the_catalogue_has() {
         const BEGIN: &str =

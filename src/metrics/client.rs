@@ -1,4 +1,4 @@
-//! Requests of the API client, under client-go's names.
+//! Metrics of the API client's requests, under client-go's names.
 
 use crate::core::hash::IdMap;
 use bytes::Bytes;
@@ -14,12 +14,12 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-/// What is sent; others are counted as GET.
+/// The methods that are used; others are counted as GET.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
-/// The code of a request that got no answer.
+/// The status under which a request without an answer is counted.
 const NO_ANSWER: u16 = 0;
 
-/// Has a client's requests counted.
+/// A layer that counts a client's requests.
 #[derive(Clone)]
 pub(crate) struct RequestLayer(Arc<Handles>);
 
@@ -36,7 +36,7 @@ struct MethodHandles {
     received: Histogram,
 }
 
-/// The API server's host, as far as a client is made for it: a process has one.
+/// The API server's host, set when the first client is created: a process has one.
 static HOST: OnceLock<String> = OnceLock::new();
 
 pub(super) fn host() -> &'static str {
@@ -44,7 +44,7 @@ pub(super) fn host() -> &'static str {
 }
 
 impl RequestLayer {
-    /// Of clients of this server.
+    /// Creates the layer for clients of this server.
     pub(crate) fn new(host: &str) -> Self {
         HOST.get_or_init(|| host.to_owned());
         let methods = METHODS.map(|verb| {
@@ -156,7 +156,7 @@ where
     }
 }
 
-/// A body that is counted when it has been read, or will not be.
+/// A body whose size is recorded when it is dropped, read to its end or not.
 pub(crate) struct Counted<B> {
     body: B,
     bytes: u64,

@@ -1,11 +1,11 @@
-//! What a dry run counts.
+//! Metrics of a dry run.
 
 use crate::core::drift::Operation;
 use metrics::{Counter, Gauge, counter, gauge};
 use std::time::Duration;
 
-/// Which Services are out of sync: by the names that a process which writes has for those that it has yet to
-/// write.
+/// Counts the Services that are out of sync, under the names that a writing process uses for Services that it has yet
+/// to write.
 #[derive(Debug)]
 pub(crate) struct DryRunMetrics {
     out_of_sync: Gauge,
@@ -15,7 +15,7 @@ pub(crate) struct DryRunMetrics {
 }
 
 impl DryRunMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub(crate) fn new() -> Self {
         let differences = |operation: Operation| counter!("endpointd_dry_run_differences_total", "operation" => operation.as_str());
         Self {
@@ -26,20 +26,20 @@ impl DryRunMetrics {
         }
     }
 
-    /// So many Services are out of sync, the oldest difference among them for so long.
+    /// Records how many Services are out of sync, and for how long the oldest of them has been.
     pub(crate) fn out_of_sync(&self, services: usize, oldest: Duration) {
         self.out_of_sync.set(services as f64);
         self.oldest.set(oldest.as_secs_f64());
     }
 
-    /// So many writes more would be made, by operation.
+    /// Counts further writes that would be made, by operation.
     pub(crate) fn differences(&self, new: [u32; 3]) {
         for (counter, new) in self.differences.iter().zip(new) {
             counter.increment(u64::from(new));
         }
     }
 
-    /// So many Services were looked at.
+    /// Counts Services that were looked at.
     pub(crate) fn compared(&self, services: usize) {
         self.comparisons.increment(services as u64);
     }

@@ -1,10 +1,10 @@
-//! What the election and the writer of Events count.
+//! Metrics of the election, of the log and of the writer of Events.
 
 use crate::core::events::EventOutcome;
 use crate::core::lease::Reply;
 use metrics::{Counter, Gauge, counter, gauge};
 
-/// What the election counts.
+/// Metrics of the election.
 #[derive(Debug)]
 pub(crate) struct LeaseMetrics {
     leads: Gauge,
@@ -13,7 +13,7 @@ pub(crate) struct LeaseMetrics {
 }
 
 impl LeaseMetrics {
-    /// Registers them for a Lease, under client-go's names where it has them.
+    /// Registers the metrics of a Lease, under client-go's names where it has them.
     pub(crate) fn new(name: &str) -> Self {
         let requests =
             |outcome: &'static str| counter!("endpointd_lease_requests_total", "outcome" => outcome);
@@ -26,13 +26,13 @@ impl LeaseMetrics {
         metrics
     }
 
-    /// Whether this process leads now.
+    /// Records whether this process is the leader now.
     pub(crate) fn leads(&self, leads: bool) {
         self.leads.set(f64::from(u8::from(leads)));
         self.terms.increment(u64::from(leads));
     }
 
-    /// A request for the Lease was answered, or was not.
+    /// Records the answer to a request for the Lease, or its absence.
     pub(crate) fn answered(&self, reply: &Reply) {
         let at = match reply {
             Reply::Record(..) | Reply::Missing => 0,
@@ -43,21 +43,21 @@ impl LeaseMetrics {
     }
 }
 
-/// What the log counts.
+/// Metrics of the log.
 #[derive(Debug)]
 pub(crate) struct LogMetrics {
     left_out: Counter,
 }
 
 impl LogMetrics {
-    /// Registers it.
+    /// Registers the metric.
     pub(crate) fn new() -> Self {
         Self {
             left_out: counter!("endpointd_log_lines_left_out_total"),
         }
     }
 
-    /// So many lines were left out.
+    /// Counts lines that were left out.
     pub(crate) fn left_out(&self, lines: u64) {
         self.left_out.increment(lines);
     }
@@ -69,7 +69,7 @@ impl Default for LogMetrics {
     }
 }
 
-/// What the writer of Events counts.
+/// Metrics of the writer of Events.
 #[derive(Debug)]
 pub(crate) struct EventMetrics {
     waiting: Gauge,
@@ -78,7 +78,7 @@ pub(crate) struct EventMetrics {
 }
 
 impl EventMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub(crate) fn new() -> Self {
         let outcomes =
             |outcome: &'static str| counter!("endpointd_event_requests_total", "outcome" => outcome);
@@ -89,12 +89,12 @@ impl EventMetrics {
         }
     }
 
-    /// How many Events are to be written.
+    /// Records how many Events are to be written.
     pub(crate) fn observe(&self, waiting: usize) {
         self.waiting.set(waiting as f64);
     }
 
-    /// A request was answered, or was not.
+    /// Records the answer to a request, or its absence.
     pub(crate) fn done(&self, outcome: EventOutcome) {
         let at = match outcome {
             EventOutcome::Written => 0,
@@ -104,7 +104,7 @@ impl EventMetrics {
         self.outcomes[at].increment(1);
     }
 
-    /// So many Events will not be written, unless they happen again.
+    /// Counts Events that will not be written, unless they happen again.
     pub(crate) fn dropped(&self, events: u64) {
         self.dropped.increment(events);
     }

@@ -1,13 +1,13 @@
-//! What the system says of this process, and what does not fit the exporter's whole-numbered counters.
+//! Metrics of this process from the system, and those that do not fit the exporter's integer counters.
 
 use super::catalogue;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Nanoseconds in which the limits held back what could go.
+/// Nanoseconds for which the limits held back writes.
 pub(super) static THROTTLED: AtomicU64 = AtomicU64::new(0);
 
-/// Adds them to a text in Prometheus' format. What the system does not say is left out.
+/// Adds these metrics to a text in Prometheus' format. Values that the system does not provide are left out.
 pub(super) fn render(text: &mut String) {
     let throttled = THROTTLED.load(Ordering::Relaxed) as f64 / 1e9;
     add(text, "endpointd_throttled_seconds_total", throttled);
@@ -24,7 +24,7 @@ pub(super) fn render(text: &mut String) {
         }
     }
     if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
-        // Without the one that reads them.
+        // Do not count the descriptor that reads the directory.
         let open = open.count().saturating_sub(1);
         add(text, "process_open_fds", open as f64);
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -39,32 +39,32 @@ pub(super) fn render(text: &mut String) {
 fn add(text: &mut String, name: &str, value: f64) {
     let metric = catalogue::find(name);
     let (help, kind) = (metric.help, metric.kind.as_str());
-    // Prometheus has its own name for it.
+    // Prometheus spells infinity differently.
     let value = if value.is_infinite() {
         "+Inf".to_owned()
     } else {
         value.to_string()
     };
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(
         text,
         "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n\n"
     );
 }
 
-/// What /proc/self/stat says.
+/// The used fields of /proc/self/stat.
 #[derive(PartialEq, Debug)]
 struct Stat {
-    /// Of processor time, of the kernel's and the process's own.
+    /// CPU time of the kernel and the process, in clock ticks.
     ticks: f64,
-    /// Since the system was started.
+    /// Start time in clock ticks since boot.
     start: f64,
     virtual_bytes: f64,
     resident_pages: f64,
 }
 
 impl Stat {
-    /// Fields are counted after the command's name, which may hold anything; the first of them is the third.
+    /// Parses the fields after the command's name, which may contain anything; the first of them is the third.
     fn parse(stat: &str) -> Option<Self> {
         let (_, rest) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();

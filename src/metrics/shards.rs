@@ -1,11 +1,11 @@
-//! What shards count together: each adds and takes away its part.
+//! Metrics of all shards together: each shard adds and removes its part.
 
 use crate::core::hints::HintMode;
 use crate::core::namespace::{NamespaceState, Sizes, SyncReport, Totals};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::sync::Arc;
 
-/// What all shards count.
+/// Metrics shared by all shards.
 #[derive(Debug)]
 pub(crate) struct ShardMetrics {
     shards: Gauge,
@@ -25,7 +25,7 @@ pub(crate) struct ShardMetrics {
 }
 
 impl ShardMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub(crate) fn new() -> Self {
         let distribution = |distribution: &'static str| gauge!("endpoint_slice_controller_services_count_by_traffic_distribution", "traffic_distribution" => distribution);
         let changed = |(topology, distribution): (&'static str, &'static str)| histogram!("endpoint_slice_controller_endpointslices_changed_per_sync", "topology" => topology, "traffic_distribution" => distribution);
@@ -72,7 +72,7 @@ impl Default for ShardMetrics {
     }
 }
 
-/// One shard's part of the sums. It is taken out of them when this is dropped.
+/// One shard's part of the sums. Dropping it removes the part.
 #[derive(Debug)]
 pub(crate) struct ShardPart {
     metrics: Arc<ShardMetrics>,
@@ -81,7 +81,7 @@ pub(crate) struct ShardPart {
 }
 
 impl ShardPart {
-    /// Of a shard that knows nothing yet.
+    /// Adds a shard that knows nothing yet.
     pub(crate) fn new(metrics: Arc<ShardMetrics>) -> Self {
         metrics.shards.increment(1.0);
         Self {
@@ -91,7 +91,7 @@ impl ShardPart {
         }
     }
 
-    /// The shard has done something.
+    /// Updates the part after the shard has handled a message.
     pub(crate) fn update(&mut self, core: &mut NamespaceState) {
         for sync in core.take_syncs() {
             self.metrics.sync(sync);

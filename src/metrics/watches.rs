@@ -1,4 +1,4 @@
-//! What lists and watches count.
+//! Metrics of lists and watches.
 
 use crate::core::namespace::Kind;
 use metrics::{Counter, Gauge, counter, gauge};
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What the times here are counted from.
+/// Origin of the times here.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-/// By [`Kind::index`]: when the kind's watch last gave a sign of life, in milliseconds and one more; 0 while the kind
-/// is not followed.
+/// By [`Kind::index`]: when the kind's watch last showed a sign of life, in milliseconds plus one; 0 while the kind is
+/// not followed.
 static SEEN: [AtomicU64; Kind::ALL.len()] = [const { AtomicU64::new(0) }; Kind::ALL.len()];
 
-/// What one kind's list and watch count. Clones count together.
+/// Metrics of one kind's list and watch. Clones share the counters.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchMetrics {
     kind: Kind,
@@ -30,7 +30,7 @@ pub(crate) struct WatchMetrics {
 }
 
 impl WatchMetrics {
-    /// Registers them for a kind.
+    /// Registers the metrics of a kind.
     pub(crate) fn new(kind: Kind) -> Self {
         let resource = kind.as_str();
         Self {
@@ -43,19 +43,19 @@ impl WatchMetrics {
         }
     }
 
-    /// The server has shown something.
+    /// Records that the server has shown something.
     pub(crate) fn alive(&self) {
         let passed = Instant::now().saturating_duration_since(*START);
         SEEN[self.kind.index()].store(passed.as_millis() as u64 + 1, Ordering::Relaxed);
     }
 
-    /// The kind is not followed from now on.
+    /// Records that the kind is not followed any more.
     pub(crate) fn left(&self) {
         SEEN[self.kind.index()].store(0, Ordering::Relaxed);
     }
 }
 
-/// How old what is known of each kind is.
+/// Gauges of the lag of each kind's watch.
 pub(super) struct Lags([Gauge; Kind::ALL.len()]);
 
 impl Lags {

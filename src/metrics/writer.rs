@@ -1,4 +1,4 @@
-//! What the writer counts, and the times of what waits and what is on its way.
+//! Metrics of the writer, and the times of objects that wait or are in flight.
 
 use super::process::THROTTLED;
 use crate::core::body::Request;
@@ -13,7 +13,7 @@ use std::time::Duration;
 const OUTPUTS: [Output; 2] = [Output::Slice, Output::Endpoints];
 const VERBS: [&str; 4] = ["create", "update", "delete", "get"];
 
-/// What the writer counts.
+/// Metrics of the writer.
 #[derive(Debug)]
 pub(crate) struct WriterMetrics {
     waiting: Gauge,
@@ -27,27 +27,27 @@ pub(crate) struct WriterMetrics {
     requests: [Counter; 4],
     outcomes: [Counter; 5],
     duration: Histogram,
-    /// By output, as [`OUTPUTS`] has them.
+    /// By output, in the order of [`OUTPUTS`].
     acknowledged: [Histogram; 2],
     queues: [QueueMetrics; 2],
-    /// Slices that were created, updated, deleted.
+    /// Slices created, updated and deleted.
     written: [Counter; 3],
     stale: Counter,
     failed: Counter,
-    /// By method, as [`METHODS`] has them.
+    /// By method, in the order of [`METHODS`].
     limited: [Histogram; 4],
-    /// When the oldest change of an object that is not on its way yet was seen.
+    /// When the oldest change of an object was noticed that is not in flight yet.
     noticed: KeyedMap<ObjectKey, Duration>,
-    /// What is on its way: no more than may be.
+    /// Objects in flight: at most as many as the limit allows.
     flights: KeyedMap<ObjectKey, Flight>,
-    /// Since when the limits have held back what could go, and up to when that has been counted.
+    /// Since when the limits have held back writes, and up to when that time has been counted.
     held_back: Option<(Duration, Duration)>,
 }
 
-/// The methods of [`VERBS`].
+/// The HTTP methods of [`VERBS`].
 const METHODS: [&str; 4] = ["POST", "PUT", "DELETE", "GET"];
 
-/// As client-go counts work queues.
+/// Metrics of a work queue, as client-go has them.
 #[derive(Debug)]
 struct QueueMetrics {
     depth: Gauge,
@@ -77,20 +77,20 @@ impl QueueMetrics {
     }
 }
 
-/// An object on its way.
+/// An object in flight.
 #[derive(Debug)]
 struct Flight {
     since: Duration,
-    /// How long it had to wait for the limits.
+    /// How long the limits held it back.
     limited: Duration,
-    /// When the oldest change that it carries was seen.
+    /// When the oldest change that it carries was noticed.
     carries: Option<Duration>,
-    /// Its place in [`VERBS`], once it has been sent.
+    /// Its index in [`VERBS`], once it has been sent.
     verb: Option<usize>,
 }
 
 impl WriterMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub(crate) fn new() -> Self {
         let host = super::client::host();
         let requests = |verb: &'static str| counter!("endpointd_requests_total", "verb" => verb);
@@ -128,7 +128,7 @@ impl WriterMetrics {
         }
     }
 
-    /// How much waits and how much is on its way, and how many requests may be.
+    /// Records how many objects wait and are in flight, and how many may be in flight.
     pub(crate) fn observe(&mut self, queue: &WriteQueue<ObjectKey>, window: usize, now: Duration) {
         self.waiting.set(queue.waiting() as f64);
         self.in_flight.set(queue.in_flight() as f64);
@@ -143,7 +143,7 @@ impl WriterMetrics {
         }
     }
 
-    /// What costs more than a few steps: for who asks.
+    /// Updates the gauges that are more expensive to compute. Called for a scrape.
     pub(crate) fn refresh(&self, queue: &WriteQueue<ObjectKey>, now: Duration) {
         for (gauge, priority) in self.oldest_in_lane.iter().zip(Priority::ALL) {
             gauge.set(queue.oldest(priority, now).as_secs_f64());
@@ -164,7 +164,7 @@ impl WriterMetrics {
         }
     }
 
-    /// An object is due, since something that was noticed then; perhaps again, after a failure.
+    /// Records that an object is due, for a change that was noticed then; `again` after a failure.
     pub(crate) fn wanted(&mut self, key: &ObjectKey, again: bool, noticed: Duration) {
         let queue = &self.queues[key.object.output as usize];
         queue.adds.increment(1);
@@ -180,7 +180,7 @@ impl WriterMetrics {
         }
     }
 
-    /// Whether something could go but for the limits.
+    /// Records whether only the limits hold back a write.
     pub(crate) fn held_back(&mut self, now: Duration, held_back: bool) {
         match (held_back, self.held_back) {
             (true, None) => self.held_back = Some((now, now)),
@@ -193,7 +193,7 @@ impl WriterMetrics {
         }
     }
 
-    /// An object's turn has come after this long.
+    /// Records that an object was granted after this long.
     pub(crate) fn granted(&mut self, key: &ObjectKey, priority: Priority, age: Duration, now: Duration) {
         let limited = self
             .held_back
@@ -210,7 +210,7 @@ impl WriterMetrics {
         self.flights.insert(key.clone(), flight);
     }
 
-    /// A request leaves with this many changes in it.
+    /// Records that a request was sent with this many changes in it.
     pub(crate) fn sent(&mut self, key: &ObjectKey, request: &Request, changes: u32) {
         let at = match request {
             Request::Create(_) => 0,
@@ -225,14 +225,14 @@ impl WriterMetrics {
         if let Some(flight) = self.flights.get_mut(key) {
             self.limited[at].record(flight.limited);
             flight.verb = Some(at);
-            // What is only looked at carries nothing: its changes wait on.
+            // A read carries no changes: they go on waiting.
             if at < 3 {
                 flight.carries = self.noticed.remove(key);
             }
         }
     }
 
-    /// A request was answered; or it was not sent, or not waited for, because the lease was lost.
+    /// Records the end of a request: it was answered; or it was not sent, or not awaited, because the lease was lost.
     pub(crate) fn done(&mut self, key: &ObjectKey, outcome: &Outcome, took: Duration, now: Duration) {
         let at = match outcome {
             Outcome::Written(_) | Outcome::Deleted | Outcome::Fetched(_) => 0,
@@ -251,7 +251,7 @@ impl WriterMetrics {
             .worked
             .record(now.saturating_sub(flight.since));
         match (at, flight.carries) {
-            // What should be gone and is not there is as good.
+            // An object that should be deleted and does not exist counts as acknowledged.
             (0 | 2, Some(noticed)) => {
                 self.acknowledged[output as usize].record(now.saturating_sub(noticed));
             }
@@ -270,18 +270,18 @@ impl WriterMetrics {
         }
     }
 
-    /// Nothing more is due of an object.
+    /// Records that an object is not due any more.
     pub(crate) fn settled(&mut self, key: &ObjectKey) {
         self.noticed.remove(key);
     }
 
-    /// An object's turn has come, and nothing was due of it.
+    /// Records that an object was granted, and was not due any more.
     pub(crate) fn nothing(&mut self, key: &ObjectKey) {
         self.flights.remove(key);
         self.noticed.remove(key);
     }
 
-    /// Nothing waits any more.
+    /// Forgets everything that waits.
     pub(crate) fn cleared(&mut self, now: Duration) {
         self.noticed.clear();
         self.held_back(now, false);

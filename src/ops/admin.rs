@@ -1,4 +1,4 @@
-//! The admin server: whether this process is well, and what it counts, for kubelets, Prometheus and people.
+//! The admin server: health and metrics of this process, for kubelets, Prometheus and people.
 //!
 //! ```text
 //!  /livez    do the actors answer?          watchdog: a question a second to each, some shards in turn
@@ -7,11 +7,12 @@
 //!  /metrics  what metrics.md lists
 //! ```
 //!
-//! Nobody here is trusted: connections, their headers and the time for each are limited, and when all places are
-//! taken, whoever has been silent for the longest gives way ([`Limits`]). Who asks costs the actors nothing: the
-//! watchdog has asked them already.
+//! Clients are not trusted: connections, their headers and the time for each are limited, and when all slots are
+//! taken, the connection that has been idle for the longest is closed ([`Limits`]). A health probe costs the actors
+//! nothing, because the watchdog has asked them already.
 //!
-//! With TLS, the API server decides who may read metrics; health is for everybody. If it does not answer, nobody may.
+//! With TLS, the API server decides who may read metrics; while it does not answer, nobody may. Health is open to
+//! everybody.
 
 mod access;
 mod connections;
@@ -39,26 +40,26 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 const TEXT: &str = "text/plain; charset=utf-8";
-/// The format that Prometheus reads.
+/// The content type of Prometheus' text format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Why there is no admin server.
+/// The reason why the admin server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("--bind-address, --admin-port: cannot listen on {address}: {error}")]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What is wrong.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// Something else in this process counts already.
+    /// Something else in this process already records metrics.
     #[error("metrics: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
 }
 
-/// A server that has its address, and answers nobody yet.
+/// A server that is bound to its address and does not answer requests yet.
 #[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
@@ -69,11 +70,11 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Takes the address, and starts to count.
+    /// Binds the address, and starts to record metrics.
     ///
     /// # Errors
     ///
-    /// When the address cannot be had, or something else counts in this process.
+    /// When the address cannot be bound, or something else in this process records metrics.
     pub async fn bind(address: SocketAddr) -> Result<Self, AdminError> {
         let listener = TcpListener::bind(address)
             .await
@@ -87,13 +88,13 @@ impl Admin {
         })
     }
 
-    /// With other limits than usual.
+    /// Replaces the default limits.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// By HTTPS; metrics for those to whom the API server allows them, which this client asks.
+    /// Serves HTTPS, and metrics only to users whom the API server allows to read them; `client` asks it.
     #[must_use]
     pub fn with_tls(self, tls: Tls, client: kube::Client) -> Self {
         Self {
@@ -103,12 +104,12 @@ impl Admin {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers for as long as it is polled.
+    /// Serves requests for as long as it is polled.
     pub async fn serve(self, vitals: HealthHandle) {
         let pages = Arc::new(Pages {
             vitals,
@@ -133,7 +134,7 @@ impl Admin {
     }
 }
 
-/// What is served.
+/// The pages that are served, and their sources.
 struct Pages {
     vitals: HealthHandle,
     exporter: Exporter,
@@ -148,7 +149,7 @@ impl Pages {
             Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "no answer in time"),
         };
         if !request.body().is_end_stream() {
-            // Nobody here reads bodies, so the connection is of no use any more.
+            // Request bodies are never read, so the connection cannot be reused.
             let headers = response.headers_mut();
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -184,7 +185,7 @@ impl Pages {
         }
     }
 
-    /// The answer to who may not read metrics.
+    /// Returns the error response if the client may not read metrics.
     async fn refusal(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
         let access = self.access.as_ref()?;
         match access

@@ -1,4 +1,4 @@
-//! `endpointd audit`: one look at everything, and a second one at what seems wrong.
+//! `endpointd audit`: lists everything once, then looks closely at the Services that seem wrong.
 
 use crate::cluster::decode::{self, Decode, DecodeError, NamedNode, Namespaced};
 use crate::cluster::read::{ReadError, Reader, Selection, Shown};
@@ -15,28 +15,28 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Leaves out pods that have ended: they are published nowhere.
+/// A field selector that leaves out pods that have ended, which are never published.
 const ALIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
-/// With more suspects than this, a namespace is read whole: that is fewer requests, and not many more objects.
+/// A namespace with more suspects than this is read whole, which takes fewer requests and not many more objects.
 const FEW: usize = 10;
-/// Suspects that are read at the same time.
+/// The number of reads in flight while suspects are looked at.
 const AT_ONCE: usize = 8;
 
-/// What is looked at.
+/// The scope of an audit.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// One namespace, or all.
+    /// The namespace to audit, or all of them if unset.
     pub namespace: Option<String>,
-    /// How objects should be.
+    /// The settings by which the desired objects are computed.
     pub settings: Settings,
-    /// How long what seems wrong is given to be put right.
+    /// The time that a controller is given to fix what seems wrong.
     pub settle: Duration,
 }
 
-/// Services by namespace.
+/// Services that seem wrong, by namespace.
 type Suspects = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
 
-/// Compares what should be with what is. Writes nothing.
+/// Compares the desired objects with those that are published. Writes nothing.
 pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, ReadError> {
     let (counts, suspects, mut nodes) = survey(reader, scope).await?;
     let mut report = Report {
@@ -46,7 +46,7 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, ReadError> 
     if suspects.is_empty() {
         return Ok(report);
     }
-    // A long list is old when it ends, so that what was suspected may be right long since. Two close looks tell.
+    // A long list is stale by the time it ends, so a suspect may be right by now. Two close looks confirm it.
     let first = look(reader, scope.settings, &suspects, &mut nodes).await?;
     if first.is_empty() {
         return Ok(report);
@@ -67,7 +67,7 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, ReadError> 
     Ok(report)
 }
 
-/// Reads everything once, as a controller that starts, and says which Services it would write something for.
+/// Reads everything once, as a starting controller does, and returns the Services that it would write something for.
 async fn survey(reader: &Reader, scope: &Scope) -> Result<(Counts, Suspects, NodeTable), ReadError> {
     let outputs = scope.settings.outputs;
     let mut census = Census::new(scope.settings);
@@ -76,7 +76,7 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Counts, Suspects, Nod
         namespace: scope.namespace.clone(),
         ..Selection::default()
     };
-    // What objects are made of comes first, and they themselves last, as when the controller starts.
+    // Inputs come first and published objects last, as when the controller starts.
     for kind in Kind::needed_for(outputs) {
         match kind {
             Kind::Node => nodes = node_table(reader).await?,
@@ -110,7 +110,7 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Counts, Suspects, Nod
     Ok((counts, suspects, nodes))
 }
 
-/// Takes a list of one kind into a census.
+/// Adds the list of one kind to a census.
 async fn count<T>(
     reader: &Reader,
     kind: Kind,
@@ -128,7 +128,7 @@ where
     reader.list(kind, of, each).await
 }
 
-/// All nodes.
+/// Reads all nodes.
 pub(super) async fn node_table(reader: &Reader) -> Result<NodeTable, ReadError> {
     let mut table = NodeTable::default();
     reader
@@ -147,7 +147,7 @@ pub(super) async fn node_table(reader: &Reader) -> Result<NodeTable, ReadError> 
     Ok(table)
 }
 
-/// Looks closely at Services, and says what is wrong with them.
+/// Reads the suspects closely, and returns what is wrong with them.
 async fn look(
     reader: &Reader,
     settings: Settings,
@@ -176,7 +176,7 @@ async fn look(
             wrong(&objects, namespace, settings, nodes)
                 .into_iter()
                 .filter(|found| {
-                    // In a namespace that was read whole, others may have come to look wrong in passing.
+                    // In a namespace that was read whole, other Services may look wrong for a moment.
                     suspects[namespace].contains(&found.service)
                 }),
         );
@@ -184,7 +184,7 @@ async fn look(
     Ok(findings)
 }
 
-/// What is wrong with objects that were read.
+/// Returns what is wrong with the objects that were read.
 pub(super) fn wrong(
     objects: &Objects,
     namespace: &Arc<str>,
@@ -268,7 +268,7 @@ async fn of_service(
     Ok(objects)
 }
 
-/// Adds what is published for a Service, whoever manages it.
+/// Adds the slices and Endpoints of a Service, whoever manages them.
 pub(super) async fn published(
     reader: &Reader,
     settings: Settings,

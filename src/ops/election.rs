@@ -1,5 +1,5 @@
-//! The election as a task: time, requests and the random parts for [`crate::core::lease`], and what follows from
-//! it for those who write.
+//! Runs leader election as a task: supplies time, requests and randomness to [`crate::core::lease`], and passes
+//! its outcome on to the writers.
 
 use super::admin::Renewal;
 use super::progress::Progress;
@@ -20,32 +20,32 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-/// How long giving up the lease may take. If it does not succeed, the lease runs out by itself.
+/// The longest time that releasing the Lease may take. If it does not succeed, the Lease expires by itself.
 const RELEASE: Duration = Duration::from_secs(5);
-/// What the watch has shown and the election has not heard yet.
+/// The capacity of the channel from the Lease watch to the election.
 const SHOWN: usize = 16;
 
-/// What a process stands for election with.
+/// The configuration of a candidate for leadership.
 #[derive(Clone, Debug)]
 pub struct Candidacy {
-    /// Where the Lease is.
+    /// The Lease's namespace and name.
     pub location: Location,
-    /// Who this is; nobody else may ever have the same.
+    /// The identity of this process, which no other process may ever use.
     pub identity: String,
-    /// The times of the election.
+    /// The lease duration, renew deadline and retry period.
     pub timing: Timing,
-    /// The clock that they are told by.
+    /// The clock that measures them.
     pub clock: Clock,
-    /// The clock that people read.
+    /// The wall clock, for the timestamps in the Lease.
     pub wall: WallClock,
-    /// How long this process may make no progress before it does not renew the lease any more.
+    /// How long this process may make no progress before it stops renewing the Lease.
     pub patience: Duration,
 }
 
-/// An identity as client-go makes them: the host's name, and a UUID.
+/// Creates an identity like client-go's: the host's name, and a UUID.
 pub fn identity() -> String {
     let host = rustix::system::uname();
-    // Keyed by what the system gives each process at random.
+    // RandomState takes its keys from the system's random source.
     let random = || u128::from(RandomState::new().hash_one(0));
     let bits = (random() << 64 | random()) & !(0xf000 << 64) & !(0xc000 << 48);
     let hex = format!("{:032x}", bits | (0x4000 << 64) | (0x8000 << 48));
@@ -53,7 +53,7 @@ pub fn identity() -> String {
     format!("{}_{a}-{b}-{c}-{d}-{e}", host.nodename().to_string_lossy())
 }
 
-/// Whom the election tells.
+/// The parts of the controller that the election notifies and updates.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) fence: Fence,
@@ -75,11 +75,11 @@ pub(super) struct Elector {
     random: fastrand::Rng,
     told: Told,
     metrics: LeaseMetrics,
-    /// Whether it was said that there is no progress.
+    /// Whether the lack of progress has been logged.
     stalled: bool,
 }
 
-/// The request on its way.
+/// The request in flight, if any.
 type Asked = OptionFuture<BoxFuture<'static, Reply>>;
 
 impl Elector {
@@ -107,7 +107,7 @@ impl Elector {
         }
     }
 
-    /// Runs until it is told to give up: with the lease, if `true`, or by leaving it to run out.
+    /// Runs until `stop` is received: `true` releases the Lease, `false` lets it expire.
     pub(super) async fn run(mut self, mut stop: oneshot::Receiver<bool>) {
         let (shown, mut seen) = mpsc::channel(SHOWN);
         let watch = tokio::spawn(follow(self.client.clone(), shown));
@@ -135,7 +135,7 @@ impl Elector {
         };
         watch.abort();
         self.told.renewal.set(None);
-        // From here on nothing is written, whatever may be answered to the renewal on its way.
+        // The fence stays shut from here on, whatever the reply to a renewal in flight may be.
         self.told.fence.shut();
         if release && timeout(RELEASE, self.release(asked)).await.is_err() {
             tracing::warn!("the lease could not be given up; it runs out by itself");
@@ -143,7 +143,7 @@ impl Elector {
         self.metrics.leads(false);
     }
 
-    /// Who makes no progress must not hold the lease.
+    /// Stops renewing and claiming the Lease while this process makes no progress, so that another can take over.
     fn heed_progress(&mut self, now: Duration) {
         let stall = self.told.progress.stall();
         if stall.is_some() != self.stalled {
@@ -181,10 +181,10 @@ impl Elector {
         }
     }
 
-    /// Moves the fence, and tells everybody if the role has changed. When a term begins, the shards are kept from
-    /// planning before anything else happens: what they know is not shown to be as new as the term. Then the fence
-    /// opens: who is told to write can. The writers are told before the watches: what comes of a list finds them
-    /// ready.
+    /// Moves the fence, and notifies everybody if the role has changed. When a term begins, shards are first kept from
+    /// planning, because their state is not yet proven to be as new as the term. Then the fence opens, so that whoever
+    /// is told to write can do so. The writers are notified before the watches, so that they are ready for the writes
+    /// that follow from a list.
     fn publish(&mut self) {
         let proven = self.election.proven();
         let role = if proven.is_some() {
@@ -202,7 +202,7 @@ impl Elector {
                 let sent = until.saturating_sub(self.election.timing().renew());
                 self.told.renewal.set(Some(sent));
             }
-            // The record may go on to say that this process holds it, and then it should be renewed.
+            // The record still names this process as the holder, so the Lease still ought to be renewed.
             None if self.election.holder() == Some(&*self.identity) => {}
             None => self.told.renewal.set(None),
         }
@@ -226,9 +226,9 @@ impl Elector {
         }
     }
 
-    /// Gives the lease up, if it is held.
+    /// Releases the Lease, if it is held.
     async fn release(&mut self, asked: Asked) {
-        // The version to replace is in the answer to what is on its way.
+        // The reply to the request in flight carries the resourceVersion to replace.
         if let Some(reply) = asked.await {
             self.answered(reply);
         }

@@ -1,4 +1,4 @@
-//! `endpointd explain`: one Service, its pods, and what is published for it.
+//! `endpointd explain`: reads one Service, its pods, and the objects that are published for it.
 
 use super::audit::{node_table, published, wrong};
 use crate::cluster::decode::{NamedNode, Namespaced};
@@ -15,12 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// With more nodes than this they are listed, rather than asked for one by one.
+/// With more nodes than this, all nodes are listed instead of being read one by one.
 const FEW_NODES: usize = 20;
-/// Nodes that are asked for at the same time.
+/// The number of nodes that are read at the same time.
 const AT_ONCE: usize = 8;
 
-/// Why a Service could not be explained. One line.
+/// The reason why a Service could not be explained, on one line.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     /// Something could not be read.
@@ -31,12 +31,12 @@ pub enum ExplainError {
     NotFound {
         /// `namespace/name`.
         name: String,
-        /// What may help.
+        /// Hints that may help, each behind a semicolon.
         more: String,
     },
 }
 
-/// Reads what a Service hangs on, and says what there is to say. Writes nothing.
+/// Reads a Service and everything that its endpoints depend on, and explains it. Writes nothing.
 pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explanation, ExplainError> {
     let found: Option<Namespaced<ObservedService>> = reader.get(Kind::Service, Some(namespace), name).await?;
     let Some(Namespaced {
@@ -101,7 +101,7 @@ pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explan
     }))
 }
 
-/// Nodes with their zones, and the table that the core looks them up in.
+/// The zones of nodes by name, and the table in which the core looks nodes up.
 type Nodes = (BTreeMap<Arc<str>, Option<Arc<str>>>, NodeTable);
 
 async fn nodes(reader: &Reader, names: &BTreeSet<Arc<str>>, all: bool) -> Result<Nodes, ReadError> {
@@ -125,7 +125,8 @@ async fn nodes(reader: &Reader, names: &BTreeSet<Arc<str>>, all: bool) -> Result
     Ok((known, table))
 }
 
-/// Says that there is no such Service, and what may have been meant. What cannot be read does not help.
+/// Creates the error for a Service that does not exist, with hints at what may have been meant. Objects that cannot
+/// be read give no hint.
 async fn not_found(reader: &Reader, namespace: &str, name: &str) -> ExplainError {
     let mut more = String::new();
     let left: Result<Option<Namespaced<EndpointsFacts>>, _> =

@@ -67,11 +67,11 @@ pub(crate) struct Invocation {
     pub ignored: Vec<String>,
 }
 
-/// Reads a command line, with the program's name first.
+/// Parses a command line, with the program's name first.
 ///
 /// # Errors
 ///
-/// When it cannot be used; and when help or the version is asked for.
+/// When the command line is invalid, and when help or the version is asked for.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
     let mut command = Cli::command();
     let mut args: Vec<OsString> = args.into_iter().collect();
@@ -115,7 +115,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
 /// The name of [`Command::Run`].
 const RUN: &str = "run";
 
-/// Whether a long flag takes the next argument if it is given without `=`.
+/// Returns whether a long flag takes the next argument if it is given without `=`.
 fn takes_argument(command: &clap::Command, name: &str) -> bool {
     let mut flags = command.get_arguments();
     flags
@@ -228,14 +228,14 @@ pub(crate) struct ConnectionArgs {
 }
 
 impl ConnectionArgs {
-    /// What the flags say.
+    /// Returns the API server that the flags select.
     pub(crate) fn target(&self) -> Target {
         let path = self
             .kubeconfig
             .clone()
             .filter(|path| !path.as_os_str().is_empty());
         let context = self.context.clone().filter(|name| !name.is_empty());
-        // Who names a context means a kubeconfig, even if only kubectl's.
+        // A context implies a kubeconfig, which is kubectl's default one if no file is given.
         let kubeconfig = (path.is_some() || context.is_some()).then_some(ConfigFile { path, context });
         let server = self.server.clone().filter(|url| !url.is_empty());
         match (kubeconfig, server) {
@@ -275,7 +275,7 @@ fn parse_log_level(text: &str) -> Result<String, String> {
 }
 
 impl RunArgs {
-    /// The controller's options. `seed` is where everything random comes from.
+    /// Returns the controller's options. All randomness derives from `seed`.
     pub(crate) fn options(&self, seed: u64) -> Options {
         Options {
             settings: self.publishing.settings(seed),

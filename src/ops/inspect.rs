@@ -1,4 +1,4 @@
-//! The commands that only look: flags in, text and an exit code out.
+//! The read-only commands: flags in, text and an exit code out.
 
 use super::flags::{AuditArgs, Colour, ConnectionArgs, ExplainArgs};
 use super::logging::one_line;
@@ -10,12 +10,12 @@ use serde::Serialize;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-/// Something is out of sync.
+/// The exit code if something is out of sync.
 const OUT_OF_SYNC: u8 = 1;
-/// It could not be found out.
+/// The exit code if the state could not be determined.
 const UNKNOWN: u8 = 2;
 
-/// `endpointd audit`.
+/// Runs `endpointd audit`.
 pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
     let scope = audit::Scope {
         namespace: args.namespace.clone().filter(|name| !name.is_empty()),
@@ -49,7 +49,7 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
     }
 }
 
-/// `endpointd explain`.
+/// Runs `endpointd explain`.
 pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
     let (namespace, name) = &args.service;
     let explanation = async {
@@ -96,7 +96,7 @@ fn print(text: &str, colour: Colour) -> io::Result<()> {
     };
     let mut out = AutoStream::new(io::stdout().lock(), choice);
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Who has read enough has read enough.
+        // A reader that closes the pipe early, such as `head`, is not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome,
     }

@@ -1,4 +1,4 @@
-//! The log: its format, what libraries may add to it, and errors on one line.
+//! Sets up logging: its format, a bound on what libraries log, and errors on one line.
 
 use super::flags::{LogFormat, RunArgs};
 use crate::core::excerpt::Excerpt;
@@ -8,10 +8,10 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// An error is cut to so many bytes.
+/// The length in bytes to which an error is cut.
 const LONGEST_LINE: usize = 8192;
 
-/// An error and its causes on one line.
+/// Formats an error and its causes on one line.
 pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -26,16 +26,16 @@ pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     Excerpt::new(&text, LONGEST_LINE).to_string()
 }
 
-/// Begins to log as the flags say.
+/// Starts logging as configured by the flags.
 pub(crate) fn start_logging(args: &RunArgs) {
-    // The client library logs each request at its lower levels.
+    // The client library logs each request at its more verbose levels.
     let filter = format!("kube=warn,hyper=warn,tower=warn,{}", args.log_level);
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
     let bounded = filter_fn(|metadata| may_be_logged(metadata.target(), *metadata.level()));
-    // Somebody else may have set up logging already, in a test for example.
+    // Logging may already be set up, in a test for example.
     let _ = match args.log_format {
         LogFormat::Text => builder
             .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
@@ -46,14 +46,14 @@ pub(crate) fn start_logging(args: &RunArgs) {
     };
 }
 
-/// What a library says may be logged, whatever `--log-level` asks for. In their traces they print what they send and
-/// receive: headers with tokens, bodies, messages of TLS. kube prints URLs and bodies at its debug level too.
+/// Returns whether a line may be logged, whatever `--log-level` asks for. At trace level, libraries print what they
+/// send and receive: headers with tokens, bodies, TLS messages. kube prints URLs and bodies at debug level too.
 fn may_be_logged(target: &str, level: Level) -> bool {
     let ours = target.strip_prefix("endpointd");
     if ours.is_some_and(|module| module.is_empty() || module.starts_with("::")) {
         return true;
     }
-    // A line for each request that fails, without a word of which: ours say that, and one tenant's share is bounded.
+    // kube logs a line for each failed request without naming it. Our own lines do, and are bounded for each tenant.
     if target == "kube_client::client::builder" {
         return false;
     }

@@ -1,21 +1,21 @@
-//! Whether this process gets on with its work, as told to the election: a lease that is renewed by a thread of its
-//! own would else be held for ever by a process that does nothing any more.
+//! Tells the election whether this process makes progress. The Lease is renewed on a thread of its own, so without
+//! this check a process that is stuck would hold it for ever.
 //!
-//! The watchdog looks once a second, on the runtime where everything else runs, and asks all actors whether they
-//! answer. Each time it finds all well, it notes the time here. A runtime that stands still notes nothing; one of
-//! whose actors is stuck notes nothing either, as soon as `/livez` says so. The election reads the note from its own
-//! thread.
+//! The watchdog runs once a second, on the runtime where everything else runs, and asks all actors whether they
+//! answer. Each time it finds all of them healthy, it records the time here. A runtime that is blocked records
+//! nothing; one with a stuck actor records nothing either, as soon as `/livez` fails. The election reads the record
+//! from its own thread.
 
 use crate::cluster::fence::Clock;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After so long without progress the lease is not renewed any more. Longer than any turn of work should last, and
-/// short enough for another process to take over before people notice.
+/// The time without progress after which the Lease is no longer renewed. It is longer than any turn of work should
+/// take, and short enough for another process to take over before people notice.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// When all was last found well. Clones are one.
+/// The time at which all actors were last found healthy. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Progress {
     clock: Clock,
@@ -26,12 +26,12 @@ pub struct Progress {
 #[derive(Debug)]
 struct Noted {
     well: Duration,
-    /// Why it was not well the last time that somebody looked.
+    /// The reason why the last check failed, if it did.
     complaint: Option<String>,
 }
 
 impl Progress {
-    /// As of now all is well. `patience` is how long it may not be.
+    /// Creates a record that is healthy as of now, and stalled once no check has succeeded for longer than `patience`.
     pub fn new(clock: Clock, patience: Duration) -> Self {
         let noted = Noted {
             well: clock.now(),
@@ -44,7 +44,7 @@ impl Progress {
         }
     }
 
-    /// Somebody looked, and this is what was found.
+    /// Records the result of a check.
     pub fn note(&self, verdict: Result<(), String>) {
         let now = self.clock.now();
         let mut noted = self.noted.lock();
@@ -54,7 +54,7 @@ impl Progress {
         }
     }
 
-    /// That all has not been well for too long, and why, if that is so.
+    /// Returns the reason for a stall, if no check has succeeded for longer than `patience`.
     pub fn stall(&self) -> Option<String> {
         let noted = self.noted.lock();
         let passed = self.clock.now().saturating_sub(noted.well);

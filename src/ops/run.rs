@@ -1,4 +1,4 @@
-//! Starting and stopping the controller.
+//! Starts and stops the controller.
 
 use super::admin::{HealthHandle, Parts, Renewal};
 use super::election::{Candidacy, Elector, Told};
@@ -29,20 +29,20 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// What the controller is run with.
+/// The controller's options.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
-    /// What the core needs to know.
+    /// The settings of the core.
     pub settings: Settings,
-    /// How writes are paced.
+    /// The rate limits and batch periods of writes.
     pub pacing: Pacing,
-    /// After how long a request is given up.
+    /// The timeout of a request.
     pub deadline: Duration,
-    /// How long a shutdown waits for requests in flight.
+    /// The longest time that a shutdown waits for requests in flight.
     pub drain: Duration,
 }
 
-/// Why the controller ended without having been told to.
+/// The reason why the controller ended without having been told to.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// An actor could not be started.
@@ -51,13 +51,13 @@ pub enum RunError {
     /// A thread could not be started.
     #[error("cannot start a thread for {0}: {1}")]
     Thread(String, std::io::Error),
-    /// An actor or a watch failed, and what it knew is lost.
+    /// An actor or a watch failed, and its state is lost.
     #[error("{0}")]
     Fatal(String),
 }
 
-/// Runs the controller until `shutdown` is ready, then lets what is in flight finish. It writes from the
-/// beginning: nobody else may.
+/// Runs the controller until `shutdown` is ready, then lets the requests in flight finish. It writes from the
+/// beginning, so no other process may write at the same time.
 pub async fn run(
     clients: Clients,
     options: Options,
@@ -73,9 +73,9 @@ pub async fn run(
     .await
 }
 
-/// As [`run`], but writes only while it holds a Lease, which is asked for by a client of its own: renewals must
-/// not wait for anything else. When it ends, it gives the Lease up as soon as no write is on its way any more;
-/// if that lasts too long, the Lease is left to run out, so that the next one does not meet a late write.
+/// Runs the controller like [`run`], but writes only while it holds a Lease. The Lease has a client of its own,
+/// because renewals must not wait for anything else. On shutdown it releases the Lease once no write is in flight;
+/// if that takes too long, it lets the Lease expire, so that the next leader does not meet a late write.
 pub async fn run_elected(
     clients: Clients,
     options: Options,
@@ -87,8 +87,8 @@ pub async fn run_elected(
     run_observed(clients, options, mode, &HealthHandle::default(), shutdown).await
 }
 
-/// As [`run`], but writes nothing, and takes part in no election: it compares what others write with what it would
-/// write, and tells the ledger.
+/// Runs the controller like [`run`], but writes nothing and takes part in no election: it compares what others
+/// write with what it would write, and reports the drift to `ledger`.
 pub async fn run_dry(
     clients: Clients,
     options: Options,
@@ -105,40 +105,40 @@ pub async fn run_dry(
     .await
 }
 
-/// Makes a client for the Lease, on the runtime where it is to be used: a client works off its requests by a task.
+/// Creates the client for the Lease on the runtime that uses it, because a client runs its requests in a task there.
 pub type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<kube::Client, String>> + Send>;
 
-/// Where the Lease is asked for and renewed.
+/// The place where the Lease is acquired and renewed.
 pub enum Renewing {
-    /// On a thread of its own, so that nothing that this process has to do can keep it from renewing in time.
+    /// A thread of its own, so that no other work of this process can keep it from renewing in time.
     Apart(Connect),
-    /// On the runtime that does everything else, by this client: for tests whose clock stands still unless everybody
-    /// waits.
+    /// The runtime that does everything else, with this client: for tests with a paused clock, which advances only when
+    /// all tasks wait.
     Here(kube::Client),
 }
 
-/// How a process is run beside others.
+/// The role of this process beside others.
 pub enum RunMode {
-    /// Nobody else may write.
+    /// The only process that writes.
     Alone,
-    /// It writes while it holds a Lease.
+    /// A candidate for leadership, which writes while it holds a Lease.
     Candidate(Renewing, Box<Candidacy>),
-    /// It writes nothing, and tells what it would write.
+    /// A dry run, which writes nothing and reports what it would write.
     DryRun(DriftTracker),
 }
 
 impl RunMode {
-    /// What it may do before it has heard anything.
+    /// Returns the initial fence and leadership.
     fn at_first(&self) -> (Fence, Leadership) {
         match self {
             Self::Alone => (Fence::open(), Leadership::ALWAYS),
             Self::Candidate(_, candidacy) => (Fence::closed(candidacy.clock.clone()), Leadership::STANDBY),
-            // Nothing asks to be written; and what did could not leave.
+            // A dry run plans no writes, and the closed fence would stop one if it did.
             Self::DryRun(_) => (Fence::closed(Clock::default()), Leadership::DRY_RUN),
         }
     }
 
-    /// What the election is told of the rest.
+    /// Creates the progress record that the election checks, if there is an election.
     fn progress(&self) -> Option<Progress> {
         match self {
             Self::Candidate(_, candidacy) => Some(Progress::new(candidacy.clock.clone(), candidacy.patience)),
@@ -146,7 +146,7 @@ impl RunMode {
         }
     }
 
-    /// What there is to be told of its Lease.
+    /// Creates the record of Lease renewals, if there is an election.
     fn renewal(&self) -> Option<Renewal> {
         match self {
             Self::Candidate(_, candidacy) => {
@@ -167,7 +167,8 @@ impl fmt::Debug for RunMode {
     }
 }
 
-/// As [`run`], [`run_elected`] or [`run_dry`], by its mode, and lets others see how it is through `vitals`.
+/// Runs the controller like [`run`], [`run_elected`] or [`run_dry`], depending on `mode`, and exposes its health
+/// through `vitals`.
 pub async fn run_observed(
     clients: Clients,
     options: Options,
@@ -273,7 +274,7 @@ pub async fn run_observed(
     result
 }
 
-/// A running election, and what it depends on.
+/// A running election, and the watchdog that it depends on.
 struct Elected {
     stop: oneshot::Sender<bool>,
     election: JoinHandle<()>,
@@ -310,7 +311,7 @@ impl Elected {
         })
     }
 
-    /// Gives the lease up if all that was on its way is done, and leaves it to run out otherwise. It has been renewed
+    /// Releases the Lease if all requests in flight are done, and lets it expire otherwise. The Lease has been renewed
     /// until now.
     async fn end(self, drained: bool) {
         let _ = self.stop.send(drained);
@@ -329,9 +330,9 @@ struct Follower {
 }
 
 impl Follower {
-    /// Of all kinds that are needed.
+    /// Starts a watch of each kind that these outputs need.
     fn follow(&self, outputs: Outputs) -> Vec<JoinHandle<()>> {
-        // Who compares sees what others write whole.
+        // A dry run compares whole objects; otherwise metadata is enough.
         let whole = self.leadership.borrow().role == Role::DryRun;
         Kind::needed_for(outputs)
             .map(|kind| match kind {
@@ -346,7 +347,7 @@ impl Follower {
             .collect()
     }
 
-    /// Runs a kind's watch as a task. It never ends by itself.
+    /// Runs the watch of a kind as a task, which never ends by itself.
     fn watch<S: Source>(&self) -> JoinHandle<()> {
         let watch = Watch::new::<S>(
             self.client.clone(),
@@ -362,7 +363,7 @@ impl Follower {
     }
 }
 
-/// Runs something as a task. If it ends by a panic, so does the process.
+/// Runs `work` as a task. If the task panics, the controller ends with an error.
 fn guarded(
     what: &str,
     work: impl Future<Output = ()> + Send + 'static,
@@ -382,8 +383,8 @@ fn guarded(
     })
 }
 
-/// Runs something on a thread of its own, with a runtime of its own. If it fails, so does the process. What is
-/// returned is done when the thread is.
+/// Runs `work` on a thread of its own, with a runtime of its own. If it fails, the controller ends with an error.
+/// The returned handle completes when the work does.
 fn apart(
     what: &str,
     fatal: &watch::Sender<Option<String>>,
@@ -398,7 +399,7 @@ fn apart(
     std::thread::Builder::new()
         .name(what.to_owned())
         .spawn(move || {
-            // Nobody waits for it when everything ends at once.
+            // The receiver is gone if the whole process is ending.
             let _ = done.send(runtime.block_on(work));
         })
         .map_err(wrong)?;
@@ -421,11 +422,11 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Waits until no request is in flight, but not for ever. Whether that came true.
+/// Waits until no request is in flight, for `limit` at most. Returns whether all of them finished.
 async fn drain(writer: &ActorRef<WriterMsg>, limit: Duration) -> bool {
     let (done, drained) = oneshot::channel();
     if writer.cast(WriterMsg::Drain(RpcReplyPort::from(done))).is_err() {
-        // Whoever failed may have left requests in flight.
+        // The writer has failed, and may have left requests in flight.
         return false;
     }
     let drained = timeout(limit, drained).await;

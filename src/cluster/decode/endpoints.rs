@@ -1,4 +1,4 @@
-//! Endpoints objects, from the wire to facts.
+//! Decodes Endpoints objects into facts.
 
 use super::{
     Decode, DecodeError, Namespaced, canonical, extras, labels, plain_pod, required, set, slice_port, version,
@@ -84,7 +84,7 @@ fn subset(wire: &wire::Subset<'_>, namespace: &str) -> SubsetFacts {
     };
     let ports = wire.ports.iter().flatten().map(slice_port);
     SubsetFacts {
-        // Here an empty name is left out where slices spell it.
+        // Endpoints omit an empty port name where slices spell it out.
         ports: ports
             .map(|port| SlicePort {
                 name: port.name.or_else(|| Some("".into())),

@@ -1,4 +1,4 @@
-//! What only people want to know of an object, beside its facts; and objects that are yet to be written.
+//! Details of objects that only people read, beside the facts; and decoding of objects that are yet to be written.
 
 use super::{Decode, DecodeError, Namespaced, set};
 use crate::cluster::wire::{self, Str, StrMap};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 
-/// One object, read as two forms. The forms of facts stay free of what only people read.
+/// One object, decoded into two forms, so that the wire forms of facts need no fields for people.
 #[derive(Debug)]
 pub struct Twice<A, B>(A, B);
 
@@ -21,7 +21,7 @@ impl<'de, A: Deserialize<'de>, B: Deserialize<'de>> Deserialize<'de> for Twice<A
     }
 }
 
-/// Why a pod is as it is.
+/// The fields that explain a pod's state.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PodNotes<'a> {
@@ -54,7 +54,7 @@ impl Decode for Namespaced<ObservedPod> {
     fn decode(Twice(pod, notes): Self::Wire<'_>) -> Result<Self, DecodeError> {
         let Namespaced { namespace, facts } = Namespaced::<PodFacts>::decode(pod)?;
         let status = notes.status;
-        // A pod that is not scheduled is not ready either, and the former says more.
+        // An unscheduled pod is not ready either, and the former condition says more.
         let unmet = |kind: &str| {
             let conditions = status.conditions.iter().flatten();
             let mut conditions = conditions.filter(|c| &*c.kind == kind && &*c.status != "True");
@@ -82,7 +82,7 @@ impl Decode for Namespaced<ObservedPod> {
     }
 }
 
-/// What a Service is, in its own words.
+/// The fields that describe a Service.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ServiceNotes<'a> {
@@ -130,14 +130,14 @@ impl Decode for Namespaced<ObservedService> {
     }
 }
 
-/// A slice that is to be written. One that is to be created has no version yet.
+/// Decodes a slice that is to be written. A slice that is to be created has no version yet.
 pub fn planned_slice(json: &[u8]) -> Result<SliceFacts, DecodeError> {
     let mut slice: wire::Slice<'_> = serde_json::from_slice(json)?;
     number(&mut slice.metadata);
     Ok(Namespaced::<SliceFacts>::decode(slice)?.facts)
 }
 
-/// An Endpoints object that is to be written, likewise.
+/// Decodes an Endpoints object that is to be written, likewise.
 pub fn planned_endpoints(json: &[u8]) -> Result<EndpointsFacts, DecodeError> {
     let mut endpoints: wire::Endpoints<'_> = serde_json::from_slice(json)?;
     number(&mut endpoints.metadata);

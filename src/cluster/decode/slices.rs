@@ -1,4 +1,4 @@
-//! Slices, from the wire to facts.
+//! Decodes `EndpointSlice` objects into facts.
 
 use super::{
     Decode, DecodeError, Namespaced, canonical, extras, labels, plain_pod, required, slice_port, version,
@@ -40,14 +40,14 @@ fn slice_meta(meta: &wire::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeErro
     })
 }
 
-/// The references to Services.
+/// Returns the owner references to Services.
 fn services<'m, 'a>(meta: &'m wire::Meta<'a>) -> impl Iterator<Item = &'m wire::Owner<'a>> {
     let owners = meta.owner_references.iter().flatten();
     owners.filter(|owner| &*owner.kind == "Service" && &*owner.api_version == "v1")
 }
 
-/// The UID in the one reference that is written anew each time: the only one to a Service, unless something else is
-/// said to be the controller. Anything else is kept as it is.
+/// Returns the UID of the owner reference that is rebuilt on each write: the only one to a Service, unless another
+/// owner is the controller. All other references are preserved.
 fn own_reference(meta: &wire::Meta<'_>) -> Option<String> {
     let mut services = services(meta);
     let only = services.next().filter(|_| services.next().is_none())?;

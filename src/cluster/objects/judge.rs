@@ -1,6 +1,6 @@
-//! What the answer to a request for a single object proves. Between the API server and us stand load balancers and
-//! proxies, which answer in its place: with pages of their own, and with the answers of servers that know nothing of
-//! the object. So an answer counts for what its body says, and only if that is about the object of the request.
+//! Decides what the answer to a request for a single object proves. Load balancers and proxies between the API server
+//! and us may answer in its place: with their own pages, or with answers of servers that know nothing of the object. So
+//! an answer counts for what its body says, and only if that is about the object of the request.
 
 use crate::cluster::decode::{self, Namespaced};
 use crate::cluster::wire::{self, Status, Str};
@@ -12,14 +12,14 @@ use crate::core::object::{Output, Remote};
 use http::StatusCode;
 use serde::Deserialize;
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verb {
     Create,
     Update,
     Delete,
     Fetch,
-    /// GET of the Service of the object's name.
+    /// GET of the Service with the object's name.
     Probe,
 }
 
@@ -35,18 +35,18 @@ impl Verb {
     }
 }
 
-/// A request, as far as its answer must fit it.
+/// The parts of a request that its answer must match.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     pub(super) verb: Verb,
-    /// The size of the object that it carries.
+    /// The size of the object in the request.
     pub(super) bytes: usize,
     pub(super) output: Output,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
 }
 
-/// How a resource is named in answers.
+/// The names of a resource in answers.
 struct Resource {
     group: &'static str,
     plural: &'static str,
@@ -60,7 +60,7 @@ const NAMESPACES: Resource = Resource {
 };
 const METADATA: &str = "PartialObjectMetadata";
 
-/// Which object an answer shows.
+/// Identifies the object in an answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Shown<'a> {
@@ -79,7 +79,7 @@ impl Asked<'_> {
         Resource { group, plural, kind }
     }
 
-    /// The object in an answer, if it is the one that was asked for.
+    /// Returns the object in an answer, if it is the requested one.
     fn shown<'b>(&self, body: &'b [u8]) -> Option<Shown<'b>> {
         let shown: Shown<'b> = serde_json::from_slice(body).ok()?;
         let meta = &shown.metadata;
@@ -93,7 +93,7 @@ impl Asked<'_> {
 }
 
 impl Resource {
-    /// Whether a `Status` is about the object of this name.
+    /// Returns whether a `Status` is about the object of this name.
     fn is_subject(&self, status: &Status, name: &str) -> bool {
         status.kind == "Status"
             && status.details.as_ref().is_some_and(|details| {
@@ -104,7 +104,7 @@ impl Resource {
     }
 }
 
-/// What an answer means. The status is that of a refusal.
+/// Interprets an answer. The status is that of a refusal.
 pub(super) fn judge(asked: &Asked<'_>, code: StatusCode, body: &[u8]) -> (Outcome, Option<Status>) {
     if code.is_success() {
         return (accepted(asked, body), None);
@@ -117,17 +117,17 @@ fn refused(asked: &Asked<'_>, code: StatusCode, status: &Status) -> Outcome {
     let about_it = || asked.resource().is_subject(status, asked.name);
     let about_its_namespace = || NAMESPACES.is_subject(status, asked.namespace);
     match (code, asked.verb) {
-        // Whatever a conflict is with, the object is looked at.
+        // Whatever the conflict is about, the object is looked at next.
         (StatusCode::CONFLICT, Verb::Create) if status.reason == "AlreadyExists" => Outcome::Exists,
         (StatusCode::CONFLICT, _) => Outcome::Conflict,
         (StatusCode::NOT_FOUND, verb) if status.reason == "NotFound" => match verb {
             Verb::Create if about_its_namespace() => Outcome::Terminating,
-            // What is to be created is missing anyway.
+            // The object to create is missing anyway, so this says nothing.
             Verb::Create => Outcome::Unknown,
             _ if about_it() || about_its_namespace() => Outcome::NotFound,
             _ => Outcome::Unknown,
         },
-        // From something that does not know the path: a proxy, or a server without this API.
+        // Sent by something that does not know the path: a proxy, or a server without this API.
         (StatusCode::NOT_FOUND, _) => Outcome::Unknown,
         (StatusCode::FORBIDDEN, Verb::Create) if is_terminating(status) && about_it() => Outcome::Terminating,
         (StatusCode::TOO_MANY_REQUESTS, _) => Outcome::Throttled,
@@ -139,9 +139,9 @@ fn refused(asked: &Asked<'_>, code: StatusCode, status: &Status) -> Outcome {
     }
 }
 
-/// Whether the object that was sent is larger than what can be stored. The API server has a limit on what it reads;
-/// what is within that may still be too much for etcd, or for the server's own connection to it, and those errors are
-/// handed on in words alone.
+/// Returns whether the object in the request is too large to be stored. The API server limits the size of requests; an
+/// object within that limit may still be too large for etcd, or for the server's own connection to it, and those errors
+/// are only recognizable by their text.
 fn is_too_large(code: StatusCode, status: &Status) -> bool {
     const OF_ETCD: [&str; 2] = [
         "etcdserver: request is too large",
@@ -153,7 +153,7 @@ fn is_too_large(code: StatusCode, status: &Status) -> bool {
             && OF_ETCD.iter().any(|words| status.message.contains(words)))
 }
 
-/// Whether the namespace takes no objects any more.
+/// Returns whether the namespace is being deleted, and takes no new objects.
 fn is_terminating(status: &Status) -> bool {
     let causes = status
         .details
@@ -166,7 +166,7 @@ fn is_terminating(status: &Status) -> bool {
 
 fn accepted(asked: &Asked<'_>, body: &[u8]) -> Outcome {
     if asked.verb == Verb::Delete {
-        // The object itself is shown while finalizers keep it.
+        // The answer shows the object itself while finalizers keep it.
         let status = decode::status(200, body);
         let done = status.status == "Success" && asked.resource().is_subject(&status, asked.name);
         return if done || asked.shown(body).is_some() {

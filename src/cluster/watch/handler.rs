@@ -1,4 +1,4 @@
-//! Who is told what lists and watches show.
+//! The interface through which lists and watches hand on objects.
 
 use crate::core::facts::NodeFacts;
 use crate::core::hints::NodeCapacity;
@@ -9,37 +9,37 @@ use futures::future::BoxFuture;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Takes what the watches of all kinds show. The router does, for the shards; the watches know nothing of either.
+/// Receives what the watches of all kinds show. The router implements it; the watches know neither it nor the shards.
 pub(crate) trait WatchHandler: Send + Sync {
-    /// Waits until nodes, pods and Services have been listed once. What is listed after that can be compared with
-    /// them as it arrives, and need not be kept.
+    /// Waits until nodes, pods and Services have been listed once. Objects that are listed after that can be compared
+    /// with them as they arrive, and need not be kept.
     fn inputs_listed(&self) -> BoxFuture<'_, ()>;
 
-    /// Hands each shard its events in one go. Shards are made for namespaces that begin to matter.
+    /// Hands each shard its changes in one batch. Creates shards for namespaces that need one now.
     fn deliver(&self, deliveries: Vec<Delivery>);
 
-    /// A node as a list or a watch shows it.
+    /// Applies a node from a list or a watch.
     fn node_applied(&self, name: &Arc<str>, facts: NodeFacts, capacity: &NodeCapacity, epoch: u8);
 
-    /// A node is gone.
+    /// Removes a node.
     fn node_gone(&self, name: &str);
 
-    /// Another list of a kind is about to be delivered: shards plan nothing until it is whole.
+    /// Announces that another list of a kind is about to be delivered: shards plan nothing until it is complete.
     fn begin_list(&self, kind: Kind);
 
-    /// A list of a kind is whole. It shows this version, and was asked for under this demand.
+    /// Announces that a list of a kind is complete. It shows this version, and was asked for under this demand.
     fn end_list(&self, kind: Kind, epoch: u8, version: u64, asked: Demand);
 
-    /// Objects of a kind are not followed any more: shards forget them, and plan nothing until they have been
+    /// Announces that a kind is not followed any more: shards forget its objects, and plan nothing until they have been
     /// listed again.
     fn forget(&self, kind: Kind);
 
-    /// A kind's view has met a demand.
+    /// Announces that a kind's view has met a demand.
     fn prove(&self, kind: Kind, demand: Demand);
 
-    /// As [`Picture::rewound`](crate::core::leadership::picture::Picture::rewound). Returns what there is to be met then.
+    /// See [`Picture::rewound`](crate::core::leadership::picture::Picture::rewound). Returns the demand to meet then.
     fn rewound(&self, kind: Kind, under: Demand) -> Demand;
 
-    /// What views have to meet.
+    /// Subscribes to the demands that views have to meet.
     fn demands(&self) -> watch::Receiver<Demand>;
 }

@@ -1,4 +1,4 @@
-//! Listing everything of a kind: streamed as the beginning of a watch, or page by page where that fails.
+//! Lists all objects of a kind: streamed as the beginning of a watch, or page by page where that fails.
 
 use super::WatchError;
 use super::handler::WatchHandler;
@@ -9,20 +9,20 @@ use crate::cluster::decode::Undecodable;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::cluster::{decode, http};
 
-/// How everything is asked for.
+/// Ways to request a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
-    /// As the first events of a watch, which costs the server the least memory. Servers do it since 1.27 by a
+    /// As the first events of a watch, which costs the server the least memory. Servers support it since 1.27 behind a
     /// feature gate, and by default since 1.34.
     Stream,
     /// In pages.
     Pages,
-    /// In one piece: for a list so slow that its pages expire.
+    /// In one piece: for a list that is so slow that its pages expire.
     Whole,
 }
 
 impl Way {
-    /// How to try it again when it has failed.
+    /// Returns the way for the next attempt after a failure.
     pub(super) fn after(self, error: &WatchError) -> Self {
         match (self, error) {
             (Self::Pages, WatchError::Expired) => Self::Whole,
@@ -31,18 +31,18 @@ impl Way {
     }
 }
 
-/// What a list showed.
+/// The result of a list.
 ///
-/// The first list is handed on as it comes. A later one is held back until it is whole, cut to facts: while it is
-/// being handed on nothing is planned, and that must not take as long as the server takes to list; and one that
-/// breaks off has changed nothing.
+/// The first list is handed on as it arrives. A later one is buffered until it is complete, cut to facts: nothing is
+/// planned while it is being handed on, and that must not take as long as the server takes to list. A list that breaks
+/// off then has changed nothing.
 pub(super) struct Listing<S: Source> {
-    /// The epoch to hand it on under as it comes; held back without one.
+    /// The epoch to hand it on under as it arrives; `None` to buffer it.
     passing: Option<u8>,
     kept: Vec<(S::Listed, Option<Gone>)>,
-    /// How many objects there were.
+    /// Number of objects.
     pub(super) objects: usize,
-    /// The version that it shows.
+    /// The version that the list shows.
     pub(super) version: u64,
 }
 
@@ -58,7 +58,7 @@ impl<S: Source> Listing<S> {
         }
     }
 
-    /// Hands on what was held back.
+    /// Hands on the buffered objects.
     pub(super) fn hand_on(self, handler: &dyn WatchHandler, epoch: u8) {
         if self.passing.is_none() {
             handler.begin_list(S::KIND);
@@ -68,8 +68,8 @@ impl<S: Source> Listing<S> {
 }
 
 impl Reader {
-    /// Lists everything, and hands it on under an epoch as it comes, or holds it back without one. A server that
-    /// does not stream lists is asked for pages.
+    /// Lists everything, and hands it on under an epoch as it arrives, or buffers it without one. Falls back to pages
+    /// when the server does not stream lists.
     pub(super) async fn list<S: Source>(
         self,
         way: Way,
@@ -114,7 +114,7 @@ impl Reader {
             shown.end?;
             match (shown.bookmark, shown.version) {
                 (Some(Bookmark::Listed), Some(version)) => return Ok(version),
-                // Servers that do not know what was asked for begin an ordinary watch.
+                // Servers without streaming lists begin an ordinary watch.
                 (Some(Bookmark::Plain), _) => break,
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! The lines of a watch: reading them as they arrive, and taking them apart.
+//! Reads the lines of a watch as they arrive, and parses them.
 
 use super::WatchError;
 use super::sources::Gone;
@@ -11,12 +11,12 @@ use kube::client::Body;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A line longer than this is no object: etcd does not hold such.
+/// A longer line cannot be an object: etcd does not store objects of this size.
 pub(super) const LONGEST_LINE: usize = 16 << 20;
-/// What is read in one go is handed on in one go, but never more than about this many bytes.
+/// Data that has arrived is handed on in one batch, but never more than about this many bytes.
 const GULP: usize = 256 << 10;
 
-/// The lines of an answer that goes on.
+/// The lines of a streaming answer.
 pub(super) struct Lines {
     body: Body,
     buffer: BytesMut,
@@ -32,14 +32,14 @@ impl Lines {
         }
     }
 
-    /// The whole lines that have arrived, or none at the end. `silence` is how long nothing may arrive.
+    /// Returns the whole lines that have arrived, or none at the end. `silence` is how long nothing may arrive.
     pub(super) async fn next(&mut self, silence: Duration) -> Result<Option<Bytes>, WatchError> {
         while !self.ended {
             let frame = timeout(silence, self.body.frame())
                 .await
                 .map_err(|_| Silent(silence))?;
             self.ended = !take_frame(frame, &mut self.buffer)?;
-            // What else has arrived already is taken along.
+            // Take along all data that has arrived already.
             if let Some(lines) = self.arrived()? {
                 return Ok(Some(lines));
             }
@@ -47,11 +47,11 @@ impl Lines {
                 return Err(WatchError::LongLine);
             }
         }
-        // A last line without its end was cut off; it comes again.
+        // A last line without its end was cut off; the event comes again.
         Ok(None)
     }
 
-    /// The whole lines that have arrived already, if there are any.
+    /// Returns the whole lines that have arrived already, if there are any.
     pub(super) fn arrived(&mut self) -> Result<Option<Bytes>, WatchError> {
         while !self.ended && self.buffer.len() < GULP {
             let Some(frame) = self.body.frame().now_or_never() else {
@@ -64,7 +64,7 @@ impl Lines {
     }
 }
 
-/// Adds a frame's data to the buffer. False at the end of the stream.
+/// Adds a frame's data to the buffer. Returns false at the end of the stream.
 fn take_frame(
     frame: Option<Result<http_body::Frame<Bytes>, kube::Error>>,
     buffer: &mut BytesMut,
@@ -80,30 +80,30 @@ fn take_frame(
     }
 }
 
-/// What some lines show.
+/// The contents of some lines.
 pub(super) struct Shown<T> {
-    /// Objects, each with whether it is gone, in order.
+    /// Objects in order, each with whether it was deleted.
     pub(super) items: Vec<(T, Option<Gone>)>,
-    /// Which objects cannot be used, and why.
+    /// Objects that cannot be decoded, and why.
     pub(super) errors: Vec<Undecodable>,
-    /// The version of the last event that was understood.
+    /// The version of the last event that was parsed, even if its object cannot be decoded.
     pub(super) version: Option<String>,
-    /// The last bookmark, if there is any.
+    /// The last bookmark, if there is one.
     pub(super) bookmark: Option<Bookmark>,
-    /// Why the watch cannot go on past them, if it cannot.
+    /// The reason why the watch cannot go on past them, if it cannot.
     pub(super) end: Result<(), WatchError>,
 }
 
-/// How far a watch is.
+/// Kinds of bookmarks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bookmark {
-    /// All that was there when it began has been shown.
+    /// Everything that existed when the watch began has been shown.
     Listed,
-    /// It says nothing beyond its version.
+    /// The bookmark only carries a version.
     Plain,
 }
 
-/// Takes whole lines apart; of those of a list that is streamed, no more than up to the first bookmark.
+/// Parses whole lines; of a streamed list, only those up to the first bookmark.
 pub(super) fn take_lines<T: Decode>(lines: &[u8], listing: bool) -> Shown<T> {
     let mut shown = Shown {
         items: Vec::new(),
@@ -144,17 +144,17 @@ pub(super) fn take_lines<T: Decode>(lines: &[u8], listing: bool) -> Shown<T> {
     shown
 }
 
-/// What a line of a watch shows.
+/// The contents of a line of a watch.
 enum Line<T> {
-    /// An object, its version, and whether it is gone.
+    /// An object, its version, and whether it was deleted.
     Object(T, String, Option<Gone>),
-    /// How far the watch is.
+    /// A bookmark and its version.
     Bookmark(String, Bookmark),
-    /// An object that cannot be used, why, and its version.
+    /// An object that cannot be decoded, why, and its version.
     Undecodable(Undecodable, String),
 }
 
-/// Takes a line apart. An error means that the watch cannot go on past it.
+/// Parses a line. After an error the watch cannot go on past it.
 fn take_line<T: Decode>(line: &[u8]) -> Result<Line<T>, WatchError> {
     let event = decode::event(line)?;
     match event.kind {
@@ -172,7 +172,7 @@ fn take_line<T: Decode>(line: &[u8]) -> Result<Line<T>, WatchError> {
                 };
                 Ok(Line::Object(item, at, gone))
             }
-            // What is gone must not be kept, so everything is listed again.
+            // A deleted object must not be kept, so everything is listed again.
             Err(_) if event.kind == EventKind::Deleted => Err(WatchError::Expired),
             Err(error) => Ok(Line::Undecodable(
                 Undecodable::new(event.object, error),

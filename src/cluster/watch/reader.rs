@@ -1,4 +1,4 @@
-//! The requests of one kind's list and watch.
+//! Requests of one kind's list and watch.
 
 use super::WatchError;
 use super::handler::WatchHandler;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long the reading of a version may take.
+/// Timeout for reading a version.
 const READING: Duration = Duration::from_secs(10);
 
-/// Sends requests, and hands on what it reads. Clones are one.
+/// Sends requests, and hands on their results. Clones share the client, the handler and the metrics.
 #[derive(Clone)]
 pub(super) struct Reader {
     pub(super) client: Client,
@@ -37,8 +37,8 @@ impl Reader {
         self.answer(&uri, S::ACCEPT).await
     }
 
-    /// The version that the kind has now. It comes from the present of the store, since none is asked for; and as a
-    /// list of no more than one object it costs the server next to nothing.
+    /// Reads the version that the kind has now. As no version is asked for, it comes from the current state of the
+    /// store; as a list of at most one object, it costs the server next to nothing.
     pub(super) async fn version<S: Source>(self) -> Result<u64, WatchError> {
         let reading = async {
             let uri = format!("{}?limit=1", http::collection(S::KIND, None));
@@ -49,7 +49,7 @@ impl Reader {
         timeout(READING, reading).await.map_err(|_| Silent(READING))?
     }
 
-    /// The body of the answer to a request, once the server has begun to answer.
+    /// Returns the body of the answer to a request, once the server has begun to answer.
     pub(super) async fn answer(&self, uri: &str, accept: &str) -> Result<Body, WatchError> {
         timeout(ANSWER, self.get(uri, accept))
             .await
@@ -69,7 +69,7 @@ impl Reader {
         Err(WatchError::of_status(decode::status(head.code.as_u16(), &body)))
     }
 
-    /// Objects that cannot be used are named, and left out.
+    /// Counts and logs objects that cannot be decoded; they are left out.
     pub(super) fn complain<S: Source>(&self, errors: &[Undecodable]) {
         for error in errors {
             self.metrics.undecodable.increment(1);

@@ -1,4 +1,4 @@
-//! The kinds that are listed and watched, and what becomes of their objects.
+//! The kinds that are listed and watched, and how their objects are handed on.
 
 use super::handler::WatchHandler;
 use crate::cluster::decode::{Decode, NamedNode, Namespaced};
@@ -9,28 +9,28 @@ use crate::core::namespace::Kind;
 
 /// A kind that is listed and watched.
 pub(crate) trait Source: Send + Sync + 'static {
-    /// Which.
+    /// The kind.
     const KIND: Kind;
-    /// What a watch asks for.
+    /// The media type that a watch asks for.
     const ACCEPT: &'static str = http::JSON;
-    /// Whether it is what we write: listed when what that is made of has been.
+    /// Set for outputs, which are listed once the inputs have been.
     const OUTPUT: bool = false;
-    /// Restricts lists.
+    /// Query parameters that restrict lists.
     const LIST: &'static str = "";
-    /// Restricts watches.
+    /// Query parameters that restrict watches.
     const WATCH: &'static str = "";
-    /// What lists consist of.
+    /// The items of lists.
     type Listed: Decode;
-    /// What watches consist of.
+    /// The items of watches.
     type Watched: Decode;
 
-    /// Hands on what a list showed: each with whether it has gone while it was listed, in order.
+    /// Hands on the items of a list in order, each with whether it was deleted while it was listed.
     fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8);
-    /// Hands on what a watch showed: each with whether it is gone, in order.
+    /// Hands on the items of a watch in order, each with whether it was deleted.
     fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8);
 }
 
-/// That an object is gone, as of a version.
+/// Marks an object as deleted, as of a version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gone(pub(super) u64);
 
@@ -57,8 +57,8 @@ impl Source for Nodes {
     }
 }
 
-/// Pods. The list leaves out those in a terminal phase; the watch must not, since a pod that leaves a
-/// selection is shown as it was before.
+/// Pods. The list leaves out pods in a terminal phase. The watch must not: a pod that leaves a field selection is shown
+/// as it was before.
 #[derive(Debug)]
 pub(crate) struct Pods;
 
@@ -101,8 +101,8 @@ impl Source for Services {
     }
 }
 
-/// Our slices: listed whole, since they are to be taken over; watched by their metadata, which is enough to
-/// tell our own writes from those of others. A slice whose managed-by label changes leaves the selection.
+/// Managed slices. Lists show them whole, since they may be adopted; the watch shows their metadata, which is enough to
+/// tell our own writes from others'. A slice whose managed-by label changes leaves the selection.
 #[derive(Debug)]
 pub(crate) struct Slices;
 
@@ -131,7 +131,7 @@ impl Source for Slices {
     }
 }
 
-/// Endpoints: all of them, since the object of a managed Service's name is ours whoever made it. Listed whole,
+/// All Endpoints objects, since the one with the name of a managed Service is managed whoever created it. Listed whole,
 /// watched by their metadata, as slices are.
 #[derive(Debug)]
 pub(crate) struct Endpoints;
@@ -158,7 +158,7 @@ impl Source for Endpoints {
     }
 }
 
-/// Slices as [`Slices`], watched whole: where every write is another's, each would have to be fetched.
+/// Slices as [`Slices`], watched whole: where another controller does the writing, each write would need a refetch.
 #[derive(Debug)]
 pub(crate) struct WholeSlices;
 
@@ -179,7 +179,7 @@ impl Source for WholeSlices {
     }
 }
 
-/// As [`Endpoints`], watched whole.
+/// Endpoints as [`Endpoints`], watched whole.
 #[derive(Debug)]
 pub(crate) struct WholeEndpoints;
 

@@ -1,8 +1,8 @@
-//! One endpoint, and one address, as JSON.
+//! Encodes one endpoint, or one address, as JSON.
 //!
-//! A slice has up to 1,000 of them and is written whole, so this is where a change costs most. Serde's writer looks
-//! each byte of a text up in a table to escape it: two thirds of the instructions of a body. Here a text is looked
-//! through at once, and only one that needs it goes that way.
+//! A slice has up to 1,000 endpoints and is written whole, so this is the most expensive part of a change. Serde's
+//! writer looks up each byte of a text in a table to escape it, which takes two thirds of the instructions of a body.
+//! Here a text is scanned in one go, and only one that needs escaping takes that path.
 
 use super::PodReference;
 use crate::core::hints::Hint;
@@ -11,10 +11,10 @@ use crate::core::slices::Conditions;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// An endpoint, ready to be written.
+/// An endpoint to be written.
 #[derive(Clone, Copy)]
 pub struct EndpointBody<'a> {
-    /// Its one address.
+    /// Its only address.
     pub ip: IpAddr,
     /// Its conditions.
     pub conditions: Conditions,
@@ -30,7 +30,7 @@ pub struct EndpointBody<'a> {
     pub hints: Hint<'a>,
 }
 
-/// An address of an Endpoints object, ready to be written.
+/// An address of an Endpoints object, to be written.
 #[derive(Clone, Copy)]
 pub struct AddressBody<'a> {
     /// `ip`.
@@ -82,7 +82,7 @@ impl AddressBody<'_> {
     }
 }
 
-/// Appends what each item writes, with commas in between.
+/// Appends the output of each item, separated by commas.
 pub(super) fn push_all<T>(out: &mut Vec<u8>, items: impl Iterator<Item = T>, push: impl Fn(T, &mut Vec<u8>)) {
     for (i, item) in items.enumerate() {
         if i > 0 {
@@ -129,7 +129,7 @@ fn push_bool(out: &mut Vec<u8>, value: bool) {
 }
 
 fn push_text(out: &mut Vec<u8>, text: &str) {
-    // Without an early exit, so that many bytes are looked at in one step.
+    // There is no early exit, so that many bytes are examined in one step.
     let escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |any, byte| any | escaped(byte)) {
         serde_json::to_writer(out, text).expect("strings can always be written to memory");
@@ -156,7 +156,7 @@ fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
                     end += 1;
                 }
                 buffer[end] = b'0' + octet % 10;
-                // The dot is there already.
+                // The buffer is filled with dots already.
                 buffer[end + 1] = b'.';
                 end += 2;
             }

@@ -14,21 +14,21 @@ use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use std::hash::{BuildHasher as _, Hasher as _};
 
-/// What is to be written of an Endpoints object, without what only the server decides.
+/// The content of an Endpoints object to be written, without the parts that depend on the server.
 pub struct EndpointsBody<'a> {
     service: &'a ServiceFacts,
     truncated: bool,
     addresses: usize,
-    /// The JSON up to the end of the subsets. What depends on the server comes after them, so that hundreds of
+    /// The JSON up to the end of the subsets. The parts that depend on the server come after them, so that hundreds of
     /// kilobytes need not be moved.
     json: Vec<u8>,
 }
 
-/// What the JSON begins with.
+/// The beginning of the JSON.
 const HEAD: &[u8] = br#"{"apiVersion":"v1","kind":"Endpoints","subsets":"#;
 
 impl<'a> EndpointsBody<'a> {
-    /// With the addresses that stand for handles.
+    /// Builds the body, with the addresses that the handles stand for.
     pub fn new<A: Address>(
         service: &'a ServiceFacts,
         published: &Published<SlicePort, A>,
@@ -54,15 +54,15 @@ impl<'a> EndpointsBody<'a> {
         }
     }
 
-    /// How many addresses there are in all subsets.
+    /// Returns the number of addresses in all subsets.
     pub fn addresses(&self) -> usize {
         self.addresses
     }
 
-    /// Tells what is written apart from what was, in 64 bits: labels (but for the headless one, which is no
-    /// reason to write), whether something is left out, and the subsets.
+    /// Returns a 64-bit hash that tells the body apart from what was written before. It covers the labels (except the
+    /// headless one, which is no reason to write), whether addresses are left out, and the subsets.
     pub fn fingerprint(&self) -> u64 {
-        // Two bodies with one fingerprint would be a change that is never written.
+        // If two bodies had the same fingerprint, the change would never be written.
         let mut hasher = KeyedState.build_hasher();
         for (key, value) in labels(self.service) {
             hasher.write(key.as_bytes());
@@ -75,7 +75,7 @@ impl<'a> EndpointsBody<'a> {
         hasher.finish()
     }
 
-    /// As JSON.
+    /// Completes the JSON.
     pub fn into_json(
         self,
         namespace: &str,
@@ -102,8 +102,8 @@ impl<'a> EndpointsBody<'a> {
     }
 }
 
-/// The labels that an Endpoints object must have, but for the one that tells a headless Service's: the
-/// Service's, and our own.
+/// Returns the labels that an Endpoints object must have, the Service's and our own, except the one that marks a
+/// headless Service.
 pub fn labels(service: &ServiceFacts) -> impl Iterator<Item = (&str, &str)> {
     let own = [(LABEL_ENDPOINTS_MANAGED_BY, ENDPOINTS_MANAGED_BY)];
     let others = service.labels.iter();
@@ -127,7 +127,7 @@ impl Serialize for EndpointsLabels<'_> {
     }
 }
 
-/// Appends a subset as JSON. What it has none of is left out.
+/// Appends a subset as JSON. Empty fields are left out.
 fn push_subset<'a, A: Address>(
     out: &mut Vec<u8>,
     subset: &Subset<SlicePort, A>,

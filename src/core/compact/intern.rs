@@ -1,4 +1,4 @@
-//! Values that many objects share, kept once and counted.
+//! Values that many objects share, stored once and reference-counted.
 
 use crate::core::hash::hash_of;
 use hashbrown::HashTable;
@@ -6,7 +6,7 @@ use slab::Slab;
 use smallvec::{Array, SmallVec};
 use std::hash::Hash;
 
-/// A table of equal values with reference counts: what nobody uses any more is freed at once.
+/// A table of distinct values with reference counts; values that are no longer used are freed at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Interner<T> {
     values: Slab<(T, u32)>,
@@ -22,8 +22,8 @@ impl<T> Default for Interner<T> {
     }
 }
 
-/// Makes room for one more value, and for an eighth more than there are, where a table would double: it is
-/// doubling that would cost the most memory of all.
+/// Makes room for one more value. The table grows by an eighth instead of doubling, because doubling would cost the
+/// most memory of all.
 pub(crate) fn make_room<T>(table: &mut Slab<T>) {
     if table.len() == table.capacity() {
         table.reserve_exact(table.len() / 8 + 1);
@@ -31,7 +31,7 @@ pub(crate) fn make_room<T>(table: &mut Slab<T>) {
 }
 
 impl<T: Hash + Eq> Interner<T> {
-    /// The index of an equal value, one more time in use; the value is kept if it is new.
+    /// Returns the index of an equal value, adding one use to it. A new value is stored.
     pub(crate) fn acquire(&mut self, value: T) -> u32 {
         let hash = hash_of(&value);
         if let Some(id) = self.reuse(hash, |known| *known == value) {
@@ -40,7 +40,7 @@ impl<T: Hash + Eq> Interner<T> {
         self.insert(hash, value)
     }
 
-    /// As [`Self::acquire`] of the value that is equal in this sense, hashes so, and is made only if it is new.
+    /// Like [`Self::acquire`], for a value with this hash that `equal` accepts and `make` creates if it is new.
     pub(crate) fn acquire_as(
         &mut self,
         hash: u64,
@@ -71,7 +71,7 @@ impl<T: Hash + Eq> Interner<T> {
         id
     }
 
-    /// One use less; the last one frees the value and its index. Says whether it was that.
+    /// Releases one use. The last one frees the value and its index. Returns whether it was the last.
     pub(crate) fn release(&mut self, id: u32) -> bool {
         let entry = &mut self.values[id as usize];
         entry.1 -= 1;
@@ -87,25 +87,25 @@ impl<T: Hash + Eq> Interner<T> {
         true
     }
 
-    /// The value at an index that is in use.
+    /// Returns the value at an index that is in use.
     pub(crate) fn get(&self, id: u32) -> &T {
         &self.values[id as usize].0
     }
 
-    /// How many values are kept.
+    /// Returns the number of values stored.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether no value is kept.
+    /// Returns whether no value is stored.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 }
 
-/// As [`make_room`], for a list.
+/// Like [`make_room`], for a list.
 pub(crate) fn push_tight<A: Array>(list: &mut SmallVec<A>, item: A::Item) {
     if list.len() == list.capacity() {
         list.reserve_exact(list.len() / 8 + 1);

@@ -1,4 +1,4 @@
-//! The label pairs of a namespace's pods and selectors, kept once and counted, and who has them.
+//! The label pairs of a namespace's pods and selectors, stored once and counted, and the holders of each.
 
 use super::intern::{Interner, make_room};
 use super::small::SmallSet;
@@ -7,8 +7,8 @@ use crate::core::ids::{FullSetId, SelectorId};
 use hashbrown::HashTable;
 use slab::Slab;
 
-/// Pairs by number. A key is kept once, not with each of its values: those that are unique to a pod are the larger
-/// part of all pairs, and their keys are longer than they are.
+/// Pairs by number. A key is stored once and not with each of its values, since values that are unique to a pod are the
+/// larger part of all pairs, and their keys are longer than they are.
 #[derive(Clone, Debug, Default)]
 pub(in crate::core) struct LabelPairs {
     keys: Interner<Box<str>>,
@@ -25,7 +25,7 @@ struct Pair {
     held: Held,
 }
 
-/// Who has a pair, in 4 bytes: most pairs are in one full set, and no selector is indexed under them.
+/// The holders of a pair, in 4 bytes: most pairs are in one full set, and no selector is indexed under them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Held(u32);
 
@@ -51,20 +51,20 @@ impl Held {
     }
 }
 
-/// Who has a pair, where that is more than one full set.
+/// The holders of a pair that one full set alone cannot describe.
 #[derive(Clone, Debug, Default)]
 struct Holders {
     full: SmallSet<FullSetId>,
-    /// How many those are.
+    /// The number of full sets.
     count: u32,
     /// The selectors that are indexed under it.
     selectors: SmallSet<SelectorId>,
-    /// How many those are.
+    /// The number of selectors.
     indexed: u32,
 }
 
 impl LabelPairs {
-    /// The number of a pair, one more time in use.
+    /// Returns the number of a pair, adding one use to it.
     pub(in crate::core) fn acquire(&mut self, key: &str, value: &str) -> u32 {
         let key = self
             .keys
@@ -77,7 +77,7 @@ impl LabelPairs {
         });
         if let Some(&id) = found {
             self.pairs[id as usize].uses += 1;
-            // A pair holds its key once, however often it is used itself.
+            // A pair holds its key once, no matter how often it is used itself.
             self.keys.release(key);
             return id;
         }
@@ -96,7 +96,7 @@ impl LabelPairs {
         id
     }
 
-    /// One use less; the last one frees the pair.
+    /// Releases one use. The last one frees the pair.
     pub(in crate::core) fn release(&mut self, id: u32) {
         let pair = &mut self.pairs[id as usize];
         pair.uses -= 1;
@@ -113,13 +113,13 @@ impl LabelPairs {
         self.keys.release(key);
     }
 
-    /// A pair in use.
+    /// Returns a pair that is in use.
     pub(in crate::core) fn get(&self, id: u32) -> (&str, &str) {
         let pair = &self.pairs[id as usize];
         (self.keys.get(pair.key), &pair.value)
     }
 
-    /// A full set has a pair.
+    /// Adds a full set that has a pair.
     pub(in crate::core) fn hold(&mut self, id: u32, full: FullSetId) {
         if self.pairs[id as usize].held == Held::BY_NONE {
             self.pairs[id as usize].held = Held::by_one(full);
@@ -129,7 +129,7 @@ impl LabelPairs {
         holders.count += u32::from(holders.full.insert(full));
     }
 
-    /// A full set is about to go.
+    /// Removes a full set that is about to be dropped.
     pub(in crate::core) fn let_go(&mut self, id: u32, full: FullSetId) {
         if self.pairs[id as usize].held.one().is_some() {
             self.pairs[id as usize].held = Held::BY_NONE;
@@ -140,7 +140,7 @@ impl LabelPairs {
         self.shrink(id);
     }
 
-    /// How many full sets have a pair.
+    /// Returns the number of full sets that have a pair.
     pub(in crate::core) fn held(&self, id: u32) -> usize {
         let held = self.pairs[id as usize].held;
         match held.many() {
@@ -149,33 +149,33 @@ impl LabelPairs {
         }
     }
 
-    /// The full sets that have a pair, in order.
+    /// Returns the full sets that have a pair, in order.
     pub(in crate::core) fn holding(&self, id: u32) -> impl Iterator<Item = FullSetId> {
         let held = self.pairs[id as usize].held;
         let many = held.many().map(|at| self.holders[at].full.iter());
         held.one().into_iter().chain(many.into_iter().flatten())
     }
 
-    /// A selector is to be found by a pair.
+    /// Indexes a selector under a pair.
     pub(in crate::core) fn index(&mut self, id: u32, selector: SelectorId) {
         let holders = self.holders_mut(id);
         holders.indexed += u32::from(holders.selectors.insert(selector));
     }
 
-    /// A selector is about to go.
+    /// Removes a selector that is about to be dropped.
     pub(in crate::core) fn unindex(&mut self, id: u32, selector: SelectorId) {
         let holders = self.holders_mut(id);
         holders.indexed -= u32::from(holders.selectors.remove(&selector));
         self.shrink(id);
     }
 
-    /// How many selectors are to be found by a pair.
+    /// Returns the number of selectors indexed under a pair.
     pub(in crate::core) fn indexed(&self, id: u32) -> usize {
         let many = self.pairs[id as usize].held.many();
         many.map_or(0, |at| self.holders[at].indexed as usize)
     }
 
-    /// The selectors that are to be found by a pair, in order.
+    /// Returns the selectors indexed under a pair, in order.
     pub(in crate::core) fn indexing(&self, id: u32) -> impl Iterator<Item = SelectorId> {
         let many = self.pairs[id as usize].held.many();
         many.map(|at| self.holders[at].selectors.iter())
@@ -199,7 +199,7 @@ impl LabelPairs {
         &mut self.holders[at]
     }
 
-    /// Where one full set is left at most, its number will do.
+    /// Frees the holders once at most one full set is left, whose number is enough.
     fn shrink(&mut self, id: u32) {
         let held = &mut self.pairs[id as usize].held;
         let Some(at) = held.many() else { return };

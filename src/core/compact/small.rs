@@ -1,5 +1,5 @@
-//! A set and a map that mostly hold few: most Services have one slice and some dozens of pods, and the fixed cost
-//! of a tree's node or a hash table's spare places would be the larger part of what they need.
+//! A set and a map for mostly few entries: most Services have one slice and some dozens of pods, so the fixed cost of a
+//! tree's node or of a hash table's spare places would be the larger part of their memory.
 
 use crate::core::hash::IdMap;
 use rustc_hash::FxBuildHasher;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::ops::RangeToInclusive;
 
-/// Up to so many stand in one sorted piece of memory, where finding and moving them costs next to nothing.
+/// Up to this many entries are kept in one sorted piece of memory, where finding and moving them costs next to nothing.
 const FEW: usize = 64;
 
 /// A sorted set.
@@ -27,7 +27,7 @@ impl<T> Default for SmallSet<T> {
 }
 
 impl<T: Ord + Copy> SmallSet<T> {
-    /// Adds a value. False if it was there.
+    /// Adds a value. Returns false if it was present already.
     pub fn insert(&mut self, value: T) -> bool {
         match &mut self.0 {
             Set::Many(set) => set.insert(value),
@@ -47,7 +47,7 @@ impl<T: Ord + Copy> SmallSet<T> {
         }
     }
 
-    /// Takes a value out. False if it was not there.
+    /// Removes a value. Returns false if it was not present.
     pub fn remove(&mut self, value: &T) -> bool {
         match &mut self.0 {
             Set::Few(values) => values.binary_search(value).map(|at| values.remove(at)).is_ok(),
@@ -61,12 +61,12 @@ impl<T: Ord + Copy> SmallSet<T> {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether it has no values.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// All values, from the least.
+    /// Returns all values, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = T> {
         let (few, many) = match &self.0 {
             Set::Few(values) => (Some(values), None),
@@ -78,7 +78,7 @@ impl<T: Ord + Copy> SmallSet<T> {
             .copied()
     }
 
-    /// The values up to a bound, from the greatest.
+    /// Returns the values up to a bound, in descending order.
     pub fn down_from(&self, bound: RangeToInclusive<T>) -> impl Iterator<Item = T> {
         let (few, many) = match &self.0 {
             Set::Few(values) => (
@@ -91,7 +91,7 @@ impl<T: Ord + Copy> SmallSet<T> {
     }
 }
 
-/// A map without an order.
+/// An unordered map.
 #[derive(Clone, Debug)]
 pub(crate) struct SmallMap<K, V>(Map<K, V>);
 
@@ -108,7 +108,7 @@ impl<K, V> Default for SmallMap<K, V> {
 }
 
 impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
-    /// For so many entries.
+    /// Creates a map with room for this many entries.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self(if capacity > FEW {
             Map::Many(IdMap::with_capacity_and_hasher(capacity, FxBuildHasher))
@@ -117,7 +117,7 @@ impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
         })
     }
 
-    /// Sets the value of a key. Returns the one before.
+    /// Sets the value of a key. Returns the previous one.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         match &mut self.0 {
             Map::Many(map) => map.insert(key, value),
@@ -137,7 +137,7 @@ impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
         }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         match &self.0 {
             Map::Few(entries) => {
@@ -148,7 +148,7 @@ impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
         }
     }
 
-    /// Takes a key out. Returns its value.
+    /// Removes a key. Returns its value.
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         match &mut self.0 {
             Map::Few(entries) => {
@@ -167,7 +167,7 @@ impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
         }
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         match &self.0 {
             Map::Few(entries) => entries.len(),
@@ -175,13 +175,13 @@ impl<K: Ord + Hash + Copy, V: Copy> SmallMap<K, V> {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Grows by an eighth, not by double.
+/// Inserts a value, growing the list by an eighth instead of doubling it.
 fn insert_at<T>(values: &mut Vec<T>, at: usize, value: T) {
     if values.len() == values.capacity() {
         values.reserve_exact(values.len() / 8 + 1);

@@ -18,7 +18,7 @@ pub(super) struct EventBody<'a> {
 }
 
 impl EventBody<'_> {
-    /// To create the object with.
+    /// Returns the object to create.
     pub(super) fn create(&self) -> Vec<u8> {
         let mut involved = json!({
             "apiVersion": "v1",
@@ -51,7 +51,7 @@ impl EventBody<'_> {
         event.to_string().into_bytes()
     }
 
-    /// A merge patch for what changes when it happens again.
+    /// Returns a merge patch with the fields that change when the Event repeats.
     pub(super) fn patch(&self) -> Vec<u8> {
         let patch = json!({
             "count": self.count,

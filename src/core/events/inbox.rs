@@ -1,14 +1,14 @@
-//! Notices on their way to the one who writes Events: latest wins, and shared out by namespace.
+//! Notices that wait for the writer of Events: latest wins, and shared out by namespace.
 
 use super::lru::SharedLru;
 use super::{Key, Notice};
 
-/// So many different notices wait at most. They are taken as soon as their writer runs, so more of them come only while it
-/// does not.
+/// The most different notices that wait. They are taken as soon as their writer runs, so more of them come only while
+/// it does not.
 const LIMIT: usize = 4096;
 
-/// Notices that nobody has taken yet. When there are too many, the namespace that has the most loses one: the new one if it
-/// is its own.
+/// Notices that have not been taken yet. If there are too many, the namespace with the most loses one: the new one if
+/// it is its own.
 #[derive(Debug)]
 pub struct Inbox {
     waiting: SharedLru<Key, (u64, Pending)>,
@@ -16,12 +16,12 @@ pub struct Inbox {
     dropped: u64,
 }
 
-/// A notice, and how often it was given.
+/// A notice, and the number of times that it was given.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pending {
-    /// As it was given last.
+    /// The notice as it was last given.
     pub notice: Notice,
-    /// How often.
+    /// The number of times.
     pub times: u32,
 }
 
@@ -36,7 +36,7 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Something has happened.
+    /// Records a notice.
     pub fn record(&mut self, notice: Notice) {
         let key = notice.key();
         let namespace = &notice.involved.namespace;
@@ -57,7 +57,7 @@ impl Inbox {
         self.dropped += u64::from(gone.is_some());
     }
 
-    /// What waits, in the order in which it came first, and how much found no place.
+    /// Takes everything that waits, in the order in which it first came, and the number of notices that were dropped.
     pub fn take(&mut self) -> (Vec<Pending>, u64) {
         let waiting = std::mem::replace(&mut self.waiting, SharedLru::new(LIMIT));
         let mut notices: Vec<_> = waiting.into_values().collect();

@@ -1,17 +1,17 @@
-//! A map, shared out by namespace, that forgets what was not used for the longest time.
+//! A map, shared out by namespace, that forgets the least recently used values.
 
 use crate::core::hash::KeyedMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// At most a number of values, by namespace and key. What has to go is the oldest of the namespace that has the most: so
-/// a namespace that needs more than there is room for pushes out its own, and not what others have. Keys are kept
-/// twice, so they should be cheap to clone.
+/// A limited number of values, by namespace and key. The value that is forgotten is the oldest of the namespace that
+/// has the most: so a namespace that needs more than there is room for pushes out its own values, not those of others.
+/// Keys are kept twice, so they should be cheap to clone.
 #[derive(Debug)]
 pub(super) struct SharedLru<K, V> {
     namespaces: BTreeMap<Arc<str>, Lru<K, V>>,
-    /// How many values each has.
+    /// The number of values of each namespace.
     sizes: BTreeSet<(usize, Arc<str>)>,
     len: usize,
     limit: usize,
@@ -27,7 +27,7 @@ impl<K: Clone + Eq + Hash, V> SharedLru<K, V> {
         }
     }
 
-    /// A key's value, made if it is missing; and what had to go for it.
+    /// Returns a key's value, made if it is missing, and the entry that was forgotten to make room for it.
     pub(super) fn use_or_insert(
         &mut self,
         namespace: &Arc<str>,
@@ -54,13 +54,13 @@ impl<K: Clone + Eq + Hash, V> SharedLru<K, V> {
         (lru.use_or_insert(key, make), gone)
     }
 
-    /// Whether a further key of a namespace would push out another of its own.
+    /// Returns whether another key of a namespace would push out one of its own.
     pub(super) fn is_full_of(&self, namespace: &str) -> bool {
         let largest = self.sizes.last();
         self.len >= self.limit && largest.is_some_and(|(_, largest)| **largest == *namespace)
     }
 
-    /// A key's value, without using it.
+    /// Returns a key's value, without counting as a use.
     pub(super) fn get_mut(&mut self, namespace: &Arc<str>, key: &K) -> Option<&mut V> {
         let lru = self.namespaces.get_mut(namespace)?;
         lru.values.get_mut(key).map(|(_, value)| value)
@@ -80,7 +80,7 @@ impl<K: Clone + Eq + Hash, V> SharedLru<K, V> {
         gone
     }
 
-    /// All values, in no order.
+    /// Returns all values, in no order.
     pub(super) fn into_values(self) -> impl Iterator<Item = V> {
         let namespaces = self.namespaces.into_values();
         namespaces.flat_map(|lru| lru.values.into_values().map(|(_, value)| value))
@@ -96,7 +96,7 @@ impl<K: Clone + Eq + Hash, V> SharedLru<K, V> {
 #[derive(Debug)]
 struct Lru<K, V> {
     values: KeyedMap<K, (u64, V)>,
-    /// Keys by when they were last used.
+    /// Keys, by when they were last used.
     by_use: BTreeMap<u64, K>,
     uses: u64,
 }

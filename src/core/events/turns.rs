@@ -1,29 +1,29 @@
-//! Whose Event is written next: namespaces take turns.
+//! The order in which Events are written: namespaces take turns.
 
 use super::Key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When something may be written, and its place among what may be at the same time.
+/// The time from which something may be written, and its position among what may be written at the same time.
 pub(super) type Due = (Duration, u64);
 
-/// What waits, by namespace.
+/// The Events that wait, by namespace.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     queues: BTreeMap<Arc<str>, Queue>,
-    /// When each namespace's first may be written.
+    /// The time from which each namespace's first Event may be written.
     heads: BTreeSet<(Duration, Arc<str>)>,
     len: usize,
-    /// Turns that were taken.
+    /// Number of turns taken.
     taken: u64,
 }
 
-/// What waits in one namespace. It is never empty.
+/// The Events that wait in one namespace, at least one.
 #[derive(Debug)]
 struct Queue {
     due: BTreeMap<Due, Arc<Key>>,
-    /// The last turn that it took. One that has just come is not put before those that wait.
+    /// The last turn that it took. A namespace that has just come is not put before those that wait.
     turn: u64,
 }
 
@@ -34,7 +34,7 @@ impl Queue {
 }
 
 impl Turns {
-    /// Something waits from now on.
+    /// Adds an Event that waits.
     pub(super) fn insert(&mut self, due: Due, key: Arc<Key>) {
         let namespace = key.object.namespace.clone();
         let turn = self.taken;
@@ -49,7 +49,7 @@ impl Turns {
         self.head_moved(&namespace, before);
     }
 
-    /// Something waits no more.
+    /// Removes an Event that waits.
     pub(super) fn remove(&mut self, namespace: &Arc<str>, due: &Due) -> Option<Arc<Key>> {
         let queue = self.queues.get_mut(namespace)?;
         let before = queue.head();
@@ -59,7 +59,7 @@ impl Turns {
         Some(key)
     }
 
-    /// What may be written now, of the namespace whose last turn was the longest ago.
+    /// Removes and returns an Event that may be written now, of the namespace whose last turn was longest ago.
     pub(super) fn pop(&mut self, now: Duration) -> Option<Arc<Key>> {
         let ready = self.heads.iter().take_while(|(due, _)| *due <= now);
         let (_, next) = ready.min_by_key(|(_, namespace)| self.queues[namespace].turn)?;
@@ -71,7 +71,7 @@ impl Turns {
         self.remove(&namespace, &due)
     }
 
-    /// When the first of all may be written.
+    /// Returns when the first of all may be written.
     pub(super) fn next_due(&self) -> Option<Duration> {
         self.heads.first().map(|(due, _)| *due)
     }

@@ -1,17 +1,17 @@
 //! Hints in proportion to CPU, for one Service and family.
 //!
-//! Slices that are not being written anyway keep their hints if they can, since a write of a slice costs every
-//! node of the cluster an update. The others start with every endpoint hinted to its own zone; then as many as
-//! needed are given from zones that have too many to zones that have too few.
+//! Slices that are not being written anyway keep their hints if they can, since writing a slice costs every node of the
+//! cluster an update. In the others, every endpoint starts out hinted to its own zone; then as many as needed are moved
+//! from zones with too many to zones with too few.
 
 use super::{Disabled, Zone, ZoneRatios};
 
-/// What a zone should get of a Service's ready endpoints.
+/// The share of a Service's ready endpoints that a zone should get.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Allocation {
-    /// With fewer its endpoints would carry over 120 % of the average load.
+    /// With fewer, its endpoints would carry over 120 % of the average load.
     pub minimum: usize,
-    /// With more some other zone would be below its minimum.
+    /// With more, some other zone would be below its minimum.
     pub maximum: usize,
     /// In proportion to its CPU, but not below the minimum.
     pub desired: f64,
@@ -20,18 +20,18 @@ pub struct Allocation {
 /// An endpoint of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HintedEndpoint<'a> {
-    /// Whether it takes traffic. Others get no hint and do not count.
+    /// Whether it takes traffic. Other endpoints get no hint and are not counted.
     pub ready: bool,
-    /// Its zone. Empty is as none.
+    /// Its zone; an empty one counts as none.
     pub zone: Option<&'a Zone>,
-    /// The zone that it is hinted to as published; `None` also when its hints are anything but one zone.
+    /// The zone in its published hint; `None` also if its hints are anything other than one zone.
     pub hint: Option<&'a Zone>,
 }
 
-/// A slice as it is going to be, with the hints as they were.
+/// A slice with the endpoints that it will have and the hints that they had.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HintedSlice<'a> {
-    /// Whether it is written anyway, because it is new or something but the hints changed.
+    /// Whether it is written anyway, because it is new or something other than the hints changed.
     pub touched: bool,
     /// Its endpoints.
     pub endpoints: Vec<HintedEndpoint<'a>>,
@@ -40,19 +40,19 @@ pub struct HintedSlice<'a> {
 /// The hints of a slice's endpoints, in their order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SliceHints {
-    /// The place of the slice in the input.
+    /// The index of the slice in the input.
     pub slice: usize,
-    /// A zone for each ready endpoint, none for the others.
+    /// A zone for each ready endpoint, `None` for the others.
     pub hints: Vec<Option<Zone>>,
 }
 
-/// Shares the ready endpoints of a Service over zones. `slices` are all slices of one family that stay or
-/// come, in an order that does not change from call to call.
+/// Distributes the ready endpoints of a Service over zones. `slices` are all slices of one family that stay or are to
+/// be created, in an order that does not change from call to call.
 ///
-/// The result has the touched slices and those that cannot keep their hints; a slice that is not in it stays as
-/// it is. One that is in it may have got the hints that it had. An error means that no slice may have hints.
+/// The result has the touched slices and those that cannot keep their hints, possibly with the hints that they had; all
+/// other slices stay as they are. An error means that no slice may have hints.
 ///
-/// The result applied, the next call with nothing touched has an empty result.
+/// Once the result is applied, the next call with nothing touched returns an empty result.
 pub fn assign(ratios: &ZoneRatios, slices: &[HintedSlice<'_>]) -> Result<Vec<SliceHints>, Disabled> {
     let ready = slices
         .iter()
@@ -70,8 +70,8 @@ pub fn assign(ratios: &ZoneRatios, slices: &[HintedSlice<'_>]) -> Result<Vec<Sli
     }
     let (open, kept) = state.keep_what_can_be();
     let (hints, totals) = state.distribute(&open, kept)?;
-    // What is kept may leave too little to move. As long as no zone goes over its maximum that is accepted;
-    // else the next call would find a slice that cannot keep its hints.
+    // The slices that keep their hints may leave too few endpoints to move. That is acceptable as long as no zone
+    // exceeds its maximum; otherwise the next call would find a slice that cannot keep its hints.
     let over = totals.iter().zip(&allocations).any(|(n, a)| *n > a.maximum);
     if over && open.len() < slices.len() && !state.is_balanced(&totals) {
         let all: Vec<usize> = (0..slices.len()).collect();
@@ -86,7 +86,7 @@ struct Assignment<'a> {
     slices: &'a [HintedSlice<'a>],
 }
 
-/// How many endpoints each zone gives away and gets.
+/// The number of endpoints that each zone gives and receives.
 struct Moves {
     give: Vec<usize>,
     receive: Vec<usize>,
@@ -95,7 +95,7 @@ struct Moves {
 // === impl ZoneRatios ===
 
 impl ZoneRatios {
-    /// What each zone should get of so many endpoints, in the order of the zones.
+    /// Returns each zone's share of this many endpoints, in the order of the zones.
     pub fn allocate(&self, endpoints: usize) -> Result<Vec<Allocation>, Disabled> {
         const OVERLOAD: f64 = 0.2;
         let zones = self.len();
@@ -145,8 +145,8 @@ impl Moves {
 // === impl Assignment ===
 
 impl Assignment<'_> {
-    /// Whether nothing is touched, every hint is a possible one, and what each zone has needs no moves. A zone
-    /// may then still be over its maximum: when minimums are rounded up far, the stopping rule leaves it so.
+    /// Returns whether nothing is touched, every hint is valid and the zones need no moves. A zone may still exceed its
+    /// maximum then: if minimums are rounded up a lot, the stopping rule leaves it so.
     fn is_settled(&self) -> bool {
         let mut totals = vec![0; self.ratios.len()];
         self.slices
@@ -155,8 +155,8 @@ impl Assignment<'_> {
             && self.is_balanced(&totals)
     }
 
-    /// Whether the zones have what [`Assignment::moves`] stops at. A zone that got its last half endpoint is
-    /// half a one over, so half a one is no reason to move on either side.
+    /// Returns whether [`Assignment::moves`] stops at these totals. A zone that received its last half endpoint is half
+    /// an endpoint over, so half an endpoint is no reason to move on either side.
     fn is_balanced(&self, totals: &[usize]) -> bool {
         let (mut surplus, mut lack) = (0.0f64, 0.0f64);
         for (has, allocation) in totals.iter().zip(self.allocations) {
@@ -167,7 +167,7 @@ impl Assignment<'_> {
         (surplus < 1.0 && lack < 1.0) || surplus <= 0.5 || lack <= 0.5
     }
 
-    /// The slices that must get new hints, and how many endpoints each zone has in the others.
+    /// Returns the slices that need new hints, and the number of endpoints per zone in the others.
     fn keep_what_can_be(&self) -> (Vec<usize>, Vec<usize>) {
         let mut kept = vec![0; self.ratios.len()];
         let mut open = Vec::new();
@@ -175,7 +175,7 @@ impl Assignment<'_> {
             let mut counts = kept.clone();
             let keeps = !slice.touched && self.count_hints(slice, &mut counts) && {
                 let mut pairs = counts.iter().zip(&kept).zip(self.allocations);
-                // Only the zones of this slice count: another one may be over already.
+                // Only the zones of this slice count, since another one may already be over its maximum.
                 pairs.all(|((new, old), allocation)| new == old || *new <= allocation.maximum)
             };
             if keeps {
@@ -187,8 +187,8 @@ impl Assignment<'_> {
         (open, kept)
     }
 
-    /// Adds up the hints of a slice by zone. False if a ready endpoint has none, or one that could not have
-    /// been given: only an endpoint whose own zone has no capacity is hinted to such a zone.
+    /// Adds up the hints of a slice by zone. Returns false if a ready endpoint has no hint or an impossible one: only
+    /// an endpoint whose own zone has no capacity can be hinted to such a zone.
     fn count_hints(&self, slice: &HintedSlice<'_>, totals: &mut [usize]) -> bool {
         slice.endpoints.iter().filter(|e| e.ready).all(|endpoint| {
             let Some(hint) = endpoint.hint else { return false };
@@ -201,9 +201,9 @@ impl Assignment<'_> {
         })
     }
 
-    /// How many endpoints zones should give and get, when they have `totals`: always from the one that has most
-    /// too many to the one that lacks most, until neither side has a whole endpoint to move, or one of them less
-    /// than half.
+    /// Plans how many endpoints the zones give and receive, starting from `totals`: always from the zone with the
+    /// largest surplus to the one with the largest deficit, until neither has a whole endpoint to move, or one of them
+    /// less than half.
     fn moves(&self, totals: &[usize]) -> Moves {
         let mut moves = Moves {
             give: vec![0; totals.len()],
@@ -214,7 +214,7 @@ impl Assignment<'_> {
             for (zone, allocation) in self.allocations.iter().enumerate() {
                 let has = (totals[zone] + moves.receive[zone]) as f64 - moves.give[zone] as f64;
                 let over = has - allocation.desired;
-                // A zone is on one side for good: half an endpoint too many is not given back.
+                // A zone never changes sides: half an endpoint too many is not given back.
                 let was_over = totals[zone] as f64 > allocation.desired;
                 if was_over && over > surplus {
                     (giver, surplus) = (zone, over);
@@ -230,7 +230,7 @@ impl Assignment<'_> {
         }
     }
 
-    /// New hints for the open slices, and how many endpoints each zone then has. `totals` are the others'.
+    /// Returns new hints for the open slices and the resulting endpoints per zone. `totals` are those of the others.
     fn distribute(
         &self,
         open: &[usize],
@@ -253,7 +253,7 @@ impl Assignment<'_> {
             result.push(SliceHints { slice: index, hints });
         }
         let mut moves = self.moves(&totals);
-        // Those that were moved before first, so that as few as possible change.
+        // Endpoints that were moved before come first, so that as few hints as possible change.
         for again in [true, false] {
             if moves.is_empty() {
                 break;
@@ -263,11 +263,11 @@ impl Assignment<'_> {
         Ok((result, totals))
     }
 
-    /// Moves endpoints: only those that were hinted to the zone before if `again`, else any.
+    /// Moves endpoints: if `again`, only those that were hinted to the receiving zone before, otherwise any.
     fn carry_out(&self, moves: &mut Moves, result: &mut [SliceHints], totals: &mut [usize], again: bool) {
         for SliceHints { slice, hints } in result {
             for (endpoint, hint) in self.slices[*slice].endpoints.iter().zip(hints) {
-                // Whoever was moved in the first round is not in its own zone any more.
+                // An endpoint moved in the first round is no longer hinted to its own zone.
                 let Some(own) = hint.as_ref().filter(|hint| Some(*hint) == endpoint.own_zone()) else {
                     continue;
                 };

@@ -1,16 +1,16 @@
-//! How much CPU each zone has, kept up to date node by node.
+//! The CPU of each zone, kept up to date node by node.
 
 use super::{Disabled, Zone};
 use crate::core::hash::KeyedMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a node adds to its zone.
+/// A node's contribution to its zone.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeCapacity {
-    /// Whether its Ready condition is true. One without the condition is not ready.
+    /// Whether its Ready condition is true; without the condition, it is not ready.
     pub ready: bool,
-    /// Whether it has one of the labels that keep it out of the count.
+    /// Whether it has one of the labels that exclude it.
     pub excluded: bool,
     /// The label `topology.kubernetes.io/zone`.
     pub zone: Option<Zone>,
@@ -18,27 +18,27 @@ pub struct NodeCapacity {
     pub cpu: Option<i64>,
 }
 
-/// The share of each zone in the CPU of the cluster. Immutable, to be handed to every shard that needs it.
+/// Each zone's share of the cluster's CPU. Immutable, so that it can be handed to every shard that needs it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ZoneRatios {
-    /// Sorted by name, at least two.
+    /// Sorted by name; at least two.
     zones: Vec<(Zone, f64)>,
 }
 
-/// The CPU of the cluster by zone. A change of a node costs one look at each zone, not at each node.
+/// The CPU of the cluster by zone. A change of a node costs one pass over the zones, not over the nodes.
 #[derive(Clone, Debug)]
 pub struct ZoneCapacity {
     /// Only nodes that count: ready and not excluded.
     nodes: KeyedMap<Arc<str>, Counted>,
     zones: BTreeMap<Zone, Sum>,
-    /// How many of the nodes are [`Counted::Unclear`]: one is enough to disable all hints.
+    /// The number of nodes that are [`Counted::Unclear`]; one is enough to disable all hints.
     unclear: usize,
     result: Result<Arc<ZoneRatios>, Disabled>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Counted {
-    /// No zone or no CPU.
+    /// Has no zone or no CPU.
     Unclear,
     In(Zone, i64),
 }
@@ -66,7 +66,7 @@ impl NodeCapacity {
 // === impl ZoneRatios ===
 
 impl ZoneRatios {
-    /// From the CPU of each zone. `None` unless there are two zones at least, each with some.
+    /// Computes the shares from the CPU of each zone. `None` unless there are at least two zones, each with some CPU.
     pub fn new(cpu: impl IntoIterator<Item = (Zone, i128)>) -> Option<Self> {
         let cpu: BTreeMap<Zone, i128> = cpu.into_iter().collect();
         let total: i128 = cpu.values().sum();
@@ -80,27 +80,27 @@ impl ZoneRatios {
         Some(Self { zones })
     }
 
-    /// How many zones there are.
+    /// Returns the number of zones.
     pub fn len(&self) -> usize {
         self.zones.len()
     }
 
-    /// Never: fewer than two zones make no ratios.
+    /// Always returns false: with fewer than two zones there are no ratios.
     pub fn is_empty(&self) -> bool {
         self.zones.is_empty()
     }
 
-    /// The zones by name, each with its share; the shares add up to one.
+    /// Returns the zones by name, each with its share; the shares add up to one.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Zone, f64)> {
         self.zones.iter().map(|(zone, ratio)| (zone, *ratio))
     }
 
-    /// The place of a zone in the order of [`ZoneRatios::iter`], if it has capacity.
+    /// Returns the position of a zone in the order of [`ZoneRatios::iter`], if it has capacity.
     pub fn position(&self, zone: &str) -> Option<usize> {
         self.zones.binary_search_by(|(name, _)| (**name).cmp(zone)).ok()
     }
 
-    /// The zone at a place.
+    /// Returns the zone at a position.
     pub fn zone(&self, position: usize) -> &Zone {
         &self.zones[position].0
     }
@@ -120,8 +120,8 @@ impl Default for ZoneCapacity {
 }
 
 impl ZoneCapacity {
-    /// A node as it is now, or `None` when it is gone. Says whether [`ZoneCapacity::ratios`] changed, so that
-    /// Services with the annotation must be evaluated again: also when the information is sufficient again.
+    /// Applies a node's current capacity, or `None` if it is gone. Returns whether [`ZoneCapacity::ratios`] changed, so
+    /// that Services with the annotation must be evaluated again, also when the information becomes sufficient again.
     pub fn apply(&mut self, name: &Arc<str>, node: Option<&NodeCapacity>) -> bool {
         let new = node.and_then(NodeCapacity::counted);
         let old = match &new {
@@ -158,7 +158,7 @@ impl ZoneCapacity {
         self.update()
     }
 
-    /// The shares of the zones, or why no Service gets hints.
+    /// Returns the shares of the zones, or the reason why no Service gets hints.
     pub fn ratios(&self) -> Result<&Arc<ZoneRatios>, Disabled> {
         self.result.as_ref().map_err(|reason| *reason)
     }

@@ -1,14 +1,14 @@
-//! What makes an assignment of hints a right one, told independently of how ours comes about. For tests, and
-//! for comparing with what another controller wrote.
+//! Checks whether an assignment of hints is valid, independently of how this controller computes one. Used in tests,
+//! and to compare with what another controller wrote.
 
 use super::{Disabled, HintedSlice, SliceHints, Zone, ZoneRatios};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Room for rounding in sums of shares.
+/// The tolerance for rounding in sums of shares.
 const EPSILON: f64 = 1e-9;
 
-/// Whether `result` is one of the right answers of [`assign`](super::assign) to this input; an error says what
-/// is wrong. Which endpoint moves is free, and so is which slices are rewritten beyond the touched ones.
+/// Checks that `result` is one of the valid results of [`assign`](super::assign) for this input; an error says what is
+/// wrong. Any endpoint may be the one that moves, and slices other than the touched ones may be rewritten.
 pub fn check(
     ratios: &ZoneRatios,
     slices: &[HintedSlice<'_>],
@@ -34,7 +34,7 @@ pub fn check(
 }
 
 struct Bounds<'a> {
-    /// By zone: maximum and desired.
+    /// The maximum and the desired number of endpoints by zone.
     zones: BTreeMap<&'a str, (f64, f64)>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Bounds<'a> {
                 return Err(format!("slice {slice} is unknown, repeated or of another length"));
             }
         }
-        // What zones have, before and after endpoints moved.
+        // The number of endpoints by zone, before and after moves.
         let (mut before, mut after) = (BTreeMap::<&str, f64>::new(), BTreeMap::<&str, f64>::new());
         let (mut givers, mut takers, mut stayed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for (index, slice) in slices.iter().enumerate() {
@@ -121,7 +121,7 @@ impl<'a> Bounds<'a> {
         self.check_end(&after, &stayed, rewritten.len() == slices.len())
     }
 
-    /// Endpoints move from zones above what is desired to zones below it, and not too many of them.
+    /// Checks that endpoints move from zones above the desired number to zones below it, and not too many of them.
     fn check_moves(
         &self,
         before: &BTreeMap<&str, f64>,
@@ -145,7 +145,7 @@ impl<'a> Bounds<'a> {
         Ok(())
     }
 
-    /// No more can be moved, and what cannot be moved is within the maximum.
+    /// Checks that nothing more can be moved, and that what cannot be moved is within the maximum.
     fn check_end(
         &self,
         after: &BTreeMap<&str, f64>,
@@ -167,7 +167,7 @@ impl<'a> Bounds<'a> {
         if self.zones.keys().all(|zone| rests(surplus(zone))) {
             return Ok(());
         }
-        // What is lacking may be due from a zone that has nothing to move, and is not asked of the next one.
+        // A deficit may be due from a zone that has nothing left to move; the next zone is not asked for it.
         let stuck = |zone: &str| !stayed.contains(zone) && surplus(zone) > 0.5 - EPSILON;
         if !self.zones.keys().any(|zone| stuck(zone)) {
             return Err("zones are apart, and endpoints are left to move".to_owned());

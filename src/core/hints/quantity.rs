@@ -1,7 +1,7 @@
-//! The API's quantities, as far as CPU needs them.
+//! Parses the API's quantities, as far as CPU needs them.
 
-/// Reads a quantity (`4`, `3920m`, `1.5`, `2k`, `1e3`, `1Ki`) in thousandths, rounded up as upstream does.
-/// `None` when it is not a quantity, or negative. One that is too large becomes the largest.
+/// Parses a quantity (`4`, `3920m`, `1.5`, `2k`, `1e3`, `1Ki`) into thousandths, rounded up as upstream does. `None` if
+/// it is not a quantity, or negative. One that is too large becomes the largest.
 pub fn milli_cpu(text: &str) -> Option<i64> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let end = text
@@ -16,7 +16,7 @@ pub fn milli_cpu(text: &str) -> Option<i64> {
     Some(round_up(whole, fraction, tens + 3, twos))
 }
 
-/// The powers of ten and of two that a suffix stands for.
+/// Returns the powers of ten and of two that a suffix stands for.
 fn scale(suffix: &str) -> Option<(i32, u32)> {
     let scale = match suffix {
         "n" => (-9, 0),
@@ -41,7 +41,7 @@ fn scale(suffix: &str) -> Option<(i32, u32)> {
             if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
                 return None;
             }
-            // Beyond three digits the result is 0 rounded up, or the largest, all the same.
+            // Beyond three digits, the result is 0 rounded up, or the largest, in any case.
             let size: i32 = digits.parse().unwrap_or(999).min(999);
             (if exponent.starts_with('-') { -size } else { size }, 0)
         }
@@ -49,13 +49,13 @@ fn scale(suffix: &str) -> Option<(i32, u32)> {
     Some(scale)
 }
 
-/// `whole.fraction × 10^tens × 2^twos`, rounded up.
+/// Returns `whole.fraction × 10^tens × 2^twos`, rounded up.
 fn round_up(whole: &str, fraction: &str, tens: i32, twos: u32) -> i64 {
     let digits = whole
         .bytes()
         .chain(fraction.bytes())
         .map(|b| u128::from(b - b'0'));
-    // How many of the digits stand before the point once it is moved.
+    // The number of digits before the point once it is moved.
     let point = i64::try_from(whole.len()).map_or(i64::MAX, |len| len.saturating_add(tens.into()));
     let (mut value, mut rest, mut rest_scale) = (0u128, 0u128, 1u128);
     let mut lost = false;

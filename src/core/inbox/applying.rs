@@ -1,4 +1,4 @@
-//! Applying what waits for a shard, in steps.
+//! Application of a shard's waiting events, in steps.
 
 use super::{ListEvent, ObjectEvent, PodEvent};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
@@ -12,35 +12,35 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-/// What waited of a kind: by name, in the order in which it came.
+/// The waiting events of a kind: by name, in the order in which they came.
 type Waiting<N, E> = IntoIter<(N, E)>;
-/// A Service and the last list that showed it; none when it is gone.
+/// A Service and the epoch of the last list that showed it; `None` when it is gone.
 type ServiceEvent = Option<(ServiceFacts, u8)>;
 type SliceEvent = ObjectEvent<Box<SliceFacts>, SliceMeta>;
 type EndpointsEvent = ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>;
 
-/// What waited for a shard, while it is being applied: a hundred thousand pods perhaps, and other namespaces are not to
-/// wait for all of them. Until all is applied, nothing else may be done with the state: it is not one that the cluster
-/// ever had.
+/// A shard's waiting events while they are applied: a hundred thousand pods perhaps, and other namespaces must not
+/// wait for all of them. Until all are applied, nothing else may be done with the state: it is not one that the
+/// cluster ever had.
 ///
-/// The order is one in which nothing is planned too early: what is forgotten, what has been listed, then what that
-/// leaves out, then that another list has begun.
+/// The order keeps anything from being planned too early: kinds that are forgotten, what has been listed, then what
+/// that leaves out, then that another list has begun.
 #[derive(Debug)]
 pub struct Applying {
     /// By [`Kind::index`].
     pub(super) forgotten: [bool; Kind::ALL.len()],
     pub(super) nodes: Waiting<Arc<str>, Arc<NodeView>>,
     pub(super) pods: Waiting<Box<str>, PodEvent>,
-    /// The pod that is next, while its labels are being compared with selectors.
+    /// The next pod, while its labels are being compared with selectors.
     pub(super) matching: Option<Box<Waiter>>,
     pub(super) services: Waiting<Arc<str>, ServiceEvent>,
     pub(super) slices: Waiting<Box<str>, SliceEvent>,
     pub(super) endpoints: Waiting<Arc<str>, EndpointsEvent>,
     pub(super) zones: Option<ZoneView>,
-    /// Whether it has been looked whether the zones matter.
+    /// Whether [`NamespaceState::watch_zones`] has been called.
     pub(super) zones_watched: bool,
     pub(super) lists: VecDeque<(Kind, ListEvent)>,
-    /// What the first of the lists leaves out, as far as it has not been taken out.
+    /// Names that the first of the lists leaves out and that have not been removed yet.
     pub(super) unlisted: Option<IntoIter<Box<str>>>,
 }
 
@@ -54,14 +54,14 @@ pub(super) struct Waiter {
 }
 
 impl Applying {
-    /// Goes on, as far as the budget goes. True when all is applied.
+    /// Continues, as far as the budget goes. Returns true when all is applied.
     pub fn step(
         &mut self,
         state: &mut NamespaceState,
         nodes: &mut dyn NodeDirectory,
         budget: &mut Budget,
     ) -> bool {
-        // What one event leads to comes before the next event.
+        // The passes that one event causes come before the next event.
         while state.step_passes(budget) {
             if budget.is_spent() {
                 return false;
@@ -76,7 +76,7 @@ impl Applying {
         false
     }
 
-    /// Applies the next event. Returns what it cost beside what the state counts; nothing when there is none.
+    /// Applies the next event. Returns its cost beyond what the state counts, or 0 if there is none.
     fn next(&mut self, state: &mut NamespaceState, nodes: &mut dyn NodeDirectory) -> u64 {
         if let Some(waiting) = &mut self.matching {
             if state.step_labels(&mut waiting.matching)
@@ -130,7 +130,7 @@ impl Applying {
         1
     }
 
-    /// Applies the next event of a slice or an Endpoints object, if there is one. Returns what it cost.
+    /// Applies the next event of a slice or an Endpoints object, if there is one. Returns its cost.
     fn next_object(&mut self, state: &mut NamespaceState) -> Option<u64> {
         if let Some((name, event)) = self.slices.next() {
             match event {
@@ -157,7 +157,7 @@ impl Applying {
         Some(1)
     }
 
-    /// Applies the end or the beginning of a list, or takes out one thing that a list left out.
+    /// Applies the end or the beginning of a list, or removes one object that a list left out.
     fn next_list(&mut self, state: &mut NamespaceState, nodes: &mut dyn NodeDirectory) -> u64 {
         let Some(&(kind, list)) = self.lists.front() else {
             return 0;

@@ -5,7 +5,7 @@ use hashbrown::HashTable;
 use std::borrow::Borrow;
 use std::hash::Hash;
 
-/// Values by key, in the order in which the keys came first: what is done with them must not depend on hashes.
+/// Values by key, in the order in which the keys came first, since what is done with them must not depend on hashes.
 #[derive(Clone, Debug)]
 pub(super) struct Latest<K, V> {
     entries: Vec<(K, V)>,
@@ -22,12 +22,12 @@ impl<K, V> Default for Latest<K, V> {
 }
 
 impl<K: Hash + Eq, V> Latest<K, V> {
-    /// How many there are.
+    /// Returns the number of values.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(super) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -35,7 +35,7 @@ impl<K: Hash + Eq, V> Latest<K, V> {
         self.find(key).map(|at| &self.entries[at].1)
     }
 
-    /// The value of a key.
+    /// Returns the value of a key, to be changed.
     pub(super) fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -67,12 +67,12 @@ impl<K: Hash + Eq, V> Latest<K, V> {
             .insert_unique(hash, at, |&at| hash_of(&entries[at as usize].0));
     }
 
-    /// Empties it.
+    /// Removes all values.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// All of it, in order.
+    /// Returns all entries, in order.
     pub(super) fn into_entries(self) -> std::vec::IntoIter<(K, V)> {
         self.entries.into_iter()
     }

@@ -1,7 +1,7 @@
-//! What this process knows of the cluster as a whole: which kinds have been listed, and which are shown to be as
-//! new as the term. Shards plan only while nothing is missing.
+//! The state of the lists as a whole: which kinds have been listed, and which are proven to be as new as the term.
+//! Shards plan only while nothing is missing.
 //!
-//! Two things block a kind, and each has its own way of ending:
+//! Two things block a kind, and each ends in its own way:
 //!
 //! * *No whole list is there*, at the start, after the kind was forgotten, and while another list is handed on. It
 //!   ends with a list; after the kind was forgotten only with one that was asked for after that, since an older one
@@ -9,30 +9,30 @@
 //! * *A proof is demanded*: a lease was won, or versions went backwards. It ends when the kind's
 //!   [`View`](super::view::View) meets the latest demand. Proofs of earlier demands count for nothing.
 //!
-//! The decisions are made here; whoever owns this passes the [`Announcement`]s on to every shard, in the order of
-//! the decisions.
+//! The decisions are made here; the owner passes the [`Announcement`]s on to every shard, in the order of the
+//! decisions.
 
 use super::Demand;
 use crate::core::inbox::Change;
 use crate::core::namespace::{Kind, PendingLists};
 use crate::core::outputs::Outputs;
 
-/// What every shard has to be told.
+/// A message that every shard must get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Announcement {
     /// Nothing may be planned until the kind's block is lifted.
     Block(Kind),
-    /// The kind is not in the way of planning any more. Objects that the list of this epoch left out, and that
-    /// are no newer than its version, are gone; to say so again changes nothing.
+    /// The kind no longer blocks planning. Objects that the list of this epoch left out, and that are no newer than
+    /// its version, are gone; repeating this changes nothing.
     Lift {
         /// The kind.
         kind: Kind,
-        /// Which list of the kind it was.
+        /// The epoch of its list.
         epoch: u8,
         /// The version that the list shows.
         version: u64,
     },
-    /// What is known of the kind is worth nothing; nothing may be planned until it has been listed again.
+    /// The state of the kind is worthless; nothing may be planned until it has been listed again.
     Forget(Kind),
 }
 
@@ -51,18 +51,18 @@ impl From<Announcement> for Change {
 struct Part {
     /// Epoch and version of the last whole list.
     listed: Option<(u8, u64)>,
-    /// Lists that were asked for under an earlier demand than this do not count.
+    /// The earliest demand under which a list counts.
     since: Demand,
 }
 
-/// What this process knows of the cluster, kind by kind. One per process, owned by the router.
+/// The state of all kinds' lists. One per process, owned by the router.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Picture {
-    /// The kinds that matter.
+    /// The kinds that the outputs depend on.
     needed: PendingLists,
-    /// Kinds of which a list is arriving, or none has been whole since the kind was last forgotten.
+    /// Kinds whose list is arriving, or has not been complete since the kind was last forgotten.
     pending: PendingLists,
-    /// Kinds of which no list has been whole since the kind was last forgotten.
+    /// Kinds whose list has not been complete since the kind was last forgotten.
     unlisted: PendingLists,
     /// Kinds that have yet to meet the demand.
     unproven: PendingLists,
@@ -72,7 +72,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Before anything was listed. The first list of a kind is enough until a proof is demanded.
+    /// Creates the picture before anything was listed. The first list of a kind is enough until a proof is demanded.
     pub fn new(outputs: Outputs) -> Self {
         let needed = PendingLists::all(outputs);
         Self {
@@ -85,39 +85,39 @@ impl Picture {
         }
     }
 
-    /// The demand that views have to meet.
+    /// Returns the demand that views have to meet.
     pub fn demand(&self) -> Demand {
         self.demand
     }
 
-    /// The kinds that keep shards from planning.
+    /// Returns the kinds that keep shards from planning.
     pub fn blocked(&self) -> PendingLists {
         self.pending.or(self.unproven)
     }
 
-    /// Whether a whole list of the kind is known.
+    /// Returns whether a complete list of the kind is known.
     pub fn is_listed(&self, kind: Kind) -> bool {
         !self.unlisted.has(kind)
     }
 
-    /// Whether a whole list of every kind is known.
+    /// Returns whether a complete list of every kind is known.
     pub fn is_complete(&self) -> bool {
         !self.unlisted.any()
     }
 
-    /// Whether all that endpoints are made of has been listed.
+    /// Returns whether everything that endpoints are computed from has been listed.
     pub fn has_inputs(&self) -> bool {
         !self.unlisted.hides_inputs()
     }
 
-    /// This process begins to write. Everything is blocked until it is proven; what others wrote meanwhile has to
-    /// be listed.
+    /// Begins a term in which this process writes. Everything is blocked until it is proven; what others wrote
+    /// meanwhile has to be listed.
     pub fn begin_term(&mut self) -> Vec<Announcement> {
         self.demand_proof(self.demand.next())
     }
 
-    /// Asks every kind for a proof. Outputs are listed again: others may have written them since, or their versions may
-    /// belong to another history.
+    /// Demands a proof of every kind. Outputs are listed again: others may have written them since, or their versions
+    /// may belong to another history.
     fn demand_proof(&mut self, demand: Demand) -> Vec<Announcement> {
         self.demand = demand;
         self.unproven = self.needed;
@@ -128,8 +128,8 @@ impl Picture {
         announcements
     }
 
-    /// Versions of a kind were found to have gone backwards, by an answer that was asked for under a demand: what is
-    /// known is of another history, and so has everything to be listed, unless it is listed for that reason already.
+    /// Handles versions of a kind that went backwards, in an answer to a request made under a demand: the state is of
+    /// another history, so everything has to be listed, unless that is being done for the same reason already.
     pub fn rewound(&mut self, kind: Kind, under: Demand) -> Vec<Announcement> {
         let mut announcements = if under.history < self.demand.history {
             Vec::new()
@@ -140,12 +140,12 @@ impl Picture {
         announcements
     }
 
-    /// The server's store was replaced, or set back: everything has to be listed.
+    /// Has everything listed again: the server's store was replaced, or set back.
     pub fn distrust(&mut self) -> Vec<Announcement> {
         self.demand_proof(self.demand.next_history())
     }
 
-    /// What is known of a kind is worth nothing, until it is listed by a request that is still to be made.
+    /// Forgets a kind, until it is listed by a request that is still to be made.
     pub fn forget(&mut self, kind: Kind) -> Option<Announcement> {
         if !self.needed.has(kind) {
             return None;
@@ -159,12 +159,12 @@ impl Picture {
         Some(if kind.is_output() {
             Announcement::Forget(kind)
         } else {
-            // Who reads only compares what it knows with the next list.
+            // Kinds that we only read are merely compared with the next list.
             Announcement::Block(kind)
         })
     }
 
-    /// A list of a kind is about to be handed on.
+    /// Begins to hand on a list of a kind.
     pub fn begin_list(&mut self, kind: Kind) -> Option<Announcement> {
         self.needed.has(kind).then(|| {
             self.pending.set(kind);
@@ -172,7 +172,7 @@ impl Picture {
         })
     }
 
-    /// A list of a kind, asked for under this demand, has been handed on whole.
+    /// Handles a list of a kind, asked for under this demand, that has been handed on completely.
     pub fn end_list(&mut self, kind: Kind, epoch: u8, version: u64, asked: Demand) -> Option<Announcement> {
         let part = &mut self.parts[kind.index()];
         if asked < part.since {
@@ -184,7 +184,7 @@ impl Picture {
         self.lift(kind)
     }
 
-    /// A kind's view has met a demand.
+    /// Handles a kind's view that has met a demand.
     pub fn prove(&mut self, kind: Kind, demand: Demand) -> Option<Announcement> {
         if demand != self.demand || !self.unproven.has(kind) {
             return None;

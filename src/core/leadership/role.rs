@@ -1,4 +1,4 @@
-//! Who may write: the gate that all who write, or follow what is written, look at.
+//! The role of this process: the gate for everything that writes, or follows what is written.
 //!
 //! ```text
 //!             election
@@ -11,60 +11,60 @@
 //!  watches of the rest: always; when a term begins, they show that they are as new as it (core::leadership::view)
 //! ```
 //!
-//! A process that loses the lease stands by with what it knows of pods, Services and nodes, instead of ending as
-//! kube-controller-manager does. What ends there is everything that might still write; here all writes pass the
-//! fence, so nothing has to end. And what makes all leaders lose their leases at once is mostly an API server
-//! that does not answer for a while: it should not be met by all of them listing every pod when it comes back,
-//! nor by restarts that are put off for minutes because there were several.
+//! A process that loses the lease becomes a standby that keeps its pods, Services and nodes, instead of exiting as
+//! kube-controller-manager does. There, exiting stops everything that might still write; here all writes pass the
+//! fence, so nothing has to exit. And if all leaders lose their leases at once, the cause is mostly an API server that
+//! does not answer for a while: when it comes back, they should not all list every pod, nor be held back for minutes
+//! because repeated restarts are delayed.
 
-/// What this process does.
+/// The role of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// It writes.
     Leader,
-    /// It keeps up to date, and writes nothing.
+    /// It keeps its state up to date, and writes nothing.
     Standby,
     /// It compares what others write with what it would write, and writes nothing: a dry run.
     DryRun,
 }
 
 impl Role {
-    /// Whether the writers may send anything.
+    /// Returns whether the writers may send anything.
     pub fn writes(self) -> bool {
         self == Self::Leader
     }
 
-    /// Whether slices and Endpoints are listed and watched, so that plans are made. Who does not write and
-    /// does not compare either has no use for them.
+    /// Returns whether slices and Endpoints are listed and watched, so that plans are made. A process that neither
+    /// writes nor compares has no use for them.
     pub fn follows_outputs(self) -> bool {
         matches!(self, Self::Leader | Self::DryRun)
     }
 }
 
-/// A role, and which in the order of roles. Who sees another term than before has missed a change, even if the
-/// role is the same.
+/// A role and its term. An observer that sees another term than before has missed a change, even if the role is the
+/// same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leadership {
-    /// What this process does.
+    /// The role of this process.
     pub role: Role,
-    /// How often it has begun to write.
+    /// Number of times that it has begun to write.
     pub term: u64,
 }
 
 impl Leadership {
-    /// Of a process that needs no lease.
+    /// The leadership of a process that needs no lease.
     pub const ALWAYS: Self = Self {
         role: Role::Leader,
         term: 1,
     };
 
-    /// Of a dry run, which takes part in no election.
+    /// The leadership of a dry run, which takes part in no election.
     pub const DRY_RUN: Self = Self {
         role: Role::DryRun,
         term: 0,
     };
 
-    /// Of a process that has not got it yet.
+    /// The leadership of a process that has not won the lease yet.
     pub const STANDBY: Self = Self {
         role: Role::Standby,
         term: 0,

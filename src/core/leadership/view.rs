@@ -1,5 +1,5 @@
 //! One kind's list and watch, as decisions: when to list, when to watch and from where, when to read a version, and
-//! when what is known is shown to be as new as a demand. Who carries the actions out reports what came of them.
+//! when the state is proven as new as a demand. The caller carries the actions out and reports their results.
 //!
 //! ```text
 //!            ┌──── the watch cannot be resumed, versions went backwards, or no proof in time ────┐
@@ -10,66 +10,66 @@
 //!        failed: pause
 //! ```
 //!
-//! What proves that a view is current, once that is demanded ([`Demand`]):
+//! A view is proven current, once that is demanded ([`Demand`]), by
 //!
 //! * a list that was asked for after the demand was made, or
 //! * a list, an event or a bookmark that reaches the *floor*: a version of the kind that was read after the demand
 //!   was made.
 //!
-//! Nothing else does. The headers of an answer do not: a server sends them before it looks at its backlog. A quiet
-//! watch shows nothing by itself, since bookmarks come once a minute. So when the floor is known and not reached, the
-//! watch is begun anew from where it is, for three seconds: servers send a bookmark two seconds before the end of
-//! a watch. If that does not reach the floor either, everything is listed again. The wait for a bookmark lasts one to
-//! two seconds, in which nothing is written: where a list is small, it is the quicker proof, and is made at once.
-//! A demand is heard at any time, in a pause too: a watch that waits to be tried again is not a view.
+//! Nothing else proves it. The headers of an answer do not: a server sends them before it looks at its backlog. A
+//! quiet watch shows nothing by itself, since bookmarks come once a minute. So when the floor is known and not
+//! reached, the watch is restarted from where it is, for three seconds: servers send a bookmark two seconds before the
+//! end of a watch. If that does not reach the floor either, everything is listed again. The wait for a bookmark lasts
+//! one to two seconds, in which nothing is written: if a list is small, it is the quicker proof, and is made at once.
+//! A demand takes effect at any time, also during a pause: a watch that waits to be retried is not a view.
 //!
-//! A version that is read, or that a list shows, comes from the present of the store. If it is lower than one that
-//! had been seen before it was asked for, then the store was replaced or set back. A watch cannot tell: one that
-//! goes on from a version still to come shows nothing for as long as that takes, and late events are normal. So a
-//! version is read whenever a watch begins where another has ended.
+//! A version that is read, or that a list shows, is the present one of the store. If it is lower than one seen before
+//! it was asked for, the store was replaced or set back. A watch cannot tell: one that resumes from a version still to
+//! come shows nothing for as long as that takes, and late events are normal. So a version is read whenever a watch
+//! begins where another has ended.
 
 use super::Demand;
 use std::time::Duration;
 
-/// How long something may take to reach the floor, once that is known.
+/// Time to reach the floor, once that is known.
 const PROOF: Duration = Duration::from_secs(2);
-/// A kind with no more objects than this is listed again rather than watched for a proof: that is a page.
+/// A kind with no more objects than this is listed again rather than watched for a proof: that is one page.
 const SMALL: usize = 500;
-/// A list that has been under way for no longer than this is begun anew when a proof is demanded.
+/// A list in progress for no longer than this is restarted when a proof is demanded.
 const YOUNG: Duration = Duration::from_millis(200);
 /// The longest pause between tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A watch that ends after no longer than this, showing nothing, was not really begun.
+/// A watch that ends within this time, showing nothing, does not count as begun.
 const BRIEF: Duration = Duration::from_secs(5);
-/// The same of a watch that is meant to be short.
+/// The same for a watch that is meant to be short.
 const VERY_BRIEF: Duration = Duration::from_secs(1);
-/// Versions that go backwards again so soon do so for no good reason.
+/// Versions that go backwards again within this time do so for no good reason.
 const TURN: Duration = Duration::from_secs(60);
-/// After so many failures in a row, none of which showed anything new, everything is listed again.
+/// Number of failures in a row, none of which showed anything new, after which everything is listed again.
 const HOPELESS: u32 = 10;
 
-/// After so many tries in a row to read a version, everything is listed instead.
+/// Number of tries in a row to read a version after which everything is listed instead.
 const UNREADABLE: u32 = 4;
 
-/// What to do next. A list or a watch takes the place of the one that is under way, if any.
+/// The next thing to do. A list or a watch replaces the one in progress, if any.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// List everything.
     List,
     /// Watch from a version.
     Watch {
-        /// All up to this is known.
+        /// Everything up to this version is known.
         from: u64,
-        /// For so short that a bookmark comes soon.
+        /// Set for a watch so short that a bookmark comes soon.
         short: bool,
     },
-    /// Read the version that the kind has now: one object's worth of a list, from the present of the store.
+    /// Read the kind's current version: one object's worth of a list, from the present of the store.
     ReadVersion,
-    /// Say that this demand is met.
+    /// Report that this demand is met.
     Prove(Demand),
-    /// Say that versions went backwards, so that what is known is forgotten before anything is listed.
+    /// Report that versions went backwards, so that the state is forgotten before anything is listed.
     Rewound {
-        /// Under which demand that was asked for which showed it.
+        /// The demand under which the request that showed it was made.
         under: Demand,
     },
 }
@@ -77,21 +77,21 @@ pub enum Action {
 /// How a watch ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum End {
-    /// As it was meant to.
+    /// It ended as it was meant to.
     Orderly,
     /// It failed, or was refused.
     Broken,
-    /// It cannot go on from where it is.
+    /// It cannot resume from where it is.
     Expired,
 }
 
-/// What is under way: a list, a watch, or neither.
+/// The stream in progress: a list, a watch, or neither.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Stream {
-    /// Nothing begins before then.
+    /// Nothing begins before this time.
     Idle(Duration),
     Listing {
-        /// Under which demand it was asked for.
+        /// The demand under which it was asked for.
         demand: Demand,
         /// The highest version seen by then.
         highest: u64,
@@ -108,64 +108,66 @@ enum Stream {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Reading {
     Idle,
-    /// It begins then.
+    /// It begins at this time.
     Due(Duration),
     Asked {
-        /// The demand by then.
+        /// The demand at that time.
         demand: Demand,
-        /// The highest version seen by then.
+        /// The highest version seen by that time.
         highest: u64,
         /// Whether it was asked for to meet the demand.
         proving: bool,
     },
 }
 
-/// One kind's list and watch. Time is the caller's own, since whenever it likes; what is random lies between 0 and 1.
+/// One kind's list and watch. Times count from any start that the caller chooses; random values lie between 0 and 1.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct View {
     demand: Demand,
-    /// When it was made.
+    /// The time at which it was made.
     demanded_at: Duration,
     /// The last demand that was met.
     met: Option<Demand>,
-    /// All up to this version is known. None before the first list, and when everything has to be listed again.
+    /// Everything up to this version is known. `None` before the first list, and when everything has to be listed
+    /// again.
     reached: Option<u64>,
-    /// The last list was small.
+    /// Whether the last list was small.
     small: bool,
-    /// The highest version that was seen, since versions last went backwards.
+    /// The highest version seen since versions last went backwards.
     highest: u64,
     /// A version that was read after the demand was made.
     floor: Option<u64>,
-    /// When everything is listed again, if the demand is not met by then.
+    /// The time at which everything is listed again, if the demand is not met by then.
     patience: Option<Duration>,
     stream: Stream,
     reading: Reading,
-    /// A watch broke: none begins before a version was read.
+    /// Set when a watch broke: none begins before a version was read.
     checks: bool,
-    /// The version that was last read is the one up to which everything is known, so that nothing is missed however
-    /// silent the watch is. A real server keeps back a bookmark that says no more than the version that was asked for.
+    /// Whether the version that was last read is the one up to which everything is known, so that nothing is missed
+    /// however silent the watch is. A real server keeps back a bookmark that says no more than the version that was
+    /// asked for.
     current: bool,
-    /// Lists and watches that failed in a row.
+    /// Number of lists and watches that failed in a row.
     failures: u32,
-    /// Readings that failed in a row.
+    /// Number of readings that failed in a row.
     unread: u32,
-    /// Lists after which no watch showed anything. A server whose history is gone as soon as it has told it must
-    /// not be asked in a tight loop.
+    /// Number of lists after which no watch showed anything. A server that compacts its history as soon as it has
+    /// reported it must not be asked in a tight loop.
     barren: u32,
     /// Whether a watch has shown something since the last list.
     fruitful: bool,
-    /// When versions last went backwards, and how often in a row that was shortly after the time before.
+    /// The time at which versions last went backwards, and how often in a row that was shortly after the time before.
     turned: Option<Duration>,
     turns: u32,
-    /// Nothing is listed before then, whatever is demanded.
+    /// Nothing is listed before this time, whatever is demanded.
     rest: Duration,
-    /// What is to be said next.
+    /// The reports that are due next.
     rewound: Option<Demand>,
     proves: bool,
 }
 
 impl View {
-    /// Of a kind of which nothing is known.
+    /// Creates the view of a kind of which nothing is known.
     pub fn new(demand: Demand) -> Self {
         Self {
             demand,
@@ -192,32 +194,32 @@ impl View {
         }
     }
 
-    /// The demand that is to be met, or is.
+    /// Returns the latest demand, met or not.
     pub fn demand(&self) -> Demand {
         self.demand
     }
 
-    /// Whether the demand is met.
+    /// Returns whether the demand is met.
     pub fn is_proven(&self) -> bool {
         self.met == Some(self.demand)
     }
 
-    /// The version up to which everything is known, if a list was.
+    /// Returns the version up to which everything is known, if there is one.
     pub fn reached(&self) -> Option<u64> {
         self.reached
     }
 
-    /// Whether neither a list nor a watch is under way.
+    /// Returns whether neither a list nor a watch is in progress.
     pub fn is_idle(&self) -> bool {
         matches!(self.stream, Stream::Idle(_))
     }
 
-    /// Whether an answer to [`Action::ReadVersion`] is awaited.
+    /// Returns whether an answer to [`Action::ReadVersion`] is pending.
     pub fn is_reading(&self) -> bool {
         matches!(self.reading, Reading::Asked { .. })
     }
 
-    /// Whether an answer to [`Action::List`] is awaited, and under which demand it was asked for.
+    /// Returns the demand under which a list was asked for, if an answer to [`Action::List`] is pending.
     pub fn listing(&self) -> Option<Demand> {
         match self.stream {
             Stream::Listing { demand, .. } => Some(demand),
@@ -225,12 +227,12 @@ impl View {
         }
     }
 
-    /// How often in a row listing or watching has failed.
+    /// Returns the number of lists and watches that failed in a row.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// A proof is demanded. Whatever waits to be tried again is tried now.
+    /// Demands a proof. A retry that waits is made now.
     pub fn demanded(&mut self, demand: Demand, now: Duration) {
         if demand <= self.demand {
             return;
@@ -239,13 +241,13 @@ impl View {
         (self.demand, self.demanded_at) = (demand, now);
         let at_once = match self.stream {
             _ if rewound => true,
-            // What would be lost is less than a proof costs.
+            // Restarting a list this young loses less than a proof costs.
             Stream::Listing { since, .. } => now.saturating_sub(since) <= YOUNG,
             Stream::Idle(_) | Stream::Watching { .. } => self.small,
         };
         (self.floor, self.patience) = (None, at_once.then_some(now));
         if rewound {
-            // Whatever comes now is of another history.
+            // Everything that comes now is of another history.
             (self.reached, self.highest) = (None, 0);
         }
         if let Stream::Idle(next) = &mut self.stream {
@@ -258,7 +260,7 @@ impl View {
         };
     }
 
-    /// What to do now; to be asked until there is nothing.
+    /// Returns what to do now. Must be called until it returns `None`.
     pub fn act(&mut self, now: Duration) -> Option<Action> {
         if let Some(under) = self.rewound.take() {
             return Some(Action::Rewound { under });
@@ -277,7 +279,7 @@ impl View {
     fn act_stream(&mut self, now: Duration) -> Option<Action> {
         let short = match self.stream {
             Stream::Idle(next) if next <= now => !self.is_proven(),
-            // It is quiet, or dead, or behind; or the bookmark before its end has come and gone.
+            // The watch is quiet, or dead, or behind; or the bookmark before its end has come and gone.
             Stream::Watching { short, since, .. }
                 if !self.is_proven() && self.floor.is_some() && (!short || since < self.demanded_at) =>
             {
@@ -319,7 +321,7 @@ impl View {
         }
     }
 
-    /// When to ask for actions again, if nothing is reported before.
+    /// Returns when to ask for actions again, if nothing is reported before.
     pub fn wake(&self) -> Option<Duration> {
         if self.rewound.is_some() || self.proves {
             return Some(Duration::ZERO);
@@ -338,14 +340,13 @@ impl View {
             .min()
     }
 
-    /// Whether a list that shows this version may be handed on: not if versions went backwards, since what is known
-    /// must be forgotten first.
+    /// Returns whether a list that shows this version may be handed on. It may not if versions went backwards, since
+    /// the state must be forgotten first.
     pub fn accepts(&self, version: u64) -> bool {
         !matches!(self.stream, Stream::Listing { highest, .. } if version < highest)
     }
 
-    /// A list of so many objects was whole, and what it shows has been handed on if it was
-    /// [accepted](Self::accepts).
+    /// Handles a complete list of so many objects. Its content has been handed on if it was [accepted](Self::accepts).
     pub fn listed(&mut self, version: u64, objects: usize, now: Duration, random: f64) {
         let Stream::Listing { demand, highest, .. } = self.stream else {
             return;
@@ -361,13 +362,13 @@ impl View {
         if demand == self.demand {
             self.meet();
         } else {
-            // It began before the demand was made. If it falls short of it, a watch may not.
+            // It began before the demand was made. If it does not reach the floor, a watch may.
             self.patience = self.floor.map(|_| now + PROOF);
             self.compare();
         }
     }
 
-    /// A list failed.
+    /// Handles a failed list.
     pub fn list_failed(&mut self, now: Duration, random: f64) {
         if let Stream::Listing { .. } = self.stream {
             self.failures += 1;
@@ -375,7 +376,7 @@ impl View {
         }
     }
 
-    /// The watch has shown an event or a bookmark of this version, and it has been handed on.
+    /// Handles an event or a bookmark of this version, which the watch has shown and which has been handed on.
     pub fn shown(&mut self, version: u64) {
         if !matches!(self.stream, Stream::Watching { .. }) {
             return;
@@ -388,7 +389,7 @@ impl View {
         }
     }
 
-    /// The watch has ended.
+    /// Handles the end of the watch.
     pub fn ended(&mut self, end: End, now: Duration, random: f64) {
         let Stream::Watching { since, from, short } = self.stream else {
             return;
@@ -412,11 +413,11 @@ impl View {
             0 => now,
             failures => now + pause(failures, random),
         };
-        // What is being read may have been asked of a server that is gone.
+        // The reading in progress may have been asked of a server that is gone.
         (self.stream, self.reading) = (Stream::Idle(next), Reading::Due(next));
     }
 
-    /// The version was read, or not.
+    /// Handles the result of reading the version; `None` if that failed.
     pub fn version_read(&mut self, version: Option<u64>, now: Duration, random: f64) {
         let Reading::Asked { demand, highest, .. } = self.reading else {
             return;
@@ -443,19 +444,19 @@ impl View {
         if demand == self.demand && !self.is_proven() && self.floor.is_none() {
             (self.floor, self.patience) = (Some(version), Some(now + PROOF));
             if let Stream::Listing { .. } = self.stream {
-                // Begun anew, it would take as long again.
+                // If it were restarted, it would take as long again.
                 self.patience = None;
             }
             self.compare();
         }
     }
 
-    /// No watch begins before a version was read.
+    /// Returns whether a version must be read before a watch may begin.
     fn needs_version(&self) -> bool {
         self.checks || !self.is_proven() && self.floor.is_none()
     }
 
-    /// When everything is listed again for want of a proof.
+    /// Returns when everything is listed again for want of a proof.
     fn patience_ends(&self) -> Option<Duration> {
         self.patience.filter(|_| !self.is_proven())
     }
@@ -478,13 +479,13 @@ impl View {
         }
     }
 
-    /// What is known is of another history.
+    /// Handles versions that went backwards: the state is of another history.
     fn rewind(&mut self, version: u64, under: Demand, now: Duration, random: f64) {
         self.highest = version;
         self.rewound = Some(under);
         (self.floor, self.patience, self.proves) = (None, None, false);
         self.list_again(now, random);
-        // Servers behind one address that do not share a store would else be listed in turn, without a pause.
+        // Otherwise servers behind one address that do not share a store would be listed in turn, without a pause.
         let again = self
             .turned
             .is_some_and(|turned| now.saturating_sub(turned) < TURN);
@@ -499,7 +500,7 @@ impl View {
     fn list_again(&mut self, now: Duration, random: f64) {
         self.reached = None;
         self.barren = if self.fruitful { 0 } else { self.barren + 1 };
-        // Until a list was whole, nothing more is counted.
+        // Until a list is complete, nothing more is counted.
         self.fruitful = false;
         let next = match self.barren {
             0 | 1 => now,
@@ -509,7 +510,7 @@ impl View {
     }
 }
 
-/// The pause after failures: between half of the nominal one and all of it.
+/// Returns the pause after failures: between half of the nominal one and all of it.
 fn pause(failures: u32, random: f64) -> Duration {
     let nominal = Duration::from_millis(100)
         .saturating_mul(1 << failures.min(10))

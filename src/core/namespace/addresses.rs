@@ -11,7 +11,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug)]
 pub(super) struct ServiceEndpoints {
     pub(super) members: Members<SlicePort, PodId>,
-    /// How often something changed since the last evaluation.
+    /// Number of changes since the last evaluation.
     pub(super) changes: u32,
     pub(super) priority: Priority,
 }
@@ -20,9 +20,9 @@ pub(super) struct ServiceEndpoints {
 #[derive(Clone, Debug)]
 pub(super) struct Collecting {
     pub(super) id: ServiceId,
-    /// The list whose place it takes.
+    /// The list to be replaced.
     pub(super) before: Option<Box<ServiceEndpoints>>,
-    /// The Service's pods, of which so many have been looked at.
+    /// The Service's pods, and how many of them have been visited.
     pub(super) pods: Vec<PodId>,
     pub(super) at: usize,
     pub(super) resolved: IdMap<u32, SlicePorts>,

@@ -1,4 +1,4 @@
-//! Slices as the server shows them: taking them over, and putting right what others did to them.
+//! Slices as the API server has them: adopting them, and correcting what others did to them.
 
 use super::members::desired;
 use super::slices::SliceOutput;
@@ -13,7 +13,7 @@ use crate::core::slices::{Conditions, Slice};
 use std::sync::Arc;
 
 impl NamespaceState {
-    /// A whole slice, from a list of the given epoch.
+    /// Applies a whole slice from the list of an epoch.
     pub fn apply_slice(&mut self, facts: SliceFacts, epoch: u8) {
         match &mut self.shown {
             Some(shown) => shown.slice(facts, epoch),
@@ -21,12 +21,12 @@ impl NamespaceState {
         }
     }
 
-    /// The metadata of a slice, from a watch.
+    /// Applies the metadata of a slice from a watch.
     pub fn apply_slice_meta(&mut self, meta: &SliceMeta, epoch: u8) {
         self.watched::<SliceOutput>(meta, epoch);
     }
 
-    /// A slice is no longer among ours, as of a version.
+    /// Handles a slice that is no longer ours, as of a resourceVersion.
     pub fn slice_gone(&mut self, name: &str, version: u64) {
         match &mut self.shown {
             Some(shown) => shown.slice_gone(name, version),
@@ -34,7 +34,7 @@ impl NamespaceState {
         }
     }
 
-    /// Begins to keep a slice that was not known, parked until it is attributed to its Service.
+    /// Adds a slice that was not known, unmanaged until it is attributed to its Service.
     pub(super) fn keep(&mut self, meta: &SliceMeta, epoch: u8) -> SliceId {
         let name: Arc<str> = Arc::from(&*meta.name);
         let mut slice = Slice::new(
@@ -54,7 +54,7 @@ impl NamespaceState {
         id
     }
 
-    /// A live slice's object has been given to another manager, as upstream leaves it then: its endpoints stay
+    /// Gives up a managed slice whose object has been given to another manager. As upstream, its endpoints stay
     /// published there, and the Service gets a slice of ours again when what this one holds changes.
     pub(super) fn yield_remote(&mut self, id: SliceId) {
         let service = self.slices[id.index()].service_name.clone();
@@ -67,7 +67,7 @@ impl NamespaceState {
         self.slices_by_name.insert(name, id);
     }
 
-    /// Forgets a slice that is not live.
+    /// Forgets a slice that is not managed.
     pub(super) fn drop_slice(&mut self, id: SliceId) {
         self.release_hold(id);
         let slice = self.slices.remove(id.index());
@@ -87,7 +87,7 @@ impl NamespaceState {
         }
     }
 
-    /// The Service need not wait for this slice any longer.
+    /// Stops the Service from waiting for this slice.
     fn release_hold(&mut self, id: SliceId) {
         let slice = &mut self.slices[id.index()];
         if slice.phase != (Phase::Adopting { blocks: true }) {
@@ -99,7 +99,7 @@ impl NamespaceState {
         self.mark(service);
     }
 
-    /// A known slice has a newer version that we did not write.
+    /// Handles a newer version of a known slice that we did not write.
     pub(super) fn meta_changed(&mut self, id: SliceId, meta: &SliceMeta) {
         let slice = &mut self.slices[id.index()];
         let service = self.services.get(slice.service.index());
@@ -118,16 +118,16 @@ impl NamespaceState {
         }
     }
 
-    /// The object is not what we took it for: another Service's, another owner's, of another family. What it
-    /// stood for gets another object, and it is looked at as if it had just appeared.
+    /// Handles an object that is not what we took it for: another Service's, another owner's, or of another family.
+    /// Its endpoints get another object, and it is treated as if it had just appeared.
     fn disown(&mut self, id: SliceId, meta: &SliceMeta) {
         let epoch = self.slices[id.index()].object.epoch;
         self.lost::<SliceOutput>(&id);
         self.apply_slice_meta(meta, epoch);
     }
 
-    /// Gives a parked slice to its Service, if that is managed: to be fetched if it is the Service's own, to
-    /// be deleted if not.
+    /// Gives an unmanaged slice to its Service, if that is managed: the slice is fetched if it is the Service's own,
+    /// and deleted if not.
     pub(super) fn attribute(&mut self, id: SliceId, holds: bool) {
         let slice = &self.slices[id.index()];
         let service = self.services_by_name.get(&slice.service_name).copied();
@@ -142,7 +142,7 @@ impl NamespaceState {
         }
     }
 
-    /// A Service takes up a slice that names it and whose content is not known.
+    /// Gives a Service a slice that names it and whose content is not known.
     pub(super) fn claim(&mut self, id: SliceId, service: ServiceId, holds: bool) {
         let state = &mut self.services[service.index()];
         let slice = &mut self.slices[id.index()];
@@ -158,8 +158,8 @@ impl NamespaceState {
         self.want(id);
     }
 
-    /// The slices that were listed before their pods and Services were known, in the order in which they are to be
-    /// taken over.
+    /// Takes the slices that were listed before their pods and Services were known, in the order in which they are to
+    /// be adopted.
     pub(super) fn take_arrivals(&mut self) -> Vec<(u8, SliceFacts)> {
         let mut arrivals: Vec<_> = std::mem::take(&mut self.slice_queue.arrivals)
             .into_values()
@@ -168,18 +168,18 @@ impl NamespaceState {
         arrivals
     }
 
-    /// Takes over a slice that was not known.
+    /// Takes in a slice that was not known.
     pub(super) fn take_arrival(&mut self, facts: SliceFacts, epoch: u8) {
         let id = self.keep(&facts.meta, epoch);
         self.slices[id.index()].created = facts.created;
         self.attribute(id, false);
         if matches!(self.slices[id.index()].phase, Phase::Adopting { .. }) {
-            // No fetch is needed: here is its content.
+            // No fetch is needed, since its content is here.
             self.content_known(id, facts);
         }
     }
 
-    /// The content of a slice has been read, and nothing of ours is on its way to it.
+    /// Applies the content of a slice that was read while nothing of ours was in flight.
     pub(super) fn content_known(&mut self, id: SliceId, facts: SliceFacts) {
         let slice = &mut self.slices[id.index()];
         slice.object.needs_refetch = false;
@@ -200,7 +200,7 @@ impl NamespaceState {
                 }
                 (Phase::Managed, _) => self.disown(id, &facts.meta),
                 (_, Some(family)) => {
-                    // A slice from before this process began: the Service's creation is long past.
+                    // The slice is older than this process, so the Service's creation is long past.
                     if !std::mem::replace(&mut service.known, true) {
                         service.trigger = None;
                     }
@@ -221,7 +221,7 @@ impl NamespaceState {
         }
     }
 
-    /// A slice of the Service's own becomes live.
+    /// Adopts a slice of the Service's own as managed.
     fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
         self.release_hold(id);
         let slice = &mut self.slices[id.index()];
@@ -234,12 +234,12 @@ impl NamespaceState {
         state.rehint = true;
         self.join_group(id, &facts.ports);
         self.mark(service);
-        // One that was made with another limit stays as it is.
+        // A slice that was made with another limit stays as it is.
         self.settle(id, facts, usize::MAX);
     }
 
-    /// Compares a live slice with what the server has, and marks what differs. Endpoints that others have put there
-    /// stay if they should be in some slice, and if this one then holds no more than `limit`.
+    /// Compares a managed slice with what the API server has, and marks what differs. Endpoints that others have put
+    /// there stay if they should be in some slice, and if this one then holds no more than `limit`.
     fn settle(&mut self, id: SliceId, facts: SliceFacts, limit: usize) {
         let SliceFacts {
             meta,
@@ -290,8 +290,8 @@ impl NamespaceState {
             self.revise(id, priority);
         } else {
             slice.object.trigger = None;
-            // Where it is still the version from before a write that failed, things have changed back, and the next
-            // write may fail as well.
+            // If it is still the version from before a write that failed, things have changed back, and the next write
+            // may fail as well.
             if moved && !slice.object.needs_refetch {
                 slice.object.succeed();
             }
@@ -302,7 +302,7 @@ impl NamespaceState {
         }
     }
 
-    /// Finds the place of an endpoint that the server has. False when it should not be in this slice.
+    /// Finds the slot of an endpoint that the API server has. Returns false if it should not be in this slice.
     fn settle_endpoint(
         &mut self,
         id: SliceId,
@@ -334,8 +334,8 @@ impl NamespaceState {
             }
             return true;
         }
-        // An endpoint stays in the older of two slices that hold it. And where the object that was given away
-        // has come back, it takes its endpoints from the one that stands in for it.
+        // An endpoint stays in the older of two slices that hold it. And if an object that was given away comes
+        // back, it takes its endpoints from the slice that replaced it.
         let gives_way = self.slices.get(member.slice.index()).is_some_and(|holder| {
             let younger = || (slice.created, &slice.name) < (holder.created, &holder.name);
             // Once something has been planned, an endpoint stays where it is.
@@ -361,8 +361,8 @@ impl NamespaceState {
         true
     }
 
-    /// Whether an endpoint on the server is, its conditions aside, what a pod's endpoint should be. Order and
-    /// the spelling of addresses do not count.
+    /// Returns whether an endpoint on the API server is, its conditions aside, what a pod's endpoint should be.
+    /// Order and the spelling of addresses do not count.
     fn same_content(&self, pod: &Pod, service: &Service, family: Family, endpoint: &EndpointFacts) -> bool {
         let (node, zone) = match self.node_of(pod) {
             Some((name, facts)) => (Some(name), facts.zone.as_ref()),

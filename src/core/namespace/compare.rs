@@ -20,7 +20,7 @@ use crate::core::slices::{FamilyState, Slice};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What the server has, as far as it is of interest, and which Services have to be looked at.
+/// The API server's objects, as far as they are of interest, and the Services that have to be looked at.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     slices: KeyedMap<Box<str>, (u8, SliceFacts)>,
@@ -29,12 +29,12 @@ pub(super) struct Shown {
     marked: KeyedSet<Arc<str>>,
 }
 
-/// An Endpoints object on the server.
+/// An Endpoints object on the API server.
 #[derive(Clone, Debug)]
 pub(super) struct ShownEndpoints {
     epoch: u8,
     pub(super) facts: EndpointsFacts,
-    /// Its Service was there, and has gone.
+    /// Set when its Service existed and is gone.
     pub(super) doomed: bool,
 }
 
@@ -106,12 +106,12 @@ impl Shown {
         }
     }
 
-    /// A Service is no longer managed.
+    /// Marks a Service that is no longer managed.
     pub(super) fn mark(&mut self, name: &Arc<str>) {
         self.marked.insert(name.clone());
     }
 
-    /// A Service has gone.
+    /// Handles a Service that is gone.
     pub(super) fn service_gone(&mut self, name: &Arc<str>) {
         if let Some(known) = self.endpoints.get_mut(name) {
             known.doomed = true;
@@ -119,7 +119,7 @@ impl Shown {
         self.marked.insert(name.clone());
     }
 
-    /// The list of an epoch is whole: what it did not show is gone.
+    /// Completes the list of an epoch: what it did not show is gone.
     pub(super) fn sweep(&mut self, kind: Kind, epoch: u8, version: u64) {
         match kind {
             Kind::Slice => {
@@ -156,8 +156,8 @@ impl Shown {
 }
 
 impl NamespaceState {
-    /// Of a namespace of which nothing is known yet, in a process that does not write: it plans nothing, and is
-    /// asked by [`Self::compare`] instead. It is shown whole objects, by lists and by watches.
+    /// Creates the state of a namespace of which nothing is known yet, in a process that does not write: it plans
+    /// nothing, and is asked by [`Self::compare`] instead. It is shown whole objects, by lists and by watches.
     pub fn comparing(namespace: Arc<str>, settings: Settings, pending_lists: PendingLists) -> Self {
         let mut state = Self::new(namespace, settings, pending_lists);
         state.shown = Some(Box::default());
@@ -166,20 +166,20 @@ impl NamespaceState {
         state
     }
 
-    /// Whether a Service has to be looked at, and can be.
+    /// Returns whether a Service has to be looked at, and can be.
     pub fn is_marked(&self) -> bool {
         let shown = self.shown.as_ref().filter(|_| !self.pending_lists.any());
         shown.is_some_and(|shown| !self.dirty.is_empty() || !shown.marked.is_empty())
     }
 
-    /// The Services of which something has changed since they were last asked for, in order. While a list is
-    /// awaited, that is none.
+    /// Takes the Services of which something has changed since the last call, in order. While a list is pending, there
+    /// are none.
     pub fn take_marked(&mut self) -> Vec<Arc<str>> {
         let Some(shown) = self.shown.as_mut().filter(|_| !self.pending_lists.any()) else {
             return Vec::new();
         };
         for id in std::mem::take(&mut self.dirty) {
-            // The place may be another Service's by now.
+            // The index may belong to another Service by now.
             if let Some(service) = self.services.get_mut(id.index())
                 && std::mem::take(&mut service.dirty)
             {
@@ -192,7 +192,7 @@ impl NamespaceState {
         marked
     }
 
-    /// What wants to be written is found by looking.
+    /// Drops all queued work, since differences are found by comparing.
     fn grant_nothing(&mut self) {
         self.slice_queue.blocked.clear();
         self.slice_queue.wanted.clear();
@@ -200,7 +200,7 @@ impl NamespaceState {
         self.endpoints_queue.wanted.clear();
     }
 
-    /// What this process would write for a Service, or where there is none any more, for what it has left.
+    /// Returns what this process would write for a Service, or for what is left of one that is gone.
     pub fn compare(&mut self, name: &Arc<str>) -> Vec<Difference> {
         let mut found = Vec::new();
         if self.pending_lists.any() || self.shown.is_none() {
@@ -237,7 +237,7 @@ impl NamespaceState {
         }
     }
 
-    /// Forgets what the last look at a Service found. None of its pods has a place any more.
+    /// Forgets what the last look at a Service found. None of its pods is placed any more.
     pub(super) fn forget_slices_of(&mut self, id: ServiceId) {
         let service = &mut self.services[id.index()];
         for slice in std::mem::take(&mut service.slices).iter() {
@@ -305,7 +305,7 @@ impl NamespaceState {
         }
     }
 
-    /// The endpoints that the server has in a slice and that should not be there.
+    /// Adds the endpoints that the API server has in a slice and that should not be there.
     fn unwanted_in(&self, id: SliceId, slice: &Slice, add: &mut impl FnMut(u64)) {
         let shown = self
             .shown

@@ -1,9 +1,9 @@
-//! Endpoints objects: one per Service, whole, and on its way out. They are made from the same pods and the same
-//! matches as slices; what they need beside those is a sorted list of members per Service.
+//! Endpoints objects: one per Service, written whole, and deprecated upstream. They are computed from the same pods
+//! and the same matches as slices; in addition they need a sorted list of members per Service.
 //!
-//! What the server has of an object is remembered as a fingerprint of what we wrote. A change marks the object;
-//! when its turn to be written has come, it is built, and only sent if the fingerprint is another one. So a pod
-//! that comes and goes before that, or that stands beyond the thousandth, costs no write.
+//! The content of the object on the API server is remembered as a fingerprint of what we wrote. A change marks the
+//! object; when its turn comes, it is built, and sent only if the fingerprint differs. So a pod that comes and goes
+//! before that, or that sorts beyond the thousandth, costs no write.
 
 mod compare;
 mod output;
@@ -27,12 +27,12 @@ use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// An Endpoints object. Owned by its namespace's state.
+/// An Endpoints object, owned by its namespace's state.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoints {
     phase: Phase,
     pub(super) object: ObjectState,
-    /// The fingerprint of what the server has, where that is known to be what we would write.
+    /// The fingerprint of what the API server has, where that is known to be what we would write.
     published: Option<u64>,
     /// The fingerprint of what is in flight.
     departing: u64,
@@ -51,20 +51,20 @@ impl Endpoints {
 
 // === what pods change ===
 
-/// Whether a pod's address is shown, and if so, whether as ready.
+/// Returns a pod's address and whether it counts as ready, or `None` if it is not shown.
 fn shown(pod: &Pod, service: &Service, tolerant: bool) -> Option<(IpAddr, bool)> {
     let family = service.facts.endpoints_family.or(pod.primary)?;
     let ip = pod.ip(family)?;
     (tolerant || !pod.conditions.terminating()).then_some((ip, tolerant || pod.conditions.serving()))
 }
 
-/// The order of two pods with the same address.
+/// Orders two pods with the same address.
 fn by_uid(pods: &slab::Slab<Pod>) -> impl Fn(PodId, PodId) -> Ordering {
     |a, b| pods[a.index()].uid.compare(&pods[b.index()].uid)
 }
 
 impl NamespaceState {
-    /// Whether a Service's Endpoints show pods whatever their state.
+    /// Returns whether a Service's Endpoints show pods whatever their state.
     fn is_tolerant(&self, facts: &ServiceFacts) -> bool {
         match facts.tolerate_unready {
             TolerateUnready::Set(tolerate) if self.settings.legacy_tolerate_unready => tolerate,
@@ -72,7 +72,7 @@ impl NamespaceState {
         }
     }
 
-    /// Looks at the place of a pod in the Endpoints of one of its Services after a change.
+    /// Updates a pod in the Endpoints of one of its Services after a change.
     pub(super) fn visit_endpoints(&mut self, pod_id: PodId, service_id: ServiceId, change: PodChange) {
         let service = &self.services[service_id.index()];
         let Some(endpoints) = &service.endpoints else {
@@ -93,8 +93,8 @@ impl NamespaceState {
         let left = (now.is_none() || change.endpoints) && endpoints.members.remove(pod_id);
         let changed = match now {
             None => left,
-            // One that left for a moment is a change: it has another UID, hostname or node, and with the UID
-            // perhaps another place among pods of the same address.
+            // A member that was removed just above counts as changed: it has another UID, hostname or node, and with
+            // the UID perhaps another place among pods of the same address.
             Some((ip, ready)) => endpoints
                 .members
                 .set(pod_id, ip, ready, &ports, by_uid(&self.pods)),
@@ -110,7 +110,7 @@ impl NamespaceState {
         }
     }
 
-    /// A pod is gone, or its Service no longer selects it.
+    /// Removes a pod that is gone, or that its Service no longer selects.
     pub(super) fn leave_endpoints(&mut self, pod: PodId, service_id: ServiceId) {
         let Some(endpoints) = &mut self.services[service_id.index()].endpoints else {
             return;
@@ -126,7 +126,7 @@ impl NamespaceState {
         }
     }
 
-    /// Makes the list of a Service's members anew, in a pass over its pods. `before` is the list whose place it takes.
+    /// Collects a Service's members anew, in a pass over its pods. `before` is the list to be replaced.
     pub(super) fn collect_endpoints(&mut self, id: ServiceId, before: Option<Box<ServiceEndpoints>>) {
         if !self.settings.outputs.endpoints {
             return;
@@ -141,7 +141,7 @@ impl NamespaceState {
         })));
     }
 
-    /// Looks at the next pod of a list that is made anew; false when the list is whole.
+    /// Visits the next pod of a list that is collected anew; returns false when the list is complete.
     pub(super) fn collect_next(&mut self, collecting: &mut Collecting) -> bool {
         let Some(&pod_id) = collecting.pods.get(collecting.at) else {
             return false;
@@ -165,7 +165,7 @@ impl NamespaceState {
         true
     }
 
-    /// All pods have been looked at.
+    /// Finishes a list, once all pods have been visited.
     pub(super) fn finish_collecting(&mut self, collecting: Collecting) {
         let Collecting {
             id, before, found, ..
@@ -190,7 +190,7 @@ impl NamespaceState {
 
     // === what Services change ===
 
-    /// A Service has become one that we manage: so has the object of its name.
+    /// Starts to manage the object of a Service that has become managed.
     pub(super) fn manage_endpoints(&mut self, id: ServiceId) {
         if !self.settings.outputs.endpoints {
             return;
@@ -202,12 +202,12 @@ impl NamespaceState {
             .entry(name.clone())
             .or_insert_with(|| Box::new(Endpoints::new(Phase::Managed)));
         entry.phase = Phase::Managed;
-        // Of an object that was not ours until now only the version is known.
+        // Only the version is known of an object that was unmanaged until now.
         entry.object.needs_refetch |= entry.object.remote.is_some() && entry.published.is_none();
         self.endpoints_queue.wanted.insert(name);
     }
 
-    /// A Service is no longer one that we manage: its object stays as it is.
+    /// Stops managing the object of a Service that is no longer managed: it stays as it is.
     pub(super) fn park_endpoints(&mut self, id: ServiceId) {
         let service = &mut self.services[id.index()];
         service.endpoints = None;
@@ -222,7 +222,7 @@ impl NamespaceState {
         }
     }
 
-    /// A Service is gone, and with it goes the object of its name, whoever made that.
+    /// Deletes the object of a Service that is gone, whoever created it.
     pub(super) fn doom_endpoints(&mut self, name: &Arc<str>) {
         if let Some(shown) = &mut self.shown {
             shown.service_gone(name);
@@ -232,7 +232,7 @@ impl NamespaceState {
         let Some(entry) = self.endpoints.get_mut(name) else {
             return;
         };
-        // Before they are listed, which may be in days, nothing is known of any. If there is one, it will be found
+        // Until Endpoints are listed, perhaps for days, none of them is known. If there is an object, it will be found
         // to be a leftover then.
         if self.starting
             && self.pending_lists.has(Kind::Endpoints)
@@ -248,15 +248,15 @@ impl NamespaceState {
         self.endpoints_queue.wanted.insert(name.clone());
     }
 
-    /// A Service is there that has no selector: the object of its name is left alone, even if it was to go with
-    /// another Service of that name.
+    /// Leaves alone the object of a Service without a selector, even if it was to be deleted with another Service of
+    /// that name.
     pub(super) fn spare_endpoints(&mut self, name: &Arc<str>) {
         if let Some(entry) = self.endpoints.get_mut(name) {
             entry.phase = Phase::Unmanaged;
         }
     }
 
-    /// As [`NamespaceState::forget`].
+    /// Does what [`NamespaceState::forget`] does, for Endpoints.
     pub(super) fn forget_endpoints(&mut self) {
         self.endpoints = KeyedMap::default();
         self.endpoints_queue = Queue::default();
@@ -270,7 +270,7 @@ impl NamespaceState {
         }
     }
 
-    /// A Service has been evaluated: if its members changed, its object is to be looked at.
+    /// Queues the object of a Service that has been evaluated, if its members changed.
     pub(super) fn evaluate_endpoints(&mut self, id: ServiceId, trigger: Option<Time>) {
         let service = &mut self.services[id.index()];
         let Some(endpoints) = &mut service.endpoints else {

@@ -1,5 +1,5 @@
-//! The evaluation of a Service: endpoints get their places, slices come and go. The packing is that of
-//! upstream's `EndpointSlice` controller (1.36), worked out for what changed instead of for everything.
+//! Evaluation of a Service: endpoints are placed, slices are created and deleted. The packing is that of upstream's
+//! `EndpointSlice` controller (1.36), computed for what changed instead of for everything.
 
 use super::NamespaceState;
 use crate::core::address::Family;
@@ -14,24 +14,24 @@ use crate::core::time::{Time, earliest};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What an evaluation works with in one family.
+/// The working state of an evaluation in one family.
 pub(super) struct Round {
     pub(super) service: ServiceId,
     pub(super) family: Family,
-    /// Slices that change: to be written in the end, if they still differ then.
+    /// Changed slices: written in the end, if they still differ then.
     pub(super) changed: Vec<SliceId>,
-    /// Slices that nobody needs any more: reused for new ones, or deleted.
+    /// Slices that are no longer needed: reused for new ones, or deleted.
     pool: VecDeque<SliceId>,
 }
 
-/// The pods of one group that have no place yet.
+/// The pods of one group that have not been placed yet.
 struct Arrivals {
     ports: SlicePorts,
     pods: Vec<PodId>,
 }
 
 impl NamespaceState {
-    /// Brings the slices of a marked Service up to date. Costs what changed since the last time.
+    /// Brings the slices of a dirty Service up to date. The work grows with what changed since the last time.
     pub(super) fn evaluate(&mut self, id: ServiceId) {
         let Some(service) = self.services.get_mut(id.index()) else {
             return;
@@ -104,7 +104,7 @@ impl NamespaceState {
         self.finish(round, trigger);
     }
 
-    /// The pods to be placed, by port group, in the order in which they came.
+    /// Returns the pods to be placed, by port group, in the order in which they came.
     fn sort_arrivals(&mut self, service: ServiceId, family: Family) -> Vec<Arrivals> {
         let queued = std::mem::take(&mut self.services[service.index()].family(family).to_place);
         let mut arrivals: Vec<Arrivals> = Vec::new();
@@ -141,15 +141,15 @@ impl NamespaceState {
         arrivals
     }
 
-    /// Collects the slices that have lost their last endpoint, or whose group has none and gets none. An empty
-    /// slice of a group that has others is left, as upstream leaves it.
+    /// Collects the slices that have lost their last endpoint, or whose group has none and gets none. An empty slice
+    /// of a group that has others is kept, as upstream keeps it.
     fn fill_pool(&mut self, round: &mut Round, arrivals: &[Arrivals]) {
         let mut empties =
             std::mem::take(&mut self.services[round.service.index()].family(round.family).empties);
         self.work.slices_touched += empties.len() as u64;
         empties.sort_unstable_by(|a, b| self.name_of(*a).cmp(&self.name_of(*b)));
         empties.dedup();
-        // Of different ports there may be as many as there are pods.
+        // A set, since there may be as many different port lists as pods.
         let awaited: KeyedSet<_> = arrivals.iter().map(|arrivals| &arrivals.ports).collect();
         for id in empties {
             if !self.is_live_in(id, round.service, round.family) || !self.slices[id.index()].slots.is_empty()
@@ -179,7 +179,7 @@ impl NamespaceState {
         slice.is_some_and(|s| s.phase == Phase::Managed && s.service == service && s.family == family)
     }
 
-    /// The changed slices that can take more, by group.
+    /// Returns the changed slices with room left, by group.
     fn open_slices(&self, round: &Round) -> IdMap<GroupId, Vec<SliceId>> {
         let mut open: IdMap<GroupId, Vec<SliceId>> = IdMap::default();
         for id in &round.changed {
@@ -192,7 +192,7 @@ impl NamespaceState {
     }
 
     /// Places the pods of one group: changed slices are filled first, the fullest of them first; then, if one
-    /// unchanged slice can take all that are left, the one that they fill best; else new slices.
+    /// unchanged slice can take all that are left, the one that they fill best; otherwise new slices.
     fn pack(
         &mut self,
         round: &mut Round,
@@ -235,7 +235,7 @@ impl NamespaceState {
         }
     }
 
-    /// The slice of the group that `count` endpoints fill best without going over the limit.
+    /// Returns the slice of the group that `count` endpoints fill best without exceeding the limit.
     fn unchanged_slice(&mut self, round: &Round, ports: &SlicePorts, count: usize) -> Option<SliceId> {
         let room = self
             .settings
@@ -248,7 +248,7 @@ impl NamespaceState {
         fitting.find(|id| !self.slices[id.index()].pooled)
     }
 
-    /// An empty slice for the group: one that is not needed any more, or one that is yet to be created.
+    /// Returns an empty slice for the group: one that is no longer needed, or one that is yet to be created.
     fn new_slice(&mut self, round: &mut Round, ports: &SlicePorts) -> SliceId {
         let id = if let Some(id) = round.pool.pop_front() {
             self.slices[id.index()].pooled = false;
@@ -261,7 +261,7 @@ impl NamespaceState {
         id
     }
 
-    /// A live slice that the server does not have yet, in no group.
+    /// Creates a managed slice that the API server does not have yet, in no group.
     fn create_slice(&mut self, service: ServiceId, family: Family) -> SliceId {
         let service_name = self.services[service.index()].facts.name.clone();
         let name = self.fresh_name(&service_name);
@@ -278,10 +278,11 @@ impl NamespaceState {
         id
     }
 
-    /// A name that the API server could have generated for a slice of the Service, and that is free here.
+    /// Returns a name that the API server could have generated for a slice of the Service, and that is not in use
+    /// here.
     pub(super) fn fresh_name(&mut self, service: &str) -> Arc<str> {
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-        // The server cuts the prefix to 58 bytes, which Service names (at most 63, ASCII) can exceed.
+        // The API server cuts the prefix to 58 bytes, which Service names (at most 63, ASCII) can exceed.
         let prefix: String = service.chars().chain(['-']).take(58).collect();
         loop {
             let letters = (0..5).map(|_| char::from(LETTERS[self.random.usize(..LETTERS.len())]));
@@ -292,7 +293,7 @@ impl NamespaceState {
         }
     }
 
-    /// Puts a live slice into the group with these ports.
+    /// Adds a managed slice to the group with these ports.
     pub(super) fn join_group(&mut self, id: SliceId, ports: &SlicePorts) {
         let slice = &mut self.slices[id.index()];
         let groups = &mut self.services[slice.service.index()].family(slice.family).groups;
@@ -300,7 +301,7 @@ impl NamespaceState {
         groups.join(slice.group, id, slice.slots.len());
     }
 
-    /// Takes a live slice out of its group; whatever becomes of it, its ports are to be written anew.
+    /// Removes a managed slice from its group. Its ports must be written anew in any case.
     fn leave_group(&mut self, id: SliceId) {
         let slice = &mut self.slices[id.index()];
         let group = std::mem::replace(&mut slice.group, GroupId::NONE);
@@ -313,7 +314,7 @@ impl NamespaceState {
             .leave(group, id, fill);
     }
 
-    /// A Service without endpoints keeps one slice per family, with no ports and no endpoints.
+    /// Keeps one slice per family, with no ports and no endpoints, for a Service without endpoints.
     fn keep_placeholder(&mut self, round: &mut Round) {
         let no_ports = SlicePorts::default();
         let state = self.services[round.service.index()].family(round.family);
@@ -345,7 +346,7 @@ impl NamespaceState {
         round.changed.push(id);
     }
 
-    /// A live slice is to be deleted.
+    /// Marks a managed slice to be deleted.
     pub(super) fn doom(&mut self, id: SliceId) {
         let slice = &mut self.slices[id.index()];
         slice.phase = Phase::Deleting;
@@ -357,7 +358,7 @@ impl NamespaceState {
         (slice.dirty, slice.removed, slice.touched) = (0, 0, false);
         slice.object.needs_refetch &= slice.object.remote.is_none();
         (slice.object.trigger, slice.object.flight_trigger) = (None, None);
-        // The family is gone already when the Service has lost it.
+        // If the Service has lost the family, it is gone already.
         if let Some(state) = &mut self.services[service.index()].families[slice.family.index()]
             && !group.is_none()
         {
@@ -366,7 +367,7 @@ impl NamespaceState {
         }
     }
 
-    /// Says what is due of the slices that an evaluation changed.
+    /// Queues the slices that an evaluation changed.
     fn finish(&mut self, round: Round, trigger: Option<Time>) {
         let Round {
             service,
@@ -382,8 +383,8 @@ impl NamespaceState {
         });
         changed.dedup();
         let slices = || changed.iter().map(|id| &self.slices[id.index()]);
-        // Where endpoints may have moved, what gives them their new place is as urgent as what takes them from
-        // the old one: or it would come later.
+        // Where endpoints may have moved, the slice that adds them is as urgent as the one that removes them:
+        // otherwise it would be written later.
         let (adds, removes) = (slices().any(|s| s.order() < 2), slices().any(|s| s.order() >= 2));
         let most_urgent = slices()
             .map(|slice| slice.object.priority)

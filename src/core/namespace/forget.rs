@@ -1,12 +1,12 @@
-//! Leadership by: a process that does not write does not follow what others write either. It forgets what it
-//! knew of slices and Endpoints, keeps pods, Services and nodes up to date, and plans nothing. When it may write,
-//! both are listed whole and taken over as at the start of a process, by what the server has: the places of
-//! endpoints too, which others may have moved. So it writes what differs, and nothing else.
+//! Standing by: a process that does not write does not follow what others write either. It forgets slices and
+//! Endpoints, keeps pods, Services and nodes up to date, and plans nothing. When it may write, both are listed whole
+//! and adopted as at the start of a process, as the API server has them: the positions of endpoints too, which others
+//! may have moved. So it writes what differs, and nothing else.
 //!
-//! What happens to trigger times: those of changes that were seen while standing by are dropped, since somebody
-//! else has published them, and nobody can tell which are the few that came after that one's last write. These
-//! are published without a time, as by any controller that has just started. A Service that was made meanwhile
-//! and that nobody has published yet gets the time of its creation.
+//! Trigger times of changes that were seen while standing by are dropped, since another process has published them,
+//! and it is not known which few came after that one's last write. These are published without a time, as by any
+//! controller that has just started. A Service that was created meanwhile and not published yet gets the time of its
+//! creation.
 
 use super::lifecycle::Queue;
 use super::passes::Pass;
@@ -18,15 +18,15 @@ use crate::core::slices::FamilyState;
 use slab::Slab;
 
 impl NamespaceState {
-    /// Forgets the objects of a kind that others write from now on. Until it has been listed again nothing is
-    /// planned. Answers to requests that are still on their way mean nothing any more.
+    /// Forgets the objects of a kind that others write from now on. Until it has been listed again nothing is planned.
+    /// Answers to requests that are still in flight mean nothing any more.
     pub fn forget(&mut self, kind: Kind) {
         self.begin_forgetting(kind);
         self.finish_passes();
     }
 
-    /// As [`Self::forget`]; [`Self::step_passes`] does what is to be done with each pod. Returns how many objects and
-    /// Services were looked at.
+    /// Does what [`Self::forget`] does, but leaves the visits to pods to [`Self::step_passes`]. Returns how many
+    /// objects and Services were visited.
     pub(crate) fn begin_forgetting(&mut self, kind: Kind) -> u64 {
         debug_assert!(self.passes.is_empty(), "an event has not been applied in full");
         let looked_at = self.slices.len() + self.endpoints.len() + self.services.len();
@@ -62,7 +62,7 @@ impl NamespaceState {
         self.passes.push_back(Pass::Displace(pods));
     }
 
-    /// A pod's endpoints have no place in a slice any more.
+    /// Resets the positions of a pod's endpoints, whose slices have been forgotten, and visits them.
     pub(super) fn displace(&mut self, pod: PodId) {
         let members = &mut self.pods[pod.index()].members;
         for member in members.iter_mut() {
@@ -73,7 +73,7 @@ impl NamespaceState {
         }
     }
 
-    /// No endpoint has a place any more: all managed Services are to be evaluated.
+    /// Marks all managed Services to be evaluated, since none of their endpoints is placed any more.
     pub(super) fn finish_displacing(&mut self) {
         let services = self.services.iter();
         let managed = services.filter(|(_, service)| service.facts.selector.is_some());
@@ -84,7 +84,7 @@ impl NamespaceState {
         }
     }
 
-    /// What was noted before the first plan was there before this process wrote.
+    /// Forgets trigger times noted before the first plan, since those changes were there before this process wrote.
     pub(super) fn forget_triggers(&mut self) {
         for (_, service) in &mut self.services {
             if service.known {

@@ -1,5 +1,5 @@
-//! Hints in proportion to the CPUs of the zones (`topology-mode: Auto`): the one thing about slices that takes
-//! a look at all endpoints of a Service. Only Services that ask for it pay for it.
+//! Hints in proportion to the CPUs of the zones (`topology-mode: Auto`): the one thing about slices that requires a
+//! look at all endpoints of a Service. Only Services that ask for it pay for it.
 
 use super::evaluate::Round;
 use super::members::desired;
@@ -14,7 +14,7 @@ use crate::core::queue::Priority;
 use crate::core::slices::Slice;
 
 impl NamespaceState {
-    /// Begins to hear of the zones when a Service depends on them, and ends when none does any more.
+    /// Subscribes to the zones when a Service depends on them, and unsubscribes when none does any more.
     pub fn watch_zones(&mut self, nodes: &mut dyn NodeDirectory) {
         if self.auto_hinted.is_empty() && self.zones.is_some() {
             self.zones = None;
@@ -25,7 +25,7 @@ impl NamespaceState {
         }
     }
 
-    /// The CPU of the zones has changed: the hints of exactly the Services that depend on it are looked at.
+    /// Applies a change of the zones' CPU: only the hints of the Services that depend on it are looked at.
     pub fn apply_zones(&mut self, view: ZoneView) {
         if self
             .zones
@@ -40,7 +40,7 @@ impl NamespaceState {
         }
     }
 
-    /// Has the next evaluation of a Service look at all its hints.
+    /// Makes the next evaluation of a Service look at all its hints.
     pub(super) fn rehint_all(&mut self, id: ServiceId) {
         for state in self.services[id.index()].families.iter_mut().flatten() {
             state.rehint = true;
@@ -48,7 +48,7 @@ impl NamespaceState {
         self.mark(id);
     }
 
-    /// Notes whether a Service depends on the zones.
+    /// Records whether a Service depends on the zones.
     pub(super) fn note_hint_mode(&mut self, id: ServiceId) {
         let facts = &self.services[id.index()].facts;
         if facts.selector.is_some() && facts.hints == HintMode::Auto {
@@ -58,7 +58,7 @@ impl NamespaceState {
         }
     }
 
-    /// A Service's mode has changed. Endpoints whose hints stay the same are no reason to write.
+    /// Handles a change of a Service's mode. Endpoints whose hints stay the same are no reason to write.
     pub(super) fn switch_hints(&mut self, id: ServiceId, before: HintMode) {
         self.note_hint_mode(id);
         let now = self.services[id.index()].facts.hints;
@@ -75,7 +75,7 @@ impl NamespaceState {
                     HintMode::Auto => auto_hint(slice, at),
                     mode => mode.hint(ready, zone.map(|zone| &**zone), node),
                 };
-                // What was hinted to a zone alone may stay so, until the evaluation finds otherwise.
+                // Hints to a zone alone may stay, until the evaluation finds otherwise.
                 let keep = old
                     .zone
                     .filter(|_| old.node.is_none() && now == HintMode::Auto)
@@ -102,7 +102,7 @@ impl NamespaceState {
         self.rehint_all(id);
     }
 
-    /// Something that is published of an endpoint has changed, conditions aside.
+    /// Marks an endpoint of which something published has changed, conditions aside.
     fn mark_stale(&mut self, id: SliceId, at: usize) {
         let slice = &mut self.slices[id.index()];
         slice.slots[at].stale = true;
@@ -114,8 +114,8 @@ impl NamespaceState {
         slice.change(Priority::Rest);
     }
 
-    /// Gives the endpoints of a family their hints, if something about them may have changed. Slices that are
-    /// not written anyway keep theirs as long as no zone gets too much.
+    /// Assigns hints to the endpoints of a family, if something about them may have changed. Slices that are not
+    /// written anyway keep theirs as long as no zone gets too much.
     pub(super) fn assign_hints(&mut self, round: &mut Round) {
         let Round { service, family, .. } = *round;
         let state = self.services[service.index()].family(family);
@@ -168,7 +168,7 @@ impl NamespaceState {
         }
     }
 
-    /// People hear of it when hints come or go, and of each new reason.
+    /// Notifies people when hints come or go, and of each new reason.
     fn hints_are(&mut self, service: ServiceId, family: Family, state: HintState) {
         let known = &mut self.services[service.index()].family(family).hint_state;
         let event = std::mem::replace(known, state).event(state, family.as_str());
@@ -193,8 +193,8 @@ impl NamespaceState {
         }
     }
 
-    /// Takes over the hint that the server has for an endpoint of a Service that depends on the zones. True
-    /// if the endpoint must be written for its hints alone.
+    /// Adopts the hint that the API server has for an endpoint of a Service that depends on the zones. Returns true if
+    /// the endpoint must be written for its hints alone.
     pub(super) fn settle_hint(
         &mut self,
         id: SliceId,
@@ -208,7 +208,7 @@ impl NamespaceState {
         }
         let published = match (&endpoint.zone_hints[..], &endpoint.node_hints[..]) {
             ([zone], []) => {
-                // People have heard of these hints when they came.
+                // People were notified of these hints when they came.
                 let (service, family) = (slice.service, slice.family);
                 self.services[service.index()].family(family).hint_state = HintState::On;
                 Some(Zone::from(&**zone))
@@ -225,7 +225,7 @@ impl NamespaceState {
     }
 }
 
-/// The hint that an endpoint of a Service in the mode `Auto` has.
+/// Returns the hint of an endpoint of a Service in the mode `Auto`.
 pub(super) fn auto_hint(slice: &Slice, at: usize) -> Hint<'_> {
     Hint {
         zone: slice.hints.get(at).and_then(|zone| zone.as_deref()),

@@ -1,4 +1,4 @@
-//! The lifecycle of the objects that we publish: one for slices and Endpoints, and for whatever is published next.
+//! The lifecycle of the objects that we publish, shared by slices, Endpoints, and any kind added later.
 //!
 //! ```text
 //!                    the Service is managed, and what the object holds is known
@@ -15,10 +15,10 @@
 //!          forgotten
 //! ```
 //!
-//! In each phase an object is in step with the server, or a request is due, or one is in flight, never two. What is due
-//! is decided by [`next_step`], and what an answer means by [`effect`]: these two are the whole protocol. What a kind
-//! adds is in [`Published`]: how its objects are kept, what they should hold, and how that is compared with what was
-//! read. [`ObjectState`] has the single clock of an object's retries.
+//! In each phase an object is in sync with the API server, or has a request due, or has one in flight, never two.
+//! [`next_step`] decides which request is due, and [`effect`] what an answer means: these two are the whole protocol.
+//! [`Published`] has what differs between kinds: how objects are stored, what they should hold, and how that is
+//! compared with what was read. [`ObjectState`] has the only retry clock of an object.
 
 mod driver;
 
@@ -30,40 +30,40 @@ use crate::core::object::{Flight, ObjectState, Phase, Remote};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What became of a request.
+/// The result of a request, as far as the API server's answer proves it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// A create or an update was accepted; this is the object's version now.
+    /// A create or an update was accepted; the object has this UID and resourceVersion now.
     Written(Remote),
     /// A delete was accepted.
     Deleted,
     /// A get was answered.
     Fetched(Content),
-    /// There is no such object.
+    /// The object does not exist.
     NotFound,
     /// The object is not the one that the request was computed against.
     Conflict,
-    /// There is an object with the name of the one to create.
+    /// An object with the name of the one to create already exists.
     Exists,
-    /// There is such an object, and it is another controller's.
+    /// The object exists, but belongs to another controller.
     Foreign,
-    /// The namespace is going away and takes no new objects.
+    /// The namespace is terminating and takes no new objects.
     Terminating,
-    /// The server refuses the request as it is, or us.
+    /// The API server rejects this request, or rejects us.
     Rejected,
-    /// The server takes no object as large as this one.
+    /// The object is larger than the API server accepts.
     TooLarge {
-        /// Its size in JSON, as it was sent.
+        /// The size of its JSON, as it was sent.
         bytes: usize,
     },
-    /// The request was not carried out, and may be another time.
+    /// The request was not carried out, but may be another time.
     Throttled,
-    /// Whether the request was carried out is not known.
+    /// It is not known whether the request was carried out.
     Unknown,
 }
 
 impl Outcome {
-    /// The size of an object that the server refused for it.
+    /// Returns the size of the object, if the API server refused it for its size.
     fn too_large(&self) -> Option<usize> {
         match self {
             Self::TooLarge { bytes } => Some(*bytes),
@@ -72,7 +72,7 @@ impl Outcome {
     }
 }
 
-/// An object as the answer to a get shows it.
+/// An object as returned by a get.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
     /// A slice.
@@ -84,32 +84,32 @@ pub enum Content {
 /// A request whose turn has come.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Granted {
-    /// What to send.
+    /// The request to send.
     pub request: Request,
-    /// How many changes it carries.
+    /// The number of changes it carries.
     pub changes: u32,
 }
 
 /// The request that an object needs next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
-    /// Read what the server has.
+    /// Fetch the object from the API server.
     Fetch,
-    /// Create it, or update it where the server has it.
+    /// Create it, or update it if the API server has it.
     Write,
     /// Delete it.
     Delete,
-    /// Ask for the Service of its name.
+    /// Check whether a Service of its name exists.
     Probe,
-    /// None: it is forgotten.
+    /// No request: it is forgotten.
     Forget,
-    /// None.
+    /// No request.
     Rest,
 }
 
 fn next_step(phase: Phase, object: &ObjectState) -> Step {
     match phase {
-        // Nothing is decided on what is not known.
+        // Nothing is decided while the object's state is unknown.
         _ if object.needs_refetch => Step::Fetch,
         Phase::Managed => Step::Write,
         Phase::Adopting { .. } => Step::Fetch,
@@ -120,32 +120,32 @@ fn next_step(phase: Phase, object: &ObjectState) -> Step {
     }
 }
 
-/// What an answer means for the object.
+/// The effect of an answer on the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Effect {
-    /// The server has what was sent.
+    /// The API server has what was sent.
     Accepted,
-    /// The server has what the answer shows.
+    /// The API server has what the answer shows.
     Read,
-    /// The server never had it: a create whose answer was lost did not take place.
+    /// The API server never had it: a create whose answer was lost did not take place.
     NeverCreated,
-    /// The server does not have it any more: we have deleted it.
+    /// The API server no longer has it: we have deleted it.
     Deleted,
-    /// The server does not have it any more: others have deleted it.
+    /// The API server no longer has it: others have deleted it.
     Lost,
     /// It has been given to another manager.
     GivenAway,
-    /// The server has no Service of its name.
+    /// The API server has no Service of its name.
     Confirmed,
-    /// The server has a Service of its name.
+    /// The API server has a Service of its name.
     Spared,
     /// Its namespace takes no new objects.
     Terminating,
-    /// The request was not carried out, or it is not known whether it was.
+    /// The request was not carried out, or may not have been.
     Failed,
 }
 
-/// `on_server` says whether the server was known to have the object.
+/// Interprets an answer. `on_server` says whether the API server was known to have the object.
 fn effect(phase: Phase, flight: Flight, outcome: &Outcome, on_server: bool) -> Effect {
     let managed = phase == Phase::Managed;
     match (flight, outcome) {
@@ -164,10 +164,12 @@ fn effect(phase: Phase, flight: Flight, outcome: &Outcome, on_server: bool) -> E
     }
 }
 
-/// A request was not carried out, or may not have been: what it carried is due again, or has to be looked at first.
+/// Handles a request that was not carried out, or may not have been: its changes are due again, or need a refetch
+/// first.
 fn set_back(phase: Phase, object: &mut ObjectState, flight: Flight, outcome: &Outcome) {
     match (flight, outcome) {
-        // Nobody waits for the answer; but what a create may have made is needed when the Service is managed again.
+        // Nothing waits for the answer, but an object that a create may have made is needed once the Service is
+        // managed again.
         (Flight::Create, Outcome::Unknown | Outcome::Exists) if phase == Phase::Unmanaged => {
             object.needs_refetch = true;
         }
@@ -183,8 +185,8 @@ fn set_back(phase: Phase, object: &mut ObjectState, flight: Flight, outcome: &Ou
             object.undo_departure();
             object.fail(true);
         }
-        // Somebody else wrote, or our write may have been applied: what the server has must be seen, and at once,
-        // unless that keeps happening.
+        // Somebody else wrote, or our write may have been applied: the object needs a refetch, and at once, unless
+        // that keeps happening.
         (Flight::Create | Flight::Update, outcome) => object.mark_unconfirmed(*outcome != Outcome::Unknown),
         // Another object has the name, and a watch may have shown it already.
         (Flight::Delete, Outcome::Conflict) => object.mark_unconfirmed(true),
@@ -194,15 +196,15 @@ fn set_back(phase: Phase, object: &mut ObjectState, flight: Flight, outcome: &Ou
     }
 }
 
-/// The objects of one kind: which are to be looked at, and which cannot be yet.
+/// The queued objects of one kind: those to be checked, and those that cannot be yet.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<Id, Facts> {
-    /// Objects that may be due. May name some that are gone by now.
+    /// Objects that may be due. May name some that no longer exist.
     pub(super) wanted: BTreeSet<Id>,
-    /// Objects that were granted while nothing may be written of their Service: due again when that is over.
+    /// Objects that were granted while their Service must not be written: due again when that is over.
     pub(super) blocked: BTreeSet<Id>,
-    /// Objects that were listed before their pods and Services, with the last list that showed each: they are taken over
-    /// when those are known.
+    /// Objects that were listed before their pods and Services, with the epoch of the last list that showed each: they
+    /// are adopted when those are known.
     pub(super) arrivals: KeyedMap<Arc<str>, (u8, Facts)>,
 }
 
@@ -217,87 +219,88 @@ impl<Id, Facts> Default for Queue<Id, Facts> {
 }
 
 impl<Id, Facts> Queue<Id, Facts> {
-    /// Whether nothing waits that could matter later. What is blocked belongs to an object that is known.
+    /// Returns whether nothing waits that could matter later. Blocked objects do not count: the state knows them
+    /// anyway.
     pub(super) fn is_empty(&self) -> bool {
         self.wanted.is_empty() && self.arrivals.is_empty()
     }
 }
 
-/// What the lifecycle needs of an object's metadata.
+/// The metadata that the lifecycle needs.
 pub(super) trait Metadata {
     /// `metadata.name`.
     fn name(&self) -> &str;
     /// `metadata.resourceVersion`.
     fn version(&self) -> u64;
-    /// Whether it is as good as gone.
+    /// Returns whether the object is being deleted.
     fn is_deleting(&self) -> bool;
 }
 
-/// A kind of object that is published.
+/// A kind of object that we publish.
 pub(super) trait Published: Sized {
-    /// How an object is found in the state, whatever its name.
+    /// The key of an object in the state.
     type Id: Clone + Ord;
-    /// Its metadata, as a watch shows it.
+    /// The metadata, as a watch shows it.
     type Meta: Metadata;
-    /// The whole of it, as a list or a get shows it.
+    /// The whole object, as a list or a get shows it.
     type Facts;
 
-    /// The objects that wait.
+    /// Returns the queue of this kind.
     fn queue(state: &mut NamespaceState) -> &mut Queue<Self::Id, Self::Facts>;
-    /// The object of a name.
+    /// Finds the object of a name.
     fn find(state: &NamespaceState, name: &str) -> Option<Self::Id>;
-    /// The object's name.
+    /// Returns the object's name.
     fn name<'s>(state: &'s NamespaceState, id: &'s Self::Id) -> Option<&'s Arc<str>>;
-    /// How the object stands, if it is known.
+    /// Returns the object's phase and state, if it is known.
     fn get<'s>(state: &'s NamespaceState, id: &Self::Id) -> Option<(Phase, &'s ObjectState)>;
-    /// The same, to be changed.
+    /// Returns the same as [`Self::get`], to be changed.
     fn get_mut<'s>(
         state: &'s mut NamespaceState,
         id: &Self::Id,
     ) -> Option<(&'s mut Phase, &'s mut ObjectState)>;
-    /// Those that the list of an epoch, as of a version, shows to be gone.
+    /// Returns the objects that the list of an epoch, as of a resourceVersion, shows to be gone.
     fn unlisted(state: &NamespaceState, epoch: u8, version: u64) -> Vec<Arc<str>>;
-    /// The metadata of a whole object.
+    /// Returns the metadata of a whole object.
     fn meta(facts: &Self::Facts) -> &Self::Meta;
-    /// The object of this kind that an answer shows.
+    /// Extracts the object of this kind from an answer.
     fn content(content: Content) -> Option<Self::Facts>;
 
-    /// Whether a managed object is to be written, as far as is known without building it.
+    /// Returns whether a managed object must be written, as far as is known without building it.
     fn differs(state: &NamespaceState, id: &Self::Id) -> bool;
-    /// Whether its Service cannot be evaluated yet.
+    /// Returns whether its Service cannot be evaluated yet.
     fn awaits(state: &NamespaceState, id: &Self::Id) -> bool;
-    /// What a managed object should hold, to be sent; none if the server turns out to have just that.
+    /// Builds what a managed object should hold, to be sent; `None` if the API server turns out to have exactly that.
     fn build(state: &mut NamespaceState, id: &Self::Id) -> Option<Vec<u8>>;
-    /// What was built leaves: it counts as published from here on.
+    /// Records that what was built is sent: it counts as published from here on.
     fn depart(state: &mut NamespaceState, id: &Self::Id, flight: Flight);
-    /// The server has what was sent.
+    /// Records that the API server has what was sent.
     fn accepted(_state: &mut NamespaceState, _id: &Self::Id) {}
-    /// How to ask for an object's turn.
+    /// Returns the work item that asks for the object's turn.
     fn want(state: &NamespaceState, id: &Self::Id) -> Option<WorkItem>;
-    /// The place in a plan, lowest first.
+    /// Returns the position in a plan, lowest first.
     fn order(_state: &NamespaceState, _id: &Self::Id) -> u8 {
         0
     }
 
-    /// An object is not known, and was listed or read whole.
+    /// Takes in an unknown object that was listed or read whole.
     fn arrive(state: &mut NamespaceState, facts: Self::Facts, epoch: u8);
-    /// An object is not known, and a watch shows that it is there.
+    /// Takes in an unknown object that a watch has shown.
     fn appear(state: &mut NamespaceState, meta: &Self::Meta, epoch: u8);
-    /// An object is known, and a watch shows a version that is not ours.
+    /// Handles a version of a known object that a watch has shown and that is not ours.
     fn change(state: &mut NamespaceState, id: &Self::Id, meta: &Self::Meta);
-    /// An object was read, and nothing of ours is on its way to it: it is compared with what it should hold.
+    /// Compares an object that was read, while nothing of ours was in flight, with what it should hold.
     fn reconcile_observed(state: &mut NamespaceState, id: &Self::Id, facts: Self::Facts);
-    /// A watch or a list shows that an object is gone, or not among ours any more.
+    /// Handles an object that a watch or a list shows to be gone, or no longer ours.
     fn vanish(state: &mut NamespaceState, id: &Self::Id, version: u64);
-    /// The server does not have an object: a managed one is made again, others are forgotten.
+    /// Handles an object that the API server does not have: a managed one is created again, others are forgotten.
     fn remake(state: &mut NamespaceState, id: &Self::Id);
-    /// A managed object has been given to another manager.
+    /// Handles a managed object that has been given to another manager.
     fn give_away(state: &mut NamespaceState, id: &Self::Id);
-    /// An object is forgotten.
+    /// Forgets an object.
     fn forget(state: &mut NamespaceState, id: &Self::Id);
-    /// An answer came to a request of an object that has been forgotten since.
+    /// Handles an answer to a request of an object that has been forgotten since.
     fn answered_late(_state: &mut NamespaceState, _name: &str, _outcome: &Outcome) {}
-    /// A request has failed once more: people may have to hear of it.
+    /// Notifies people, where they should hear of it, that a request has failed once more.
     fn remark_failure(
         state: &mut NamespaceState,
         id: &Self::Id,

@@ -1,4 +1,4 @@
-//! Which pods are endpoints of which Services, and where: the part of the state that every pod event goes
+//! Membership of pods in Services, and the position of each endpoint: the part of the state that every pod event goes
 //! through.
 
 use super::{Member, NamespaceState, Pod, PodChange, Service};
@@ -10,7 +10,7 @@ use crate::core::queue::Priority;
 use crate::core::slices::{Conditions, Slice, Slot};
 use smallvec::SmallVec;
 
-/// What a pod's endpoint of a Service should say of it.
+/// Returns the conditions that a pod's endpoint of a Service should have.
 pub(super) fn desired(pod: &Pod, service: &Service) -> Conditions {
     let (serving, terminating) = (pod.conditions.serving(), pod.conditions.terminating());
     let ready = service.facts.publish_not_ready || (serving && !terminating);
@@ -18,7 +18,7 @@ pub(super) fn desired(pod: &Pod, service: &Service) -> Conditions {
 }
 
 impl NamespaceState {
-    /// A Service has begun to select a pod.
+    /// Adds a pod that a Service has begun to select.
     pub(super) fn join(&mut self, pod: PodId, service: ServiceId) {
         for family in Family::ALL {
             if self.services[service.index()].facts.has(family) {
@@ -29,7 +29,7 @@ impl NamespaceState {
         self.mark(service);
     }
 
-    /// A Service has a family in which it did not have the pod.
+    /// Adds a pod to a family of a Service that did not have it.
     pub(super) fn join_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
         let state = &mut self.pods[pod.index()];
         let Err(at) = state.find_member(service, family) else {
@@ -50,7 +50,7 @@ impl NamespaceState {
         self.visit(pod, at, PodChange::default());
     }
 
-    /// A Service no longer selects a pod, or the pod is gone.
+    /// Removes a pod that is gone, or that the Service no longer selects.
     pub(super) fn part(&mut self, pod: PodId, service: ServiceId) {
         for family in Family::ALL {
             self.part_family(pod, service, family);
@@ -59,7 +59,7 @@ impl NamespaceState {
         self.mark(service);
     }
 
-    /// A Service no longer has the pod in a family.
+    /// Removes a pod from one family of a Service.
     pub(super) fn part_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
         if let Some(at) = self.pods[pod.index()].member(service, family) {
             self.unplace(pod, at, Priority::Remove);
@@ -67,7 +67,7 @@ impl NamespaceState {
         }
     }
 
-    /// Parts a pod from the Services that its labels no longer match.
+    /// Removes a pod from the Services that its labels no longer match.
     pub(super) fn leave_unmatched(&mut self, id: PodId) {
         let pod = &self.pods[id.index()];
         let mut gone: SmallVec<[ServiceId; 4]> = pod
@@ -77,20 +77,20 @@ impl NamespaceState {
             .filter(|s| !self.cache.selects(*s, pod.labels.0))
             .collect();
         gone.dedup();
-        // Members are taken from the end, so that few must move up.
+        // Members are removed from the end, so that few must shift.
         for service in gone.into_iter().rev() {
             self.part(id, service);
         }
     }
 
-    /// Joins a pod to the Services that its labels match and that do not have it yet.
+    /// Adds a pod to the Services that its labels match and that do not have it yet.
     pub(super) fn join_matched(&mut self, id: PodId) {
         for service in self.cache.services(self.pods[id.index()].labels.0) {
             self.join_if_new(id, service);
         }
     }
 
-    /// Joins a pod to a Service that its labels match, if that does not have it yet.
+    /// Adds a pod to a Service that its labels match, if that does not have it yet.
     pub(super) fn join_if_new(&mut self, id: PodId, service: ServiceId) {
         let pod = &self.pods[id.index()];
         if !pod.is_member_of(service) {
@@ -100,7 +100,7 @@ impl NamespaceState {
         }
     }
 
-    /// A Service has lost a family: a pod forgets it, and stays in the slices that go.
+    /// Removes a pod's membership in a family that the Service has lost; the pod stays in the slices to be deleted.
     pub(super) fn forget_family(&mut self, pod: PodId, service: ServiceId, family: Family) {
         let pod = &mut self.pods[pod.index()];
         if let Some(at) = pod.member(service, family) {
@@ -108,14 +108,14 @@ impl NamespaceState {
         }
     }
 
-    /// A Service is not managed any more: a pod forgets it, and stays in its slices.
+    /// Removes a pod's membership in a Service that is no longer managed; the pod stays in its slices.
     pub(super) fn forget_member(&mut self, pod: PodId, service: ServiceId) {
         let pod = &mut self.pods[pod.index()];
         let places = pod.members_of(service);
         pod.members.drain(places);
     }
 
-    /// Looks at each endpoint of a pod after a change.
+    /// Updates each endpoint of a pod after a change.
     pub(super) fn revisit(&mut self, id: PodId, change: PodChange) {
         for at in 0..self.pods[id.index()].members.len() {
             self.visit(id, at, change);
@@ -128,8 +128,8 @@ impl NamespaceState {
         }
     }
 
-    /// Looks at one endpoint of a pod after a change: it is taken out, queued for a place, or marked for
-    /// writing where it is.
+    /// Updates one endpoint of a pod after a change: it is removed, queued to be placed, or marked to be written where
+    /// it is.
     pub(super) fn visit(&mut self, id: PodId, at: usize, change: PodChange) {
         if !self.settings.outputs.slices {
             return;
@@ -168,7 +168,7 @@ impl NamespaceState {
         }
     }
 
-    /// Has the next evaluation find a place for a pod's endpoint.
+    /// Queues a pod's endpoint to be placed by the next evaluation.
     fn queue(&mut self, pod: PodId, at: usize) {
         let member = &mut self.pods[pod.index()].members[at];
         if std::mem::replace(&mut member.queued, true) {
@@ -177,7 +177,7 @@ impl NamespaceState {
         let Member { service, family, .. } = *member;
         let to_place = &mut self.services[service.index()].family(family).to_place;
         to_place.push(pod);
-        // While evaluation is held up, pods that come and go leave their places behind.
+        // While evaluation is held up, pods that come and go leave stale entries behind.
         if to_place.len() > 2 * self.pods.len() + 16 {
             to_place.sort_unstable();
             to_place.dedup();
@@ -185,13 +185,13 @@ impl NamespaceState {
         }
     }
 
-    /// Whether a pod is published for a Service in a family: it has an address there, and its node is known
-    /// (or the Service wants its pods published whatever their state).
+    /// Returns whether a Service publishes a pod in a family: the pod has an address there, and its node is known (or
+    /// the Service wants its pods published whatever their state).
     pub(super) fn is_fit(&self, pod: &Pod, service: &Service, family: Family) -> bool {
         pod.ip(family).is_some() && (service.facts.publish_not_ready || self.node_of(pod).is_some())
     }
 
-    /// The ports under which a pod serves a Service.
+    /// Returns the ports under which a pod serves a Service.
     pub(super) fn ports_of(&mut self, pod: PodId, service: ServiceId) -> SlicePorts {
         let id = self.pods[pod.index()].ports;
         let service = &self.services[service.index()];
@@ -202,8 +202,8 @@ impl NamespaceState {
         )
     }
 
-    /// Works out where a pod's endpoints lead, if that takes long: a Service that takes in thousands of pods is evaluated
-    /// in one piece.
+    /// Resolves a pod's ports ahead of time, if that takes long: a Service that takes in thousands of pods is
+    /// evaluated in one piece.
     pub(super) fn foresee_ports(&mut self, pod: PodId, service: ServiceId) {
         let pod_ports = self.port_sets.get(self.pods[pod.index()].ports);
         if ResolvedPorts::remembers(&self.services[service.index()].facts.ports, pod_ports) {
@@ -211,7 +211,7 @@ impl NamespaceState {
         }
     }
 
-    /// The ports of the group that a live slice belongs to.
+    /// Returns the ports of the group that a managed slice belongs to.
     pub(super) fn group_ports(&self, id: SliceId) -> SlicePorts {
         let slice = &self.slices[id.index()];
         let family = self.services[slice.service.index()].families[slice.family.index()].as_ref();
@@ -223,7 +223,7 @@ impl NamespaceState {
             .clone()
     }
 
-    /// Puts a pod's endpoint at the end of a live slice. `slot` says what the server has of it.
+    /// Appends a pod's endpoint to a managed slice. `published` and `stale` say what the API server has of it.
     pub(super) fn place(&mut self, pod: PodId, id: SliceId, published: Conditions, stale: bool) {
         self.work.endpoints_placed += 1;
         let slice = &mut self.slices[id.index()];
@@ -258,7 +258,7 @@ impl NamespaceState {
         member.at = u16::try_from(at).expect("the API server refuses slices of more than 1000 endpoints");
     }
 
-    /// Takes a pod's endpoint out of its slice, if it is in one.
+    /// Removes a pod's endpoint from its slice, if it is in one.
     pub(super) fn unplace(&mut self, pod: PodId, at: usize, priority: Priority) {
         let member = &mut self.pods[pod.index()].members[at];
         let (id, place) = (
@@ -293,13 +293,13 @@ impl NamespaceState {
         self.touch(id, priority);
     }
 
-    /// Marks a live slice for the next evaluation of its Service.
+    /// Marks a managed slice as changed, for the next evaluation of its Service.
     pub(super) fn touch(&mut self, id: SliceId, priority: Priority) {
         self.slices[id.index()].change(priority);
         self.revise(id, priority);
     }
 
-    /// The same of one that the server has otherwise than it should, though what it should hold has not changed.
+    /// Marks a slice whose desired content has not changed, but which the API server has otherwise.
     pub(super) fn revise(&mut self, id: SliceId, priority: Priority) {
         let slice: &mut Slice = &mut self.slices[id.index()];
         slice.object.priority = slice.object.priority.min(priority);

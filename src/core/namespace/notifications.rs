@@ -1,4 +1,4 @@
-//! What people should hear of: collected while events are applied and requests answered, taken by the shard.
+//! Notifications for people: collected while events are applied and requests answered, taken by the shard.
 
 use super::NamespaceState;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
@@ -8,37 +8,37 @@ use crate::core::ids::{ServiceId, SliceId, Uid};
 use crate::core::object::{Flight, ObjectName, ObjectState, SAID_AGAIN};
 use std::sync::Arc;
 
-/// So many requests for one object fail before people hear of it: with the delays between them, about a minute. While
-/// nothing helps, they hear of it again after [`SAID_AGAIN`] more: about every ten minutes.
+/// Number of failed requests for one object before people are notified: with the delays between them, about a minute.
+/// While nothing helps, they are notified again after [`SAID_AGAIN`] more: about every ten minutes.
 const LASTING: u8 = 10;
 
-/// Something that people should hear of.
+/// A notification for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notification {
     /// As an Event.
     Event(Notice),
-    /// In the log: an annotation of a Service is not what it should be, and is ignored.
+    /// In the log: an annotation of a Service has an invalid value, and is ignored.
     IgnoredAnnotation {
         /// The Service.
         service: Arc<str>,
         /// The annotation.
         annotation: &'static str,
-        /// What it begins with, fit to be printed.
+        /// The beginning of its value, safe to print.
         value: Box<str>,
     },
-    /// In the log, beside an Event: the server takes no object as large as this one. Said once, until it takes one.
+    /// In the log, beside an Event: the object is larger than the API server accepts. Said once, until it accepts one.
     TooLarge {
-        /// Which.
+        /// The object.
         object: ObjectName,
         /// Its size in JSON.
         bytes: usize,
-        /// What the server said.
+        /// The API server's message.
         why: Box<str>,
     },
 }
 
 impl NamespaceState {
-    /// What there is to say since the last time.
+    /// Takes the notifications since the last call.
     pub fn take_remarks(&mut self) -> Vec<Notification> {
         std::mem::take(&mut self.remarks)
     }
@@ -54,7 +54,7 @@ impl NamespaceState {
         }
     }
 
-    /// A Service's hints have come or gone.
+    /// Notifies people that a Service's hints have come or gone.
     pub(super) fn remark_hints(&mut self, service: ServiceId, event: HintEvent) {
         let HintEvent {
             warning,
@@ -70,7 +70,7 @@ impl NamespaceState {
         }));
     }
 
-    /// A Service has been seen for the first time, or has changed.
+    /// Checks the annotations of a Service that is new or has changed.
     pub(super) fn remark_annotations(&mut self, service: ServiceId) {
         let facts = &self.services[service.index()].facts;
         if self.settings.legacy_tolerate_unready
@@ -84,8 +84,8 @@ impl NamespaceState {
         }
     }
 
-    /// A request for a slice has failed. Once is everyday life; what lasts, or was refused outright, is not. `bytes` is
-    /// the size of one that is too large.
+    /// Handles a failed request for a slice. One failure is normal; one that lasts, or an outright refusal, is not.
+    /// `bytes` is the size of one that is too large.
     pub(super) fn remark_slice_failure(&mut self, id: SliceId, bytes: Option<usize>, why: Option<&str>) {
         let object = &mut self.slices[id.index()].object;
         let Some(told) = told(object, bytes, why) else {
@@ -106,7 +106,7 @@ impl NamespaceState {
         self.remark_failure(object, notice, bytes, why);
     }
 
-    /// The same of an Endpoints object.
+    /// Does the same for an Endpoints object.
     pub(super) fn remark_endpoints_failure(
         &mut self,
         name: &Arc<str>,
@@ -160,7 +160,7 @@ impl NamespaceState {
     }
 }
 
-/// What people should hear of the latest failure, if anything.
+/// Returns what to tell people of the latest failure, if anything.
 fn told(object: &mut ObjectState, bytes: Option<usize>, why: Option<&str>) -> Option<String> {
     let why = why.unwrap_or("the API server does not answer, or not in time");
     if let Some(bytes) = bytes {
@@ -171,7 +171,7 @@ fn told(object: &mut ObjectState, bytes: Option<usize>, why: Option<&str>) -> Op
         });
     }
     let failures = object.failures;
-    // The number would make each message one of its own, and nothing could be counted.
+    // The number would make each message different, and nothing could be counted.
     if failures >= LASTING {
         (failures - LASTING)
             .is_multiple_of(SAID_AGAIN)

@@ -1,8 +1,8 @@
-//! What takes a look at each pod of a Service, of a node or of the namespace, in steps: there may be a hundred thousand of
-//! them, and other namespaces are not to wait for all.
+//! Passes that visit each pod of a Service, of a node or of the namespace, in steps: there may be a hundred thousand
+//! pods, and other namespaces must not wait for all of them.
 //!
-//! Whoever applies events one after the other has each finish its passes before the next begins, so what is done is
-//! the same however it is cut into steps. Nothing is planned in between.
+//! Events are applied one after the other, and the passes of one are finished before the next begins, so the result is
+//! the same however the work is cut into steps. Nothing is planned in between.
 
 use super::addresses::{Collecting, ServiceEndpoints};
 use super::{NamespaceState, PodChange};
@@ -15,67 +15,67 @@ use crate::core::time::Time;
 use crate::core::work::Budget;
 use std::collections::VecDeque;
 
-/// So many pods are looked at before it is asked how much work that was.
+/// Number of pods to visit before the work is measured.
 const STRIDE: usize = 64;
-/// Or fewer, where each takes much, such as one with thousands of ports.
+/// Units of work that end a step earlier, where a pod takes much, such as one with thousands of ports.
 const PIECE: u64 = 2000;
 
-/// A part of what an event leads to.
+/// A part of the work that an event causes.
 #[derive(Clone, Debug)]
 pub(super) enum Pass {
-    /// A Service's selector is compared with labels, before what else is to be done.
+    /// Compares a Service's selector with labels, before the pass that follows.
     Match(Box<Matching>, Box<Pass>),
-    /// A Service begins to take in pods, as [`Self::Start`].
+    /// Begins to take pods into a Service, as [`Self::Start`].
     Begin(ServiceId, Option<Box<KeyedMap<Box<str>, Time>>>),
-    /// A Service takes in pods; the Ready times are those of when it was last managed.
+    /// Takes pods into a Service; the Ready times are from when it was last managed.
     Start(ServiceId, VecDeque<PodId>, Option<Box<KeyedMap<Box<str>, Time>>>),
-    /// Pods forget a Service.
+    /// Makes pods forget a Service.
     Stop(ServiceId, VecDeque<PodId>),
-    /// A Service that nobody knows any more is dropped.
+    /// Drops a Service that is no longer known.
     Remove(ServiceId),
-    /// A Service that is not managed any more changes.
+    /// Changes a Service that is no longer managed.
     Replace(ServiceId, Box<ServiceFacts>),
-    /// A Service is new, as of the list of an epoch.
+    /// Adds a new Service, as of the list of an epoch.
     Insert(Box<ServiceFacts>, u8),
-    /// People are told what is wrong with a Service's annotations.
+    /// Notifies people of what is wrong with a Service's annotations.
     Notification(ServiceId),
-    /// A managed Service has changed.
+    /// Applies a change of a managed Service.
     Edit(Box<Edit>),
-    /// The members of a Service's Endpoints are collected.
+    /// Collects the members of a Service's Endpoints object.
     Collect(Box<Collecting>),
-    /// A node has changed, which pods are on.
+    /// Visits the pods on a node that has changed.
     Node(VecDeque<PodId>),
-    /// Slices have been forgotten: these pods lose their places in them.
+    /// Removes these pods' positions in slices that have been forgotten.
     Displace(VecDeque<PodId>),
 }
 
-/// What a change of a managed Service leads to, stage by stage.
+/// A change of a managed Service, applied in stages.
 #[derive(Clone, Debug)]
 pub(super) struct Edit {
     id: ServiceId,
     old: ServiceFacts,
-    /// The members that its Endpoints had.
+    /// The members that its Endpoints object had.
     endpoints: Option<Box<ServiceEndpoints>>,
-    /// The pods that it had, and from the second stage on still has.
+    /// The pods that it had, and from the second stage on those that it still has.
     members: Vec<PodId>,
     /// The pods that it selects now.
     selected: Vec<PodId>,
     stage: Stage,
-    /// How many pods this stage has looked at.
+    /// Number of pods visited in this stage.
     at: usize,
-    /// How many of the first of the members stay.
+    /// Number of members, from the first on, that stay.
     kept: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// Members that it does not select any more leave.
+    /// Remove the members that it no longer selects.
     Leave,
-    /// A family is new, or gone.
+    /// Add or drop a family.
     Family(Family),
-    /// Pods that it has begun to select join.
+    /// Add the pods that it has begun to select.
     Join,
-    /// What it publishes of each member may have changed.
+    /// Visit each member, since what is published of it may have changed.
     Revisit,
 }
 
@@ -100,7 +100,7 @@ impl Edit {
 }
 
 impl NamespaceState {
-    /// Does what events have left to be done with each pod, as far as the budget goes. True when all is done.
+    /// Does the visits to pods that events have left, as far as the budget goes. Returns true when all are done.
     pub fn step_passes(&mut self, budget: &mut Budget) -> bool {
         while let Some(pass) = self.passes.pop_front() {
             if budget.is_spent() {
@@ -117,13 +117,13 @@ impl NamespaceState {
         true
     }
 
-    /// As [`Self::step_passes`], to the end.
+    /// Does what [`Self::step_passes`] does, to the end.
     pub(super) fn finish_passes(&mut self) {
         let done = self.step_passes(&mut Budget::unlimited());
         debug_assert!(done, "an unlimited budget is never spent");
     }
 
-    /// Goes on with a pass. Returns what is left of it, and how many pods were looked at.
+    /// Continues a pass. Returns what is left of it, and the number of pods visited.
     fn step(&mut self, pass: Pass) -> (Option<Pass>, usize) {
         let end = self.work.total() + PIECE;
         match pass {
@@ -148,7 +148,7 @@ impl NamespaceState {
                 (Some(Pass::Start(id, pods, times)), looked_at)
             }
             Pass::Stop(id, mut pods) => {
-                // The endpoints are not to be taken out of the slices: only the pods forget them.
+                // Only the pods forget their endpoints: the slices keep them.
                 let looked_at = self.step_pods(&mut pods, |state, pod| state.forget_member(pod, id));
                 if pods.is_empty() {
                     self.finish_stop(id);
@@ -204,7 +204,7 @@ impl NamespaceState {
         }
     }
 
-    /// Does `each` for the next pods, until a piece is done. Returns how many were looked at.
+    /// Calls `each` for the next pods, until a step is done. Returns the number of pods visited.
     fn step_pods(&mut self, pods: &mut VecDeque<PodId>, mut each: impl FnMut(&mut Self, PodId)) -> usize {
         let (before, end) = (pods.len(), self.work.total() + PIECE);
         while before - pods.len() < STRIDE && self.work.total() < end {
@@ -214,7 +214,7 @@ impl NamespaceState {
         before - pods.len()
     }
 
-    /// Goes on with the change of a Service. Says whether there is more, and how many pods were looked at.
+    /// Continues the change of a Service. Returns whether there is more, and the number of pods visited.
     fn step_edit(&mut self, edit: &mut Edit) -> (bool, usize) {
         let (id, stage) = (edit.id, edit.stage);
         let new = &self.services[id.index()].facts;

@@ -1,5 +1,5 @@
-//! Plans: what has changed is evaluated, and the objects that are due are named; in steps, as thousands of Services may
-//! have changed at once.
+//! Plans: changed Services are evaluated, and the objects that are due are returned; in steps, as thousands of
+//! Services may have changed at once.
 
 use super::endpoints::EndpointsOutput;
 use super::lifecycle::{Granted, Outcome};
@@ -11,19 +11,19 @@ use crate::core::object::{ObjectName, Output};
 use crate::core::work::Budget;
 use std::vec::IntoIter;
 
-/// A plan that is being made.
+/// A plan in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Planning {
-    /// Listed slices and Endpoints that are yet to be taken over, each with the last list that showed it.
+    /// Listed slices and Endpoints that are yet to be adopted, each with the epoch of the last list that showed it.
     slices: IntoIter<(u8, SliceFacts)>,
     endpoints: IntoIter<(u8, EndpointsFacts)>,
-    /// What had changed when the plan was begun. None before everything has been taken over.
+    /// The Services that were dirty when the plan was begun. `None` until everything has been adopted.
     dirty: Option<IntoIter<ServiceId>>,
 }
 
 impl NamespaceState {
-    /// It is an object's turn: the request to send, built from the state of this moment, or none if nothing is
-    /// due any more. At most one request of an object is out at a time.
+    /// Builds the request of an object whose turn has come, from the state at that moment, or returns `None` if
+    /// nothing is due any more. At most one request of an object is in flight at a time.
     pub fn grant(&mut self, object: &ObjectName) -> Option<Granted> {
         match object.output {
             Output::Slice => self.grant_one::<SliceOutput>(&object.name),
@@ -31,8 +31,8 @@ impl NamespaceState {
         }
     }
 
-    /// The answer to an object's request; `why` is what the server said of a refusal. Returns the object if it
-    /// is due again.
+    /// Handles the answer to an object's request; `why` is what the API server said of a refusal. Returns the object
+    /// if it is due again.
     pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
         match object.output {
             Output::Slice => self.answered::<SliceOutput>(&object.name, outcome, why),
@@ -40,8 +40,8 @@ impl NamespaceState {
         }
     }
 
-    /// Evaluates what has changed and returns the objects that are due, in the order in which they should go.
-    /// While a list is awaited, that is nothing.
+    /// Evaluates what has changed and returns the objects that are due, in the order in which they should go. While a
+    /// list is pending, there are none.
     pub fn plan(&mut self) -> Vec<WorkItem> {
         let mut wants = Vec::new();
         let done = self.step_plan(&mut wants, &mut Budget::unlimited());
@@ -49,15 +49,15 @@ impl NamespaceState {
         wants
     }
 
-    /// As [`Self::plan`], as far as the budget goes; true when the plan is whole. Adds the objects that are due by
-    /// what has been evaluated so far. No event, grant or outcome may come in between.
+    /// Does what [`Self::plan`] does, as far as the budget goes; returns true when the plan is complete. Adds the
+    /// objects that are due by what has been evaluated so far. No event, grant or outcome may come in between.
     pub fn step_plan(&mut self, wants: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
         if self.pending_lists.any() || self.shown.is_some() {
             return true;
         }
         debug_assert!(self.passes.is_empty(), "an event has not been applied in full");
         let mut planning = self.planning.take().unwrap_or_else(|| {
-            // Whoever does not count does not take them: they must not pile up.
+            // They must not pile up where nobody counts and takes them.
             self.syncs.clear();
             Box::new(Planning {
                 slices: self.take_arrivals().into_iter(),
@@ -109,7 +109,7 @@ impl NamespaceState {
         true
     }
 
-    /// The objects that are due, as far as it is known.
+    /// Adds the objects that are due, as far as is known.
     fn collect_wants(&mut self, wants: &mut Vec<WorkItem>) {
         self.plan_due::<SliceOutput>(wants);
         // Few still read Endpoints, and each is written whole.

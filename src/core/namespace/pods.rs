@@ -1,4 +1,4 @@
-//! Events of pods and nodes.
+//! Pod and node events.
 
 use super::passes::Pass;
 use super::{Host, LocalNode, NamespaceState, Pod, PodChange};
@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl NamespaceState {
-    /// A pod as a list (of the given epoch) or a watch shows it. `earlier` are the Ready times of states in
-    /// between that were never shown here, when events were merged on the way.
+    /// Applies a pod from a list (of the given epoch) or a watch. `earlier` has the Ready times of states in between
+    /// that were never shown here, because events were merged on the way.
     ///
     /// A pod in a terminal phase is removed, and only its Ready time counts.
     pub fn apply_pod(&mut self, facts: PodFacts, earlier: &[Time], epoch: u8, nodes: &mut dyn NodeDirectory) {
@@ -31,8 +31,8 @@ impl NamespaceState {
         }
     }
 
-    /// Begins to compare a pod's labels with the selectors that they may match, if they are new and that may take long.
-    /// It is applied when [`Self::step_labels`] is through, and [`Self::finish_labels`] called after that.
+    /// Begins to compare a pod's labels with the selectors that they may match, if they are new and that may take
+    /// long. The pod is applied when [`Self::step_labels`] is done, and [`Self::finish_labels`] called after that.
     pub fn begin_labels(&mut self, facts: &PodFacts) -> Option<Matching> {
         if facts.terminal {
             return None;
@@ -40,30 +40,30 @@ impl NamespaceState {
         self.cache.begin_labels(&facts.labels, &mut self.work)
     }
 
-    /// Makes the next comparison. True when all have been made.
+    /// Makes the next comparison. Returns true when all have been made.
     pub fn step_labels(&mut self, matching: &mut Matching) -> bool {
         self.cache.step(matching, &mut self.work)
     }
 
-    /// The pod has been applied.
+    /// Finishes the comparison, once the pod has been applied.
     pub fn finish_labels(&mut self, matching: &Matching) {
         self.cache.finish(matching);
     }
 
-    /// A pod is gone.
+    /// Removes a pod.
     pub fn remove_pod(&mut self, name: &str, nodes: &mut dyn NodeDirectory) {
         if let Some(id) = self.find_pod(name) {
             self.drop_pod(id, nodes);
         }
     }
 
-    /// A node that pods of this namespace run on has changed: exactly their endpoints are looked at.
+    /// Applies a change of a node that pods of this namespace run on: only their endpoints are visited.
     pub fn apply_node(&mut self, view: Arc<NodeView>) {
         self.begin_node(view);
         self.finish_passes();
     }
 
-    /// As [`Self::apply_node`], but leaves the looks at each pod to [`Self::step_passes`].
+    /// Does what [`Self::apply_node`] does, but leaves the visits to its pods to [`Self::step_passes`].
     pub fn begin_node(&mut self, view: Arc<NodeView>) {
         let Some(id) = self.find_node(&view.name) else {
             return;
@@ -154,7 +154,7 @@ impl NamespaceState {
         let moved = !self.cache.is(self.pods[id.index()].labels.0, &facts.labels);
         if moved {
             let old = self.pods[id.index()].labels;
-            // Attached before detached, so that a label set which both share stays.
+            // Attach before detaching, so that a label set that both share stays.
             let new = self.cache.attach(id, &facts.labels, &mut self.work);
             self.detach_labels(old);
             self.pods[id.index()].labels = new;
@@ -198,10 +198,10 @@ impl NamespaceState {
         }
     }
 
-    /// Tells the Services that select a pod of a Ready time that moved forward.
+    /// Notes a Ready time that moved forward, for the Services that select the pod.
     fn note_times(&mut self, id: PodId, earlier: &[Time], time: Option<Time>) {
         let pod = &self.pods[id.index()];
-        // None is before any time.
+        // `None` is before any time.
         let forward = |t: &Time| Some(*t) > pod.ready_time;
         let time = earlier.iter().copied().chain(time).filter(forward).min();
         if time.is_none() {
@@ -255,7 +255,7 @@ impl NamespaceState {
         }
     }
 
-    /// Whether a pod's hostname and subdomain are these.
+    /// Returns whether a pod has this hostname and subdomain.
     fn is_hosted(&self, pod: &Pod, host: Option<&HostName>) -> bool {
         match host {
             None => pod.host.is_none(),
@@ -263,7 +263,7 @@ impl NamespaceState {
         }
     }
 
-    /// A pod's hostname in a subdomain, if it has one there.
+    /// Returns a pod's hostname in a subdomain, if it has one there.
     pub(super) fn hostname<'a>(&'a self, pod: &'a Pod, subdomain: &str) -> Option<&'a str> {
         if pod.host.is_none() {
             return None;
@@ -321,7 +321,7 @@ impl NamespaceState {
         }
     }
 
-    /// The node that a pod runs on, if it is known.
+    /// Returns the node that a pod runs on, if it is known.
     pub(super) fn node_of(&self, pod: &Pod) -> Option<(&Arc<str>, &NodeFacts)> {
         let view = &self.nodes.get(pod.node.index())?.view;
         Some((&view.name, view.facts.as_ref()?))

@@ -1,4 +1,4 @@
-//! Events of Services. What changes a Service is a pass over its pods; what changes a pod is not.
+//! Service events. A change of a Service takes a pass over its pods; a change of a pod does not.
 
 use super::addresses::ServiceEndpoints;
 use super::passes::{Edit, Pass};
@@ -16,20 +16,20 @@ use crate::core::slices::Slice;
 use crate::core::time::Time;
 
 impl NamespaceState {
-    /// A Service as a list (of the given epoch) or a watch shows it. One with another UID than the known one
-    /// is a new Service.
+    /// Applies a Service from a list (of the given epoch) or a watch. One with another UID than the known one is a new
+    /// Service.
     pub fn apply_service(&mut self, facts: ServiceFacts, epoch: u8) {
         self.begin_service(facts, epoch);
         self.finish_passes();
     }
 
-    /// A Service is gone. Its slices stay: the garbage collector takes them.
+    /// Removes a Service. Its slices stay: the garbage collector deletes them.
     pub fn remove_service(&mut self, name: &str) {
         self.begin_removal(name);
         self.finish_passes();
     }
 
-    /// As [`Self::apply_service`], but leaves the looks at each pod to [`Self::step_passes`].
+    /// Does what [`Self::apply_service`] does, but leaves the visits to its pods to [`Self::step_passes`].
     pub fn begin_service(&mut self, facts: ServiceFacts, epoch: u8) {
         if let Some(&id) = self.services_by_name.get(&facts.name) {
             let service = &mut self.services[id.index()];
@@ -54,7 +54,7 @@ impl NamespaceState {
         self.passes.push_back(Pass::Insert(Box::new(facts), epoch));
     }
 
-    /// As [`Self::remove_service`], but leaves the looks at each pod to [`Self::step_passes`].
+    /// Does what [`Self::remove_service`] does, but leaves the visits to its pods to [`Self::step_passes`].
     pub fn begin_removal(&mut self, name: &str) {
         if let Some(id) = self.services_by_name.remove(name) {
             if self.services[id.index()].facts.selector.is_some() {
@@ -64,7 +64,7 @@ impl NamespaceState {
         }
     }
 
-    /// A Service that was not known.
+    /// Adds a Service that was not known.
     pub(super) fn insert_service(&mut self, facts: ServiceFacts, epoch: u8) {
         let name = facts.name.clone();
         let managed = facts.selector.is_some();
@@ -94,7 +94,7 @@ impl NamespaceState {
         }
     }
 
-    /// Nothing of a Service is left but its name.
+    /// Drops a Service of which nothing is left but its name.
     pub(super) fn drop_service(&mut self, id: ServiceId) {
         let service = self.services.remove(id.index());
         self.resolved
@@ -127,13 +127,13 @@ impl NamespaceState {
         }
     }
 
-    /// A managed Service has changed and stays managed.
+    /// Applies a change of a managed Service that stays managed.
     fn reconfigure(&mut self, id: ServiceId, facts: ServiceFacts) {
         let old = std::mem::replace(&mut self.services[id.index()].facts, facts);
         let new = &self.services[id.index()].facts;
         let reselected = old.selector != new.selector;
-        // Endpoints are compared with what was written of them before they are written again, so what does not
-        // concern them costs no write. Their members are collected anew in the end, and not looked after until then.
+        // Endpoints are compared with what was last written before they are written again, so a change that does not
+        // concern them costs no write. Their members are collected anew in the end, and not maintained until then.
         let endpoints = self.services[id.index()].endpoints.take();
         let members = self.cache.pods(id);
         let mut matching = None;
@@ -149,7 +149,7 @@ impl NamespaceState {
         );
     }
 
-    /// All pods of a Service that has changed have been looked at.
+    /// Finishes a change of a Service, once all its pods have been visited.
     pub(super) fn finish_edit(
         &mut self,
         id: ServiceId,
@@ -181,11 +181,11 @@ impl NamespaceState {
             }
             endpoints => self.collect_endpoints(id, endpoints),
         }
-        // Not every one of these changes has touched a slice or a pod: a family may be new, and have none.
+        // Not every one of these changes has touched a slice or a pod: a family may be new and empty.
         self.mark(id);
     }
 
-    /// A Service has become one that we manage.
+    /// Starts to manage a Service.
     fn start_service(&mut self, id: ServiceId) {
         let service = &mut self.services[id.index()];
         for family in Family::ALL {
@@ -203,7 +203,7 @@ impl NamespaceState {
         self.pass_after(matching, Pass::Begin(id, times));
     }
 
-    /// A pass, once a selector has been compared with labels.
+    /// Queues a pass, after the comparison of a selector with labels if there is one.
     fn pass_after(&mut self, matching: Option<Matching>, pass: Pass) {
         self.passes.push_back(match matching {
             Some(matching) => Pass::Match(Box::new(matching), Box::new(pass)),
@@ -211,7 +211,7 @@ impl NamespaceState {
         });
     }
 
-    /// A Service takes in a pod, which had this Ready time when the Service was last managed.
+    /// Adds a pod to a Service. `times` has the Ready times of pods from when the Service was last managed.
     pub(super) fn take_in(&mut self, id: ServiceId, pod: PodId, times: Option<&KeyedMap<Box<str>, Time>>) {
         let Some(state) = self.pods.get(pod.index()) else {
             return;
@@ -223,7 +223,7 @@ impl NamespaceState {
         self.foresee_ports(pod, id);
     }
 
-    /// A Service has taken in its pods.
+    /// Finishes the start of a Service, once it has taken in its pods.
     pub(super) fn finish_start(&mut self, id: ServiceId) {
         self.manage_endpoints(id);
         let name = self.services[id.index()].facts.name.clone();
@@ -233,7 +233,7 @@ impl NamespaceState {
         self.mark(id);
     }
 
-    /// A Service is not managed any more: its slices stay as they are, and what they hold is forgotten.
+    /// Stops managing a Service: its slices stay as they are, and what they hold is forgotten.
     fn stop_service(&mut self, id: ServiceId) {
         self.auto_hinted.remove(&id);
         self.untally(id);
@@ -246,7 +246,7 @@ impl NamespaceState {
         self.passes.push_back(Pass::Stop(id, pods));
     }
 
-    /// The pods of a Service have forgotten it.
+    /// Finishes the stop of a Service, once its pods have forgotten it.
     pub(super) fn finish_stop(&mut self, id: ServiceId) {
         self.cache.remove(id);
         for slice in std::mem::take(&mut self.services[id.index()].slices).iter() {
@@ -258,7 +258,7 @@ impl NamespaceState {
         service.dirty = false;
     }
 
-    /// A slice is left alone from now on. One that the server does not have, and will not, is dropped.
+    /// Leaves a slice alone from now on. One that the API server does not have, and will not, is dropped.
     pub(super) fn park(&mut self, id: SliceId) {
         let slice = &mut self.slices[id.index()];
         slice.phase = Phase::Unmanaged;
@@ -267,8 +267,8 @@ impl NamespaceState {
         slice.slots = Vec::new();
         slice.hints = Vec::new();
         (slice.dirty, slice.removed, slice.object.rewrite, slice.touched) = (0, 0, false, false);
-        // A create whose answer was lost may have been carried out; and one that was shown to be gone before its Service
-        // was would be kept for ever, if nobody looked.
+        // A create whose answer was lost may have been carried out; and a slice that was shown to be gone before its
+        // Service was would be kept forever without a refetch.
         let outdated = |remote: &Remote| remote.version < slice.object.seen;
         slice.object.needs_refetch &= slice.object.remote.as_ref().is_none_or(outdated);
         (slice.object.trigger, slice.object.flight_trigger) = (None, None);
@@ -285,7 +285,7 @@ impl NamespaceState {
         }
     }
 
-    /// A Service has lost a family: its slices there go.
+    /// Drops a family that a Service has lost, and deletes its slices.
     pub(super) fn drop_family(&mut self, id: ServiceId, family: Family) {
         self.services[id.index()].families[family.index()] = None;
         for slice in self.slices_of(id, |slice| {
@@ -296,15 +296,15 @@ impl NamespaceState {
         }
     }
 
-    /// Those slices of a Service that pass.
+    /// Returns the slices of a Service that pass the test.
     pub(super) fn slices_of(&self, id: ServiceId, pass: impl Fn(&Slice) -> bool) -> Vec<SliceId> {
         let slices = self.services[id.index()].slices.iter();
         slices.filter(|slice| pass(&self.slices[slice.index()])).collect()
     }
 }
 
-/// Whether two states of a Service give its slices the same labels. That one is headless and the other is not
-/// is no reason to write, with upstream neither.
+/// Returns whether two states of a Service give its slices the same labels. A change to or from headless is no reason
+/// to write, as upstream.
 fn same_slice_labels(a: &ServiceFacts, b: &ServiceFacts) -> bool {
     let own = |facts: &ServiceFacts| facts.labels.project(|key| !is_reserved_label(key));
     own(a) == own(b)

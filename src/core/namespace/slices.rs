@@ -1,4 +1,4 @@
-//! Slices as published objects: what one should hold, and what the lifecycle asks of it.
+//! Slices as published objects: what they should hold, and what the lifecycle needs of them.
 
 use super::hinting::auto_hint;
 use super::lifecycle::{Content, Metadata, Published, Queue};
@@ -86,7 +86,7 @@ impl Published for SliceOutput {
         !slice.yielded && slice.differs() && !(creates && deleting())
     }
 
-    /// Slices are awaited that the Service must know first.
+    /// Returns whether the Service still waits for slices that must be fetched first.
     fn awaits(state: &NamespaceState, id: &SliceId) -> bool {
         let service = state.slices[id.index()].service;
         let service = state.services.get(service.index());
@@ -122,7 +122,7 @@ impl Published for SliceOutput {
 
     fn appear(state: &mut NamespaceState, meta: &SliceMeta, epoch: u8) {
         let id = state.keep(meta, epoch);
-        // Before the first plan, a slice that is not known whole must not be planned around.
+        // Before the first plan, planning must wait for a slice whose content is not known.
         state.attribute(id, state.pending_lists.any());
     }
 
@@ -134,11 +134,11 @@ impl Published for SliceOutput {
         state.content_known(*id, facts);
     }
 
-    /// A live one is looked at before another takes its place: it may be gone, or another manager's.
+    /// Fetches a managed slice before another takes its place: it may be gone, or another manager's.
     fn vanish(state: &mut NamespaceState, id: &SliceId, _version: u64) {
         let slice = &mut state.slices[id.index()];
         if slice.phase == Phase::Managed {
-            // What is on its way is answered first: a create may have made what is gone already.
+            // A request in flight is answered first: a create may have made what is gone already.
             if slice.object.flight.is_none() && slice.object.remote.is_some() {
                 slice.object.mark_stale();
                 state.want(*id);
@@ -148,7 +148,7 @@ impl Published for SliceOutput {
         }
     }
 
-    /// A live one is to be created anew, under another name. What may be on its way to the old name no longer matters.
+    /// Creates a managed slice anew, under another name. A request in flight to the old name no longer matters.
     fn remake(state: &mut NamespaceState, id: &SliceId) {
         if state.slices[id.index()].phase == Phase::Managed {
             state.yield_remote(*id);

@@ -1,27 +1,27 @@
-//! What evaluations come to, and what all Services hold together: for who counts.
+//! Statistics of evaluations, and of what all Services hold together.
 
 use super::NamespaceState;
 use crate::core::address::Family;
 use crate::core::hints::HintMode;
 use crate::core::ids::ServiceId;
 
-/// What one evaluation of a Service has done to its slices.
+/// The changes that one evaluation of a Service made to its slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SyncReport {
-    /// Endpoints that got a place.
+    /// Endpoints that were placed.
     pub added: u32,
-    /// Endpoints that had lost theirs since the evaluation before.
+    /// Endpoints that were removed since the evaluation before.
     pub removed: u32,
-    /// Slices that differ from what the server has.
+    /// Slices that differ from what the API server has.
     pub slices: u32,
-    /// What decides about the Service's hints.
+    /// The mode of the Service's hints.
     pub hints: HintMode,
 }
 
-/// What Services hold, as of their last evaluations.
+/// The sizes of Services, as of their last evaluations.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Totals {
-    /// Endpoints that have a place in a slice.
+    /// Endpoints that are placed in a slice.
     pub endpoints: usize,
     /// Slices in use.
     pub slices: usize,
@@ -61,7 +61,7 @@ pub(super) struct SyncStats {
     hints: HintMode,
 }
 
-/// What happened to a Service's slices since its last evaluation.
+/// The changes to a Service's slices since its last evaluation.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Moves {
     pub(super) added: u32,
@@ -70,17 +70,17 @@ pub(super) struct Moves {
 }
 
 impl NamespaceState {
-    /// The evaluations of the last plan, or of the comparisons since the last time.
+    /// Takes the evaluations of the last plan, or of the comparisons since the last call.
     pub fn take_syncs(&mut self) -> Vec<SyncReport> {
         std::mem::take(&mut self.syncs)
     }
 
-    /// What the Services hold.
+    /// Returns the totals of the Services.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// A Service has been evaluated.
+    /// Counts a Service that has been evaluated.
     pub(super) fn tally(&mut self, id: ServiceId) {
         if !self.settings.outputs.slices {
             return;
@@ -118,7 +118,7 @@ impl NamespaceState {
         self.totals.replace(old, tally);
     }
 
-    /// A Service is not managed any more, or what it holds is forgotten.
+    /// Uncounts a Service that is no longer managed, or whose content is forgotten.
     pub(super) fn untally(&mut self, id: ServiceId) {
         let service = &mut self.services[id.index()];
         service.moves = Moves::default();

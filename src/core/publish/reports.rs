@@ -1,8 +1,8 @@
-//! What shards say to the writer, waiting to be read: one channel, in which what is said of an object stays in the
-//! order in which it was said, and in which namespaces take turns.
+//! The shards' reports that wait for the writer: one channel that keeps the reports of an object in order, and in
+//! which namespaces take turns.
 //!
-//! An object has a place of its own, so however far behind the writer is, no more waits than there are objects. A
-//! place holds a reply and what was wanted after it. That is all that matters of what was said:
+//! Each object has an entry of its own, so however far behind the writer is, no more waits than there are objects. An
+//! entry holds a reply and what was wanted after it. Nothing else that was reported matters:
 //!
 //! * a reply to a grant is made from the shard's state of that moment, so it covers what was wanted before;
 //! * a shard that says "settled" to an answer may have forgotten the request that was answered, so that covers nothing;
@@ -18,7 +18,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a shard says of an object that the writer asked about.
+/// A shard's reply about an object that the writer asked about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// To a grant: the request to send.
@@ -29,26 +29,27 @@ pub enum Reply {
     Settled,
 }
 
-/// What a shard says of an object.
+/// A shard's report of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {
-    /// It is to be written.
+    /// The object is to be written.
     Wanted(WorkItem),
-    /// What the writer asked for.
+    /// The reply to what the writer asked.
     Replied(Reply),
 }
 
-/// What waits of one object: the reply was said first.
+/// The reports of one object that wait; the reply came first.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reported {
     /// The reply, if one waits.
     pub reply: Option<Reply>,
-    /// What was wanted after that, and when the first of the changes was noticed that it is wanted for.
+    /// The work item wanted after that, and when the first of its changes was noticed.
     pub wanted: Option<(WorkItem, Duration)>,
 }
 
-/// What waits of all objects. Filled by shards, emptied by the writer: namespaces take turns, so that one with a hundred
-/// thousand objects does not hold up the others. Objects of one are taken in the order in which they were first named.
+/// The reports of all objects that wait. Filled by shards, emptied by the writer: namespaces take turns, so that one
+/// with a hundred thousand objects does not hold up the others. Objects of one are taken in the order in which they
+/// were first reported.
 #[derive(Clone, Default, Debug)]
 pub struct Reports {
     by_namespace: KeyedMap<Arc<str>, Waiting>,
@@ -56,7 +57,7 @@ pub struct Reports {
     turns: VecDeque<Arc<str>>,
 }
 
-/// What waits of the objects of a namespace, one at least.
+/// The reports of a namespace's objects that wait, at least one.
 #[derive(Clone, Default, Debug)]
 struct Waiting {
     by_object: KeyedMap<ObjectName, Reported>,
@@ -65,7 +66,7 @@ struct Waiting {
 }
 
 impl Reports {
-    /// Something is said of an object. If it is wanted, `noticed` is when the change was noticed.
+    /// Adds a report of an object. If it is wanted, `noticed` is when the change was noticed.
     pub fn say(&mut self, key: ObjectKey, report: Report, noticed: Duration) {
         let waiting = match self.by_namespace.entry(key.namespace) {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -101,7 +102,7 @@ impl Reports {
         }
     }
 
-    /// Takes what is said of the next object.
+    /// Takes the reports of the next object.
     pub fn take(&mut self) -> Option<(ObjectKey, Reported)> {
         let namespace = self.turns.pop_front()?;
         let waiting = self.by_namespace.get_mut(&namespace);
@@ -117,7 +118,7 @@ impl Reports {
         Some((ObjectKey { namespace, object }, reported))
     }
 
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }

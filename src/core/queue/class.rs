@@ -4,21 +4,21 @@ use crate::core::hash::IdMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Objects of one priority, those that yield and those that do not apart.
+/// Objects of one priority; those that yield have a class of their own.
 #[derive(Clone, Debug)]
 pub(super) struct Class<K> {
-    /// By namespace, the objects by turn: of each Service the first object has the present turn, its second the next
-    /// one, and so on. In a turn the oldest goes first.
+    /// Objects by turn, by namespace: the first object of each Service has the present turn, its second the next one,
+    /// and so on. Within a turn the oldest goes first.
     by_tenant: IdMap<u64, Share<K>>,
-    /// The namespaces in `by_tenant` by their turn, then by their next object.
+    /// The namespaces in `by_tenant`, by their turn, then by their next object.
     tenants: BTreeSet<(u64, Duration, u64, u64)>,
-    /// The namespaces by when the first of their objects was wanted.
+    /// The namespaces, by when the first of their objects was wanted.
     oldest: BTreeSet<(Duration, u64, u64)>,
-    /// The turn of namespaces that come to have objects here.
+    /// The turn given to namespaces that come to have objects here.
     turn: u64,
 }
 
-/// What one namespace has ready in one class.
+/// The objects of one namespace that may go, in one class.
 #[derive(Clone, Debug)]
 struct Share<K> {
     turn: u64,
@@ -28,13 +28,13 @@ struct Share<K> {
 }
 
 impl<K> Share<K> {
-    /// Its place among the namespaces of its class.
+    /// Returns its place among the namespaces of its class.
     fn place(&self, tenant: u64) -> Option<(u64, Duration, u64, u64)> {
         let ((_, since, sequence), _) = self.by_turn.first_key_value()?;
         Some((self.turn, *since, *sequence, tenant))
     }
 
-    /// Its place by age.
+    /// Returns its place by age.
     fn age(&self, tenant: u64) -> Option<(Duration, u64, u64)> {
         let (since, sequence) = self.ages.first()?;
         Some((*since, *sequence, tenant))
@@ -68,7 +68,7 @@ impl<K> Class<K> {
         });
     }
 
-    /// Changes what a namespace has here; `turn` is its turn if it had nothing.
+    /// Changes a namespace's share; `turn` is its turn if it had nothing here.
     fn change(&mut self, tenant: u64, turn: u64, change: impl FnOnce(&mut Share<K>)) {
         let share = self.by_tenant.entry(tenant).or_insert_with(|| Share {
             turn,
@@ -91,13 +91,13 @@ impl<K> Class<K> {
         }
     }
 
-    /// The namespace whose turn it is, of those that may have one.
+    /// Returns the namespace whose turn it is, of those that may have one.
     pub(super) fn head(&self, may: impl Fn(u64) -> bool) -> Option<u64> {
         let place = self.tenants.iter().find(|(.., tenant)| may(*tenant));
         place.map(|(.., tenant)| *tenant)
     }
 
-    /// When the oldest object was wanted, of the namespaces that may have a turn.
+    /// Returns when the oldest object was wanted, of the namespaces that may have a turn.
     pub(super) fn oldest(&self, may: impl Fn(u64) -> bool) -> Option<Duration> {
         let age = self.oldest.iter().find(|(.., tenant)| may(*tenant));
         age.map(|(since, ..)| *since)
@@ -107,19 +107,19 @@ impl<K> Class<K> {
         self.tenants.is_empty()
     }
 
-    /// The next object of a namespace.
+    /// Returns the next object of a namespace.
     pub(super) fn first_of(&self, tenant: u64) -> Option<&K> {
         let (_, key) = self.by_tenant.get(&tenant)?.by_turn.first_key_value()?;
         Some(key)
     }
 
-    /// The turn that a namespace has here.
+    /// Returns the turn that a namespace has here.
     pub(super) fn turn_of(&self, tenant: u64) -> u64 {
         self.by_tenant.get(&tenant).map_or(0, |share| share.turn)
     }
 
-    /// The namespace has had this turn. Namespaces that come from now on have the next one: with the present one,
-    /// those that come and go could overtake one that waits, again and again.
+    /// Records that the namespace has had this turn. Namespaces that come from now on get the next one: with the
+    /// present one, those that come and go could overtake one that waits, again and again.
     pub(super) fn served(&mut self, turn: u64, tenant: u64) {
         if self.tenants.first().is_none_or(|(first, ..)| *first >= turn) {
             self.turn = self.turn.max(turn + 1);

@@ -1,5 +1,5 @@
-//! Comparisons of labels with selectors, one by one: there may be thousands, of thousands of pairs each, and other
-//! namespaces are not to wait for all.
+//! Compares labels with selectors in single steps: there may be thousands of comparisons, each of thousands of pairs,
+//! and other namespaces must not wait for all of them.
 
 use super::{Held, SelectorCache};
 use crate::core::hash::hash_of;
@@ -7,11 +7,11 @@ use crate::core::ids::{FullSetId, SelectorId};
 use crate::core::labels::Labels;
 use crate::core::work::Work;
 
-/// As long as the selectors of a namespace have no more pairs than this, labels are compared with them in one go.
+/// Up to this many pairs in all selectors of a namespace, labels are compared with the selectors in one go.
 const FEW: usize = 20_000;
 
-/// Labels that no pod had before, or a selector that no Service had, while they are being compared with what they may
-/// match. Nothing else may be done with the cache until that is over.
+/// A comparison in progress, of labels that no pod had before or a selector that no Service had before, with everything
+/// they may match. The cache must not be used for anything else until it is complete.
 #[derive(Clone, Debug)]
 pub struct Matching(Side);
 
@@ -19,12 +19,12 @@ pub struct Matching(Side);
 enum Side {
     Labels {
         hash: u64,
-        /// Sorted by key, and by number.
+        /// Sorted by key; `sorted` has the same pairs by number.
         pairs: Box<[u32]>,
         sorted: Vec<u32>,
         candidates: Vec<SelectorId>,
         matched: Vec<SelectorId>,
-        /// Where the labels are, once all comparisons have been made.
+        /// The full set of the labels, once all comparisons have been made.
         entered: Option<FullSetId>,
     },
     Selector {
@@ -45,8 +45,8 @@ impl Matching {
 }
 
 impl SelectorCache {
-    /// Begins to compare labels with the selectors that they may match, if no pod has them and that may take long. A pod
-    /// is to be put under them when it is over, and [`Self::finish`] called after that.
+    /// Starts comparing labels with the selectors that they may match, if no pod has them yet and it may take long.
+    /// Once it is complete, the caller attaches a pod to the labels and then calls [`Self::finish`].
     pub(crate) fn begin_labels(&mut self, labels: &Labels, work: &mut Work) -> Option<Matching> {
         if self.selector_pairs <= FEW {
             return None;
@@ -74,7 +74,7 @@ impl SelectorCache {
         }))
     }
 
-    /// Makes the next comparison. True when all have been made.
+    /// Makes the next comparison. Returns whether all have been made.
     pub(crate) fn step(&mut self, matching: &mut Matching, work: &mut Work) -> bool {
         match &mut matching.0 {
             Side::Labels {
@@ -113,7 +113,7 @@ impl SelectorCache {
         }
     }
 
-    /// Forgets labels that were compared for a pod which does not have them after all.
+    /// Drops labels that were compared for a pod that does not have them after all.
     pub(crate) fn finish(&mut self, matching: &Matching) {
         if let Side::Labels {
             entered: Some(id), ..

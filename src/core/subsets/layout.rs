@@ -1,4 +1,4 @@
-//! Which port groups make up which subsets.
+//! Combines port groups into subsets.
 
 use super::truncate::Counts;
 use super::{Address, Port};
@@ -21,20 +21,19 @@ pub(super) struct Group<P, A> {
 pub(super) struct Packed<'a, P> {
     /// Sorted.
     pub(super) ports: Vec<&'a P>,
-    /// The groups that have these ports. A pod is in one group, so they have no address in common.
+    /// The groups that have these ports. A pod is in one group, so they share no address.
     pub(super) groups: Vec<u32>,
     pub(super) counts: Counts,
 }
 
-/// The subsets, sorted by ports, each with one address at least. A pod has all its ports on the same
-/// address, so ports have the same addresses if and only if the same groups have them: addresses need not be
-/// compared.
+/// Returns the subsets, sorted by ports, each with at least one address. A pod has all its ports on the same address,
+/// so ports have the same addresses if and only if the same groups have them, and addresses need not be compared.
 pub(super) fn layout<P: Port, A: Address>(groups: &[Group<P, A>], portless: bool) -> Vec<Packed<'_, P>> {
     let filled = (0u32..)
         .zip(groups)
         .filter(|(_, group)| !group.ready.is_empty() || !group.not_ready.is_empty());
-    // Ports may have the same groups: a set of groups is where the walk over all groups has led, one step for each
-    // group that has the port. So what is looked up is each port of each group, once; there may be a million.
+    // Ports may have the same groups. A set of groups is identified by where the walk over all groups led, one step for
+    // each group that has the port. So each port of each group is looked up once; there may be a million.
     let mut sets = vec![(0, 0)];
     let mut at: KeyedMap<Option<&P>, u32> = KeyedMap::default();
     for (index, group) in filled {

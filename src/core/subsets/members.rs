@@ -13,26 +13,25 @@ use slab::Slab;
 use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The pods of one Service that its Endpoints object takes in, some 20 to 40 bytes each.
+/// The pods of one Service that its Endpoints object includes, at some 20 to 40 bytes each.
 ///
-/// `by_uid` in its methods tells the order of two pods by the text of their UIDs. It is asked only of pods that
-/// share an IP.
+/// `by_uid` in its methods compares two pods by the text of their UIDs. It is called only for pods that share an IP.
 #[derive(Clone, Debug)]
 pub struct Members<P, A> {
     places: SmallMap<A, Place>,
-    /// The IPv6 addresses that places name.
+    /// The IPv6 addresses that places refer to.
     v6: Slab<Ipv6Addr>,
-    /// An emptied group stays until its place is needed, so that places do not shift.
+    /// An emptied group stays until its index is reused, so that indices do not shift.
     groups: Vec<Group<P, A>>,
     by_ports: HashTable<u32>,
     vacant: Vec<u32>,
     portless: bool,
 }
 
-/// Where a pod is listed, in 8 bytes: there is one for each pod of each Service.
+/// The place where a pod is listed, in 8 bytes because there is one for each pod of each Service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Place {
-    /// The bits of an IPv4 address, or where the IPv6 one is kept.
+    /// The bits of an IPv4 address, or the index of an IPv6 one.
     ip: u32,
     /// The group's index, shifted past the two flags.
     group: u32,
@@ -56,8 +55,8 @@ impl Place {
 }
 
 impl<P: Port, A: Address> Members<P, A> {
-    /// No pods. `portless` says that the Service is headless and has no ports, so that pods are published
-    /// without any; of other Services a pod without ports is not published.
+    /// Creates an empty set. `portless` means that the Service is headless and has no ports, so that pods are published
+    /// without any; for other Services, a pod without ports is not published.
     pub fn new(portless: bool) -> Self {
         Self {
             places: SmallMap::default(),
@@ -69,8 +68,8 @@ impl<P: Port, A: Address> Members<P, A> {
         }
     }
 
-    /// Many pods at once, each of them once: sorted once, where [`Members::set`] for each would shift the
-    /// others again and again.
+    /// Creates a set from many pods, each given once. This sorts once, while calling [`Members::set`] for each pod
+    /// would shift the others again and again.
     pub fn collect(
         portless: bool,
         pods: impl IntoIterator<Item = (A, IpAddr, bool, PortList<P>)>,
@@ -102,8 +101,8 @@ impl<P: Port, A: Address> Members<P, A> {
         members
     }
 
-    /// A pod as it is now: its address in the family of the object, whether it is ready (or counts as it), and
-    /// its ports, sorted. Says whether something changed.
+    /// Adds or updates a pod: its address in the family of the object, whether it is ready (or counts as ready), and
+    /// its ports, sorted. Returns whether something changed.
     pub fn set(
         &mut self,
         address: A,
@@ -135,12 +134,12 @@ impl<P: Port, A: Address> Members<P, A> {
         true
     }
 
-    /// How many ports its groups list, one after the other: so much is read whenever subsets are laid out.
+    /// Returns the total number of ports that its groups list, all of which are read whenever subsets are laid out.
     pub fn listed_ports(&self) -> u64 {
         self.groups.iter().map(|group| group.ports.len() as u64).sum()
     }
 
-    /// What [`Members::set`] was last told of a pod: its address, whether it is ready, and its ports.
+    /// Returns what [`Members::set`] was last given for a pod: its address, whether it is ready, and its ports.
     pub fn get(&self, address: A) -> Option<(IpAddr, bool, &PortList<P>)> {
         let place = self.places.get(&address)?;
         Some((
@@ -150,8 +149,8 @@ impl<P: Port, A: Address> Members<P, A> {
         ))
     }
 
-    /// A pod is gone, or is not to be published. Says whether it was there. Works from what
-    /// [`Members::set`] was told; what else is known of the pod may have changed or gone.
+    /// Removes a pod that is gone or not to be published. Returns whether it was present. Uses only what
+    /// [`Members::set`] was given, since anything else known of the pod may have changed or gone.
     pub fn remove(&mut self, address: A) -> bool {
         let Some(place) = self.places.get(&address) else {
             return false;
@@ -179,23 +178,23 @@ impl<P: Port, A: Address> Members<P, A> {
         true
     }
 
-    /// Whether a pod that is ready here is listed otherwise, or not at all, in what takes the place of this.
+    /// Returns whether a pod that is ready here is listed differently, or not at all, in its replacement.
     pub fn loses_to(&self, next: &Self) -> bool {
         let mut ready = self.groups.iter().flat_map(|group| &group.ready);
         ready.any(|&address| self.get(address) != next.get(address))
     }
 
-    /// How many pods there are.
+    /// Returns the number of pods.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there are no pods.
+    /// Returns whether there are no pods.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// The subsets, cut down to a number of addresses in all (an address counts in each subset that it is in).
+    /// Builds the subsets, truncated to a total number of addresses (an address counts in each subset that it is in).
     pub fn publish(&self, limit: usize, by_uid: impl Fn(A, A) -> Ordering) -> Published<P, A> {
         let layout = layout(&self.groups, self.portless);
         let truncation = truncation(&layout, limit);
@@ -223,18 +222,18 @@ impl<P: Port, A: Address> Members<P, A> {
         }
     }
 
-    /// Whether there are more addresses than a limit, so that the object must have the annotation.
+    /// Returns whether there are more addresses than the limit, so that the object needs the annotation.
     pub fn is_over(&self, limit: usize) -> bool {
         truncation(&layout(&self.groups, self.portless), limit).cut != Cut::Nothing
     }
 
-    /// Whether an object with these subsets says just what would be published.
+    /// Returns whether an object with these subsets means exactly what would be published.
     pub fn shows(&self, stored: &[Subset<P, A>], limit: usize, by_uid: impl Fn(A, A) -> Ordering) -> bool {
         is_same(&self.publish(limit, by_uid).subsets, stored)
     }
 
-    /// Whether an object with these subsets can stay as it is: it says what it should, in whatever form, or, if
-    /// that is too much, it is cut down as upstream might do it.
+    /// Returns whether an object with these subsets can stay as it is: it means what it should, in whatever form, or,
+    /// if there are too many addresses, it is truncated as upstream might do it.
     pub fn accepts(&self, stored: &[Subset<P, A>], limit: usize, by_uid: impl Fn(A, A) -> Ordering) -> bool {
         let published = self.publish(limit, &by_uid);
         if is_same(&published.subsets, stored) {
@@ -243,8 +242,8 @@ impl<P: Port, A: Address> Members<P, A> {
         published.truncated && self.is_valid_truncation(stored, limit, &by_uid)
     }
 
-    /// Whether upstream, from all of this, might have made that. It takes the first addresses of each subset;
-    /// how many, depends on an order of the subsets that is not laid down.
+    /// Returns whether upstream might have built these subsets from all pods. It takes the first addresses of each
+    /// subset; how many depends on an order of the subsets that is not specified.
     fn is_valid_truncation(
         &self,
         stored: &[Subset<P, A>],
@@ -263,7 +262,7 @@ impl<P: Port, A: Address> Members<P, A> {
         let mut addresses = 0;
         for packed in &layout {
             let mut ports = packed.ports.iter().copied().map(Some);
-            // All ports of a subset have the same addresses, also after the cut.
+            // All ports of a subset have the same addresses, even after truncation.
             let list = stored.by_port.remove(&ports.next().flatten());
             if !ports.all(|port| stored.by_port.remove(&port) == list) {
                 return false;
@@ -303,7 +302,7 @@ impl<P: Port, A: Address> Members<P, A> {
         stored.by_port.is_empty() && truncation.allows(&shares)
     }
 
-    /// The first addresses of some groups taken together.
+    /// Returns the first addresses of several groups combined.
     fn first(&self, groups: &[u32], ready: bool, count: usize, by_uid: &impl Fn(A, A) -> Ordering) -> Vec<A> {
         let lists = groups.iter().map(|group| {
             let group = &self.groups[*group as usize];
@@ -388,7 +387,7 @@ impl Place {
     }
 }
 
-/// The list that a place names.
+/// Returns the list that a place refers to.
 fn list<P, A>(groups: &mut [Group<P, A>], place: Place) -> &mut Vec<A> {
     let group = &mut groups[place.group()];
     if place.is_ready() {
@@ -403,7 +402,7 @@ fn truncation<P>(layout: &[Packed<'_, P>], limit: usize) -> Truncation {
     Truncation::new(&counts, limit)
 }
 
-/// Sorts by printed IP, then UID. The keys are made once: comparisons are many.
+/// Sorts by printed IP, then UID. The keys are computed once, because there are many comparisons.
 fn sort<A: Address>(addresses: &mut [A], ip: impl Fn(A) -> IpAddr, by_uid: &impl Fn(A, A) -> Ordering) {
     let v4: Option<Vec<(u64, A)>> = addresses
         .iter()

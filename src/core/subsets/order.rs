@@ -3,13 +3,13 @@
 use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An IP whose order is that of its printed form, so that `10.0.0.10` comes before `10.0.0.2`. Cheaper than the
-/// text: each of at most 39 characters is 5 bits, in the order of ASCII, and the end comes before all of them.
+/// An IP that sorts like its printed form, so that `10.0.0.10` comes before `10.0.0.2`. Cheaper than the text: each of
+/// at most 39 characters takes 5 bits, in ASCII order, and the end sorts before all of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct PrintedIp(u128, u128);
 
-/// For a short comparison of two IPv4 addresses: three digits of an octet as a number to base 11, where a
-/// missing digit is less than any other. What follows an octet, a dot or nothing, is less than digits too.
+/// Speeds up the comparison of two IPv4 addresses: the three digits of an octet as a number to base 11, in which a
+/// missing digit is less than any other. The dot or the end that follows an octet is less than digits too.
 const OCTETS: [u16; 256] = {
     let mut table = [0; 256];
     let mut n = 0u16;
@@ -26,7 +26,7 @@ const OCTETS: [u16; 256] = {
     table
 };
 
-/// The order of two addresses by printed form.
+/// Compares two addresses by their printed form.
 pub fn compare_printed(a: IpAddr, b: IpAddr) -> Ordering {
     match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => v4_key(a).cmp(&v4_key(b)),
@@ -34,7 +34,7 @@ pub fn compare_printed(a: IpAddr, b: IpAddr) -> Ordering {
     }
 }
 
-/// The order of IPv4 addresses among themselves.
+/// Returns a key that sorts IPv4 addresses by their printed form.
 pub(super) fn v4_key(ip: Ipv4Addr) -> u64 {
     ip.octets()
         .into_iter()
@@ -92,7 +92,7 @@ impl Packer {
         }
     }
 
-    /// RFC 5952: no leading zeros, and the first of the longest runs of two or more zero groups is left out.
+    /// Follows RFC 5952: no leading zeros, and the first of the longest runs of two or more zero groups is left out.
     fn v6(&mut self, ip: Ipv6Addr) {
         let groups = ip.segments();
         let (mut skip, mut skip_len) = (8, 1);

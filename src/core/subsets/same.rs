@@ -1,21 +1,21 @@
-//! Comparison of subsets by meaning: for each port, which addresses have it.
+//! Compares subsets by meaning: the addresses that have each port.
 
 use super::{Address, Port, Subset};
 use std::collections::BTreeMap;
 
-/// Addresses, sorted by handle, and whether each is ready.
+/// Addresses sorted by handle, each with whether it is ready.
 type List<A> = Vec<(A, bool)>;
 
-/// What subsets say: for each port (`None` for addresses without ports) the number of the list of its addresses.
+/// The meaning of subsets: for each port (`None` for addresses without ports), the number of its list of addresses.
 ///
-/// An object of 1.5 MB can hold a thousand addresses and ten thousand ports that they all have: a list is made for each
-/// subset, and not for each of its ports.
+/// An object of 1.5 MB can hold a thousand addresses that all have ten thousand ports, so a list is made for each
+/// subset and not for each of its ports.
 #[derive(Debug)]
 pub(super) struct Meaning<'a, P> {
     pub(super) by_port: BTreeMap<Option<&'a P>, usize>,
 }
 
-/// Lists of addresses by number: equal ones have one.
+/// Numbered lists of addresses; equal lists share a number.
 #[derive(Debug)]
 pub(super) struct Lists<A>(BTreeMap<List<A>, usize>);
 
@@ -26,7 +26,7 @@ impl<A: Address> Default for Lists<A> {
 }
 
 impl<A: Address> Lists<A> {
-    /// The number of a list. An address that is both ready and not ready counts as not ready.
+    /// Returns the number of a list. An address that is both ready and not ready counts as not ready.
     fn number(&mut self, mut list: List<A>) -> usize {
         list.sort_unstable();
         list.dedup_by_key(|(address, _)| *address);
@@ -34,7 +34,7 @@ impl<A: Address> Lists<A> {
         *self.0.entry(list).or_insert(next)
     }
 
-    /// The lists in the order of their numbers.
+    /// Returns the lists in the order of their numbers.
     pub(super) fn in_order(&self) -> Vec<&List<A>> {
         let mut lists: Vec<_> = self.0.iter().collect();
         lists.sort_unstable_by_key(|(_, number)| **number);
@@ -42,7 +42,7 @@ impl<A: Address> Lists<A> {
     }
 }
 
-/// Whether two lists of subsets say the same, whatever their order and however they are packed.
+/// Returns whether two lists of subsets mean the same, regardless of their order and packing.
 pub fn is_same<P: Port, A: Address>(a: &[Subset<P, A>], b: &[Subset<P, A>]) -> bool {
     if a == b {
         return true;
@@ -52,11 +52,11 @@ pub fn is_same<P: Port, A: Address>(a: &[Subset<P, A>], b: &[Subset<P, A>]) -> b
     a.zip(b).is_some_and(|(a, b)| a.by_port == b.by_port)
 }
 
-/// So many addresses may be listed for ports that stand in several subsets at once.
+/// The most addresses that may be listed for ports that occur in several subsets.
 const MOST_MERGED: usize = 1 << 20;
 
-/// Unpacks subsets. None where ports stand in so many subsets at once that nobody can have meant it: no controller
-/// writes that, and what an object says that does is not worked out.
+/// Unpacks subsets. Returns `None` if ports occur in so many subsets that it cannot be intended: no controller writes
+/// that, so the meaning of such an object is not worked out.
 pub(super) fn meaning<'a, P: Port, A: Address>(
     subsets: &'a [Subset<P, A>],
     lists: &mut Lists<A>,

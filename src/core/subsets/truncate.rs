@@ -1,10 +1,9 @@
-//! How many addresses of each subset are published when there are too many.
+//! Truncation: the number of addresses that each subset publishes when there are too many.
 //!
-//! Ready addresses come first. If they alone are too many, no others are published and each subset gets a part
-//! of the limit in proportion to its ready addresses; else all of them are, and the rest of the limit is shared
-//! in proportion to the addresses that are not ready. Parts are rounded up, so that the subsets which come last
-//! may get less than theirs, or nothing. In which order subsets come is not laid down: upstream's follows from
-//! hashes of their content.
+//! Ready addresses come first. If they alone are too many, no others are published and each subset gets a part of the
+//! limit in proportion to its ready addresses; otherwise all of them are published, and the rest of the limit is shared
+//! in proportion to the addresses that are not ready. Parts are rounded up, so the last subsets may get less than
+//! theirs, or nothing. The order of subsets is not specified: upstream's follows from hashes of their content.
 
 /// The numbers of addresses in a subset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -13,23 +12,23 @@ pub(super) struct Counts {
     pub(super) not_ready: usize,
 }
 
-/// What is cut.
+/// The addresses that are cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cut {
     Nothing,
-    /// The ready addresses; the others are all left out.
+    /// The ready addresses; all others are left out.
     Ready,
     /// The addresses that are not ready.
     NotReady,
 }
 
-/// How a limit falls on subsets.
+/// The effect of a limit on subsets.
 #[derive(Debug)]
 pub(super) struct Truncation {
     pub(super) cut: Cut,
-    /// What may be published of the side that is cut.
+    /// The number of addresses that may be published of the kind that is cut.
     budget: usize,
-    /// For each subset: its part of the budget, rounded up.
+    /// Each subset's part of the budget, rounded up.
     parts: Vec<usize>,
 }
 
@@ -46,7 +45,7 @@ impl Truncation {
         };
         let part = |counts: &Counts| match cut {
             Cut::Nothing => 0,
-            // The same operations as upstream: another order would round otherwise.
+            // The same operations as upstream, since another order would round differently.
             Cut::Ready => ((counts.ready as f64 / total as f64) * budget as f64).ceil() as usize,
             Cut::NotReady => ((counts.not_ready as f64 / total as f64) * budget as f64).ceil() as usize,
         };
@@ -57,7 +56,7 @@ impl Truncation {
         }
     }
 
-    /// What each subset publishes of the side that is cut. The smaller come first: then none of them is
+    /// Returns how many addresses of the cut kind each subset publishes. Smaller subsets come first, so that none is
     /// left with nothing because a larger one was rounded up, and the object shows as many ports as it can.
     pub(super) fn shares(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.parts.len()).collect();
@@ -71,7 +70,7 @@ impl Truncation {
         shares
     }
 
-    /// Whether some order of the subsets leads to these shares: the budget is used up, and at most one subset
+    /// Returns whether some order of the subsets leads to these shares: the budget is used up, and at most one subset
     /// got neither its whole part nor nothing.
     pub(super) fn allows(&self, shares: &[usize]) -> bool {
         let in_between = shares

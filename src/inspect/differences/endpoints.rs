@@ -1,4 +1,4 @@
-//! Endpoints.
+//! Differences of Endpoints objects.
 
 use super::{Difference, Found, Rank, Subject, addressed};
 use crate::core::facts::{AddressFacts, EndpointsFacts, LABEL_HEADLESS};
@@ -6,7 +6,7 @@ use crate::core::ports::SlicePort;
 use crate::core::subsets::TRUNCATED;
 use std::collections::BTreeMap;
 
-/// Why an Endpoints object is to be created, updated or deleted, given what is stored of it and what would be.
+/// Returns why an Endpoints object is to be created, updated or deleted, given the stored and the desired object.
 pub(crate) fn of_endpoints(
     stored: Option<&EndpointsFacts>,
     desired: Option<&EndpointsFacts>,
@@ -30,7 +30,7 @@ pub(crate) fn of_endpoints(
     found.finish()
 }
 
-/// What an object says of one address, over all its subsets.
+/// One address of an object, merged over all its subsets.
 struct Entry<'a> {
     address: &'a AddressFacts,
     ports: Vec<SlicePort>,
@@ -47,7 +47,7 @@ impl Entry<'_> {
     }
 }
 
-/// By address, and by pod where several have one address.
+/// Entries by address, and by pod where several pods share an address.
 type Entries<'a> = BTreeMap<(&'a str, Option<&'a str>), Entry<'a>>;
 
 fn entries(endpoints: &EndpointsFacts) -> Entries<'_> {
@@ -71,7 +71,7 @@ fn entries(endpoints: &EndpointsFacts) -> Entries<'_> {
 
 fn changed(found: &mut Found, stored: &EndpointsFacts, desired: &EndpointsFacts) {
     let (have, want) = (entries(stored), entries(desired));
-    // A port that no address has, or that each has, is said once.
+    // A port that no address has, or that each has, is reported once.
     let ports = |entries: &Entries<'_>| {
         let mut ports: Vec<_> = entries.values().flat_map(|entry| entry.ports.clone()).collect();
         ports.sort();

@@ -1,20 +1,20 @@
-//! Slices.
+//! Differences of slices.
 
 use super::{Difference, Found, Rank, Subject, addressed};
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, ServiceFacts, SliceFacts, is_reserved_label};
 
-/// What surrounds a slice.
+/// The context of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SliceContext<'a> {
     /// Its Service, if there is one.
     pub service: Option<&'a ServiceFacts>,
-    /// All slices that are stored.
+    /// All stored slices.
     pub stored: &'a [SliceFacts],
 }
 
 impl SliceContext<'_> {
-    /// The other slices of the Service that are ours, of the same family.
+    /// Returns the other managed slices of the Service of the same family.
     fn others<'s>(&'s self, slice: &'s SliceFacts) -> impl Iterator<Item = &'s SliceFacts> {
         self.stored.iter().filter(move |other| {
             other.is_ours()
@@ -25,7 +25,7 @@ impl SliceContext<'_> {
         })
     }
 
-    /// Another slice that holds the same pod.
+    /// Returns another slice that holds the same pod.
     fn elsewhere<'s>(&'s self, slice: &'s SliceFacts, endpoint: &EndpointFacts) -> Option<&'s SliceFacts> {
         let pod = endpoint.pod.as_ref()?;
         self.others(slice)
@@ -33,7 +33,7 @@ impl SliceContext<'_> {
     }
 }
 
-/// Why a slice is to be created, updated or deleted, given what is stored of it and what would be.
+/// Returns why a slice is to be created, updated or deleted, given the stored and the desired slice.
 pub(crate) fn of_slice(
     stored: Option<&SliceFacts>,
     desired: Option<&SliceFacts>,
@@ -49,7 +49,7 @@ pub(crate) fn of_slice(
     found.finish()
 }
 
-/// The first address of an endpoint.
+/// Returns the first address of an endpoint.
 fn address(endpoint: &EndpointFacts) -> &str {
     endpoint.addresses.first().map_or("no address", |address| address)
 }
@@ -104,7 +104,7 @@ fn endpoint(found: &mut Found, stored: &EndpointFacts, wanted: &EndpointFacts) {
         let text = format!("{name}: refers to an earlier pod of that name");
         found.about(Rank::Endpoint, pod, text);
     }
-    // Mostly they are wrong together.
+    // The two are mostly wrong together, and then reported as one.
     let both = (stored.ready, wanted.ready) == (stored.serving, wanted.serving);
     let ready = if both { "ready and serving" } else { "ready" };
     for (what, stored, wanted) in [
@@ -140,7 +140,7 @@ fn endpoint(found: &mut Found, stored: &EndpointFacts, wanted: &EndpointFacts) {
     }
 }
 
-/// `zone a, node n1`, or `none`.
+/// Formats hints as `zone a, node n1`, or `none`.
 pub(in crate::inspect) fn hints(endpoint: &EndpointFacts) -> String {
     let zones = endpoint.zone_hints.iter().map(|zone| format!("zone {zone}"));
     let nodes = endpoint.node_hints.iter().map(|node| format!("node {node}"));
@@ -152,7 +152,7 @@ pub(in crate::inspect) fn hints(endpoint: &EndpointFacts) -> String {
     }
 }
 
-/// A slice that is not there.
+/// Describes a slice that is missing.
 fn absent(found: &mut Found, desired: &SliceFacts, around: SliceContext<'_>) {
     if desired.endpoints.is_empty() {
         let family = desired.family.map_or("", Family::as_str);
@@ -163,7 +163,7 @@ fn absent(found: &mut Found, desired: &SliceFacts, around: SliceContext<'_>) {
         let text = format!("{} is missing", named(wanted));
         found.about(Rank::Missing, wanted.pod.as_deref(), text);
     }
-    // Somebody else's slices are left alone, but they may be the reason.
+    // Unmanaged slices are left alone, but they may be the reason.
     for foreign in around.stored.iter().filter(|slice| {
         slice.meta.service == desired.meta.service
             && slice.family == desired.family
@@ -174,7 +174,7 @@ fn absent(found: &mut Found, desired: &SliceFacts, around: SliceContext<'_>) {
     }
 }
 
-/// `slice web-x7k2p is managed by somebody`.
+/// Formats the manager of a slice as `slice web-x7k2p is managed by somebody`.
 pub(in crate::inspect) fn managed_elsewhere(slice: &SliceFacts) -> String {
     match slice.manager() {
         Some(manager) => format!("slice {} is managed by {manager}", slice.meta.name),
@@ -182,7 +182,7 @@ pub(in crate::inspect) fn managed_elsewhere(slice: &SliceFacts) -> String {
     }
 }
 
-/// A slice that should not be there.
+/// Describes a slice that should not exist.
 fn superfluous(found: &mut Found, stored: &SliceFacts, around: SliceContext<'_>) {
     let Some(service) = around.service else {
         found.add(Rank::Object, "left over: there is no such Service");

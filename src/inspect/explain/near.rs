@@ -1,4 +1,4 @@
-//! Pods that a selector matches, and pods that it nearly matches: mostly it is a slip of the pen.
+//! Finds the pods that a selector matches, and those that it nearly matches, mostly because of a typo.
 
 use crate::core::facts::observed::ObservedPod;
 use crate::core::selector::Selector;
@@ -7,29 +7,29 @@ use crate::inspect::text::{listed, plural};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How many pods that nearly match are kept.
+/// The number of nearly matching pods that are kept.
 const MOST: usize = 20;
-/// How many values of one label are counted.
+/// The number of different values that are counted for one label.
 const MOST_VALUES: usize = 1000;
 
-/// The pods of a namespace, as a selector sees them. Takes them one by one and keeps those that matter.
+/// The pods of a namespace, as a selector matches them. Takes pods one by one and keeps those that matter.
 #[derive(Clone, Debug)]
 pub struct Pods {
     selector: Selector,
-    /// Those that match.
+    /// The pods that match.
     pub matching: Vec<ObservedPod>,
     near: Vec<(u8, NearPod)>,
     near_total: usize,
     seen: usize,
-    /// How many pods have which value of a label of the selector.
+    /// The number of pods by label of the selector and value.
     values: BTreeMap<String, BTreeMap<String, usize>>,
 }
 
-/// A pod that would match but for one label.
+/// A pod that matches the selector except for one label.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NearPod {
-    /// Which label that is.
+    /// The label that does not match.
     pub label: String,
     /// Its value in the selector.
     pub wanted: String,
@@ -42,7 +42,7 @@ pub struct NearPod {
 }
 
 impl NearPod {
-    /// What is different, without the pod's name.
+    /// Describes the difference, without the pod's name.
     pub fn difference(&self) -> String {
         let Self { label, wanted, .. } = self;
         match (&self.found, &self.under) {
@@ -54,7 +54,7 @@ impl NearPod {
 }
 
 impl Pods {
-    /// For a selector.
+    /// Creates an empty set for a selector.
     pub fn new(selector: Selector) -> Self {
         Self {
             selector,
@@ -66,13 +66,13 @@ impl Pods {
         }
     }
 
-    /// A pod of the namespace.
+    /// Adds a pod of the namespace.
     pub fn see(&mut self, pod: ObservedPod) {
         if self.selector.matches(&pod.facts.labels, &mut Work::default()) {
             self.matching.push(pod);
             return;
         }
-        // What has ended is not missed.
+        // A pod that has ended would not be published anyway.
         if pod.facts.terminal {
             return;
         }
@@ -101,7 +101,7 @@ impl Pods {
         let score = match found {
             Some(found) if is_like(found, wanted) => 0,
             None if under.is_some() => 1,
-            // Whatever else is in the namespace misses the only label too.
+            // With only one label in the selector, every other pod of the namespace misses it too.
             _ if pairs == 1 => return,
             Some(_) => 2,
             None => 3,
@@ -127,14 +127,14 @@ impl Pods {
         self.near.truncate(MOST);
     }
 
-    /// Those that nearly match, the likeliest first, and how many there are in all.
+    /// Returns the pods that nearly match, the likeliest first, and their total number.
     pub fn near(&mut self) -> (Vec<NearPod>, usize) {
         self.cut();
         let near = self.near.iter().map(|(_, pod)| pod.clone());
         (near.collect(), self.near_total)
     }
 
-    /// Why nothing matches.
+    /// Explains why no pod matches.
     pub fn why_none(&self) -> Vec<String> {
         if self.seen == 0 {
             return vec!["there is no running pod in the namespace".to_owned()];
@@ -179,7 +179,7 @@ fn have(count: usize) -> String {
     format!("{} {verb}", plural(count, "pod"))
 }
 
-/// Whether one text may have been meant for the other.
+/// Returns whether one text may be a typo of the other.
 fn is_like(a: &str, b: &str) -> bool {
     if a.eq_ignore_ascii_case(b) {
         return true;
@@ -191,7 +191,7 @@ fn is_like(a: &str, b: &str) -> bool {
     shorter >= 2 && distance(a.as_bytes(), b.as_bytes()) <= (shorter / 4).max(1)
 }
 
-/// How many letters are wrong, missing, too many, or exchanged with their neighbour.
+/// Returns the edit distance: the number of letters that are wrong, missing, too many, or swapped with a neighbour.
 pub(in crate::inspect) fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut rows: [Vec<usize>; 3] = [Vec::new(), Vec::new(), (0..=b.len()).collect()];
     for i in 1..=a.len() {
@@ -212,7 +212,7 @@ pub(in crate::inspect) fn distance(a: &[u8], b: &[u8]) -> usize {
     rows[2][b.len()]
 }
 
-/// Of some names, the one that may have been meant.
+/// Returns the name among `others` that may have been meant.
 pub fn meant<'a>(name: &str, others: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     others
         .filter(|other| is_like(other, name))

@@ -1,4 +1,4 @@
-//! One pod of a Service: whether it is published, where, and why not.
+//! Explains one pod of a Service: whether and where it is published, and if not, why.
 
 use super::{Seen, SeenNodes};
 use crate::core::address::Family;
@@ -10,29 +10,29 @@ use crate::inspect::differences::hints;
 use serde::Serialize;
 use std::net::IpAddr;
 
-/// How a pod is published.
+/// The state in which a pod is published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// In no slice of ours.
+    /// In no managed slice.
     NotPublished,
-    /// As one that is not ready.
+    /// Published as not ready.
     NotReady,
-    /// As one that terminates.
+    /// Published as terminating.
     Terminating,
-    /// As one that is ready.
+    /// Published as ready.
     Ready,
 }
 
-/// What there is to say of a pod.
+/// The explanation of a pod.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodFinding {
     /// Its name.
     pub name: String,
-    /// How it is published.
+    /// The state in which it is published.
     pub state: State,
-    /// Whether it has ended, well or not.
+    /// Whether it has ended, by success or by failure.
     pub ended: bool,
     /// Its addresses.
     pub addresses: Vec<String>,
@@ -40,17 +40,17 @@ pub struct PodFinding {
     pub node: Option<String>,
     /// The node's zone.
     pub zone: Option<String>,
-    /// Where it stands in slices of ours.
+    /// Its endpoints in managed slices.
     pub published: Vec<Place>,
-    /// Whether it stands in Endpoints as ready, if it stands there.
+    /// Whether the Endpoints object has it as ready; none if it is not in there.
     pub endpoints: Option<bool>,
-    /// Why it is published as it is, or is not.
+    /// The reasons why it is published as it is, or not at all.
     pub why: Vec<String>,
-    /// What is not as it should be.
+    /// The ways in which it is not published as it should be.
     pub amiss: Vec<String>,
 }
 
-/// An endpoint of a slice.
+/// A pod's endpoint in a slice.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Place {
@@ -68,17 +68,17 @@ pub struct Place {
     pub terminating: bool,
     /// `zone`.
     pub zone: Option<String>,
-    /// `hints`, as people write them.
+    /// `hints`, in readable form.
     pub hints: Option<String>,
 }
 
 impl PodFinding {
-    /// Whether there is nothing to say but where it is.
+    /// Returns whether the pod is ready and there is nothing else to report about it.
     pub fn is_plain(&self) -> bool {
         self.state == State::Ready && self.why.is_empty() && self.amiss.is_empty()
     }
 
-    /// What needs attention first.
+    /// Returns the sort key, which puts pods that need attention first.
     pub(super) fn rank(&self) -> u8 {
         match self.state {
             _ if !self.amiss.is_empty() => 0,
@@ -92,15 +92,15 @@ impl PodFinding {
     }
 }
 
-/// What is known of a pod's node.
+/// The state of a pod's node.
 enum Node {
-    /// It has none.
+    /// The pod is not bound to a node.
     Unbound,
-    /// It is there.
+    /// The node exists.
     There,
-    /// It is not.
+    /// The node does not exist.
     Gone,
-    /// Nodes may not be read.
+    /// Unknown, because nodes may not be read.
     Untold,
 }
 
@@ -112,7 +112,7 @@ struct Looked<'a> {
     amiss: Vec<String>,
 }
 
-/// Looks at a pod that the selector matches.
+/// Explains a pod that the selector matches.
 pub(super) fn find(pod: &ObservedPod, seen: &Seen) -> PodFinding {
     let facts = &pod.facts;
     let node = match (&facts.node, &seen.nodes) {
@@ -175,7 +175,7 @@ fn ip(pod: &PodFacts, family: Family) -> Option<IpAddr> {
     }
 }
 
-/// Where a pod stands in slices of ours.
+/// Returns a pod's endpoints in managed slices.
 fn places(pod: &PodFacts, seen: &Seen) -> Vec<Place> {
     let mut places = Vec::new();
     for slice in seen.slices.iter().filter(|slice| slice.is_ours()) {
@@ -186,7 +186,7 @@ fn places(pod: &PodFacts, seen: &Seen) -> Vec<Place> {
                 slice: slice.meta.name.to_string(),
                 family: slice.family.map_or("unknown", Family::as_str),
                 address: endpoint.addresses.join(" "),
-                // What is not set means ready, and serving as it is ready.
+                // An unset `ready` means ready, and an unset `serving` is the same as `ready`.
                 ready: endpoint.ready.unwrap_or(true),
                 serving: endpoint.serving.or(endpoint.ready).unwrap_or(true),
                 terminating: endpoint.terminating.unwrap_or(false),
@@ -198,7 +198,7 @@ fn places(pod: &PodFacts, seen: &Seen) -> Vec<Place> {
     places
 }
 
-/// Whether a pod stands in Endpoints, and as ready.
+/// Returns whether the Endpoints object has a pod as ready, or none if it does not have the pod.
 fn shown(pod: &PodFacts, endpoints: &EndpointsFacts) -> Option<bool> {
     let its = |address: &AddressFacts| address.pod.as_ref().is_some_and(|(name, _)| *name == pod.name);
     let mut found = None;
@@ -213,7 +213,7 @@ fn shown(pod: &PodFacts, endpoints: &EndpointsFacts) -> Option<bool> {
 }
 
 impl Looked<'_> {
-    /// Why it is published as it is.
+    /// Adds the reasons why the pod is published as it is.
     fn explain(&mut self, seen: &ObservedPod) {
         let (pod, service) = (self.pod, self.service);
         let told = seen.told.as_deref();
@@ -298,13 +298,13 @@ impl Looked<'_> {
         }
     }
 
-    /// Whether there is a port under which Endpoints can show it.
+    /// Returns whether the Endpoints object can include the pod: it has a port of the Service, or needs none.
     fn serves(&self) -> bool {
         let portless = self.service.no_cluster_ip && self.service.ports.is_empty();
         portless || !resolve(&self.service.ports, &self.pod.ports).is_empty()
     }
 
-    /// What slices should say of it, against what they say.
+    /// Compares the pod's endpoints in slices with what they should be.
     fn check_slices(&mut self, places: &[Place]) {
         let (pod, service) = (self.pod, self.service);
         let ready = service.publish_not_ready || (pod.ready && !pod.terminating);
@@ -324,7 +324,7 @@ impl Looked<'_> {
                 .filter(|place| place.family == family.as_str())
                 .collect();
             match (fit, &here[..]) {
-                // There may be room in a slice that is there, but none is made for it.
+                // An existing slice may have room for it, but no slice is created any more.
                 (Some(true), []) if service.deleting => {
                     self.why
                         .push("the Service is being deleted, and gets no new slice for it".to_owned());
@@ -350,7 +350,7 @@ impl Looked<'_> {
                             place.slice, place.address
                         ));
                     }
-                    // Mostly they are wrong together.
+                    // The two are mostly wrong together, and then reported as one.
                     let both = (place.ready, ready) == (place.serving, pod.ready);
                     let both_named = if both { "ready and serving" } else { "ready" };
                     for (what, stored, wanted) in [
@@ -371,7 +371,7 @@ impl Looked<'_> {
         }
     }
 
-    /// The same of Endpoints.
+    /// Compares the pod's address in the Endpoints object with what it should be.
     fn check_endpoints(&mut self, stored: &EndpointsFacts, found: Option<bool>) {
         let (pod, service) = (self.pod, self.service);
         let tolerant = service.publish_not_ready;
@@ -382,7 +382,7 @@ impl Looked<'_> {
             && self.serves();
         let ready = tolerant || pod.ready;
         match (fit, found) {
-            // Which ones are left out of too many is said once for all.
+            // A warning about the whole object covers all pods that were truncated.
             (true, None) if stored.over_capacity.as_deref() == Some(TRUNCATED) => {}
             (true, None) => self.amiss.push("should be in Endpoints, and is not".to_owned()),
             (false, Some(_)) => self.amiss.push("should not be in Endpoints".to_owned()),

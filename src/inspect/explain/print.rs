@@ -1,4 +1,4 @@
-//! An explanation as text.
+//! Prints an explanation as text.
 
 use super::{Explanation, NearPod, PodFinding, State};
 use crate::inspect::findings::table;
@@ -12,9 +12,9 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const WARN: Style = AnsiColor::Yellow.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 
-/// Of pods about which there is nothing to say, so many are shown if not all are asked for.
+/// The number of pods without anything to report, and of strays, that are shown unless all are asked for.
 const PLAIN: usize = 10;
-/// Names on a line.
+/// The number of names on a line.
 const NAMES: usize = 5;
 
 fn painted(style: Style, text: impl Display) -> String {
@@ -26,8 +26,8 @@ fn painted(style: Style, text: impl Display) -> String {
 }
 
 impl Explanation {
-    /// For people, with colours that whoever prints it may strip. `all` shows also all pods of which there is
-    /// nothing to say.
+    /// Formats the explanation for people, with colours that the caller may strip. `all` also shows all pods and strays
+    /// beyond the usual number.
     pub fn to_text(&self, all: bool) -> String {
         let mut out = String::new();
         self.push_head(&mut out);
@@ -168,7 +168,7 @@ impl Explanation {
         let _ = writeln!(out, "\n{}", painted(BOLD, title));
         let mut rest = &self.nearly[..];
         while let [first, ..] = rest {
-            // They are sorted by what is different.
+            // Pods with the same difference are next to each other.
             let same = |pod: &&NearPod| pod.difference() == first.difference();
             let count = rest.iter().take_while(same).count();
             let names: Vec<&str> = rest[..count].iter().map(|pod| &*pod.pod).collect();
@@ -288,7 +288,7 @@ fn state(state: State) -> &'static str {
     }
 }
 
-/// What is said of a pod below its line.
+/// Returns the lines that are printed below a pod's own line.
 fn said(pod: &PodFinding) -> Vec<String> {
     let amiss = pod.amiss.iter().map(|text| painted(BAD, text));
     amiss.chain(pod.why.iter().cloned()).collect()

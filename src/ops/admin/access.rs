@@ -1,5 +1,5 @@
-//! Who may read metrics, by asking the API server: who is behind a token (`TokenReview`), and whether they may
-//! (`SubjectAccessReview`). Both answers are kept for a while, as kube-controller-manager keeps them.
+//! Asks the API server who may read metrics: to which user a token belongs (`TokenReview`), and whether that user
+//! may (`SubjectAccessReview`). Both answers are cached for a while, as in kube-controller-manager.
 
 use crate::cluster::client_error::ClientError;
 use crate::core::hash::KeyedMap;
@@ -15,35 +15,35 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// For how long an answer is believed, whatever it is: upstream's `--authentication-token-webhook-cache-ttl`,
-/// `--authorization-webhook-cache-authorized-ttl` and `-unauthorized-ttl` have that default.
+/// The time for which any answer is cached. It is the default of upstream's `--authentication-token-webhook-cache-ttl`,
+/// `--authorization-webhook-cache-authorized-ttl` and `-unauthorized-ttl`.
 const BELIEVED: Duration = Duration::from_secs(10);
-/// How long both answers together may take.
+/// The timeout of both requests together.
 const DEADLINE: Duration = Duration::from_secs(8);
-/// How many tokens are remembered. Beyond that those who guess are not kept apart from each other any more.
+/// The size of the cache. While it is full, for example of guessed tokens, no further token is reviewed.
 const REMEMBERED: usize = 256;
-/// Tokens are not longer than this.
+/// The longest token that is accepted, in bytes.
 const LONGEST_TOKEN: usize = 16 * 1024;
 
-/// What is decided of a request.
+/// The decision about a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// Whoever asks may.
+    /// The user may read the page.
     Allowed,
-    /// Nobody is behind the token, or there is none.
+    /// There is no token, or it belongs to nobody.
     Unauthenticated,
-    /// This user may not.
+    /// This user may not read the page.
     Forbidden(Arc<str>),
-    /// It is not known.
+    /// The decision could not be determined, for this reason.
     Unknown(Arc<str>),
 }
 
 type Review = Shared<BoxFuture<'static, Verdict>>;
 
-/// Decides who may read what.
+/// Decides who may read metrics, and caches the decisions.
 pub(super) struct Access {
     client: Client,
-    /// By token and method. A review that is under way is shared.
+    /// Reviews by token and method. A review in flight is shared.
     reviews: Mutex<KeyedMap<(String, Method), (Instant, Review)>>,
 }
 
@@ -61,7 +61,8 @@ impl Access {
         }
     }
 
-    /// Whether whoever sends these headers may use this method on this path, which is always the same.
+    /// Decides whether the sender of these headers may use this method on this path. The path is always the same, so it
+    /// is not part of the cache key.
     pub(super) async fn decide(&self, headers: &HeaderMap, method: &Method, path: &'static str) -> Verdict {
         let Some(token) = bearer(headers) else {
             return Verdict::Unauthenticated;
@@ -89,7 +90,7 @@ impl Access {
         };
         let verdict = review.clone().await;
         if let Verdict::Unknown(_) = verdict {
-            // Not believed: who comes next asks again.
+            // Failures are not cached, so the next request asks again.
             let mut reviews = self.reviews.lock();
             if reviews.get(&key).is_some_and(|(_, known)| known.ptr_eq(&review)) {
                 reviews.remove(&key);
@@ -99,7 +100,7 @@ impl Access {
     }
 }
 
-/// The token of a request.
+/// Returns the bearer token of a request.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;

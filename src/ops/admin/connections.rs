@@ -1,4 +1,4 @@
-//! Connections of people and programs that may mean no good: none of them costs much, and none lasts for ever.
+//! Connections of clients that are not trusted: each of them is bounded in cost and in time.
 
 use super::tls::Tls;
 use bytes::Bytes;
@@ -18,20 +18,20 @@ use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-/// The pause when no connection can be accepted, for want of file descriptors for example.
+/// The pause after a connection could not be accepted, for lack of file descriptors for example.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What who connects may use.
+/// The limits on connections and requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time. When there are so many, who has been silent for the longest gives way to who comes.
+    /// Connections at a time. At the limit, the connection that has been idle for the longest gives way to a new one.
     pub connections: usize,
-    /// How long a connection may take for a request's headers, and how long it is kept while nothing is asked or
-    /// nothing that was answered is read.
+    /// The time that a connection may take to send a request's headers, and for which it is kept while it sends no
+    /// request or does not read a response.
     pub idle: Duration,
-    /// How long an answer may take to make.
+    /// The time that a response may take to be made.
     pub answer: Duration,
-    /// The bytes of a request's headers.
+    /// The size of a request's headers, in bytes.
     pub header_bytes: usize,
     /// The number of a request's headers.
     pub headers: usize,
@@ -49,7 +49,7 @@ impl Default for Limits {
     }
 }
 
-/// The connections that are open. Clones are one.
+/// The open connections. Clones share one table.
 #[derive(Clone)]
 pub(super) struct Connections {
     limits: Limits,
@@ -64,7 +64,7 @@ struct Table {
 }
 
 struct Entry {
-    /// Since when it has asked nothing; `None` while an answer is made.
+    /// The time since which the connection has been idle; `None` while a response is made.
     silent: Option<Instant>,
     task: Option<AbortHandle>,
 }
@@ -78,7 +78,7 @@ impl Connections {
         }
     }
 
-    /// Accepts for as long as it is polled. Connections end when it is dropped.
+    /// Accepts connections for as long as it is polled. Connections end when it is dropped.
     pub(super) async fn serve<A>(
         self,
         listener: TcpListener,
@@ -96,7 +96,7 @@ impl Connections {
                 }
             };
             let Some(place) = self.take_place() else {
-                // All of them are being answered: this one may try again.
+                // All slots are busy with a response, so this connection is dropped; its client may try again.
                 continue;
             };
             let (id, answer) = (place.id, answer.clone());
@@ -105,7 +105,7 @@ impl Connections {
                     return place.talk(stream, answer).await;
                 };
                 let acceptor = tls.acceptor().await;
-                // Who does not come through the handshake in time is not heard.
+                // A connection that does not finish the TLS handshake in time is dropped.
                 if let Ok(Ok(stream)) = timeout(place.connections.limits.idle, acceptor.accept(stream)).await
                 {
                     place.talk(stream, answer).await;
@@ -117,7 +117,7 @@ impl Connections {
         }
     }
 
-    /// A place for one more, if need be that of the one that has been silent for the longest.
+    /// Takes a slot in the table, if need be by closing the connection that has been idle for the longest.
     fn take_place(&self) -> Option<Place> {
         let mut table = self.table.lock();
         if table.by_id.len() >= self.limits.connections {
@@ -145,7 +145,7 @@ impl Connections {
     }
 }
 
-/// A connection's place in the table, given up when dropped.
+/// A connection's slot in the table, which is freed on drop.
 struct Place {
     id: u64,
     connections: Connections,
@@ -181,9 +181,9 @@ impl Place {
         loop {
             tokio::select! {
                 biased;
-                // What went wrong is theirs.
+                // Errors of a connection concern only its client.
                 _ = &mut connection => return,
-                // One that does not read what it is sent.
+                // Closes a connection that does not read its response.
                 () = sleep(limits.idle) => if place.is_stale() { return },
             }
         }
@@ -195,7 +195,7 @@ impl Place {
         }
     }
 
-    /// Whether this one has been silent for too long, or has lost its place.
+    /// Returns whether this connection has been idle for too long, or has lost its slot.
     fn is_stale(&self) -> bool {
         let table = self.connections.table.lock();
         let Some(entry) = table.by_id.get(&self.id) else {

@@ -1,15 +1,15 @@
-//! Health reports in the form of Kubernetes' components, which kubelets, scripts and people know.
+//! Health reports in the format of the Kubernetes components, which kubelets, scripts and people know.
 
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// One thing that is looked at.
+/// A health check and its result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Check {
-    /// What it is called in reports and in `exclude`.
+    /// The check's name in reports and in `exclude`.
     pub(super) name: &'static str,
-    /// What is wrong with it, for the log: who asks is not told.
+    /// The reason of a failure, which is only logged and never sent to the client.
     pub(super) result: Result<(), String>,
 }
 
@@ -19,15 +19,15 @@ impl Check {
     }
 }
 
-/// What is said to who asks.
+/// The outcome of an endpoint's checks, and the text that is sent to the client.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Report {
     pub(super) ok: bool,
     pub(super) text: String,
 }
 
-/// The report of an endpoint of this name. With `verbose` in the query all checks are told, else only when one has
-/// failed; `exclude=NAME`, as often as one likes, leaves checks out.
+/// Creates the report of an endpoint of this name. It lists the checks only if one has failed or the query has
+/// `verbose`; `exclude=NAME`, which may be repeated, leaves a check out.
 pub(super) fn report(endpoint: &str, checks: &[Check], query: Option<&str>) -> Report {
     let (mut verbose, mut excluded) = (false, Vec::new());
     for pair in query.unwrap_or_default().split('&') {
@@ -40,7 +40,7 @@ pub(super) fn report(endpoint: &str, checks: &[Check], query: Option<&str>) -> R
     }
     let (mut text, mut ok) = (String::new(), true);
     for Check { name, result } in checks {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = match result {
             _ if excluded.iter().any(|excluded| excluded == name) => {
                 writeln!(text, "[+]{name} excluded: ok")

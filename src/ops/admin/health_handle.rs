@@ -1,4 +1,4 @@
-//! What can be seen of a running controller from outside.
+//! The health of a running controller, as the admin server and the election see it.
 
 use super::health::Check;
 use crate::actors::inbox::Inbox;
@@ -20,30 +20,30 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-/// Whoever has not answered for so long is taken to be stuck. A namespace of 100,000 pods is read in a second or
-/// two; a kubelet waits for several failures besides.
+/// An actor that has not answered for this long is considered stuck. A namespace of 100,000 pods is read in a second
+/// or two, and a kubelet acts only after several failures.
 const STUCK: Duration = Duration::from_secs(20);
-/// How often the watchdog looks.
+/// The interval at which the watchdog runs.
 const BEAT: Duration = Duration::from_secs(1);
-/// How many shards it asks at a time. Those that have something to do are all seen by the age of that.
+/// The number of shards that it asks at a time. Shards with pending work are all covered by the age of that work.
 const SAMPLE: usize = 32;
-/// How much longer than its duration a lease may go without being renewed before this process calls itself
-/// unhealthy: as upstream has it.
+/// The time beyond its duration that a Lease may go without a renewal before this process reports itself as
+/// unhealthy. Upstream has the same.
 const TOLERANCE: Duration = Duration::from_secs(20);
-/// How long who asks for metrics waits for the writer's latest figures.
+/// The time that a request for metrics waits for the writer's latest figures.
 const REFRESH: Duration = Duration::from_millis(500);
 
-/// When the lease that this process holds was last renewed. Clones are one.
+/// The time of the last renewal of the Lease that this process holds. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Renewal {
     clock: Clock,
     lease: Duration,
-    /// When the last renewal that was accepted was sent. `None` while another process holds the lease, or nobody.
+    /// The time at which the last accepted renewal was sent. `None` while another process holds the Lease, or nobody.
     sent: Arc<Mutex<Option<Duration>>>,
 }
 
 impl Renewal {
-    /// Of a lease of this duration, which this process does not hold.
+    /// Creates the record of a Lease of this duration that this process does not hold yet.
     pub fn new(clock: Clock, lease: Duration) -> Self {
         Self {
             clock,
@@ -52,18 +52,18 @@ impl Renewal {
         }
     }
 
-    /// The lease was renewed then, or is not this process's any more.
+    /// Records the time of a renewal, or `None` when this process does not hold the Lease any more.
     pub(in crate::ops) fn set(&self, sent: Option<Duration>) {
         *self.sent.lock() = sent;
     }
 
-    /// How long ago it was renewed, if this process holds it.
+    /// Returns the time since the last renewal, if this process holds the Lease.
     pub fn age(&self) -> Option<Duration> {
         let sent = (*self.sent.lock())?;
         Some(self.clock.now().saturating_sub(sent))
     }
 
-    /// A lease that is held should be renewed.
+    /// Returns an error if the Lease is held and its last renewal is too long ago.
     fn check(&self) -> Result<(), String> {
         match self.age() {
             Some(age) if age > self.lease + TOLERANCE => {
@@ -74,30 +74,30 @@ impl Renewal {
     }
 }
 
-/// What a running controller consists of.
+/// The parts of a running controller that are observed.
 #[derive(Debug)]
 pub struct Parts {
-    /// The root.
+    /// The root actor.
     pub root: ActorRef<RootMsg>,
-    /// The way to the writer.
+    /// The handle to the writer.
     pub writer: WriterHandle,
-    /// The way to the writer of Events.
+    /// The handle to the writer of Events.
     pub events: EventHandle,
-    /// The way to the shards.
+    /// The router, which knows the shards.
     pub router: Arc<Router>,
-    /// What this process does.
+    /// The current role and term.
     pub leadership: watch::Receiver<Leadership>,
-    /// Of the lease, if there is an election.
+    /// The renewals of the Lease, if there is an election.
     pub renewal: Option<Renewal>,
-    /// What writes pass.
+    /// The fence that all writes pass.
     pub fence: Fence,
-    /// What is kept.
+    /// The kinds of objects that are managed.
     pub outputs: Outputs,
-    /// Whom the watchdog tells what it finds, if there is an election.
+    /// The progress record to which the watchdog reports, if there is an election.
     pub progress: Option<Progress>,
 }
 
-/// What others see of a controller: nothing until it runs. Clones are one.
+/// A handle on the health of a controller, which is empty until the controller runs. Clones share it.
 #[derive(Clone, Default)]
 pub struct HealthHandle(Arc<Shared>);
 
@@ -105,7 +105,7 @@ pub struct HealthHandle(Arc<Shared>);
 struct Shared {
     parts: OnceLock<Parts>,
     watchdog: Watchdog,
-    /// What was said of each endpoint that failed, so that the same is not said with every probe.
+    /// The last warning about each failing endpoint and its time, so that not every probe logs it again.
     complaints: Mutex<Vec<(String, String, Instant)>>,
 }
 
@@ -116,14 +116,14 @@ impl fmt::Debug for HealthHandle {
 }
 
 impl HealthHandle {
-    /// Asks the actors once a second whether they answer, and tells the election what came of it. Never ends. One is
-    /// enough: a second does nothing.
+    /// Asks the actors once a second whether they answer, and reports the result to the election. Never ends. Only the
+    /// first call does this; any other call just waits.
     pub(in crate::ops) async fn watch_over(&self) {
         if self.0.watchdog.runs.swap(true, Ordering::AcqRel) {
             std::future::pending::<()>().await;
         }
         let mut beats = interval(BEAT);
-        // A process that was stopped has nothing to make up for.
+        // A process that was suspended does not make up for the ticks that it missed.
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             beats.tick().await;
@@ -143,12 +143,12 @@ impl HealthHandle {
         }
     }
 
-    /// Who answers, and who does not.
+    /// Returns a check for the watchdog and for each kind of actor.
     pub(super) fn checks(&self) -> Vec<Check> {
         self.0.watchdog.checks()
     }
 
-    /// Whether all answer.
+    /// Returns the first failure among the checks, if there is one.
     pub(super) fn verdict(&self) -> Result<(), String> {
         for Check { name, result } in self.checks() {
             result.map_err(|why| format!("{name}: {why}"))?;
@@ -156,7 +156,7 @@ impl HealthHandle {
         Ok(())
     }
 
-    /// It runs. What is said a second time is not heard.
+    /// Sets the parts of the controller once it runs. Later calls have no effect.
     pub fn set(&self, parts: Parts) {
         let _ = self.0.parts.set(parts);
     }
@@ -165,7 +165,7 @@ impl HealthHandle {
         self.0.parts.get()
     }
 
-    /// Whether what it knows of the cluster is whole. A standby needs no more than what endpoints are made of.
+    /// Returns whether the cache of each kind is complete. A standby needs only the kinds that endpoints are made from.
     pub(super) fn readiness(&self) -> Vec<Check> {
         let Some(parts) = self.parts() else {
             return vec![Check::new("start", Err("not started yet".to_owned()))];
@@ -181,7 +181,8 @@ impl HealthHandle {
             .collect()
     }
 
-    /// As kube-controller-manager says it: the election, and the controllers, which are as well as the actors.
+    /// Returns the checks of kube-controller-manager: the election, and the controllers, which are as healthy as the
+    /// actors.
     pub(super) fn health(&self, actors: &Result<(), String>) -> Vec<Check> {
         let mut checks = Vec::new();
         let Some(parts) = self.parts() else {
@@ -199,14 +200,14 @@ impl HealthHandle {
         checks
     }
 
-    /// Lets the writer bring its figures up to date, and says how this process stands with its lease.
+    /// Lets the writer bring its figures up to date, and returns the state of the Lease.
     pub(super) async fn refresh(&self) -> LeaseState {
         let Some(parts) = self.parts() else {
             return LeaseState::default();
         };
         let (answer, answered) = oneshot::channel();
         parts.writer.send(WriterMsg::Ping(answer));
-        // Without an answer its last figures are served.
+        // If the writer does not answer in time, its last figures are served.
         let _ = timeout(REFRESH, answered).await;
         LeaseState {
             held: parts.fence.is_open(),
@@ -214,7 +215,7 @@ impl HealthHandle {
         }
     }
 
-    /// Says why an endpoint does not answer as it should: when the reason is another one, and once a minute.
+    /// Logs why an endpoint fails: when the reason changes, and otherwise at most once a minute.
     pub(super) fn complain(&self, endpoint: &str, why: &str) {
         let now = Instant::now();
         let mut complaints = self.0.complaints.lock();
@@ -231,7 +232,7 @@ impl HealthHandle {
     }
 }
 
-/// Asks the actors whether they answer. At most one question of each is under way.
+/// Asks the actors whether they answer, with at most one question to each in flight.
 #[derive(Default, Debug)]
 struct Watchdog {
     runs: AtomicBool,
@@ -240,7 +241,7 @@ struct Watchdog {
 
 #[derive(Default, Debug)]
 struct State {
-    /// When it last looked, if it has begun to.
+    /// The time of its last run, if it has started.
     beat: Option<Instant>,
     root: Asked,
     writer: Asked,
@@ -251,12 +252,13 @@ struct State {
     random: fastrand::Rng,
 }
 
-/// A question that may be under way, and since when.
+/// A question that may be in flight, and the time at which it was sent.
 #[derive(Default, Debug)]
 struct Asked(Option<(Instant, oneshot::Receiver<()>)>);
 
 impl Asked {
-    /// Whether there is no answer yet. Who is gone needs not answer: if that is wrong, the root knows.
+    /// Returns whether the answer is still pending. An actor that is gone need not answer: if it should not be gone,
+    /// the root knows.
     fn waits(&mut self) -> bool {
         if let Some((_, answer)) = &mut self.0
             && answer.try_recv() != Err(TryRecvError::Empty)
@@ -274,7 +276,7 @@ impl Asked {
         }
     }
 
-    /// Whoever has been seen at work since is not stuck.
+    /// Returns an error if the answer is overdue. An actor that has been seen at work since is not stuck.
     fn check(&mut self, now: Instant, seen: Option<Instant>) -> Result<(), String> {
         if self.waits()
             && let Some((since, _)) = self.0
@@ -293,7 +295,7 @@ impl Watchdog {
         let mut state = self.state.lock();
         state.beat = Some(now);
         let Some(parts) = parts else { return };
-        // Who is gone does not matter any more.
+        // The root may be gone already, in which case it need not answer.
         state
             .root
             .ask(now, |answer| drop(parts.root.cast(RootMsg::Ping(answer))));
@@ -321,7 +323,7 @@ impl Watchdog {
         let state = &mut *state;
         let mut shards = Ok(());
         for (namespace, inbox, asked) in &mut state.shards {
-            // One that is long at something, turn by turn, holds up nobody but its own namespace.
+            // A shard that works for long, but turn by turn, delays only its own namespace.
             if let Err(why) = asked.check(now, inbox.turned()) {
                 shards = Err(format!("namespace {namespace}: {why}"));
             }
@@ -367,7 +369,7 @@ mod tests {
         asked.ask(start, |sender| answer = Some(sender));
         assert_eq!(asked.check(start + STUCK, None), Ok(()));
         let late = start + STUCK + BEAT;
-        // One question at a time: a second one would be younger.
+        // A second question would be younger than the one in flight, so none is sent.
         asked.ask(late, |_| panic!("it was asked again"));
         assert_eq!(asked.check(late, None), Err("no answer for 21 s".to_owned()));
         assert_eq!(asked.check(late, Some(start + STUCK)), Ok(()), "it is at work");
@@ -393,7 +395,7 @@ mod tests {
         assert_eq!(vitals.verdict(), Ok(()));
     }
 
-    /// A root that never gets to the end of the first thing that it is told.
+    /// A root that never finishes its first message.
     struct Stuck;
 
     impl Actor for Stuck {

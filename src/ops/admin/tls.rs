@@ -1,4 +1,4 @@
-//! The server's certificate, from files that somebody else renews.
+//! The server's certificate, reloaded from files that are renewed by others.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -14,19 +14,19 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 
-/// How often the files are looked at, at most: when somebody connects.
+/// The shortest interval at which the files are read again, which happens when a client connects.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Where the certificate is.
+/// The files of the certificate and its key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
-    /// Certificates, this server's first.
+    /// The certificate chain, with this server's certificate first.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key of that certificate.
     pub key: PathBuf,
 }
 
-/// Why there is no TLS.
+/// The reason why TLS could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -34,17 +34,17 @@ pub enum TlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The system's error.
         error: io::Error,
     },
-    /// A file is no PEM. The library's own error quotes its lines.
+    /// A file is not valid PEM. The library's own error is not used, because it quotes lines of the file.
     #[error("{path}, line {line}: {fault}")]
     Pem {
         /// The file.
         path: PathBuf,
-        /// The line in it, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault in that line.
         fault: &'static str,
     },
     /// There is no private key in the file.
@@ -53,17 +53,17 @@ pub enum TlsError {
     /// There is no certificate in the file.
     #[error("{0}: no certificate")]
     Empty(PathBuf),
-    /// Certificate and key do not go together, or cannot be used.
+    /// The certificate and the key do not match, or cannot be used.
     #[error("{path}: {error}")]
     Config {
         /// The certificate's file.
         path: PathBuf,
-        /// What is wrong.
+        /// The library's error.
         error: rustls::Error,
     },
 }
 
-/// TLS with the certificate that is in the files at the moment.
+/// TLS with the certificate that the files currently hold.
 pub struct Tls {
     files: TlsFiles,
     state: Mutex<State>,
@@ -72,7 +72,7 @@ pub struct Tls {
 struct State {
     looked: Instant,
     loaded: Loaded,
-    /// What was wrong with the files when they were last looked at, so that it is said once.
+    /// The error of the last reload, so that it is logged only once.
     complaint: Option<String>,
 }
 
@@ -90,11 +90,11 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files.
+    /// Loads the certificate and the key.
     ///
     /// # Errors
     ///
-    /// When they cannot be used.
+    /// When the files cannot be read or used.
     pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let loaded = Loaded::read(&files, None)?.expect("without earlier texts there is something new");
         Ok(Self {
@@ -107,7 +107,8 @@ impl Tls {
         })
     }
 
-    /// For the next connection. Files that cannot be used leave the certificate as it was: they may be half written.
+    /// Returns the acceptor for the next connection. Files that cannot be used may be half written, so the last
+    /// certificate stays in use.
     pub(super) async fn acceptor(&self) -> TlsAcceptor {
         let now = Instant::now();
         let known = {
@@ -142,7 +143,7 @@ impl Tls {
 }
 
 impl Loaded {
-    /// Reads the files; nothing if they hold what is known.
+    /// Reads the files. Returns `None` if their contents have not changed.
     fn read(files: &TlsFiles, known: Option<&[Vec<u8>; 2]>) -> Result<Option<Self>, TlsError> {
         let read = |path: &Path| {
             std::fs::read(path).map_err(|error| TlsError::Read {
@@ -187,7 +188,7 @@ impl Loaded {
     }
 }
 
-/// Where a text that was refused ceases to be PEM, as a line from 1, and why.
+/// Finds the line, counted from 1, at which a rejected text stops being PEM, and the reason.
 fn pem_fault(text: &[u8]) -> (usize, &'static str) {
     let mut section: Option<(usize, &[u8])> = None;
     for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {

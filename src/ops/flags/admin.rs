@@ -32,7 +32,7 @@ pub(crate) struct AdminArgs {
 }
 
 impl AdminArgs {
-    /// The address to listen on, if there is to be one.
+    /// Returns the address to listen on, if the admin server is enabled.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         let usual = match self.tls_files() {
             Ok(Some(_)) => Ipv4Addr::UNSPECIFIED,
@@ -42,11 +42,11 @@ impl AdminArgs {
         (self.admin_port != 0).then(|| SocketAddr::new(ip, self.admin_port))
     }
 
-    /// Where the certificate is, if there is to be one. An empty value is none.
+    /// Returns the files of the certificate and its key, if TLS is enabled. An empty value counts as unset.
     ///
     /// # Errors
     ///
-    /// When one of the two files is missing.
+    /// When only one of the two files is given.
     pub(crate) fn tls_files(&self) -> Result<Option<TlsFiles>, &'static str> {
         let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         match (given(&self.tls_cert_file), given(&self.tls_private_key_file)) {

@@ -78,9 +78,9 @@ enum Item {
 pub(crate) struct Controllers(Vec<Item>);
 
 impl Controllers {
-    /// Reads one value. A name that upstream does not know is refused, with upstream's words.
+    /// Parses one value. Rejects a name that upstream does not know, with upstream's message.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        // Without any item, rather than with one that is empty.
+        // An empty value has no items, rather than one empty item.
         if text.is_empty() {
             return Ok(Self(Vec::new()));
         }
@@ -105,8 +105,8 @@ fn item(text: &str) -> Result<Item, String> {
     }
 }
 
-/// Which outputs are on, by the flag's values in their order. The first item that names a controller decides;
-/// if none does, it is on if there is a `*`.
+/// Returns which outputs are enabled by the flag's values, in their order. The first item that names a controller
+/// decides; if none does, the controller is enabled if there is a `*`.
 pub(super) fn outputs(values: &[Controllers]) -> Outputs {
     Outputs {
         endpoints: enabled(values, ENDPOINTS),
@@ -123,7 +123,7 @@ fn enabled(values: &[Controllers], controller: &str) -> bool {
     named.unwrap_or_else(|| items.any(|item| *item == Item::Star))
 }
 
-/// Controllers that are asked for by name and are not run here, each once.
+/// Returns the controllers that are asked for by name and are not run here, each once.
 pub(super) fn elsewhere(values: &[Controllers]) -> Vec<&'static str> {
     let mut out = Vec::new();
     for item in values.iter().flat_map(|value| &value.0) {

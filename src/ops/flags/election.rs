@@ -85,19 +85,19 @@ pub(crate) struct ElectionArgs {
 }
 
 impl ElectionArgs {
-    /// The three times, if they go together. Without election nobody asks.
+    /// Returns the three times, or none without leader election.
     ///
     /// # Errors
     ///
-    /// When they do not.
+    /// When the times do not fit together.
     pub(crate) fn timing(&self) -> Result<Option<Timing>, TimingError> {
         self.leader_elect
             .then(|| Timing::new(self.lease_duration, self.renew_deadline, self.retry_period))
             .transpose()
     }
 
-    /// What this process stands for election with, if it does. [`super::parse`] has seen to it that the times go
-    /// together.
+    /// Returns the candidacy of this process, if leader election is enabled. [`super::parse`] has checked that the
+    /// times fit together.
     pub(crate) fn candidacy(&self) -> Option<Candidacy> {
         Some(Candidacy {
             location: Location {
@@ -113,7 +113,7 @@ impl ElectionArgs {
     }
 }
 
-/// A name goes into the path of requests as it is.
+/// Parses the name of an object, which becomes part of request paths without escaping.
 fn parse_name(text: &str) -> Result<String, &'static str> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     if !text.is_empty() && text.len() <= 253 && text.chars().all(plain) {

@@ -108,15 +108,15 @@ pub(super) struct Split {
     pub(super) ignored: Vec<String>,
 }
 
-/// Splits the arguments of a command. `takes_argument` says of a long flag of ours whether the next argument is
-/// its value if it has no `=`; such a value is never taken for a flag.
+/// Splits the arguments of a command. `takes_argument` returns whether a long flag of ours without `=` has the next
+/// argument as its value; such a value is never taken for a flag.
 ///
-/// As upstream has it, underscores in names are hyphens, a flag with a value takes whatever comes next, and a
-/// bool never takes the next argument.
+/// As upstream, underscores in names count as hyphens, a flag with a value takes whatever argument comes next, and
+/// a bool never takes the next argument.
 ///
 /// # Errors
 ///
-/// When a flag that is taken off lacks its value, or its bool is none.
+/// When a flag that is removed lacks its value, or its value is not a bool where one is expected.
 pub(super) fn split(
     args: impl IntoIterator<Item = OsString>,
     takes_argument: impl Fn(&str) -> bool,
@@ -140,7 +140,7 @@ pub(super) fn split(
         };
         let Some(takes) = find(&name) else {
             let next = value.is_none() && takes_argument(&name);
-            // In our spelling, if it was in the other.
+            // Underscores in the name are replaced by hyphens.
             own.push(
                 value
                     .map_or(shown.clone(), |value| format!("{shown}={value}"))
@@ -172,7 +172,7 @@ fn find(name: &str) -> Option<Takes> {
     all.find(|(known, _)| *known == name).map(|(_, takes)| *takes)
 }
 
-/// The name and the value of a long flag, or of upstream's one short flag that we do not have, `-v`.
+/// Returns the name and the value of a long flag, or of `-v`, the one short flag that only upstream has.
 fn flag(arg: &str) -> Option<(String, Option<&str>)> {
     if let Some(level) = arg.strip_prefix("-v") {
         let level = level.strip_prefix('=').unwrap_or(level);
@@ -187,7 +187,7 @@ fn flag(arg: &str) -> Option<(String, Option<&str>)> {
     Some((name.replace('_', "-"), value))
 }
 
-/// Whether a flag is in the list of those that mean nothing.
+/// Returns whether a flag is in the list of those that have no meaning here.
 #[cfg(test)]
 pub(super) fn is_ignored(name: &str) -> bool {
     find(name).is_some()

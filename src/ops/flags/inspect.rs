@@ -8,8 +8,8 @@ use clap::ValueEnum;
 use std::time::Duration;
 
 impl ConnectionArgs {
-    /// What the flags say to a tool that people call: with none, as kubectl would have it, and only where it
-    /// would find nothing as the pod that this runs in is told.
+    /// Returns the API server for a tool that people call. Without flags it is the one that kubectl would use, and the
+    /// in-cluster one only if kubectl would find none.
     pub(crate) fn target_of_tool(&self) -> Target {
         match self.target() {
             Target::InCluster if ConfigFile::is_at_hand() => Target::Kubeconfig(ConfigFile::default()),

@@ -41,17 +41,17 @@ pub(crate) struct PublishingArgs {
 }
 
 impl PublishingArgs {
-    /// Which outputs are on. [`super::parse`] has seen to it that one is.
+    /// Returns which outputs are enabled. [`super::parse`] has checked that at least one is.
     pub(crate) fn outputs(&self) -> Outputs {
         controllers::outputs(&self.controllers)
     }
 
-    /// Controllers of kube-controller-manager that are asked for by name and are not run here.
+    /// Returns the controllers of kube-controller-manager that are asked for by name and are not run here.
     pub(crate) fn controllers_elsewhere(&self) -> Vec<&'static str> {
         controllers::elsewhere(&self.controllers)
     }
 
-    /// What the core needs to know. `seed` is where everything random comes from.
+    /// Returns the settings of the core. All randomness derives from `seed`.
     pub(crate) fn settings(&self, seed: u64) -> Settings {
         Settings {
             max_endpoints: usize::from(self.max_endpoints_per_slice),

@@ -1,4 +1,4 @@
-//! What differs of Endpoints, for a process that compares and does not write.
+//! Differences of Endpoints, for a process that compares and does not write.
 
 use super::by_uid;
 use super::server::Verdict;
@@ -29,7 +29,7 @@ struct Entry<'a> {
 /// A subset with more ports than this is taken as a whole: it may have thousands, each at a thousand addresses.
 const MANY_PORTS: usize = 32;
 
-/// What stands for each port of a subset, or for there being none.
+/// Returns a hash for each port of a subset, or one for the whole if it has no ports or more than `MANY_PORTS`.
 fn each(ports: &[SlicePort]) -> Vec<u64> {
     if ports.is_empty() || ports.len() > MANY_PORTS {
         let mut ports: Vec<_> = ports.iter().collect();
@@ -49,7 +49,7 @@ fn deviation(operation: Operation, name: &Arc<str>) -> Drift {
 }
 
 impl NamespaceState {
-    /// What differs of a managed Service's object.
+    /// Adds the differences of a managed Service's object.
     pub(in crate::core::namespace) fn differing_endpoints(&self, id: ServiceId, found: &mut Vec<Difference>) {
         let service = &self.services[id.index()];
         let name = &service.facts.name;
@@ -87,7 +87,7 @@ impl NamespaceState {
         }
     }
 
-    /// Addresses that should be there and are not, or the other way round.
+    /// Finds addresses that should be there and are not, or the other way round.
     fn other_addresses(
         &self,
         id: ServiceId,
@@ -151,7 +151,7 @@ impl NamespaceState {
         keys.extend(wanted.into_values());
     }
 
-    /// What is left of a Service that is gone: an object that has lost it, or one of our making that has none.
+    /// Finds what is left of a Service that is gone: an object that has lost it, or one of our making without one.
     pub(in crate::core::namespace) fn leftover_endpoints(
         &self,
         name: &Arc<str>,

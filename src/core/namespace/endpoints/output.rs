@@ -1,4 +1,4 @@
-//! Endpoints as published objects: what one should hold, and what the lifecycle asks of it.
+//! Endpoints as published objects: what they should hold, and what the lifecycle needs of them.
 
 use super::by_uid;
 use crate::core::body::{AddressBody, EndpointsBody, PodReference};
@@ -13,7 +13,7 @@ use crate::core::subsets::MAX_ADDRESSES;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The kind of Endpoints.
+/// The Endpoints kind.
 #[derive(Debug)]
 pub(in crate::core::namespace) struct EndpointsOutput;
 
@@ -26,7 +26,7 @@ impl Metadata for EndpointsMeta {
         self.version
     }
 
-    /// Whoever has one deleted waits for nothing: it is gone with the next event.
+    /// Nothing delays the deletion of an Endpoints object: it is gone with the next event.
     fn is_deleting(&self) -> bool {
         false
     }
@@ -92,7 +92,7 @@ impl Published for EndpointsOutput {
         state.endpoints[id].phase == Phase::Managed && awaiting()
     }
 
-    /// Nothing is sent where all that changed has changed back, or is not shown.
+    /// Builds nothing if all that changed has changed back, or is not shown.
     fn build(state: &mut NamespaceState, name: &Arc<str>) -> Option<Vec<u8>> {
         let id = state.services_by_name[name];
         let body = state.endpoints_body(id);
@@ -152,7 +152,7 @@ impl Published for EndpointsOutput {
 
     fn vanish(state: &mut NamespaceState, id: &Arc<str>, version: u64) {
         let object = &state.endpoints[id].object;
-        // What is in flight is answered first: a later version has already taken the place of the one that went.
+        // A request in flight is answered first: a later version has already replaced the one that is gone.
         if object.flight.is_none() && object.is_news(version) {
             state.lost::<Self>(id);
         }
@@ -163,7 +163,7 @@ impl Published for EndpointsOutput {
     }
 
     fn give_away(state: &mut NamespaceState, id: &Arc<str>) {
-        // The object of a Service's name is ours, whatever it says.
+        // The object with a Service's name is ours, whatever it says.
         state.endpoints_missing(id);
     }
 
@@ -206,7 +206,7 @@ impl NamespaceState {
         }
     }
 
-    /// How many ports are read to lay a Service's subsets out.
+    /// Returns the number of ports to read to lay out a Service's subsets.
     pub(super) fn listed_ports(&self, id: ServiceId) -> u64 {
         let endpoints = self.services[id.index()].endpoints.as_deref();
         endpoints.map_or(0, |endpoints| endpoints.members.listed_ports())

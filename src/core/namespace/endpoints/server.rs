@@ -1,4 +1,4 @@
-//! Endpoints as the server shows them: taking them over, and putting right what others did to them.
+//! Endpoints as the API server has them: adopting them, and correcting what others did to them.
 
 use super::{Endpoints, EndpointsOutput, by_uid};
 use crate::core::body::endpoints_labels;
@@ -14,18 +14,18 @@ use crate::core::queue::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Members, Subset, TRUNCATED};
 use std::sync::Arc;
 
-/// How an object on the server compares with what it should be.
+/// The result of comparing an object on the API server with what it should be.
 pub(super) enum Verdict {
-    /// It can stay, and has this fingerprint if it is just what we would write.
+    /// It can stay, and has this fingerprint if it is exactly what we would write.
     Same(Option<u64>),
-    /// It must be written, this urgently.
+    /// It must be written, with this priority.
     Differs(Priority),
 }
 
 impl Endpoints {
-    /// Somebody else has written, or may have. A leftover is only one for as long as it is the object that was
-    /// there in the beginning, and of our making; and whether its Service is still gone is asked again. Nor is
-    /// another object deleted that somebody has made in the place of one that goes with its Service.
+    /// Reconsiders the phase after somebody else has written, or may have. A leftover remains one only while it is the
+    /// object that was there in the beginning, and of our making; and it is asked again whether its Service is still
+    /// gone. Another object that somebody has made in place of one deleted with its Service is not deleted either.
     fn look_again(&mut self, uid: &Uid, ours: bool) {
         let same = self
             .object
@@ -42,7 +42,7 @@ impl Endpoints {
 }
 
 impl NamespaceState {
-    /// A whole object, from a list of the given epoch.
+    /// Applies a whole object from the list of an epoch.
     pub fn apply_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
         match &mut self.shown {
             Some(shown) => shown.endpoints(facts, epoch),
@@ -50,12 +50,12 @@ impl NamespaceState {
         }
     }
 
-    /// The metadata of an object, from a watch.
+    /// Applies the metadata of an object from a watch.
     pub fn apply_endpoints_meta(&mut self, meta: &EndpointsMeta, epoch: u8) {
         self.watched::<EndpointsOutput>(meta, epoch);
     }
 
-    /// An object is gone, as of a version.
+    /// Handles an object that is gone, as of a resourceVersion.
     pub fn endpoints_gone(&mut self, name: &str, version: u64) {
         match &mut self.shown {
             Some(shown) => shown.endpoints_gone(name, version),
@@ -63,15 +63,16 @@ impl NamespaceState {
         }
     }
 
-    /// A watch shows an object that was not known: written to since it was listed, or it would be among the arrivals.
+    /// Takes in an object that a watch shows and that was not known: written since it was listed, or it would have
+    /// arrived then.
     pub(super) fn endpoints_appeared(&mut self, meta: &EndpointsMeta, epoch: u8) {
         let phase = if self.manages(&meta.name) {
             Phase::Managed
         } else if self.starting && meta.ours && !meta.leader {
-            // It may be a leftover all the same.
+            // It may still be a leftover.
             Phase::Leftover { confirmed: false }
         } else {
-            // One that appears later is left alone, as upstream leaves it: somebody may make it ahead of its Service.
+            // One that appears later is left alone, as upstream: somebody may create it ahead of its Service.
             Phase::Unmanaged
         };
         let mut entry = Box::new(Endpoints::new(phase));
@@ -80,7 +81,7 @@ impl NamespaceState {
         self.endpoints_written(meta);
     }
 
-    /// The server has a version of an object that is not known to be what it should be. One that is managed is fetched.
+    /// Handles a version of an object that is not known to be what it should be. A managed object is fetched.
     pub(super) fn endpoints_written(&mut self, meta: &EndpointsMeta) {
         let Some(entry) = self.endpoints.get_mut(&meta.name) else {
             return;
@@ -88,7 +89,7 @@ impl NamespaceState {
         entry.look_again(&meta.uid, meta.ours && !meta.leader);
         entry.published = None;
         if entry.phase == Phase::Managed {
-            // The look that follows shows more than the version.
+            // The refetch that follows shows more than the version.
             entry.object.mark_stale();
         } else {
             entry.object.remote = Some(Remote {
@@ -101,9 +102,9 @@ impl NamespaceState {
         }
     }
 
-    /// The answer to a request that was forgotten when this process began to stand by. The list since then may be
-    /// from before the request was carried out, and the Service may be gone when the watch shows what it made, which
-    /// then could not be told from what others make.
+    /// Handles the answer to a request that was forgotten when this process became a standby. The list since then may
+    /// be from before the request was carried out, and the Service may be gone when the watch shows the object that it
+    /// made, which then could not be told from what others make.
     pub(super) fn endpoints_late(&mut self, name: &str, outcome: &Outcome) {
         match outcome {
             Outcome::Written(_) | Outcome::Unknown => {}
@@ -118,12 +119,12 @@ impl NamespaceState {
         if entry.phase == Phase::Unmanaged || matches!(outcome, Outcome::Written(remote) if known(remote)) {
             return;
         }
-        // The version in the answer may be one that the server has gone back from since.
+        // The API server may have gone back from the version in the answer since.
         entry.object.needs_refetch = true;
         self.endpoints_queue.wanted.insert(name);
     }
 
-    /// The server does not have an object.
+    /// Handles an object that the API server does not have.
     pub(super) fn endpoints_missing(&mut self, name: &Arc<str>) {
         let Some(entry) = self.endpoints.get_mut(name) else {
             return;
@@ -138,7 +139,7 @@ impl NamespaceState {
         }
     }
 
-    /// The objects that were listed before their pods and Services were known, to be taken over.
+    /// Takes the objects that were listed before their pods and Services were known, to be adopted.
     pub(in crate::core::namespace) fn take_endpoints_arrivals(&mut self) -> Vec<(u8, EndpointsFacts)> {
         let mut arrivals: Vec<_> = std::mem::take(&mut self.endpoints_queue.arrivals)
             .into_values()
@@ -147,8 +148,7 @@ impl NamespaceState {
         arrivals
     }
 
-    /// Takes over an object that was not known, and whose pods and Service are. Whose it is, is looked at as whenever it
-    /// changes.
+    /// Takes in an object that was not known, once its pods and Service are. Its owner is checked as on any change.
     pub(super) fn take_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
         let name = facts.meta.name.clone();
         let left = self.starting && !self.services_by_name.contains_key(&name);
@@ -162,7 +162,7 @@ impl NamespaceState {
         self.observed::<EndpointsOutput>(&name, facts);
     }
 
-    /// The content of an object has been read, and nothing of ours is on its way to it.
+    /// Applies the content of an object that was read while nothing of ours was in flight.
     pub(super) fn settle_endpoints(&mut self, name: &Arc<str>, facts: EndpointsFacts) {
         let verdict = self.services_by_name.get(name).copied().map(|id| {
             let service = &mut self.services[id.index()];
@@ -171,14 +171,14 @@ impl NamespaceState {
                 && service.facts.selector.is_some()
                 && !std::mem::replace(&mut service.known, true)
             {
-                // An object from before this process began: the Service's creation is long past.
+                // The object is older than this process, so the Service's creation is long past.
                 service.trigger = None;
             }
             let verdict = self.judge_endpoints(id, &facts);
             self.work.ports_read += 4 * self.listed_ports(id);
             if let (Some(endpoints), Verdict::Same(_)) = (&mut self.services[id.index()].endpoints, &verdict)
             {
-                // It was compared with the members as they are now.
+                // It was compared with the current members.
                 (endpoints.changes, endpoints.priority) = (0, Priority::Rest);
             }
             verdict
@@ -212,7 +212,7 @@ impl NamespaceState {
         self.endpoints_queue.wanted.insert(name.clone());
     }
 
-    /// Compares what the server has with what it should have. Order and packing do not count.
+    /// Compares what the API server has with what it should have. Order and packing do not count.
     pub(super) fn judge_endpoints(&self, id: ServiceId, facts: &EndpointsFacts) -> Verdict {
         let service = &self.services[id.index()];
         let Some(ServiceEndpoints { members, .. }) = service.endpoints.as_deref() else {
@@ -254,8 +254,8 @@ impl NamespaceState {
         let stored: Option<Vec<_>> = subsets.into_iter().collect();
         let accepted = stored.filter(|stored| same && members.accepts(stored, MAX_ADDRESSES, order));
         match accepted {
-            // Which of too many addresses stand there may be another's choice: then nothing is known to be as
-            // we would have it.
+            // If there are too many addresses, others may have chosen which of them are there: then the object is not
+            // known to be what we would write.
             Some(stored) if over && !members.shows(&stored, MAX_ADDRESSES, by_uid(&self.pods)) => {
                 Verdict::Same(None)
             }
@@ -264,7 +264,7 @@ impl NamespaceState {
         }
     }
 
-    /// The pod whose address this is, if all that it says is what we would say.
+    /// Returns the pod of an address, if all that it says is what we would say.
     fn address_pod(
         &self,
         service: &Service,
@@ -283,7 +283,7 @@ impl NamespaceState {
         same.then_some(id)
     }
 
-    /// Whether the Service of a name is one that we manage.
+    /// Returns whether we manage the Service of a name.
     fn manages(&self, name: &str) -> bool {
         let service = self.services_by_name.get(name);
         service.is_some_and(|id| self.services[id.index()].endpoints.is_some())

@@ -1,4 +1,4 @@
-//! The lifecycle at work: the same for every kind of [`Published`] objects.
+//! The driver of the lifecycle, the same for every kind of [`Published`] objects.
 
 use super::{Effect, Granted, Metadata, Outcome, Published, Step, effect, next_step, set_back};
 use crate::core::body::{Preconditions, Request};
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl NamespaceState {
-    /// As [`NamespaceState::grant`], of one kind.
+    /// Does what [`NamespaceState::grant`] does, for one kind.
     pub(in crate::core::namespace) fn grant_one<K: Published>(&mut self, name: &str) -> Option<Granted> {
         let id = K::find(self, name)?;
         let (phase, object) = K::get(self, &id)?;
@@ -24,7 +24,7 @@ impl NamespaceState {
             && matches!(phase, Phase::Leftover { .. })
             && self.services_by_name.contains_key(name)
         {
-            // A Service has come since.
+            // The Service has been created since.
             *K::get_mut(self, &id)?.0 = Phase::Unmanaged;
             return None;
         }
@@ -56,7 +56,7 @@ impl NamespaceState {
         Some(Granted { request, changes })
     }
 
-    /// As [`NamespaceState::outcome`], of one kind.
+    /// Does what [`NamespaceState::outcome`] does, for one kind.
     pub(in crate::core::namespace) fn answered<K: Published>(
         &mut self,
         name: &str,
@@ -75,7 +75,7 @@ impl NamespaceState {
         let effect = effect(before, flight, &outcome, object.remote.is_some());
         self.take_effect::<K>(&id, flight, effect, outcome);
         if effect == Effect::Terminating && before == Phase::Managed {
-            // The namespace goes, and with it everything else: not tried again before something changes.
+            // The namespace goes, and everything in it: not tried again before something changes.
             return None;
         }
         let looked = flight == Flight::Fetch && effect != Effect::Failed;
@@ -83,14 +83,14 @@ impl NamespaceState {
             let others = effect == Effect::Read && before == Phase::Managed && failures == 0;
             object.looked(others);
         }
-        // One that took its place has another name, and asks for its turn by itself.
+        // A replacement has another name, and asks for its turn by itself.
         K::name(self, &id).filter(|now| ***now == *name)?;
         let (phase, object) = K::get(self, &id)?;
         if phase == Phase::Unmanaged && object.is_nothing() {
             K::forget(self, &id);
             return None;
         }
-        // Nobody misses what is left alone, and what was read says nothing of our requests.
+        // Failures of unmanaged objects matter to nobody, and a read says nothing about our requests.
         if object.failures > failures && phase != Phase::Unmanaged && effect != Effect::Read {
             K::remark_failure(self, &id, flight, bytes, why);
         }
@@ -102,7 +102,7 @@ impl NamespaceState {
         waits.then(|| K::want(self, &id)).flatten()
     }
 
-    /// Does what an answer means for the object.
+    /// Applies the effect of an answer to the object.
     fn take_effect<K: Published>(&mut self, id: &K::Id, flight: Flight, effect: Effect, outcome: Outcome) {
         let Some((phase, object)) = K::get_mut(self, id) else {
             return;
@@ -126,7 +126,7 @@ impl NamespaceState {
             (Effect::Lost, _) => {
                 object.undo_departure();
                 if flight == Flight::Create {
-                    // It was not there yet, so nothing else counts this against the next try.
+                    // The object was not there yet, so nothing else counts this against the next try.
                     object.lose();
                 }
                 self.lost::<K>(id);
@@ -140,8 +140,8 @@ impl NamespaceState {
                     *confirmed = true;
                 }
             }
-            // A Service that has come since the question has given the object another phase, or will, when the watch
-            // shows it.
+            // A Service that was created since the probe has changed the object's phase, or will when the watch shows
+            // it.
             (Effect::Spared, _) => {
                 if matches!(phase, Phase::Leftover { .. }) {
                     *phase = Phase::Unmanaged;
@@ -153,13 +153,13 @@ impl NamespaceState {
             }
             (_, outcome) => {
                 set_back(*phase, object, flight, &outcome);
-                // What a watch showed while the request was out was left until now.
+                // Versions that a watch showed while the request was in flight were left until now.
                 object.needs_refetch |= object.is_outdated();
             }
         }
     }
 
-    /// Whether a request of an object is due.
+    /// Returns whether an object has a request due.
     pub(in crate::core::namespace) fn is_due<K: Published>(&self, id: &K::Id) -> bool {
         let Some((phase, object)) = K::get(self, id) else {
             return false;
@@ -167,13 +167,13 @@ impl NamespaceState {
         match phase {
             Phase::Managed => object.needs_refetch || K::differs(self, id),
             Phase::Deleting | Phase::Adopting { .. } | Phase::Leftover { .. } => true,
-            // Only to learn whether the server has it at all.
+            // Fetched only to learn whether the API server has it at all.
             Phase::Unmanaged => object.needs_refetch,
         }
     }
 
-    /// Whether an object may not be written now: a list is awaited, or its Service has not been evaluated in full.
-    /// Looking at it is always allowed.
+    /// Returns whether an object must not be written now: a list is pending, or its Service has not been evaluated in
+    /// full. Fetching it is always allowed.
     fn is_blocked<K: Published>(&self, id: &K::Id) -> bool {
         let Some((phase, object)) = K::get(self, id) else {
             return false;
@@ -182,7 +182,7 @@ impl NamespaceState {
         plans && !object.needs_refetch && (self.pending_lists.any() || K::awaits(self, id))
     }
 
-    /// Adds the objects of a kind that are due, in the order in which they should go.
+    /// Adds the work items of a kind that are due, in the order in which they should go.
     pub(in crate::core::namespace) fn plan_due<K: Published>(&mut self, wants: &mut Vec<WorkItem>) {
         let wanted = std::mem::take(&mut K::queue(self).wanted);
         let waits = |id: &K::Id| {
@@ -197,7 +197,7 @@ impl NamespaceState {
         wants.extend(due.into_iter().filter_map(|(_, _, id)| K::want(self, id)));
     }
 
-    /// Objects that could not be written are looked at again, now that their Services have been evaluated.
+    /// Queues the objects that could not be written, now that their Services have been evaluated.
     pub(in crate::core::namespace) fn release_blocked<K: Published>(&mut self) {
         for id in std::mem::take(&mut K::queue(self).blocked) {
             let blocked = self.is_blocked::<K>(&id);
@@ -210,8 +210,8 @@ impl NamespaceState {
         }
     }
 
-    /// A whole object, from a list of the given epoch. What it means depends on pods and Services: it is taken over, or
-    /// compared with what it should hold, as soon as all of those are known.
+    /// Applies a whole object from the list of an epoch. Its meaning depends on pods and Services, so it is adopted,
+    /// or compared with what it should hold, as soon as all of those are known.
     pub(in crate::core::namespace) fn listed<K: Published>(&mut self, facts: K::Facts, epoch: u8) {
         let meta = K::meta(&facts);
         if meta.is_deleting() {
@@ -239,7 +239,7 @@ impl NamespaceState {
                 object.is_news(version) || (looks && !older)
             })
         });
-        // An older arrival would be of another list.
+        // An earlier arrival would be from another list.
         K::queue(self).arrivals.remove(&name);
         if !is_news {
             return;
@@ -254,8 +254,8 @@ impl NamespaceState {
         }
     }
 
-    /// The metadata of an object, from a watch. A version that is our own write's is nothing new; any other means that
-    /// somebody else wrote.
+    /// Applies the metadata of an object from a watch. The version of our own write is nothing new; any other means
+    /// that somebody else wrote.
     pub(in crate::core::namespace) fn watched<K: Published>(&mut self, meta: &K::Meta, epoch: u8) {
         if meta.is_deleting() {
             return self.deleted::<K>(meta.name());
@@ -280,7 +280,7 @@ impl NamespaceState {
         }
     }
 
-    /// An object is not among ours any more, as of a version.
+    /// Handles an object that is no longer ours, as of a resourceVersion.
     pub(in crate::core::namespace) fn vanished<K: Published>(&mut self, name: &str, version: u64) {
         let arrivals = &mut K::queue(self).arrivals;
         let older = |(_, facts): &(u8, K::Facts)| K::meta(facts).version() <= version;
@@ -294,7 +294,7 @@ impl NamespaceState {
         }
     }
 
-    /// The server does not have an object, or is about to delete it.
+    /// Handles an object that the API server does not have, or is about to delete.
     pub(in crate::core::namespace) fn deleted<K: Published>(&mut self, name: &str) {
         K::queue(self).arrivals.remove(name);
         if let Some(id) = K::find(self, name) {
@@ -302,7 +302,7 @@ impl NamespaceState {
         }
     }
 
-    /// Others have deleted an object, or made something else of it.
+    /// Handles an object that others have deleted, or turned into something else.
     pub(in crate::core::namespace) fn lost<K: Published>(&mut self, id: &K::Id) {
         if let Some((_, object)) = K::get_mut(self, id)
             && (object.remote.is_some() || object.flight == Some(Flight::Create))
@@ -313,27 +313,27 @@ impl NamespaceState {
         K::remake(self, id);
     }
 
-    /// What a list showed of an object does not count any more: the server does not have it, or not as ours.
+    /// Drops what a list showed of an object: the API server does not have it, or not as ours.
     fn forget_arrival<K: Published>(&mut self, id: &K::Id) {
         if let Some(name) = K::name(self, id).cloned() {
             K::queue(self).arrivals.remove(&name);
         }
     }
 
-    /// An object was read, and nothing of ours is on its way to it.
+    /// Applies the content of an object that was read while nothing of ours was in flight.
     pub(in crate::core::namespace) fn observed<K: Published>(&mut self, id: &K::Id, facts: K::Facts) {
         K::reconcile_observed(self, id, facts);
         if let Some((_, object)) = K::get_mut(self, id) {
             object.needs_refetch = object.is_outdated();
             if object.needs_refetch {
-                // Somebody wrote while it was read: it is read again, but not as often as they write.
+                // Somebody wrote during the read, so it needs a refetch, but not as often as they write.
                 object.fail(object.rejected);
                 K::queue(self).wanted.insert(id.clone());
             }
         }
     }
 
-    /// The list of an epoch is whole: what it did not show is gone.
+    /// Completes the list of an epoch: what it did not show is gone.
     pub(in crate::core::namespace) fn sweep<K: Published>(&mut self, epoch: u8, version: u64) {
         for name in K::unlisted(self, epoch, version) {
             self.vanished::<K>(&name, version);
