@@ -11,8 +11,8 @@
 //!
 //! The publisher knows objects by name only. When one has a token and a place in flight, the publisher grants it; the
 //! shard replies with the request, built from the state at that moment, or with nothing. Each object has at most one
-//! grant or request out. The writer actor carries the messages; [`Reports`] keeps the shards' reports of each object
-//! in order, and lets namespaces take turns.
+//! grant or request out. The writer actor carries the messages; [`reports::Reports`] keeps the shards' reports of
+//! each object in order, and lets namespaces take turns.
 
 pub mod reports;
 
