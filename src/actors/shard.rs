@@ -131,8 +131,8 @@ impl ShardState {
     /// Finishes handling a message: emits notifications, publishes how far the shard has applied its inbox, and tells
     /// the root when the shard is empty.
     fn finish(&mut self, replied: bool) {
-        for remark in self.core.take_remarks() {
-            self.pass_on(remark);
+        for notification in self.core.take_notifications() {
+            self.publish_notification(notification);
         }
         self.part.update(&mut self.core);
         self.inbox.applied(self.sequence);
@@ -151,8 +151,8 @@ impl ShardState {
         }
     }
 
-    fn pass_on(&self, remark: Notification) {
-        match remark {
+    fn publish_notification(&self, notification: Notification) {
+        match notification {
             // In a dry run, the controller that writes the objects also writes their Events.
             Notification::Event(_) if self.comparison.is_some() => {}
             Notification::Event(notice) => self.events.record(notice),

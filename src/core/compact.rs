@@ -6,9 +6,11 @@
 //! | [`small`] | sets and maps in one sorted piece of memory while they are small | the node of a tree or the spare places of a hash table, for each Service and group |
 //! | [`intern`] | equal values kept once, counted | the ports, hosts and label maps of all pods of a template but the first |
 //! | [`label_pairs`] | keys kept once, values once for each key | the keys of labels that are unique to each pod, which are longer than their values |
+//! | [`table`] | objects by number, found by the names that they have in themselves | a second copy of each name |
 //!
 //! `benches/memory.rs` counts the bytes; `benches/README.md` has the figures, and the attempts that did not help.
 
 pub(crate) mod intern;
 pub(in crate::core) mod label_pairs;
 pub(crate) mod small;
+pub(crate) mod table;

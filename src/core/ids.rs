@@ -130,6 +130,12 @@ macro_rules! index {
             }
         }
 
+        impl From<$name> for usize {
+            fn from(id: $name) -> Self {
+                id.index()
+            }
+        }
+
         impl From<usize> for $name {
             fn from(index: usize) -> Self {
                 Self(u32::try_from(index).expect("no table of one namespace holds 2^32 entries"))
@@ -145,6 +151,8 @@ index! {
     ServiceId;
     /// An `EndpointSlice` in its namespace's table. Reused after the slice is gone.
     SliceId;
+    /// An Endpoints object in its namespace's table. Reused after the object is gone.
+    EndpointsId;
     /// A node in a namespace's table of the nodes its pods run on.
     NodeId;
     /// A hostname and subdomain in a namespace's table of such pairs.

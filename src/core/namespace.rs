@@ -27,15 +27,15 @@ pub use lifecycle::{Content, Granted, Outcome};
 pub use notifications::Notification;
 pub use sync_stats::{SyncReport, Totals};
 
-use self::endpoints::EndpointsOutput;
-use self::lifecycle::Queue;
-use self::slices::SliceOutput;
+use self::endpoints::Endpoints;
+use self::lifecycle::Objects;
 use super::address::Family;
 use super::backoff::Retry;
 use super::compact::intern::Interner;
 use super::compact::small::SmallSet;
-use super::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
-use super::hash::{KeyedMap, hash_of};
+use super::compact::table::{Named, Table};
+use super::facts::{PodFacts, ServiceFacts};
+use super::hash::KeyedMap;
 use super::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, SliceId, Uid};
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::object::{ObjectName, ObjectState};
@@ -46,9 +46,7 @@ use super::selector_cache::SelectorCache;
 use super::slices::{Conditions, FamilyState, Slice};
 use super::time::{Time, earliest};
 use super::work::Work;
-use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
-use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher as _;
@@ -198,19 +196,14 @@ pub struct WorkItem {
 }
 
 impl WorkItem {
-    fn of(name: ObjectName, service: Arc<str>, object: &ObjectState) -> Self {
+    fn new(object_name: ObjectName, service: Arc<str>, object: &ObjectState) -> Self {
         Self {
-            object: name,
+            object: object_name,
             service,
             exists: object.remote.is_some(),
             priority: object.priority,
             retry: object.retry(),
         }
-    }
-
-    fn of_slice(slice: &Slice) -> Self {
-        let name = ObjectName::slice(slice.name.clone());
-        Self::of(name, slice.service_name.clone(), &slice.object)
     }
 }
 
@@ -275,6 +268,12 @@ impl Pod {
     }
 }
 
+impl Named for Pod {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 /// The changes an event made to a pod, as far as they concern one of its endpoints.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct PodChange {
@@ -324,6 +323,12 @@ struct LocalNode {
     pods: SmallVec<[PodId; 4]>,
 }
 
+impl Named for LocalNode {
+    fn name(&self) -> &str {
+        &self.view.name
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Service {
     facts: ServiceFacts,
@@ -345,7 +350,7 @@ struct Service {
     endpoints: Option<Box<addresses::ServiceEndpoints>>,
     dirty: bool,
     epoch: u8,
-    tally: sync_stats::SyncStats,
+    sync_stats: sync_stats::SyncStats,
     moves: sync_stats::Moves,
 }
 
@@ -361,6 +366,12 @@ impl Service {
     }
 }
 
+impl Named for Service {
+    fn name(&self) -> &str {
+        &self.facts.name
+    }
+}
+
 /// The state of one namespace. Owned by its shard.
 #[derive(Clone, Debug)]
 pub struct NamespaceState {
@@ -369,23 +380,17 @@ pub struct NamespaceState {
     random: fastrand::Rng,
     pending_lists: PendingLists,
     cache: SelectorCache,
-    pods: Slab<Pod>,
-    pods_by_name: HashTable<u32>,
+    pods: Table<PodId, Pod>,
     port_sets: Interner<Box<[ContainerPort]>>,
     resolved: ResolvedPorts,
     /// The last number that was given to the ports of a Service.
     service_ports: u64,
-    nodes: Slab<LocalNode>,
-    nodes_by_name: HashTable<u32>,
+    nodes: Table<NodeId, LocalNode>,
     hosts: Interner<Host>,
-    services: Slab<Service>,
-    services_by_name: KeyedMap<Arc<str>, ServiceId>,
-    slices: Slab<Slice>,
-    slices_by_name: KeyedMap<Arc<str>, SliceId>,
+    services: Table<ServiceId, Service>,
+    slices: Objects<Slice>,
     /// Slices that name a Service we do not manage, by Service name.
-    parked: KeyedMap<Arc<str>, SmallSet<SliceId>>,
-    /// Queue of slices.
-    slice_queue: Queue<SliceId, SliceFacts>,
+    unmanaged: KeyedMap<Arc<str>, SmallSet<SliceId>>,
     dirty: Vec<ServiceId>,
     /// Work that the last event has left to be done.
     passes: VecDeque<passes::Pass>,
@@ -395,13 +400,11 @@ pub struct NamespaceState {
     auto_hinted: BTreeSet<ServiceId>,
     /// The zones, while any Service depends on them.
     zones: Option<ZoneView>,
-    endpoints: KeyedMap<Arc<str>, Box<endpoints::Endpoints>>,
-    /// Queue of Endpoints objects, by name.
-    endpoints_queue: Queue<Arc<str>, EndpointsFacts>,
+    endpoints: Objects<Endpoints>,
     /// Set until the first plan, and again until the first plan after the outputs were forgotten: everything that is
     /// known was there before this process wrote.
     starting: bool,
-    remarks: Vec<Notification>,
+    notifications: Vec<Notification>,
     work: Work,
     /// The objects that the API server has, in a process that compares and does not write.
     shown: Option<Box<compare::Shown>>,
@@ -420,29 +423,23 @@ impl NamespaceState {
             random,
             pending_lists,
             cache: SelectorCache::default(),
-            pods: Slab::new(),
-            pods_by_name: HashTable::new(),
+            pods: Table::default(),
             port_sets: Interner::default(),
             resolved: ResolvedPorts::default(),
             service_ports: 0,
-            nodes: Slab::new(),
-            nodes_by_name: HashTable::new(),
+            nodes: Table::default(),
             hosts: Interner::default(),
-            services: Slab::new(),
-            services_by_name: KeyedMap::default(),
-            slices: Slab::new(),
-            slices_by_name: KeyedMap::default(),
-            parked: KeyedMap::default(),
+            services: Table::default(),
+            slices: Objects::default(),
+            unmanaged: KeyedMap::default(),
             dirty: Vec::new(),
             passes: VecDeque::new(),
             planning: None,
             auto_hinted: BTreeSet::new(),
             zones: None,
-            slice_queue: Queue::default(),
-            endpoints: KeyedMap::default(),
-            endpoints_queue: Queue::default(),
+            endpoints: Objects::default(),
             starting: pending_lists.any(),
-            remarks: Vec::new(),
+            notifications: Vec::new(),
             work: Work::default(),
             shown: None,
             syncs: Vec::new(),
@@ -483,9 +480,7 @@ impl NamespaceState {
         self.pods.is_empty()
             && self.services.is_empty()
             && self.slices.is_empty()
-            && self.slice_queue.is_empty()
             && self.endpoints.is_empty()
-            && self.endpoints_queue.arrivals.is_empty()
             && self.shown.as_ref().is_none_or(|shown| shown.is_empty())
     }
 
@@ -534,15 +529,15 @@ impl NamespaceState {
         match (&mut self.shown, kind) {
             // Slices adopted by the last comparison are from an older list; the next one adopts them anew.
             (Some(shown), _) => shown.sweep(kind, epoch, version),
-            (None, Kind::Slice) => self.sweep::<SliceOutput>(epoch, version),
-            (None, Kind::Endpoints) => self.sweep::<EndpointsOutput>(epoch, version),
+            (None, Kind::Slice) => self.sweep::<Slice>(epoch, version),
+            (None, Kind::Endpoints) => self.sweep::<Endpoints>(epoch, version),
             (None, Kind::Node | Kind::Pod | Kind::Service) => {}
         }
         self.pending_lists.clear(kind);
     }
 
     fn mark(&mut self, id: ServiceId) {
-        let service = &mut self.services[id.index()];
+        let service = &mut self.services[id];
         if !service.dirty {
             service.dirty = true;
             self.dirty.push(id);
@@ -552,29 +547,9 @@ impl NamespaceState {
                 self.dirty.dedup();
                 let services = &self.services;
                 self.dirty
-                    .retain(|id| services.get(id.index()).is_some_and(|service| service.dirty));
+                    .retain(|&id| services.get(id).is_some_and(|service| service.dirty));
             }
         }
-    }
-
-    /// Queues a slice for the next plan, which checks whether it is due. One that is in flight asks again when its
-    /// answer arrives.
-    fn want(&mut self, id: SliceId) {
-        self.slice_queue.wanted.insert(id);
-    }
-
-    fn find_pod(&self, name: &str) -> Option<PodId> {
-        let found = self
-            .pods_by_name
-            .find(hash_of(name), |&id| *self.pods[id as usize].name == *name);
-        found.map(|&id| PodId(id))
-    }
-
-    fn find_node(&self, name: &str) -> Option<NodeId> {
-        let found = self
-            .nodes_by_name
-            .find(hash_of(name), |&id| *self.nodes[id as usize].view.name == *name);
-        found.map(|&id| NodeId(id))
     }
 }
 

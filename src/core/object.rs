@@ -128,6 +128,8 @@ const PATIENCE: u8 = 2;
 /// [`Self::retry`] turns them into a delay.
 #[derive(Clone, Debug)]
 pub struct ObjectState {
+    /// How the controller treats it.
+    pub phase: Phase,
     /// The object on the server; `None` when the server does not have it yet.
     pub remote: Option<Remote>,
     /// Metadata that others added to the object, if any.
@@ -170,9 +172,14 @@ pub struct ObjectState {
     pub epoch: u8,
 }
 
-impl Default for ObjectState {
-    fn default() -> Self {
+/// Failures are reported again after this many more.
+pub const SAID_AGAIN: u8 = 20;
+
+impl ObjectState {
+    /// Creates the state of an object of which nothing is known yet.
+    pub fn new(phase: Phase) -> Self {
         Self {
+            phase,
             remote: None,
             extras: None,
             flight: None,
@@ -193,12 +200,7 @@ impl Default for ObjectState {
             epoch: 0,
         }
     }
-}
 
-/// Failures are reported again after this many more.
-pub const SAID_AGAIN: u8 = 20;
-
-impl ObjectState {
     /// Records a change that makes a write due, with its priority.
     pub fn change(&mut self, priority: Priority) {
         self.priority = self.priority.min(priority);

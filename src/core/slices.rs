@@ -90,13 +90,11 @@ pub struct Slice {
     pub name: Arc<str>,
     /// The Service that its label names.
     pub service_name: Arc<str>,
-    /// How the controller treats it.
-    pub phase: Phase,
-    /// Its Service; none when parked.
+    /// Its Service; none when unmanaged.
     pub service: ServiceId,
-    /// Its address type. For a slice that is not live it may be unknown, and this value is then meaningless.
+    /// Its address type. For a slice that is not managed it may be unknown, and this value is then meaningless.
     pub family: Family,
-    /// Its port group; none if it is not live.
+    /// Its port group; none if it is not managed.
     pub group: GroupId,
     /// Its state relative to the API server.
     pub object: ObjectState,
@@ -126,11 +124,10 @@ impl Slice {
         Self {
             name,
             service_name,
-            phase,
             service,
             family: Family::V4,
             group: GroupId::NONE,
-            object: ObjectState::default(),
+            object: ObjectState::new(phase),
             slots: Vec::new(),
             hints: Vec::new(),
             owner: Owners::default(),
@@ -151,7 +148,7 @@ impl Slice {
     /// Returns the slice's position in a plan: creates first, then updates that only add, then updates that also
     /// remove, then deletes, so that an endpoint that moves is in its new slice before it leaves the old one.
     pub fn order(&self) -> u8 {
-        match self.phase {
+        match self.object.phase {
             Phase::Managed if self.object.remote.is_none() => 0,
             Phase::Managed if self.removed == 0 => 1,
             Phase::Managed => 2,
@@ -226,8 +223,8 @@ pub struct FamilyState {
     pub hint_state: HintState,
     /// Whether the next evaluation checks all hints.
     pub rehint: bool,
-    /// The number of live slices.
-    pub live: u32,
+    /// The number of managed slices.
+    pub managed: u32,
     /// The port groups.
     pub groups: Groups,
 }
@@ -246,7 +243,7 @@ pub struct Group {
     pub ports: SlicePorts,
     /// The number of endpoints placed.
     pub endpoints: u32,
-    /// Its live slices, ordered by how full they are.
+    /// Its managed slices, ordered by how full they are.
     pub by_fill: SmallSet<(u32, SliceId)>,
 }
 

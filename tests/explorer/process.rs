@@ -421,7 +421,7 @@ impl Process {
         let wanted = state.plan().into_iter();
         said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
         // Nobody takes them here, and they are no part of what decides.
-        drop((state.take_remarks(), state.take_syncs(), state.take_work()));
+        drop((state.take_notifications(), state.take_syncs(), state.take_work()));
         for (object, report) in said {
             self.reports.say(key(object), report, self.now);
         }

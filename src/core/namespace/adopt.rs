@@ -1,7 +1,6 @@
 //! Slices as the API server has them: adopting them, and correcting what others did to them.
 
 use super::members::desired;
-use super::slices::SliceOutput;
 use super::{NamespaceState, Pod, Service};
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
@@ -17,98 +16,86 @@ impl NamespaceState {
     pub fn apply_slice(&mut self, facts: SliceFacts, epoch: u8) {
         match &mut self.shown {
             Some(shown) => shown.slice(facts, epoch),
-            None => self.listed::<SliceOutput>(facts, epoch),
+            None => self.listed::<Slice>(facts, epoch),
         }
     }
 
     /// Applies the metadata of a slice from a watch.
     pub fn apply_slice_meta(&mut self, meta: &SliceMeta, epoch: u8) {
-        self.watched::<SliceOutput>(meta, epoch);
+        self.watched::<Slice>(meta, epoch);
     }
 
     /// Handles a slice that is no longer ours, as of a resourceVersion.
     pub fn slice_gone(&mut self, name: &str, version: u64) {
         match &mut self.shown {
             Some(shown) => shown.slice_gone(name, version),
-            None => self.vanished::<SliceOutput>(name, version),
+            None => self.vanished::<Slice>(name, version),
         }
     }
 
     /// Adds a slice that was not known, unmanaged until it is attributed to its Service.
     pub(super) fn keep(&mut self, meta: &SliceMeta, epoch: u8) -> SliceId {
         let name: Arc<str> = Arc::from(&*meta.name);
-        let mut slice = Slice::new(
-            name.clone(),
-            meta.service.clone(),
-            Phase::Unmanaged,
-            ServiceId::NONE,
-        );
+        let mut slice = Slice::new(name, meta.service.clone(), Phase::Unmanaged, ServiceId::NONE);
         slice.object.remote = Some(Remote {
             uid: meta.uid.clone(),
             version: meta.version,
         });
         slice.owner = meta.owner.clone();
         (slice.object.epoch, slice.object.seen) = (epoch, meta.version);
-        let id = SliceId::from(self.slices.insert(slice));
-        self.slices_by_name.insert(name, id);
-        id
+        self.slices.insert(slice)
     }
 
     /// Gives up a managed slice whose object has been given to another manager. As upstream, its endpoints stay
     /// published there, and the Service gets a slice of ours again when what this one holds changes.
     pub(super) fn yield_remote(&mut self, id: SliceId) {
-        let service = self.slices[id.index()].service_name.clone();
+        let service = self.slices[id].service_name.clone();
         let name = self.fresh_name(&service);
-        let slice = &mut self.slices[id.index()];
-        let old = slice.name.clone();
-        slice.forget_remote(name.clone());
-        slice.yielded = true;
-        self.slices_by_name.remove(&old);
-        self.slices_by_name.insert(name, id);
+        self.slices.rename(id, |slice| slice.forget_remote(name));
+        self.slices[id].yielded = true;
     }
 
     /// Forgets a slice that is not managed.
     pub(super) fn drop_slice(&mut self, id: SliceId) {
         self.release_hold(id);
-        let slice = self.slices.remove(id.index());
-        self.slices_by_name.remove(&slice.name);
-        if let Some(service) = self.services.get_mut(slice.service.index()) {
+        let slice = self.slices.remove(id);
+        if let Some(service) = self.services.get_mut(slice.service) {
             service.slices.remove(&id);
         }
-        self.leave_parked(&slice.service_name, id);
+        self.leave_unmanaged(&slice.service_name, id);
     }
 
-    fn leave_parked(&mut self, service: &str, id: SliceId) {
-        if let Some(parked) = self.parked.get_mut(service) {
-            parked.remove(&id);
-            if parked.is_empty() {
-                self.parked.remove(service);
+    fn leave_unmanaged(&mut self, service: &str, id: SliceId) {
+        if let Some(unmanaged) = self.unmanaged.get_mut(service) {
+            unmanaged.remove(&id);
+            if unmanaged.is_empty() {
+                self.unmanaged.remove(service);
             }
         }
     }
 
     /// Stops the Service from waiting for this slice.
     fn release_hold(&mut self, id: SliceId) {
-        let slice = &mut self.slices[id.index()];
-        if slice.phase != (Phase::Adopting { blocks: true }) {
+        let slice = &mut self.slices[id];
+        if slice.object.phase != (Phase::Adopting { blocks: true }) {
             return;
         }
-        slice.phase = Phase::Adopting { blocks: false };
+        slice.object.phase = Phase::Adopting { blocks: false };
         let service = slice.service;
-        self.services[service.index()].awaiting -= 1;
+        self.services[service].awaiting -= 1;
         self.mark(service);
     }
 
     /// Handles a newer version of a known slice that we did not write.
     pub(super) fn meta_changed(&mut self, id: SliceId, meta: &SliceMeta) {
-        let slice = &mut self.slices[id.index()];
-        let service = self.services.get(slice.service.index());
+        let slice = &mut self.slices[id];
+        let service = self.services.get(slice.service);
         let owned = || service.is_some_and(|service| meta.owner.includes(&service.facts.uid));
-        if slice.service_name != meta.service || (slice.phase == Phase::Managed && !owned()) {
+        if slice.service_name != meta.service || (slice.object.phase == Phase::Managed && !owned()) {
             self.disown(id, meta);
-        } else if slice.phase == Phase::Managed {
+        } else if slice.object.phase == Phase::Managed {
             slice.object.mark_stale();
-            self.want(id);
+            self.slices.want(id);
         } else {
             slice.object.remote = Some(Remote {
                 uid: meta.uid.clone(),
@@ -121,19 +108,19 @@ impl NamespaceState {
     /// Handles an object that is not what we took it for: another Service's, another owner's, or of another family.
     /// Its endpoints get another object, and it is treated as if it had just appeared.
     fn disown(&mut self, id: SliceId, meta: &SliceMeta) {
-        let epoch = self.slices[id.index()].object.epoch;
-        self.lost::<SliceOutput>(&id);
+        let epoch = self.slices[id].object.epoch;
+        self.lost::<Slice>(id);
         self.apply_slice_meta(meta, epoch);
     }
 
     /// Gives an unmanaged slice to its Service, if that is managed: the slice is fetched if it is the Service's own,
     /// and deleted if not.
     pub(super) fn attribute(&mut self, id: SliceId, holds: bool) {
-        let slice = &self.slices[id.index()];
-        let service = self.services_by_name.get(&slice.service_name).copied();
-        match service.filter(|s| self.services[s.index()].facts.selector.is_some()) {
+        let slice = &self.slices[id];
+        let service = self.services.find(&slice.service_name);
+        match service.filter(|&s| self.services[s].facts.selector.is_some()) {
             None => {
-                self.parked
+                self.unmanaged
                     .entry(slice.service_name.clone())
                     .or_default()
                     .insert(id);
@@ -144,36 +131,26 @@ impl NamespaceState {
 
     /// Gives a Service a slice that names it and whose content is not known.
     pub(super) fn claim(&mut self, id: SliceId, service: ServiceId, holds: bool) {
-        let state = &mut self.services[service.index()];
-        let slice = &mut self.slices[id.index()];
+        let state = &mut self.services[service];
+        let slice = &mut self.slices[id];
         slice.service = service;
         state.slices.insert(id);
         if slice.owner.includes(&state.facts.uid) {
-            slice.phase = Phase::Adopting { blocks: holds };
+            slice.object.phase = Phase::Adopting { blocks: holds };
             state.awaiting += u32::from(holds);
         } else {
-            slice.phase = Phase::Deleting;
+            slice.object.phase = Phase::Deleting;
         }
         slice.object.change_by(1);
-        self.want(id);
-    }
-
-    /// Takes the slices that were listed before their pods and Services were known, in the order in which they are to
-    /// be adopted.
-    pub(super) fn take_arrivals(&mut self) -> Vec<(u8, SliceFacts)> {
-        let mut arrivals: Vec<_> = std::mem::take(&mut self.slice_queue.arrivals)
-            .into_values()
-            .collect();
-        arrivals.sort_unstable_by(|(_, a), (_, b)| (a.created, &a.meta.name).cmp(&(b.created, &b.meta.name)));
-        arrivals
+        self.slices.want(id);
     }
 
     /// Takes in a slice that was not known.
     pub(super) fn take_arrival(&mut self, facts: SliceFacts, epoch: u8) {
         let id = self.keep(&facts.meta, epoch);
-        self.slices[id.index()].created = facts.created;
+        self.slices[id].created = facts.created;
         self.attribute(id, false);
-        if matches!(self.slices[id.index()].phase, Phase::Adopting { .. }) {
+        if matches!(self.slices[id].object.phase, Phase::Adopting { .. }) {
             // No fetch is needed, since its content is here.
             self.content_known(id, facts);
         }
@@ -181,22 +158,22 @@ impl NamespaceState {
 
     /// Applies the content of a slice that was read while nothing of ours was in flight.
     pub(super) fn content_known(&mut self, id: SliceId, facts: SliceFacts) {
-        let slice = &mut self.slices[id.index()];
+        let slice = &mut self.slices[id];
         slice.object.needs_refetch = false;
         if facts.meta.deleting {
-            self.lost::<SliceOutput>(&id);
+            self.lost::<Slice>(id);
         } else if slice.service_name != facts.meta.service {
             self.disown(id, &facts.meta);
-        } else if matches!(slice.phase, Phase::Deleting | Phase::Unmanaged) {
+        } else if matches!(slice.object.phase, Phase::Deleting | Phase::Unmanaged) {
             self.meta_changed(id, &facts.meta);
         } else {
-            let service = &mut self.services[slice.service.index()];
+            let service = &mut self.services[slice.service];
             let family = facts
                 .family
                 .filter(|&family| facts.meta.owner.includes(&service.facts.uid) && service.facts.has(family));
-            match (slice.phase, family) {
+            match (slice.object.phase, family) {
                 (Phase::Managed, Some(family)) if family == slice.family => {
-                    self.settle(id, facts, self.settings.max_endpoints);
+                    self.reconcile_slice(id, facts, self.settings.max_endpoints);
                 }
                 (Phase::Managed, _) => self.disown(id, &facts.meta),
                 (_, Some(family)) => {
@@ -208,14 +185,14 @@ impl NamespaceState {
                 }
                 (_, None) => {
                     self.release_hold(id);
-                    let slice = &mut self.slices[id.index()];
+                    let slice = &mut self.slices[id];
                     slice.owner = facts.meta.owner;
                     slice.object.remote = Some(Remote {
                         uid: facts.meta.uid,
                         version: facts.meta.version,
                     });
-                    slice.phase = Phase::Deleting;
-                    self.want(id);
+                    slice.object.phase = Phase::Deleting;
+                    self.slices.want(id);
                 }
             }
         }
@@ -224,23 +201,23 @@ impl NamespaceState {
     /// Adopts a slice of the Service's own as managed.
     fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
         self.release_hold(id);
-        let slice = &mut self.slices[id.index()];
-        slice.phase = Phase::Managed;
+        let slice = &mut self.slices[id];
+        slice.object.phase = Phase::Managed;
         slice.family = family;
         let service = slice.service;
-        let state = self.services[service.index()].family(family);
-        state.live += 1;
+        let state = self.services[service].family(family);
+        state.managed += 1;
         state.empties.push(id);
         state.rehint = true;
         self.join_group(id, &facts.ports);
         self.mark(service);
         // A slice that was made with another limit stays as it is.
-        self.settle(id, facts, usize::MAX);
+        self.reconcile_slice(id, facts, usize::MAX);
     }
 
     /// Compares a managed slice with what the API server has, and marks what differs. Endpoints that others have put
     /// there stay if they should be in some slice, and if this one then holds no more than `limit`.
-    fn settle(&mut self, id: SliceId, facts: SliceFacts, limit: usize) {
+    fn reconcile_slice(&mut self, id: SliceId, facts: SliceFacts, limit: usize) {
         let SliceFacts {
             meta,
             labels,
@@ -250,7 +227,7 @@ impl NamespaceState {
             ..
         } = facts;
         let group_ports = self.group_ports(id);
-        let slice = &mut self.slices[id.index()];
+        let slice = &mut self.slices[id];
         let (service_id, family) = (slice.service, slice.family);
         let moved = slice.object.read(Remote {
             uid: meta.uid,
@@ -262,27 +239,27 @@ impl NamespaceState {
         for slot in &mut slice.slots {
             (slot.published, slot.stale) = (Conditions::ABSENT, false);
         }
-        let service = &self.services[service_id.index()];
+        let service = &self.services[service_id];
         slice.object.rewrite = ports != group_ports
             || labels.project(|key| !is_reserved_label(key))
                 != service.facts.labels.project(|key| !is_reserved_label(key));
 
         for endpoint in &endpoints {
-            let pod = endpoint.pod.as_deref().and_then(|name| self.find_pod(name));
-            if !pod.is_some_and(|pod| self.settle_endpoint(id, pod, endpoint, limit)) {
-                self.slices[id.index()].removed += 1;
+            let pod = endpoint.pod.as_deref().and_then(|name| self.pods.find(name));
+            if !pod.is_some_and(|pod| self.reconcile_endpoint(id, pod, endpoint, limit)) {
+                self.slices[id].removed += 1;
             }
         }
 
-        let service = &self.services[service_id.index()];
-        let slice = &mut self.slices[id.index()];
+        let service = &self.services[service_id];
+        let slice = &mut self.slices[id];
         let mut priority = if slice.removed > 0 {
             Priority::Remove
         } else {
             Priority::Rest
         };
         for at in 0..slice.slots.len() {
-            let desired = desired(&self.pods[slice.slots[at].pod.index()], service);
+            let desired = desired(&self.pods[slice.slots[at].pod], service);
             priority = priority.min(slice.slots[at].published.priority_to(desired));
             slice.recount(at, desired);
         }
@@ -296,23 +273,23 @@ impl NamespaceState {
                 slice.object.succeed();
             }
         }
-        if self.slices[id.index()].slots.is_empty() {
-            self.services[service_id.index()].family(family).empties.push(id);
+        if self.slices[id].slots.is_empty() {
+            self.services[service_id].family(family).empties.push(id);
             self.mark(service_id);
         }
     }
 
     /// Finds the slot of an endpoint that the API server has. Returns false if it should not be in this slice.
-    fn settle_endpoint(
+    fn reconcile_endpoint(
         &mut self,
         id: SliceId,
         pod_id: PodId,
         endpoint: &EndpointFacts,
         limit: usize,
     ) -> bool {
-        let slice = &self.slices[id.index()];
+        let slice = &self.slices[id];
         let (service_id, family) = (slice.service, slice.family);
-        let (pod, service) = (&self.pods[pod_id.index()], &self.services[service_id.index()]);
+        let (pod, service) = (&self.pods[pod_id], &self.services[service_id]);
         let Some(place) = pod.member(service_id, family) else {
             return false;
         };
@@ -323,20 +300,20 @@ impl NamespaceState {
         };
         let stale = !self.same_content(pod, service, family, endpoint);
         if member.slice == id {
-            let slot = &mut self.slices[id.index()].slots[usize::from(member.at)];
+            let slot = &mut self.slices[id].slots[usize::from(member.at)];
             if slot.published.is_published() {
                 return false;
             }
             (slot.published, slot.stale) = (published, stale);
             let at = usize::from(member.at);
-            if self.settle_hint(id, at, false, endpoint) {
-                self.slices[id.index()].slots[at].stale = true;
+            if self.reconcile_hint(id, at, false, endpoint) {
+                self.slices[id].slots[at].stale = true;
             }
             return true;
         }
         // An endpoint stays in the older of two slices that hold it. And if an object that was given away comes
         // back, it takes its endpoints from the slice that replaced it.
-        let gives_way = self.slices.get(member.slice.index()).is_some_and(|holder| {
+        let gives_way = self.slices.get(member.slice).is_some_and(|holder| {
             let younger = || (slice.created, &slice.name) < (holder.created, &holder.name);
             // Once something has been planned, an endpoint stays where it is.
             let both = self.starting && holder.created.is_some() && slice.created.is_some();
@@ -354,9 +331,9 @@ impl NamespaceState {
             self.unplace(pod_id, place, Priority::Rest);
         }
         self.place(pod_id, id, published, stale);
-        let at = self.slices[id.index()].slots.len() - 1;
-        if self.settle_hint(id, at, true, endpoint) {
-            self.slices[id.index()].slots[at].stale = true;
+        let at = self.slices[id].slots.len() - 1;
+        if self.reconcile_hint(id, at, true, endpoint) {
+            self.slices[id].slots[at].stale = true;
         }
         true
     }
@@ -366,7 +343,7 @@ impl NamespaceState {
     fn same_content(&self, pod: &Pod, service: &Service, family: Family, endpoint: &EndpointFacts) -> bool {
         let (node, zone) = match self.node_of(pod) {
             Some((name, facts)) => (Some(name), facts.zone.as_ref()),
-            None => (self.nodes.get(pod.node.index()).map(|node| &node.view.name), None),
+            None => (self.nodes.get(pod.node).map(|node| &node.view.name), None),
         };
         let same = |a: Option<&str>, b: Option<&Arc<str>>| a == b.map(|b| &**b);
         let only = |hints: &[Box<str>], hint: Option<&str>| hints.iter().map(|h| &**h).eq(hint);

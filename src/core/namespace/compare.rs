@@ -8,7 +8,6 @@
 //! large; how often one is looked at is for the caller to say.
 
 use super::members::desired;
-use super::slices::SliceOutput;
 use super::{Kind, NamespaceState, PendingLists, PodChange, Settings};
 use crate::core::compact::small::SmallSet;
 use crate::core::drift::{Difference, Drift, Operation};
@@ -180,7 +179,7 @@ impl NamespaceState {
         };
         for id in std::mem::take(&mut self.dirty) {
             // The index may belong to another Service by now.
-            if let Some(service) = self.services.get_mut(id.index())
+            if let Some(service) = self.services.get_mut(id)
                 && std::mem::take(&mut service.dirty)
             {
                 shown.marked.insert(service.facts.name.clone());
@@ -194,10 +193,8 @@ impl NamespaceState {
 
     /// Drops all queued work, since differences are found by comparing.
     fn grant_nothing(&mut self) {
-        self.slice_queue.blocked.clear();
-        self.slice_queue.wanted.clear();
-        self.endpoints_queue.blocked.clear();
-        self.endpoints_queue.wanted.clear();
+        self.slices.want_nothing();
+        self.endpoints.want_nothing();
     }
 
     /// Returns what this process would write for a Service, or for what is left of one that is gone.
@@ -206,19 +203,19 @@ impl NamespaceState {
         if self.pending_lists.any() || self.shown.is_none() {
             return found;
         }
-        match self.services_by_name.get(name).copied() {
-            Some(id) if self.services[id.index()].facts.selector.is_some() => {
+        match self.services.find(name) {
+            Some(id) if self.services[id].facts.selector.is_some() => {
                 if self.settings.outputs.slices {
                     self.take_over_slices(id, name);
                 }
-                self.services[id.index()].dirty = true;
+                self.services[id].dirty = true;
                 self.evaluate(id);
                 self.differing_slices(id, &mut found);
                 self.differing_endpoints(id, &mut found);
                 self.grant_nothing();
                 let services = &self.services;
                 self.dirty
-                    .retain(|id| services.get(id.index()).is_some_and(|service| service.dirty));
+                    .retain(|&id| services.get(id).is_some_and(|service| service.dirty));
             }
             Some(_) => {}
             None => self.leftover_endpoints(name, &mut found),
@@ -239,21 +236,20 @@ impl NamespaceState {
 
     /// Forgets what the last look at a Service found. None of its pods is placed any more.
     pub(super) fn forget_slices_of(&mut self, id: ServiceId) {
-        let service = &mut self.services[id.index()];
+        let service = &mut self.services[id];
         for slice in std::mem::take(&mut service.slices).iter() {
-            let slice = self.slices.remove(slice.index());
-            self.slices_by_name.remove(&slice.name);
+            self.slices.remove(slice);
         }
         service.slices = SmallSet::default();
         for family in service.families.iter_mut().flatten() {
             **family = FamilyState::default();
         }
         for pod_id in self.cache.pods(id) {
-            let Some(pod) = self.pods.get_mut(pod_id.index()) else {
+            let Some(pod) = self.pods.get_mut(pod_id) else {
                 continue;
             };
             for at in pod.members_of(id) {
-                let member = &mut self.pods[pod_id.index()].members[at];
+                let member = &mut self.pods[pod_id].members[at];
                 (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
                 self.visit(pod_id, at, PodChange::default());
             }
@@ -261,14 +257,14 @@ impl NamespaceState {
     }
 
     fn differing_slices(&self, id: ServiceId, found: &mut Vec<Difference>) {
-        let service = &self.services[id.index()];
+        let service = &self.services[id];
         let mut created = 0;
         for slice_id in service.slices.iter() {
-            if !self.is_due::<SliceOutput>(&slice_id) {
+            let slice = &self.slices[slice_id];
+            if !self.is_due(slice) {
                 continue;
             }
-            let slice = &self.slices[slice_id.index()];
-            let (operation, name) = match (slice.phase, &slice.object.remote) {
+            let (operation, name) = match (slice.object.phase, &slice.object.remote) {
                 (Phase::Managed, None) => (Operation::Create, None),
                 (Phase::Managed, Some(_)) => (Operation::Update, Some(slice.name.clone())),
                 _ => (Operation::Delete, Some(slice.name.clone())),
@@ -286,7 +282,7 @@ impl NamespaceState {
                 found.push(Difference { key, deviation });
             };
             for slot in slice.slots.iter().filter(|slot| slot.dirty) {
-                let pod = &self.pods[slot.pod.index()];
+                let pod = &self.pods[slot.pod];
                 let conditions = desired(pod, service);
                 add(hash_of(&(slice.family, &pod.uid, conditions, pod.ready_time)));
             }
@@ -314,8 +310,8 @@ impl NamespaceState {
         let Some((_, facts)) = shown else { return };
         let mut count = 0;
         for endpoint in &facts.endpoints {
-            let pod = endpoint.pod.as_deref().and_then(|name| self.find_pod(name));
-            let pod = pod.map(|pod| &self.pods[pod.index()]);
+            let pod = endpoint.pod.as_deref().and_then(|name| self.pods.find(name));
+            let pod = pod.map(|pod| &self.pods[pod]);
             let member = pod.and_then(|pod| Some(pod.members[pod.member(slice.service, slice.family)?]));
             if member.is_none_or(|member| member.slice != id) {
                 count += 1;

@@ -9,14 +9,13 @@ mod compare;
 mod output;
 mod server;
 
-pub(super) use output::EndpointsOutput;
-
 use super::addresses::{Collecting, ServiceEndpoints};
-use super::lifecycle::Queue;
+use super::lifecycle::Objects;
 use super::passes::Pass;
 use super::{Kind, NamespaceState, Pod, PodChange, Service};
+use crate::core::compact::table::Table;
 use crate::core::facts::{ServiceFacts, TolerateUnready};
-use crate::core::hash::{IdMap, KeyedMap};
+use crate::core::hash::IdMap;
 use crate::core::ids::{PodId, ServiceId};
 use crate::core::object::{ObjectState, Phase};
 use crate::core::ports::SlicePorts;
@@ -30,8 +29,8 @@ use std::sync::Arc;
 /// An Endpoints object, owned by its namespace's state.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoints {
-    phase: Phase,
-    pub(super) object: ObjectState,
+    name: Arc<str>,
+    object: ObjectState,
     /// The fingerprint of what the API server has, where that is known to be what we would write.
     published: Option<u64>,
     /// The fingerprint of what is in flight.
@@ -39,10 +38,10 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
-    fn new(phase: Phase) -> Self {
+    fn new(name: Arc<str>, phase: Phase) -> Self {
         Self {
-            phase,
-            object: ObjectState::default(),
+            name,
+            object: ObjectState::new(phase),
             published: None,
             departing: 0,
         }
@@ -59,8 +58,8 @@ fn shown(pod: &Pod, service: &Service, tolerant: bool) -> Option<(IpAddr, bool)>
 }
 
 /// Orders two pods with the same address.
-fn by_uid(pods: &slab::Slab<Pod>) -> impl Fn(PodId, PodId) -> Ordering {
-    |a, b| pods[a.index()].uid.compare(&pods[b.index()].uid)
+fn by_uid(pods: &Table<PodId, Pod>) -> impl Fn(PodId, PodId) -> Ordering {
+    |a, b| pods[a].uid.compare(&pods[b].uid)
 }
 
 impl NamespaceState {
@@ -74,12 +73,12 @@ impl NamespaceState {
 
     /// Updates a pod in the Endpoints of one of its Services after a change.
     pub(super) fn visit_endpoints(&mut self, pod_id: PodId, service_id: ServiceId, change: PodChange) {
-        let service = &self.services[service_id.index()];
+        let service = &self.services[service_id];
         let Some(endpoints) = &service.endpoints else {
             return;
         };
         self.work.addresses_visited += 1;
-        let pod = &self.pods[pod_id.index()];
+        let pod = &self.pods[pod_id];
         let now = shown(pod, service, self.is_tolerant(&service.facts));
         let known = endpoints.members.get(pod_id);
         let was_ready = known.map(|(_, ready, _)| ready);
@@ -88,7 +87,7 @@ impl NamespaceState {
             _ if now.is_none() => SlicePorts::default(),
             _ => self.ports_of(pod_id, service_id),
         };
-        let service = &mut self.services[service_id.index()];
+        let service = &mut self.services[service_id];
         let endpoints = service.endpoints.as_mut().expect("it was there just now");
         let left = (now.is_none() || change.endpoints) && endpoints.members.remove(pod_id);
         let changed = match now {
@@ -112,7 +111,7 @@ impl NamespaceState {
 
     /// Removes a pod that is gone, or that its Service no longer selects.
     pub(super) fn leave_endpoints(&mut self, pod: PodId, service_id: ServiceId) {
-        let Some(endpoints) = &mut self.services[service_id.index()].endpoints else {
+        let Some(endpoints) = &mut self.services[service_id].endpoints else {
             return;
         };
         let was_ready = endpoints.members.get(pod).map(|(_, ready, _)| ready);
@@ -148,9 +147,9 @@ impl NamespaceState {
         };
         collecting.at += 1;
         self.work.addresses_visited += 1;
-        let service = &self.services[collecting.id.index()];
+        let service = &self.services[collecting.id];
         let tolerant = self.is_tolerant(&service.facts);
-        let Some(pod) = self.pods.get(pod_id.index()) else {
+        let Some(pod) = self.pods.get(pod_id) else {
             return true;
         };
         let port_set = pod.ports;
@@ -170,7 +169,7 @@ impl NamespaceState {
         let Collecting {
             id, before, found, ..
         } = collecting;
-        let facts = &self.services[id.index()].facts;
+        let facts = &self.services[id].facts;
         let portless = facts.no_cluster_ip && facts.ports.is_empty();
         let members = Members::collect(portless, found, by_uid(&self.pods));
         let priority = match &before {
@@ -180,7 +179,7 @@ impl NamespaceState {
         };
         let (changes, pending) =
             before.map_or((0, Priority::Rest), |before| (before.changes, before.priority));
-        self.services[id.index()].endpoints = Some(Box::new(ServiceEndpoints {
+        self.services[id].endpoints = Some(Box::new(ServiceEndpoints {
             members,
             changes: changes + 1,
             priority: priority.min(pending),
@@ -196,83 +195,85 @@ impl NamespaceState {
             return;
         }
         self.collect_endpoints(id, None);
-        let name = self.services[id.index()].facts.name.clone();
-        let entry = self
-            .endpoints
-            .entry(name.clone())
-            .or_insert_with(|| Box::new(Endpoints::new(Phase::Managed)));
-        entry.phase = Phase::Managed;
+        let name = &self.services[id].facts.name;
+        let id = self.endpoints.find(name).unwrap_or_else(|| {
+            let entry = Endpoints::new(name.clone(), Phase::Managed);
+            self.endpoints.insert(entry)
+        });
+        let entry = &mut self.endpoints[id];
+        entry.object.phase = Phase::Managed;
         // Only the version is known of an object that was unmanaged until now.
         entry.object.needs_refetch |= entry.object.remote.is_some() && entry.published.is_none();
-        self.endpoints_queue.wanted.insert(name);
+        self.endpoints.want(id);
     }
 
     /// Stops managing the object of a Service that is no longer managed: it stays as it is.
-    pub(super) fn park_endpoints(&mut self, id: ServiceId) {
-        let service = &mut self.services[id.index()];
+    pub(super) fn unmanage_endpoints(&mut self, id: ServiceId) {
+        let service = &mut self.services[id];
         service.endpoints = None;
-        if let Some(entry) = self.endpoints.get_mut(&service.facts.name) {
-            entry.phase = Phase::Unmanaged;
+        if let Some(id) = self.endpoints.find(&service.facts.name) {
+            let entry = &mut self.endpoints[id];
+            entry.object.phase = Phase::Unmanaged;
             entry.object.rewrite = false;
             (entry.object.trigger, entry.object.flight_trigger) = (None, None);
             if entry.object.is_nothing() {
-                self.endpoints.remove(&service.facts.name);
-                self.endpoints_queue.wanted.remove(&service.facts.name);
+                self.endpoints.remove(id);
             }
         }
     }
 
     /// Deletes the object of a Service that is gone, whoever created it.
-    pub(super) fn doom_endpoints(&mut self, name: &Arc<str>) {
+    pub(super) fn delete_endpoints(&mut self, name: &Arc<str>) {
         if let Some(shown) = &mut self.shown {
             shown.service_gone(name);
-            self.endpoints.remove(name);
-            return;
         }
-        let Some(entry) = self.endpoints.get_mut(name) else {
+        let Some(id) = self.endpoints.find(name) else {
             return;
         };
+        if self.shown.is_some() {
+            self.endpoints.remove(id);
+            return;
+        }
+        let entry = &mut self.endpoints[id];
         // Until Endpoints are listed, perhaps for days, none of them is known. If there is an object, it will be found
         // to be a leftover then.
         if self.starting
             && self.pending_lists.has(Kind::Endpoints)
             && entry.object.is_nothing()
-            && !self.endpoints_queue.arrivals.contains_key(name)
+            && !self.endpoints.has_arrived(name)
         {
-            self.endpoints.remove(name);
-            self.endpoints_queue.wanted.remove(name);
+            self.endpoints.remove(id);
             return;
         }
-        entry.phase = Phase::Deleting;
+        let entry = &mut self.endpoints[id];
+        entry.object.phase = Phase::Deleting;
         entry.object.change(Priority::Add);
-        self.endpoints_queue.wanted.insert(name.clone());
+        self.endpoints.want(id);
     }
 
     /// Leaves alone the object of a Service without a selector, even if it was to be deleted with another Service of
     /// that name.
     pub(super) fn spare_endpoints(&mut self, name: &Arc<str>) {
-        if let Some(entry) = self.endpoints.get_mut(name) {
-            entry.phase = Phase::Unmanaged;
+        if let Some(id) = self.endpoints.find(name) {
+            self.endpoints[id].object.phase = Phase::Unmanaged;
         }
     }
 
     /// Does what [`NamespaceState::forget`] does, for Endpoints.
     pub(super) fn forget_endpoints(&mut self) {
-        self.endpoints = KeyedMap::default();
-        self.endpoints_queue = Queue::default();
-        for (_, service) in &self.services {
+        self.endpoints = Objects::default();
+        for (_, service) in self.services.iter() {
             if service.endpoints.is_some() {
-                let name = service.facts.name.clone();
-                self.endpoints
-                    .insert(name.clone(), Box::new(Endpoints::new(Phase::Managed)));
-                self.endpoints_queue.wanted.insert(name);
+                let entry = Endpoints::new(service.facts.name.clone(), Phase::Managed);
+                let id = self.endpoints.insert(entry);
+                self.endpoints.want(id);
             }
         }
     }
 
     /// Queues the object of a Service that has been evaluated, if its members changed.
     pub(super) fn evaluate_endpoints(&mut self, id: ServiceId, trigger: Option<Time>) {
-        let service = &mut self.services[id.index()];
+        let service = &mut self.services[id];
         let Some(endpoints) = &mut service.endpoints else {
             return;
         };
@@ -281,15 +282,15 @@ impl NamespaceState {
         if changes == 0 {
             return;
         }
-        let name = service.facts.name.clone();
-        let entry = self
+        let id = self
             .endpoints
-            .get_mut(&name)
+            .find(&service.facts.name)
             .expect("a managed Service has an entry for its Endpoints");
+        let entry = &mut self.endpoints[id];
         entry.object.priority = entry.object.priority.min(priority);
         entry.object.change_by(changes);
         entry.object.rewrite = true;
         entry.object.trigger = earliest(entry.object.trigger, trigger);
-        self.endpoints_queue.wanted.insert(name);
+        self.endpoints.want(id);
     }
 }

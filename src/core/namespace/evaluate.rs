@@ -3,7 +3,6 @@
 
 use super::NamespaceState;
 use crate::core::address::Family;
-use crate::core::compact::intern::make_room;
 use crate::core::hash::{IdMap, KeyedMap, KeyedSet};
 use crate::core::ids::{GroupId, PodId, ServiceId, SliceId};
 use crate::core::object::Phase;
@@ -33,7 +32,7 @@ struct Arrivals {
 impl NamespaceState {
     /// Brings the slices of a dirty Service up to date. The work grows with what changed since the last time.
     pub(super) fn evaluate(&mut self, id: ServiceId) {
-        let Some(service) = self.services.get_mut(id.index()) else {
+        let Some(service) = self.services.get_mut(id) else {
             return;
         };
         if !service.dirty {
@@ -54,19 +53,19 @@ impl NamespaceState {
             trigger = service.facts.created;
         }
         for family in Family::ALL {
-            if self.services[id.index()].families[family.index()].is_some() {
+            if self.services[id].families[family.index()].is_some() {
                 self.evaluate_family(id, family, trigger);
             }
         }
-        self.tally(id);
+        self.record_sync(id);
         self.evaluate_endpoints(id, trigger);
     }
 
     fn evaluate_family(&mut self, service: ServiceId, family: Family, trigger: Option<Time>) {
-        let state = self.services[service.index()].family(family);
+        let state = self.services[service].family(family);
         if state.touched.is_empty()
             && state.to_place.is_empty()
-            && state.live > 0
+            && state.managed > 0
             && state.empties.is_empty()
             && !state.rehint
         {
@@ -81,7 +80,7 @@ impl NamespaceState {
         };
         round
             .changed
-            .retain(|&id| self.is_live_in(id, service, family) && self.slices[id.index()].touched);
+            .retain(|&id| self.is_live_in(id, service, family) && self.slices[id].touched);
         self.work.slices_touched += round.changed.len() as u64;
 
         let arrivals = self.sort_arrivals(service, family);
@@ -97,8 +96,8 @@ impl NamespaceState {
         self.keep_placeholder(&mut round);
         self.assign_hints(&mut round);
         for id in std::mem::take(&mut round.pool) {
-            self.slices[id.index()].pooled = false;
-            self.doom(id);
+            self.slices[id].pooled = false;
+            self.mark_deleting(id);
             round.changed.push(id);
         }
         self.finish(round, trigger);
@@ -106,13 +105,13 @@ impl NamespaceState {
 
     /// Returns the pods to be placed, by port group, in the order in which they came.
     fn sort_arrivals(&mut self, service: ServiceId, family: Family) -> Vec<Arrivals> {
-        let queued = std::mem::take(&mut self.services[service.index()].family(family).to_place);
+        let queued = std::mem::take(&mut self.services[service].family(family).to_place);
         let mut arrivals: Vec<Arrivals> = Vec::new();
         // Pods of one template share their ports, so each distinct port list is resolved once.
         let mut by_port_set: IdMap<u32, usize> = IdMap::default();
         let mut by_ports: KeyedMap<SlicePorts, usize> = KeyedMap::default();
         for pod in queued {
-            let Some(state) = self.pods.get_mut(pod.index()) else {
+            let Some(state) = self.pods.get_mut(pod) else {
                 continue;
             };
             let port_set = state.ports;
@@ -123,7 +122,7 @@ impl NamespaceState {
             if !std::mem::replace(&mut member.queued, false) || !member.slice.is_none() {
                 continue;
             }
-            if !self.is_fit(&self.pods[pod.index()], &self.services[service.index()], family) {
+            if !self.is_fit(&self.pods[pod], &self.services[service], family) {
                 continue;
             }
             let at = *by_port_set.entry(port_set).or_insert_with(|| {
@@ -144,46 +143,44 @@ impl NamespaceState {
     /// Collects the slices that have lost their last endpoint, or whose group has none and gets none. An empty slice
     /// of a group that has others is kept, as upstream keeps it.
     fn fill_pool(&mut self, round: &mut Round, arrivals: &[Arrivals]) {
-        let mut empties =
-            std::mem::take(&mut self.services[round.service.index()].family(round.family).empties);
+        let mut empties = std::mem::take(&mut self.services[round.service].family(round.family).empties);
         self.work.slices_touched += empties.len() as u64;
         empties.sort_unstable_by(|a, b| self.name_of(*a).cmp(&self.name_of(*b)));
         empties.dedup();
         // A set, since there may be as many different port lists as pods.
         let awaited: KeyedSet<_> = arrivals.iter().map(|arrivals| &arrivals.ports).collect();
         for id in empties {
-            if !self.is_live_in(id, round.service, round.family) || !self.slices[id.index()].slots.is_empty()
-            {
+            if !self.is_live_in(id, round.service, round.family) || !self.slices[id].slots.is_empty() {
                 continue;
             }
-            let slice = &self.slices[id.index()];
+            let slice = &self.slices[id];
             let (touched, group) = (slice.touched, slice.group);
-            let state = self.services[round.service.index()].family(round.family);
+            let state = self.services[round.service].family(round.family);
             let (endpoints, ports) = (state.groups.get(group).endpoints, &state.groups.get(group).ports);
             let wanted = endpoints > 0 || awaited.contains(ports);
             if wanted && !touched {
                 state.empties.push(id);
             } else {
-                self.slices[id.index()].pooled = true;
+                self.slices[id].pooled = true;
                 round.pool.push_back(id);
             }
         }
     }
 
     fn name_of(&self, id: SliceId) -> Option<&Arc<str>> {
-        self.slices.get(id.index()).map(|slice| &slice.name)
+        self.slices.get(id).map(|slice| &slice.name)
     }
 
     fn is_live_in(&self, id: SliceId, service: ServiceId, family: Family) -> bool {
-        let slice = self.slices.get(id.index());
-        slice.is_some_and(|s| s.phase == Phase::Managed && s.service == service && s.family == family)
+        let slice = self.slices.get(id);
+        slice.is_some_and(|s| s.object.phase == Phase::Managed && s.service == service && s.family == family)
     }
 
     /// Returns the changed slices with room left, by group.
     fn open_slices(&self, round: &Round) -> IdMap<GroupId, Vec<SliceId>> {
         let mut open: IdMap<GroupId, Vec<SliceId>> = IdMap::default();
         for id in &round.changed {
-            let slice = &self.slices[id.index()];
+            let slice = &self.slices[*id];
             if !slice.slots.is_empty() && slice.slots.len() < self.settings.max_endpoints {
                 open.entry(slice.group).or_default().push(*id);
             }
@@ -200,7 +197,7 @@ impl NamespaceState {
         pods: Vec<PodId>,
         open: &mut IdMap<GroupId, Vec<SliceId>>,
     ) {
-        let group = self.services[round.service.index()]
+        let group = self.services[round.service]
             .family(round.family)
             .groups
             .find(ports);
@@ -208,7 +205,7 @@ impl NamespaceState {
 
         let mut open = group.and_then(|group| open.remove(&group)).unwrap_or_default();
         open.sort_unstable_by_key(|id| {
-            let slice = &self.slices[id.index()];
+            let slice = &self.slices[*id];
             (std::cmp::Reverse(slice.slots.len()), slice.name.clone())
         });
         for id in open {
@@ -219,19 +216,19 @@ impl NamespaceState {
                 .unchanged_slice(round, ports, pods.len())
                 .unwrap_or_else(|| self.new_slice(round, ports));
             self.fill(id, &mut pods);
-            if !std::mem::replace(&mut self.slices[id.index()].touched, true) {
+            if !std::mem::replace(&mut self.slices[id].touched, true) {
                 round.changed.push(id);
             }
         }
     }
 
     fn fill(&mut self, id: SliceId, pods: &mut std::vec::IntoIter<PodId>) {
-        while self.slices[id.index()].slots.len() < self.settings.max_endpoints {
+        while self.slices[id].slots.len() < self.settings.max_endpoints {
             let Some(pod) = pods.next() else { break };
             self.place(pod, id, Conditions::ABSENT, false);
-            let slice = &mut self.slices[id.index()];
+            let slice = &mut self.slices[id];
             slice.change(Priority::Add);
-            self.services[slice.service.index()].moves.added += 1;
+            self.services[slice.service].moves.added += 1;
         }
     }
 
@@ -242,16 +239,16 @@ impl NamespaceState {
             .max_endpoints
             .checked_sub(count)
             .filter(|&room| room > 0)?;
-        let groups = &self.services[round.service.index()].family(round.family).groups;
+        let groups = &self.services[round.service].family(round.family).groups;
         let fills = &groups.get(groups.find(ports)?).by_fill;
         let mut fitting = fills.down_from(..=(room as u32, SliceId::NONE)).map(|(_, id)| id);
-        fitting.find(|id| !self.slices[id.index()].pooled)
+        fitting.find(|&id| !self.slices[id].pooled)
     }
 
     /// Returns an empty slice for the group: one that is no longer needed, or one that is yet to be created.
     fn new_slice(&mut self, round: &mut Round, ports: &SlicePorts) -> SliceId {
         let id = if let Some(id) = round.pool.pop_front() {
-            self.slices[id.index()].pooled = false;
+            self.slices[id].pooled = false;
             self.leave_group(id);
             id
         } else {
@@ -263,18 +260,16 @@ impl NamespaceState {
 
     /// Creates a managed slice that the API server does not have yet, in no group.
     fn create_slice(&mut self, service: ServiceId, family: Family) -> SliceId {
-        let service_name = self.services[service.index()].facts.name.clone();
+        let service_name = self.services[service].facts.name.clone();
         let name = self.fresh_name(&service_name);
-        let mut slice = Slice::new(name.clone(), service_name, Phase::Managed, service);
+        let mut slice = Slice::new(name, service_name, Phase::Managed, service);
         slice.family = family;
-        slice.owner = self.services[service.index()].facts.uid.clone().into();
+        slice.owner = self.services[service].facts.uid.clone().into();
         slice.change(Priority::Add);
-        make_room(&mut self.slices);
-        let id = SliceId::from(self.slices.insert(slice));
-        self.slices_by_name.insert(name, id);
-        let service = &mut self.services[service.index()];
+        let id = self.slices.insert(slice);
+        let service = &mut self.services[service];
         service.slices.insert(id);
-        service.family(family).live += 1;
+        service.family(family).managed += 1;
         id
     }
 
@@ -287,7 +282,7 @@ impl NamespaceState {
         loop {
             let letters = (0..5).map(|_| char::from(LETTERS[self.random.usize(..LETTERS.len())]));
             let name: Arc<str> = prefix.chars().chain(letters).collect::<String>().into();
-            if !self.slices_by_name.contains_key(&name) {
+            if self.slices.find(&name).is_none() {
                 return name;
             }
         }
@@ -295,20 +290,20 @@ impl NamespaceState {
 
     /// Adds a managed slice to the group with these ports.
     pub(super) fn join_group(&mut self, id: SliceId, ports: &SlicePorts) {
-        let slice = &mut self.slices[id.index()];
-        let groups = &mut self.services[slice.service.index()].family(slice.family).groups;
+        let slice = &mut self.slices[id];
+        let groups = &mut self.services[slice.service].family(slice.family).groups;
         slice.group = groups.obtain(ports);
         groups.join(slice.group, id, slice.slots.len());
     }
 
     /// Removes a managed slice from its group. Its ports must be written anew in any case.
     fn leave_group(&mut self, id: SliceId) {
-        let slice = &mut self.slices[id.index()];
+        let slice = &mut self.slices[id];
         let group = std::mem::replace(&mut slice.group, GroupId::NONE);
         slice.object.rewrite = true;
         slice.change(Priority::Add);
         let fill = slice.slots.len();
-        self.services[slice.service.index()]
+        self.services[slice.service]
             .family(slice.family)
             .groups
             .leave(group, id, fill);
@@ -317,8 +312,8 @@ impl NamespaceState {
     /// Keeps one slice per family, with no ports and no endpoints, for a Service without endpoints.
     fn keep_placeholder(&mut self, round: &mut Round) {
         let no_ports = SlicePorts::default();
-        let state = self.services[round.service.index()].family(round.family);
-        if state.live as usize > round.pool.len() {
+        let state = self.services[round.service].family(round.family);
+        if state.managed as usize > round.pool.len() {
             return;
         }
         let without_ports = |id: &SliceId| self.group_ports(*id).is_empty();
@@ -328,7 +323,7 @@ impl NamespaceState {
             .position(without_ports)
             .or_else(|| (!round.pool.is_empty()).then_some(0));
         let id = if let Some(id) = at.and_then(|at| round.pool.remove(at)) {
-            self.slices[id.index()].pooled = false;
+            self.slices[id].pooled = false;
             if !self.group_ports(id).is_empty() {
                 self.leave_group(id);
                 self.join_group(id, &no_ports);
@@ -339,17 +334,14 @@ impl NamespaceState {
             self.join_group(id, &no_ports);
             id
         };
-        self.services[round.service.index()]
-            .family(round.family)
-            .empties
-            .push(id);
+        self.services[round.service].family(round.family).empties.push(id);
         round.changed.push(id);
     }
 
     /// Marks a managed slice to be deleted.
-    pub(super) fn doom(&mut self, id: SliceId) {
-        let slice = &mut self.slices[id.index()];
-        slice.phase = Phase::Deleting;
+    pub(super) fn mark_deleting(&mut self, id: SliceId) {
+        let slice = &mut self.slices[id];
+        slice.object.phase = Phase::Deleting;
         slice.change(Priority::Add);
         let (service, fill) = (slice.service, slice.slots.len());
         let group = std::mem::replace(&mut slice.group, GroupId::NONE);
@@ -359,10 +351,10 @@ impl NamespaceState {
         slice.object.needs_refetch &= slice.object.remote.is_none();
         (slice.object.trigger, slice.object.flight_trigger) = (None, None);
         // If the Service has lost the family, it is gone already.
-        if let Some(state) = &mut self.services[service.index()].families[slice.family.index()]
+        if let Some(state) = &mut self.services[service].families[slice.family.index()]
             && !group.is_none()
         {
-            state.live -= 1;
+            state.managed -= 1;
             state.groups.leave(group, id, fill);
         }
     }
@@ -375,14 +367,9 @@ impl NamespaceState {
             mut changed,
             ..
         } = round;
-        changed.sort_by_cached_key(|id| {
-            (
-                self.slices[id.index()].order(),
-                self.slices[id.index()].name.clone(),
-            )
-        });
+        changed.sort_by_cached_key(|&id| (self.slices[id].order(), self.slices[id].name.clone()));
         changed.dedup();
-        let slices = || changed.iter().map(|id| &self.slices[id.index()]);
+        let slices = || changed.iter().map(|&id| &self.slices[id]);
         // Where endpoints may have moved, the slice that adds them is as urgent as the one that removes them:
         // otherwise it would be written later.
         let (adds, removes) = (slices().any(|s| s.order() < 2), slices().any(|s| s.order() >= 2));
@@ -391,29 +378,29 @@ impl NamespaceState {
             .min()
             .filter(|_| adds && removes);
         for &id in &changed {
-            let slice = &mut self.slices[id.index()];
+            let slice = &mut self.slices[id];
             slice.touched = false;
             slice.object.priority = most_urgent.unwrap_or(slice.object.priority);
-            let differs = match slice.phase {
+            let differs = match slice.object.phase {
                 Phase::Managed => slice.differs(),
                 _ => slice.object.remote.is_some(),
             };
-            self.services[service.index()].moves.slices += u32::from(differs);
-            if slice.phase == Phase::Managed && differs {
+            self.services[service].moves.slices += u32::from(differs);
+            if slice.object.phase == Phase::Managed && differs {
                 slice.object.trigger = earliest(slice.object.trigger, trigger);
             }
-            if slice.phase == Phase::Deleting
+            if slice.object.phase == Phase::Deleting
                 && slice.object.remote.is_none()
                 && !slice.object.needs_refetch
                 && slice.object.flight.is_none()
             {
                 self.drop_slice(id);
             } else {
-                self.want(id);
+                self.slices.want(id);
             }
         }
         debug_assert!(
-            self.services[service.index()].family(family).live > 0,
+            self.services[service].family(family).managed > 0,
             "a family keeps a slice"
         );
     }

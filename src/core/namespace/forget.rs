@@ -8,14 +8,13 @@
 //! controller that has just started. A Service that was created meanwhile and not published yet gets the time of its
 //! creation.
 
-use super::lifecycle::Queue;
+use super::lifecycle::Objects;
 use super::passes::Pass;
 use super::{Kind, NamespaceState, PodChange};
 use crate::core::compact::small::SmallSet;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::slices::FamilyState;
-use slab::Slab;
 
 impl NamespaceState {
     /// Forgets the objects of a kind that others write from now on. Until it has been listed again nothing is planned.
@@ -47,24 +46,22 @@ impl NamespaceState {
     }
 
     fn forget_slices(&mut self) {
-        self.slices = Slab::new();
-        self.slices_by_name = KeyedMap::default();
-        self.parked = KeyedMap::default();
-        self.slice_queue = Queue::default();
-        for (_, service) in &mut self.services {
+        self.slices = Objects::default();
+        self.unmanaged = KeyedMap::default();
+        for service in self.services.values_mut() {
             service.slices = SmallSet::default();
             service.awaiting = 0;
             for family in service.families.iter_mut().flatten() {
                 **family = FamilyState::default();
             }
         }
-        let pods = self.pods.iter().map(|(id, _)| PodId::from(id)).collect();
+        let pods = self.pods.iter().map(|(id, _)| id).collect();
         self.passes.push_back(Pass::Displace(pods));
     }
 
     /// Resets the positions of a pod's endpoints, whose slices have been forgotten, and visits them.
     pub(super) fn displace(&mut self, pod: PodId) {
-        let members = &mut self.pods[pod.index()].members;
+        let members = &mut self.pods[pod].members;
         for member in members.iter_mut() {
             (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
         }
@@ -77,16 +74,16 @@ impl NamespaceState {
     pub(super) fn finish_displacing(&mut self) {
         let services = self.services.iter();
         let managed = services.filter(|(_, service)| service.facts.selector.is_some());
-        let managed: Vec<ServiceId> = managed.map(|(id, _)| ServiceId::from(id)).collect();
+        let managed: Vec<ServiceId> = managed.map(|(id, _)| id).collect();
         for service in managed {
-            self.untally(service);
+            self.reset_sync_stats(service);
             self.mark(service);
         }
     }
 
     /// Forgets trigger times noted before the first plan, since those changes were there before this process wrote.
     pub(super) fn forget_triggers(&mut self) {
-        for (_, service) in &mut self.services {
+        for service in self.services.values_mut() {
             if service.known {
                 service.trigger = None;
             }

@@ -42,7 +42,7 @@ impl NamespaceState {
 
     /// Makes the next evaluation of a Service look at all its hints.
     pub(super) fn rehint_all(&mut self, id: ServiceId) {
-        for state in self.services[id.index()].families.iter_mut().flatten() {
+        for state in self.services[id].families.iter_mut().flatten() {
             state.rehint = true;
         }
         self.mark(id);
@@ -50,7 +50,7 @@ impl NamespaceState {
 
     /// Records whether a Service depends on the zones.
     pub(super) fn note_hint_mode(&mut self, id: ServiceId) {
-        let facts = &self.services[id.index()].facts;
+        let facts = &self.services[id].facts;
         if facts.selector.is_some() && facts.hints == HintMode::Auto {
             self.auto_hinted.insert(id);
         } else {
@@ -61,16 +61,16 @@ impl NamespaceState {
     /// Handles a change of a Service's mode. Endpoints whose hints stay the same are no reason to write.
     pub(super) fn switch_hints(&mut self, id: ServiceId, before: HintMode) {
         self.note_hint_mode(id);
-        let now = self.services[id.index()].facts.hints;
-        for slice_id in self.slices_of(id, |slice| slice.phase == Phase::Managed) {
+        let now = self.services[id].facts.hints;
+        for slice_id in self.slices_of(id, |slice| slice.object.phase == Phase::Managed) {
             let mut kept: Vec<Option<Zone>> = Vec::new();
             let mut changed = Vec::new();
-            let (slice, service) = (&self.slices[slice_id.index()], &self.services[id.index()]);
+            let (slice, service) = (&self.slices[slice_id], &self.services[id]);
             for (at, slot) in slice.slots.iter().enumerate() {
-                let pod = &self.pods[slot.pod.index()];
+                let pod = &self.pods[slot.pod];
                 let ready = desired(pod, service).ready();
                 let zone = self.node_of(pod).and_then(|(_, facts)| facts.zone.as_ref());
-                let node = self.nodes.get(pod.node.index()).map(|node| &*node.view.name);
+                let node = self.nodes.get(pod.node).map(|node| &*node.view.name);
                 let old = match before {
                     HintMode::Auto => auto_hint(slice, at),
                     mode => mode.hint(ready, zone.map(|zone| &**zone), node),
@@ -90,7 +90,7 @@ impl NamespaceState {
                 changed.push(old != new);
                 kept.push(keep);
             }
-            let slice = &mut self.slices[slice_id.index()];
+            let slice = &mut self.slices[slice_id];
             slice.hints = if now == HintMode::Auto { kept } else { Vec::new() };
             for (at, changed) in changed.into_iter().enumerate() {
                 if changed {
@@ -104,12 +104,9 @@ impl NamespaceState {
 
     /// Marks an endpoint of which something published has changed, conditions aside.
     fn mark_stale(&mut self, id: SliceId, at: usize) {
-        let slice = &mut self.slices[id.index()];
+        let slice = &mut self.slices[id];
         slice.slots[at].stale = true;
-        let wanted = desired(
-            &self.pods[slice.slots[at].pod.index()],
-            &self.services[slice.service.index()],
-        );
+        let wanted = desired(&self.pods[slice.slots[at].pod], &self.services[slice.service]);
         slice.recount(at, wanted);
         slice.change(Priority::Rest);
     }
@@ -118,30 +115,30 @@ impl NamespaceState {
     /// written anyway keep theirs as long as no zone gets too much.
     pub(super) fn assign_hints(&mut self, round: &mut Round) {
         let Round { service, family, .. } = *round;
-        let state = self.services[service.index()].family(family);
+        let state = self.services[service].family(family);
         let rehint = std::mem::take(&mut state.rehint);
-        if self.services[service.index()].facts.hints != HintMode::Auto {
+        if self.services[service].facts.hints != HintMode::Auto {
             self.hints_are(service, family, HintState::Off);
             return;
         }
         // A request that was built since its endpoints changed has taken the change along, and hints that are too
         // old: such a slice does not differ, and is a reason to look all the same.
-        let live = |id: &SliceId| self.slices[id.index()].phase == Phase::Managed;
-        if !rehint && !round.changed.iter().any(live) {
+        let is_managed = |&id: &SliceId| self.slices[id].object.phase == Phase::Managed;
+        if !rehint && !round.changed.iter().any(is_managed) {
             return;
         }
-        let touched = |slice: &Slice| slice.phase == Phase::Managed && slice.differs();
+        let touched = |slice: &Slice| slice.object.phase == Phase::Managed && slice.differs();
         let ids = self.slices_of(service, |slice| {
-            slice.phase == Phase::Managed && slice.family == family
+            slice.object.phase == Phase::Managed && slice.family == family
         });
-        let slots = ids.iter().map(|id| self.slices[id.index()].slots.len() as u64);
+        let slots = ids.iter().map(|&id| self.slices[id].slots.len() as u64);
         self.work.endpoints_visited += slots.sum::<u64>();
         let ratios = self.zones.as_ref().ok_or(Disabled::NodeInfo);
         let ratios = ratios.and_then(|view| view.ratios.as_ref().map_err(|why| *why));
         let assigned = ratios.and_then(|ratios| {
             let hinted: Vec<_> = ids
                 .iter()
-                .map(|id| self.hinted_slice(&self.slices[id.index()], touched))
+                .map(|&id| self.hinted_slice(&self.slices[id], touched))
                 .collect();
             assign(ratios, &hinted)
         });
@@ -153,14 +150,14 @@ impl NamespaceState {
                 .collect(),
             Err(_) => ids
                 .iter()
-                .map(|id| (*id, vec![None; self.slices[id.index()].slots.len()]))
+                .map(|&id| (id, vec![None; self.slices[id].slots.len()]))
                 .collect(),
         };
         self.hints_are(service, family, state);
         for (id, hints) in hints {
-            let before = std::mem::replace(&mut self.slices[id.index()].hints, hints);
+            let before = std::mem::replace(&mut self.slices[id].hints, hints);
             for (at, before) in before.into_iter().enumerate() {
-                if self.slices[id.index()].hints[at] != before {
+                if self.slices[id].hints[at] != before {
                     self.mark_stale(id, at);
                     round.changed.push(id);
                 }
@@ -170,17 +167,17 @@ impl NamespaceState {
 
     /// Notifies people when hints come or go, and of each new reason.
     fn hints_are(&mut self, service: ServiceId, family: Family, state: HintState) {
-        let known = &mut self.services[service.index()].family(family).hint_state;
+        let known = &mut self.services[service].family(family).hint_state;
         let event = std::mem::replace(known, state).event(state, family.as_str());
         if let Some(event) = event {
-            self.remark_hints(service, event);
+            self.notify_hints(service, event);
         }
     }
 
     fn hinted_slice<'a>(&'a self, slice: &'a Slice, touched: impl Fn(&Slice) -> bool) -> HintedSlice<'a> {
-        let service: &Service = &self.services[slice.service.index()];
+        let service: &Service = &self.services[slice.service];
         let endpoints = slice.slots.iter().zip(&slice.hints).map(|(slot, hint)| {
-            let pod = &self.pods[slot.pod.index()];
+            let pod = &self.pods[slot.pod];
             HintedEndpoint {
                 ready: desired(pod, service).ready(),
                 zone: self.node_of(pod).and_then(|(_, facts)| facts.zone.as_ref()),
@@ -195,14 +192,14 @@ impl NamespaceState {
 
     /// Adopts the hint that the API server has for an endpoint of a Service that depends on the zones. Returns true if
     /// the endpoint must be written for its hints alone.
-    pub(super) fn settle_hint(
+    pub(super) fn reconcile_hint(
         &mut self,
         id: SliceId,
         at: usize,
         new: bool,
         endpoint: &EndpointFacts,
     ) -> bool {
-        let slice = &self.slices[id.index()];
+        let slice = &self.slices[id];
         if slice.hints.is_empty() {
             return false;
         }
@@ -210,13 +207,13 @@ impl NamespaceState {
             ([zone], []) => {
                 // People were notified of these hints when they came.
                 let (service, family) = (slice.service, slice.family);
-                self.services[service.index()].family(family).hint_state = HintState::On;
+                self.services[service].family(family).hint_state = HintState::On;
                 Some(Zone::from(&**zone))
             }
             ([], []) => None,
             _ => return true,
         };
-        let slice = &mut self.slices[id.index()];
+        let slice = &mut self.slices[id];
         if new {
             slice.hints[at] = published;
             return false;

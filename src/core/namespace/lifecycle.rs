@@ -24,11 +24,16 @@ mod driver;
 
 use super::{NamespaceState, WorkItem};
 use crate::core::body::Request;
+use crate::core::compact::table::{EntryId, Named, Table};
+use crate::core::events::Notice;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::object::{Flight, ObjectState, Phase, Remote};
+use crate::core::time::Time;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::vec::IntoIter;
 
 /// The result of a request, as far as the API server's answer proves it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -107,8 +112,8 @@ enum Step {
     Rest,
 }
 
-fn next_step(phase: Phase, object: &ObjectState) -> Step {
-    match phase {
+fn next_step(object: &ObjectState) -> Step {
+    match object.phase {
         // Nothing is decided while the object's state is unknown.
         _ if object.needs_refetch => Step::Fetch,
         Phase::Managed => Step::Write,
@@ -166,7 +171,8 @@ fn effect(phase: Phase, flight: Flight, outcome: &Outcome, on_server: bool) -> E
 
 /// Handles a request that was not carried out, or may not have been: its changes are due again, or need a refetch
 /// first.
-fn set_back(phase: Phase, object: &mut ObjectState, flight: Flight, outcome: &Outcome) {
+fn set_back(object: &mut ObjectState, flight: Flight, outcome: &Outcome) {
+    let phase = object.phase;
     match (flight, outcome) {
         // Nothing waits for the answer, but an object that a create may have made is needed once the Service is
         // managed again.
@@ -196,21 +202,23 @@ fn set_back(phase: Phase, object: &mut ObjectState, flight: Flight, outcome: &Ou
     }
 }
 
-/// The queued objects of one kind: those to be checked, and those that cannot be yet.
+/// The objects of one kind: those that are known, those that wait for their turn, and those that were listed too early.
 #[derive(Clone, Debug)]
-pub(super) struct Queue<Id, Facts> {
-    /// Objects that may be due. May name some that no longer exist.
-    pub(super) wanted: BTreeSet<Id>,
+pub(super) struct Objects<T: Published> {
+    known: Table<T::Id, T>,
+    /// Objects that may be due.
+    wanted: BTreeSet<T::Id>,
     /// Objects that were granted while their Service must not be written: due again when that is over.
-    pub(super) blocked: BTreeSet<Id>,
+    blocked: BTreeSet<T::Id>,
     /// Objects that were listed before their pods and Services, with the epoch of the last list that showed each: they
     /// are adopted when those are known.
-    pub(super) arrivals: KeyedMap<Arc<str>, (u8, Facts)>,
+    arrivals: KeyedMap<Box<str>, (u8, T::Facts)>,
 }
 
-impl<Id, Facts> Default for Queue<Id, Facts> {
+impl<T: Published> Default for Objects<T> {
     fn default() -> Self {
         Self {
+            known: Table::default(),
             wanted: BTreeSet::new(),
             blocked: BTreeSet::new(),
             arrivals: KeyedMap::default(),
@@ -218,11 +226,61 @@ impl<Id, Facts> Default for Queue<Id, Facts> {
     }
 }
 
-impl<Id, Facts> Queue<Id, Facts> {
-    /// Returns whether nothing waits that could matter later. Blocked objects do not count: the state knows them
-    /// anyway.
+impl<T: Published> Deref for Objects<T> {
+    type Target = Table<T::Id, T>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.known
+    }
+}
+
+impl<T: Published> DerefMut for Objects<T> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.known
+    }
+}
+
+impl<T: Published> Objects<T> {
+    /// Returns whether nothing is known, and nothing waits that could matter later.
     pub(super) fn is_empty(&self) -> bool {
-        self.wanted.is_empty() && self.arrivals.is_empty()
+        self.known.is_empty() && self.arrivals.is_empty()
+    }
+
+    /// Queues an object for the next plan, which checks whether it is due. One that is in flight asks again when its
+    /// answer arrives.
+    pub(super) fn want(&mut self, id: T::Id) {
+        self.wanted.insert(id);
+    }
+
+    /// Drops all queued work.
+    pub(super) fn want_nothing(&mut self) {
+        self.wanted.clear();
+        self.blocked.clear();
+    }
+
+    /// Forgets an object that is known.
+    pub(super) fn remove(&mut self, id: T::Id) -> T {
+        self.wanted.remove(&id);
+        self.blocked.remove(&id);
+        self.known.remove(id)
+    }
+
+    /// Returns whether an object of this name was listed and waits for its pods and Services.
+    pub(super) fn has_arrived(&self, name: &str) -> bool {
+        self.arrivals.contains_key(name)
+    }
+
+    /// Takes the objects that were listed before their pods and Services were known, each with the epoch of its list,
+    /// in the order in which they are to be adopted.
+    pub(super) fn take_arrivals(&mut self) -> IntoIter<(u8, T::Facts)> {
+        let arrivals = std::mem::take(&mut self.arrivals).into_values();
+        let mut arrivals: Vec<_> = arrivals.collect();
+        let order = |facts: &T::Facts| T::created(facts);
+        arrivals.sort_unstable_by(|(_, a), (_, b)| {
+            let names = || T::meta(a).name().cmp(T::meta(b).name());
+            order(a).cmp(&order(b)).then_with(names)
+        });
+        arrivals.into_iter()
     }
 }
 
@@ -236,78 +294,75 @@ pub(super) trait Metadata {
     fn is_deleting(&self) -> bool;
 }
 
-/// A kind of object that we publish.
-pub(super) trait Published: Sized {
-    /// The key of an object in the state.
-    type Id: Clone + Ord;
+/// A kind of object that we publish, implemented by what the state keeps of one.
+pub(super) trait Published: Named + Clone + fmt::Debug + 'static {
+    /// The number of an object in the state.
+    type Id: EntryId;
     /// The metadata, as a watch shows it.
     type Meta: Metadata;
     /// The whole object, as a list or a get shows it.
-    type Facts;
+    type Facts: Clone + fmt::Debug;
 
-    /// Returns the queue of this kind.
-    fn queue(state: &mut NamespaceState) -> &mut Queue<Self::Id, Self::Facts>;
-    /// Finds the object of a name.
-    fn find(state: &NamespaceState, name: &str) -> Option<Self::Id>;
-    /// Returns the object's name.
-    fn name<'s>(state: &'s NamespaceState, id: &'s Self::Id) -> Option<&'s Arc<str>>;
-    /// Returns the object's phase and state, if it is known.
-    fn get<'s>(state: &'s NamespaceState, id: &Self::Id) -> Option<(Phase, &'s ObjectState)>;
-    /// Returns the same as [`Self::get`], to be changed.
-    fn get_mut<'s>(
-        state: &'s mut NamespaceState,
-        id: &Self::Id,
-    ) -> Option<(&'s mut Phase, &'s mut ObjectState)>;
-    /// Returns the objects that the list of an epoch, as of a resourceVersion, shows to be gone.
-    fn unlisted(state: &NamespaceState, epoch: u8, version: u64) -> Vec<Arc<str>>;
+    /// Returns all objects of this kind.
+    fn objects(state: &NamespaceState) -> &Objects<Self>;
+    /// Returns all objects of this kind, to be changed.
+    fn objects_mut(state: &mut NamespaceState) -> &mut Objects<Self>;
+    /// Returns the state of the lifecycle.
+    fn object(&self) -> &ObjectState;
+    /// Returns the state of the lifecycle, to be changed.
+    fn object_mut(&mut self) -> &mut ObjectState;
     /// Returns the metadata of a whole object.
     fn meta(facts: &Self::Facts) -> &Self::Meta;
+    /// Returns when a whole object was created, if the order of adoption depends on it.
+    fn created(_facts: &Self::Facts) -> Option<Time> {
+        None
+    }
     /// Extracts the object of this kind from an answer.
     fn content(content: Content) -> Option<Self::Facts>;
 
-    /// Returns whether a managed object must be written, as far as is known without building it.
-    fn differs(state: &NamespaceState, id: &Self::Id) -> bool;
-    /// Returns whether its Service cannot be evaluated yet.
-    fn awaits(state: &NamespaceState, id: &Self::Id) -> bool;
-    /// Builds what a managed object should hold, to be sent; `None` if the API server turns out to have exactly that.
-    fn build(state: &mut NamespaceState, id: &Self::Id) -> Option<Vec<u8>>;
-    /// Records that what was built is sent: it counts as published from here on.
-    fn depart(state: &mut NamespaceState, id: &Self::Id, flight: Flight);
-    /// Records that the API server has what was sent.
-    fn accepted(_state: &mut NamespaceState, _id: &Self::Id) {}
     /// Returns the work item that asks for the object's turn.
-    fn want(state: &NamespaceState, id: &Self::Id) -> Option<WorkItem>;
+    fn work_item(&self) -> WorkItem;
     /// Returns the position in a plan, lowest first.
-    fn order(_state: &NamespaceState, _id: &Self::Id) -> u8 {
+    fn order(&self) -> u8 {
         0
     }
+    /// Returns whether a managed object must be written, as far as is known without building it.
+    fn differs(&self, state: &NamespaceState) -> bool;
+    /// Returns whether the object's Service cannot be evaluated yet.
+    fn waits_for_slices(&self, state: &NamespaceState) -> bool;
+    /// Builds what a managed object should hold, to be sent; `None` if the API server turns out to have exactly that.
+    fn build(state: &mut NamespaceState, id: Self::Id) -> Option<Vec<u8>>;
+    /// Records that what was built is sent: it counts as published from here on.
+    fn depart(state: &mut NamespaceState, id: Self::Id, flight: Flight) {
+        Self::objects_mut(state)[id].object_mut().depart(flight);
+    }
+    /// Records that the API server has what was sent.
+    fn accepted(&mut self) {}
 
     /// Takes in an unknown object that was listed or read whole.
     fn arrive(state: &mut NamespaceState, facts: Self::Facts, epoch: u8);
     /// Takes in an unknown object that a watch has shown.
     fn appear(state: &mut NamespaceState, meta: &Self::Meta, epoch: u8);
     /// Handles a version of a known object that a watch has shown and that is not ours.
-    fn change(state: &mut NamespaceState, id: &Self::Id, meta: &Self::Meta);
+    fn change(state: &mut NamespaceState, id: Self::Id, meta: &Self::Meta);
     /// Compares an object that was read, while nothing of ours was in flight, with what it should hold.
-    fn reconcile_observed(state: &mut NamespaceState, id: &Self::Id, facts: Self::Facts);
+    fn reconcile_observed(state: &mut NamespaceState, id: Self::Id, facts: Self::Facts);
     /// Handles an object that a watch or a list shows to be gone, or no longer ours.
-    fn vanish(state: &mut NamespaceState, id: &Self::Id, version: u64);
+    fn vanish(state: &mut NamespaceState, id: Self::Id, version: u64);
     /// Handles an object that the API server does not have: a managed one is created again, others are forgotten.
-    fn remake(state: &mut NamespaceState, id: &Self::Id);
+    fn remake(state: &mut NamespaceState, id: Self::Id);
     /// Handles a managed object that has been given to another manager.
-    fn give_away(state: &mut NamespaceState, id: &Self::Id);
+    fn give_away(state: &mut NamespaceState, id: Self::Id) {
+        Self::remake(state, id);
+    }
     /// Forgets an object.
-    fn forget(state: &mut NamespaceState, id: &Self::Id);
+    fn forget(state: &mut NamespaceState, id: Self::Id) {
+        Self::objects_mut(state).remove(id);
+    }
     /// Handles an answer to a request of an object that has been forgotten since.
     fn answered_late(_state: &mut NamespaceState, _name: &str, _outcome: &Outcome) {}
-    /// Notifies people, where they should hear of it, that a request has failed once more.
-    fn remark_failure(
-        state: &mut NamespaceState,
-        id: &Self::Id,
-        flight: Flight,
-        bytes: Option<usize>,
-        why: Option<&str>,
-    );
+    /// Returns the Event that tells people of a failed request, where they should hear of it.
+    fn failure_notice(&self, state: &NamespaceState, flight: Flight, message: String) -> Option<Notice>;
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Notifications for people: collected while events are applied and requests answered, taken by the shard.
 
 use super::NamespaceState;
+use super::lifecycle::Published;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::facts::{ANNOTATION_TOLERATE_UNREADY, TolerateUnready};
 use crate::core::hints::HintEvent;
-use crate::core::ids::{ServiceId, SliceId, Uid};
+use crate::core::ids::ServiceId;
 use crate::core::object::{Flight, ObjectName, ObjectState, SAID_AGAIN};
 use std::sync::Arc;
 
@@ -39,12 +40,12 @@ pub enum Notification {
 
 impl NamespaceState {
     /// Takes the notifications since the last call.
-    pub fn take_remarks(&mut self) -> Vec<Notification> {
-        std::mem::take(&mut self.remarks)
+    pub fn take_notifications(&mut self) -> Vec<Notification> {
+        std::mem::take(&mut self.notifications)
     }
 
-    fn involved(&self, service: ServiceId) -> Involved {
-        let facts = &self.services[service.index()].facts;
+    pub(super) fn involved(&self, service: ServiceId) -> Involved {
+        let facts = &self.services[service].facts;
         Involved {
             kind: InvolvedKind::Service,
             namespace: self.namespace.clone(),
@@ -55,13 +56,13 @@ impl NamespaceState {
     }
 
     /// Notifies people that a Service's hints have come or gone.
-    pub(super) fn remark_hints(&mut self, service: ServiceId, event: HintEvent) {
+    pub(super) fn notify_hints(&mut self, service: ServiceId, event: HintEvent) {
         let HintEvent {
             warning,
             reason,
             message,
         } = event;
-        self.remarks.push(Notification::Event(Notice {
+        self.notifications.push(Notification::Event(Notice {
             source: Source::Slices,
             involved: self.involved(service),
             warning,
@@ -71,12 +72,12 @@ impl NamespaceState {
     }
 
     /// Checks the annotations of a Service that is new or has changed.
-    pub(super) fn remark_annotations(&mut self, service: ServiceId) {
-        let facts = &self.services[service.index()].facts;
+    pub(super) fn notify_annotations(&mut self, service: ServiceId) {
+        let facts = &self.services[service].facts;
         if self.settings.legacy_tolerate_unready
             && let TolerateUnready::Malformed(value) = &facts.tolerate_unready
         {
-            self.remarks.push(Notification::IgnoredAnnotation {
+            self.notifications.push(Notification::IgnoredAnnotation {
                 service: facts.name.clone(),
                 annotation: ANNOTATION_TOLERATE_UNREADY,
                 value: value.clone(),
@@ -84,74 +85,27 @@ impl NamespaceState {
         }
     }
 
-    /// Handles a failed request for a slice. One failure is normal; one that lasts, or an outright refusal, is not.
-    /// `bytes` is the size of one that is too large.
-    pub(super) fn remark_slice_failure(&mut self, id: SliceId, bytes: Option<usize>, why: Option<&str>) {
-        let object = &mut self.slices[id.index()].object;
-        let Some(told) = told(object, bytes, why) else {
-            return;
-        };
-        let slice = &self.slices[id.index()];
-        if slice.service.is_none() {
-            return;
-        }
-        let notice = Notice {
-            source: Source::Slices,
-            involved: self.involved(slice.service),
-            warning: true,
-            reason: "FailedToUpdateEndpointSlices",
-            message: format!("EndpointSlice {}: {told}", slice.name),
-        };
-        let object = ObjectName::slice(slice.name.clone());
-        self.remark_failure(object, notice, bytes, why);
-    }
-
-    /// Does the same for an Endpoints object.
-    pub(super) fn remark_endpoints_failure(
+    /// Notifies people of a failed request, if it is time: one failure is normal; one that lasts, or an outright
+    /// refusal, is not. `bytes` is the size of an object that is too large.
+    pub(super) fn notify_failure<T: Published>(
         &mut self,
-        name: &Arc<str>,
+        id: T::Id,
         flight: Flight,
         bytes: Option<usize>,
         why: Option<&str>,
     ) {
-        let Some(object) = self.endpoints.get_mut(name).map(|entry| &mut entry.object) else {
+        let object = T::objects_mut(self)[id].object_mut();
+        let Some(message) = failure_message(object, bytes, why) else {
             return;
         };
-        let Some(message) = told(object, bytes, why) else {
+        let entry = &T::objects(self)[id];
+        let Some(notice) = entry.failure_notice(self, flight, message) else {
             return;
         };
-        let notice = Notice {
-            source: Source::Endpoints,
-            involved: Involved {
-                kind: InvolvedKind::Endpoints,
-                namespace: self.namespace.clone(),
-                name: name.clone(),
-                uid: object
-                    .remote
-                    .as_ref()
-                    .map_or_else(Uid::none, |remote| remote.uid.clone()),
-                version: object.remote.as_ref().map(|remote| remote.version),
-            },
-            warning: true,
-            reason: match flight {
-                Flight::Create => "FailedToCreateEndpoint",
-                _ => "FailedToUpdateEndpoint",
-            },
-            message,
-        };
-        self.remark_failure(ObjectName::endpoints(name.clone()), notice, bytes, why);
-    }
-
-    fn remark_failure(
-        &mut self,
-        object: ObjectName,
-        notice: Notice,
-        bytes: Option<usize>,
-        why: Option<&str>,
-    ) {
-        self.remarks.push(Notification::Event(notice));
+        let object = entry.work_item().object;
+        self.notifications.push(Notification::Event(notice));
         if let Some(bytes) = bytes {
-            self.remarks.push(Notification::TooLarge {
+            self.notifications.push(Notification::TooLarge {
                 object,
                 bytes,
                 why: why.unwrap_or_default().into(),
@@ -161,7 +115,7 @@ impl NamespaceState {
 }
 
 /// Returns what to tell people of the latest failure, if anything.
-fn told(object: &mut ObjectState, bytes: Option<usize>, why: Option<&str>) -> Option<String> {
+fn failure_message(object: &mut ObjectState, bytes: Option<usize>, why: Option<&str>) -> Option<String> {
     let why = why.unwrap_or("the API server does not answer, or not in time");
     if let Some(bytes) = bytes {
         // Nothing but a smaller object helps, so this is said once.

@@ -190,7 +190,7 @@ impl NamespaceState {
                 (None, 1)
             }
             Pass::Replace(id, facts) => {
-                self.services[id.index()].facts = *facts;
+                self.services[id].facts = *facts;
                 (None, 1)
             }
             Pass::Insert(facts, epoch) => {
@@ -198,7 +198,7 @@ impl NamespaceState {
                 (None, 1)
             }
             Pass::Notification(id) => {
-                self.remark_annotations(id);
+                self.notify_annotations(id);
                 (None, 1)
             }
         }
@@ -217,7 +217,7 @@ impl NamespaceState {
     /// Continues the change of a Service. Returns whether there is more, and the number of pods visited.
     fn step_edit(&mut self, edit: &mut Edit) -> (bool, usize) {
         let (id, stage) = (edit.id, edit.stage);
-        let new = &self.services[id.index()].facts;
+        let new = &self.services[id].facts;
         let reselected = edit.old.selector != new.selector;
         let regrouped = edit.old.ports != new.ports || edit.old.no_cluster_ip != new.no_cluster_ip;
         let pods = match stage {
@@ -239,7 +239,7 @@ impl NamespaceState {
             && new.has(family)
             && self.settings.outputs.slices
         {
-            self.services[id.index()].families[family.index()] = Some(Box::default());
+            self.services[id].families[family.index()] = Some(Box::default());
         }
         let mut end = pods.min(edit.at + STRIDE);
         let spent = self.work.total() + PIECE;
@@ -251,7 +251,7 @@ impl NamespaceState {
             match stage {
                 Stage::Leave => {
                     let pod = edit.members[at];
-                    if self.cache.selects(id, self.pods[pod.index()].labels.0) {
+                    if self.cache.selects(id, self.pods[pod].labels.0) {
                         edit.members[edit.kept] = pod;
                         edit.kept += 1;
                     } else {
@@ -269,7 +269,7 @@ impl NamespaceState {
                 Stage::Join => self.join_if_new(edit.selected[at], id),
                 Stage::Revisit => {
                     let pod = edit.members[at];
-                    for at in self.pods[pod.index()].members_of(id) {
+                    for at in self.pods[pod].members_of(id) {
                         self.visit(pod, at, change);
                     }
                 }
@@ -289,7 +289,7 @@ impl NamespaceState {
                 Stage::Family(Family::V4)
             }
             Stage::Family(family) => {
-                let has = self.services[id.index()].facts.has(family);
+                let has = self.services[id].facts.has(family);
                 if edit.old.has(family) && !has {
                     self.drop_family(id, family);
                 }

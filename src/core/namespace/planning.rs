@@ -1,13 +1,13 @@
 //! Plans: changed Services are evaluated, and the objects that are due are returned; in steps, as thousands of
 //! Services may have changed at once.
 
-use super::endpoints::EndpointsOutput;
+use super::endpoints::Endpoints;
 use super::lifecycle::{Granted, Outcome};
-use super::slices::SliceOutput;
 use super::{NamespaceState, WorkItem};
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::ids::ServiceId;
 use crate::core::object::{ObjectName, Output};
+use crate::core::slices::Slice;
 use crate::core::work::Budget;
 use std::vec::IntoIter;
 
@@ -26,8 +26,8 @@ impl NamespaceState {
     /// nothing is due any more. At most one request of an object is in flight at a time.
     pub fn grant(&mut self, object: &ObjectName) -> Option<Granted> {
         match object.output {
-            Output::Slice => self.grant_one::<SliceOutput>(&object.name),
-            Output::Endpoints => self.grant_one::<EndpointsOutput>(&object.name),
+            Output::Slice => self.grant_one::<Slice>(&object.name),
+            Output::Endpoints => self.grant_one::<Endpoints>(&object.name),
         }
     }
 
@@ -35,8 +35,8 @@ impl NamespaceState {
     /// if it is due again.
     pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
         match object.output {
-            Output::Slice => self.answered::<SliceOutput>(&object.name, outcome, why),
-            Output::Endpoints => self.answered::<EndpointsOutput>(&object.name, outcome, why),
+            Output::Slice => self.answered::<Slice>(&object.name, outcome, why),
+            Output::Endpoints => self.answered::<Endpoints>(&object.name, outcome, why),
         }
     }
 
@@ -60,15 +60,15 @@ impl NamespaceState {
             // They must not pile up where nobody counts and takes them.
             self.syncs.clear();
             Box::new(Planning {
-                slices: self.take_arrivals().into_iter(),
-                endpoints: self.take_endpoints_arrivals().into_iter(),
+                slices: self.slices.take_arrivals(),
+                endpoints: self.endpoints.take_arrivals(),
                 dirty: None,
             })
         });
         let done = self.evaluate_some(&mut planning, budget);
         if done {
-            self.release_blocked::<SliceOutput>();
-            self.release_blocked::<EndpointsOutput>();
+            self.release_blocked::<Slice>();
+            self.release_blocked::<Endpoints>();
             self.resolved.planned();
         } else {
             self.planning = Some(planning);
@@ -80,14 +80,14 @@ impl NamespaceState {
     fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
         for (epoch, facts) in &mut planning.slices {
             budget.spend(1 + facts.endpoints.len() as u64);
-            self.listed::<SliceOutput>(facts, epoch);
+            self.listed::<Slice>(facts, epoch);
             if budget.is_spent() {
                 return false;
             }
         }
         for (epoch, facts) in &mut planning.endpoints {
             budget.spend(1 + facts.addresses() as u64);
-            self.listed::<EndpointsOutput>(facts, epoch);
+            self.listed::<Endpoints>(facts, epoch);
             if budget.is_spent() {
                 return false;
             }
@@ -111,8 +111,8 @@ impl NamespaceState {
 
     /// Adds the objects that are due, as far as is known.
     fn collect_wants(&mut self, wants: &mut Vec<WorkItem>) {
-        self.plan_due::<SliceOutput>(wants);
+        self.plan_due::<Slice>(wants);
         // Few still read Endpoints, and each is written whole.
-        self.plan_due::<EndpointsOutput>(wants);
+        self.plan_due::<Endpoints>(wants);
     }
 }

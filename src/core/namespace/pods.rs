@@ -3,9 +3,8 @@
 use super::passes::Pass;
 use super::{Host, LocalNode, NamespaceState, Pod, PodChange};
 use crate::core::address::Family;
-use crate::core::compact::intern::{make_room, push_tight};
+use crate::core::compact::intern::push_tight;
 use crate::core::facts::{HostName, NodeFacts, PodFacts};
-use crate::core::hash::hash_of;
 use crate::core::ids::{HostId, NodeId, PodId};
 use crate::core::nodes::{NodeDirectory, NodeView};
 use crate::core::ports::ContainerPort;
@@ -20,7 +19,7 @@ impl NamespaceState {
     ///
     /// A pod in a terminal phase is removed, and only its Ready time counts.
     pub fn apply_pod(&mut self, facts: PodFacts, earlier: &[Time], epoch: u8, nodes: &mut dyn NodeDirectory) {
-        match (self.find_pod(&facts.name), facts.terminal) {
+        match (self.pods.find(&facts.name), facts.terminal) {
             (None, true) => {}
             (None, false) => self.insert_pod(facts, earlier, epoch, nodes),
             (Some(id), true) => {
@@ -52,7 +51,7 @@ impl NamespaceState {
 
     /// Removes a pod.
     pub fn remove_pod(&mut self, name: &str, nodes: &mut dyn NodeDirectory) {
-        if let Some(id) = self.find_pod(name) {
+        if let Some(id) = self.pods.find(name) {
             self.drop_pod(id, nodes);
         }
     }
@@ -65,10 +64,10 @@ impl NamespaceState {
 
     /// Does what [`Self::apply_node`] does, but leaves the visits to its pods to [`Self::step_passes`].
     pub fn begin_node(&mut self, view: Arc<NodeView>) {
-        let Some(id) = self.find_node(&view.name) else {
+        let Some(id) = self.nodes.find(&view.name) else {
             return;
         };
-        let node = &mut self.nodes[id.index()];
+        let node = &mut self.nodes[id];
         if node.view.version >= view.version {
             return;
         }
@@ -82,9 +81,7 @@ impl NamespaceState {
 
     fn insert_pod(&mut self, facts: PodFacts, earlier: &[Time], epoch: u8, nodes: &mut dyn NodeDirectory) {
         let conditions = Pod::conditions_of(&facts);
-        make_room(&mut self.pods);
-        let id = PodId::from(self.pods.vacant_key());
-        let hash = hash_of(&*facts.name);
+        let id = self.pods.next_id();
         let host = self.enter_host(&facts.name, facts.host.as_deref());
         let labels = self.cache.attach(id, &facts.labels, &mut self.work);
         let ports = self.port_sets.acquire(facts.ports.into_boxed_slice());
@@ -105,12 +102,10 @@ impl NamespaceState {
             ready_time: facts.ready_time,
             members: SmallVec::new(),
         });
-        self.pods_by_name
-            .insert_unique(hash, id.0, |&id| hash_of(&*self.pods[id as usize].name));
         let services = self.cache.services(labels.0);
         let time = earlier.iter().copied().chain(facts.ready_time).min();
         for service in services {
-            self.services[service.index()].note(time);
+            self.services[service].note(time);
             self.join(id, service);
         }
     }
@@ -124,8 +119,8 @@ impl NamespaceState {
         nodes: &mut dyn NodeDirectory,
     ) {
         let conditions = Pod::conditions_of(&facts);
-        let rehosted = !self.is_hosted(&self.pods[id.index()], facts.host.as_deref());
-        let pod = &mut self.pods[id.index()];
+        let rehosted = !self.is_hosted(&self.pods[id], facts.host.as_deref());
+        let pod = &mut self.pods[id];
         pod.epoch = epoch;
         let mut change = PodChange::default();
         let mut changed = false;
@@ -147,21 +142,21 @@ impl NamespaceState {
         self.update_ports(id, facts.ports, &mut change);
         if rehosted {
             let host = self.enter_host(&facts.name, facts.host.as_deref());
-            let old = std::mem::replace(&mut self.pods[id.index()].host, host);
+            let old = std::mem::replace(&mut self.pods[id].host, host);
             self.leave_host(old);
         }
         self.update_node(id, facts.node.as_ref(), nodes, &mut change);
-        let moved = !self.cache.is(self.pods[id.index()].labels.0, &facts.labels);
+        let moved = !self.cache.is(self.pods[id].labels.0, &facts.labels);
         if moved {
-            let old = self.pods[id.index()].labels;
+            let old = self.pods[id].labels;
             // Attach before detaching, so that a label set that both share stays.
             let new = self.cache.attach(id, &facts.labels, &mut self.work);
             self.detach_labels(old);
-            self.pods[id.index()].labels = new;
+            self.pods[id].labels = new;
             self.leave_unmatched(id);
         }
         self.note_times(id, earlier, facts.ready_time);
-        self.pods[id.index()].ready_time = facts.ready_time;
+        self.pods[id].ready_time = facts.ready_time;
         if changed || change != PodChange::default() {
             self.revisit(id, change);
         }
@@ -171,9 +166,9 @@ impl NamespaceState {
     }
 
     fn update_ports(&mut self, id: PodId, ports: Vec<ContainerPort>, change: &mut PodChange) {
-        let old = self.pods[id.index()].ports;
+        let old = self.pods[id].ports;
         if **self.port_sets.get(old) != *ports {
-            self.pods[id.index()].ports = self.port_sets.acquire(ports.into_boxed_slice());
+            self.pods[id].ports = self.port_sets.acquire(ports.into_boxed_slice());
             self.leave_ports(old);
             change.ports = true;
         }
@@ -186,12 +181,12 @@ impl NamespaceState {
         nodes: &mut dyn NodeDirectory,
         change: &mut PodChange,
     ) {
-        let known = self.pods[id.index()].node;
-        let known = (!known.is_none()).then(|| &self.nodes[known.index()].view.name);
+        let known = self.pods[id].node;
+        let known = (!known.is_none()).then(|| &self.nodes[known].view.name);
         if known != node {
             self.leave_node(id, nodes);
             let (node, node_at) = self.enter_node(id, node, nodes);
-            let pod = &mut self.pods[id.index()];
+            let pod = &mut self.pods[id];
             (pod.node, pod.node_at) = (node, node_at);
             change.content = [true; 2];
             change.endpoints = true;
@@ -200,7 +195,7 @@ impl NamespaceState {
 
     /// Notes a Ready time that moved forward, for the Services that select the pod.
     fn note_times(&mut self, id: PodId, earlier: &[Time], time: Option<Time>) {
-        let pod = &self.pods[id.index()];
+        let pod = &self.pods[id];
         // `None` is before any time.
         let forward = |t: &Time| Some(*t) > pod.ready_time;
         let time = earlier.iter().copied().chain(time).filter(forward).min();
@@ -208,29 +203,24 @@ impl NamespaceState {
             return;
         }
         for member in &pod.members {
-            self.services[member.service.index()].note(time);
+            self.services[member.service].note(time);
         }
     }
 
     fn drop_pod(&mut self, id: PodId, nodes: &mut dyn NodeDirectory) {
-        while let Some(member) = self.pods[id.index()].members.last() {
+        while let Some(member) = self.pods[id].members.last() {
             self.part(id, member.service);
         }
         self.leave_node(id, nodes);
-        self.detach_labels(self.pods[id.index()].labels);
-        let hash = hash_of(&*self.pods[id.index()].name);
-        self.pods_by_name
-            .find_entry(hash, |&other| other == id.0)
-            .expect("a kept pod is in the table of names")
-            .remove();
-        let pod = self.pods.remove(id.index());
+        self.detach_labels(self.pods[id].labels);
+        let pod = self.pods.remove(id);
         self.leave_ports(pod.ports);
         self.leave_host(pod.host);
     }
 
     fn detach_labels(&mut self, (set, at): (crate::core::ids::FullSetId, u32)) {
         if let Some(moved) = self.cache.detach(set, at) {
-            self.pods[moved.index()].labels.1 = at;
+            self.pods[moved].labels.1 = at;
         }
     }
 
@@ -281,49 +271,39 @@ impl NamespaceState {
         let Some(name) = name else {
             return (NodeId::NONE, 0);
         };
-        let id = if let Some(id) = self.find_node(name) {
+        let id = if let Some(id) = self.nodes.find(name) {
             id
         } else {
             let node = LocalNode {
                 view: nodes.look_up(name, &self.namespace),
                 pods: SmallVec::new(),
             };
-            make_room(&mut self.nodes);
-            let id = NodeId::from(self.nodes.insert(node));
-            self.nodes_by_name.insert_unique(hash_of(&**name), id.0, |&id| {
-                hash_of(&*self.nodes[id as usize].view.name)
-            });
-            id
+            self.nodes.insert(node)
         };
-        let pods = &mut self.nodes[id.index()].pods;
+        let pods = &mut self.nodes[id].pods;
         push_tight(pods, pod);
         (id, pods.len() as u32 - 1)
     }
 
     fn leave_node(&mut self, pod: PodId, nodes: &mut dyn NodeDirectory) {
-        let (id, at) = (self.pods[pod.index()].node, self.pods[pod.index()].node_at);
+        let (id, at) = (self.pods[pod].node, self.pods[pod].node_at);
         if id.is_none() {
             return;
         }
-        let node = &mut self.nodes[id.index()];
+        let node = &mut self.nodes[id];
         node.pods.swap_remove(at as usize);
         if let Some(moved) = node.pods.get(at as usize) {
-            self.pods[moved.index()].node_at = at;
+            self.pods[*moved].node_at = at;
         }
         if node.pods.is_empty() {
-            let hash = hash_of(&*self.nodes[id.index()].view.name);
-            self.nodes_by_name
-                .find_entry(hash, |&other| other == id.0)
-                .expect("a kept node is in the table of names")
-                .remove();
-            let node = self.nodes.remove(id.index());
+            let node = self.nodes.remove(id);
             nodes.forget(&node.view.name, &self.namespace);
         }
     }
 
     /// Returns the node that a pod runs on, if it is known.
     pub(super) fn node_of(&self, pod: &Pod) -> Option<(&Arc<str>, &NodeFacts)> {
-        let view = &self.nodes.get(pod.node.index())?.view;
+        let view = &self.nodes.get(pod.node)?.view;
         Some((&view.name, view.facts.as_ref()?))
     }
 }

@@ -4,7 +4,6 @@ use super::addresses::ServiceEndpoints;
 use super::passes::{Edit, Pass};
 use super::{NamespaceState, Service};
 use crate::core::address::Family;
-use crate::core::compact::intern::make_room;
 use crate::core::compact::small::SmallSet;
 use crate::core::facts::{ServiceFacts, is_reserved_label};
 use crate::core::hash::KeyedMap;
@@ -31,8 +30,8 @@ impl NamespaceState {
 
     /// Does what [`Self::apply_service`] does, but leaves the visits to its pods to [`Self::step_passes`].
     pub fn begin_service(&mut self, facts: ServiceFacts, epoch: u8) {
-        if let Some(&id) = self.services_by_name.get(&facts.name) {
-            let service = &mut self.services[id.index()];
+        if let Some(id) = self.services.find(&facts.name) {
+            let service = &mut self.services[id];
             if service.facts.uid == facts.uid {
                 service.epoch = epoch;
                 if service.facts == facts {
@@ -56,8 +55,10 @@ impl NamespaceState {
 
     /// Does what [`Self::remove_service`] does, but leaves the visits to its pods to [`Self::step_passes`].
     pub fn begin_removal(&mut self, name: &str) {
-        if let Some(id) = self.services_by_name.remove(name) {
-            if self.services[id.index()].facts.selector.is_some() {
+        if let Some(id) = self.services.find(name) {
+            // Nothing that comes from now on belongs to it.
+            self.services.hide(id);
+            if self.services[id].facts.selector.is_some() {
                 self.stop_service(id);
             }
             self.passes.push_back(Pass::Remove(id));
@@ -68,9 +69,8 @@ impl NamespaceState {
     pub(super) fn insert_service(&mut self, facts: ServiceFacts, epoch: u8) {
         let name = facts.name.clone();
         let managed = facts.selector.is_some();
-        make_room(&mut self.services);
         self.service_ports += 1;
-        let id = ServiceId::from(self.services.insert(Service {
+        let id = self.services.insert(Service {
             facts,
             ports: self.service_ports,
             families: [None, None],
@@ -81,12 +81,11 @@ impl NamespaceState {
             slices: SmallSet::default(),
             endpoints: None,
             dirty: false,
-            tally: super::sync_stats::SyncStats::default(),
+            sync_stats: super::sync_stats::SyncStats::default(),
             moves: super::sync_stats::Moves::default(),
             epoch,
-        }));
-        self.services_by_name.insert(name.clone(), id);
-        self.remark_annotations(id);
+        });
+        self.notify_annotations(id);
         if managed {
             self.start_service(id);
         } else {
@@ -96,30 +95,30 @@ impl NamespaceState {
 
     /// Drops a Service of which nothing is left but its name.
     pub(super) fn drop_service(&mut self, id: ServiceId) {
-        let service = self.services.remove(id.index());
+        let service = self.services.remove(id);
         self.resolved
             .forget_service((service.ports, &service.facts.ports));
-        self.doom_endpoints(&service.facts.name);
+        self.delete_endpoints(&service.facts.name);
     }
 
     fn update_service(&mut self, id: ServiceId, facts: ServiceFacts) {
-        if self.services[id.index()].facts.ports != facts.ports {
+        if self.services[id].facts.ports != facts.ports {
             self.service_ports += 1;
-            self.services[id.index()].ports = self.service_ports;
+            self.services[id].ports = self.service_ports;
         }
-        let old = &self.services[id.index()].facts;
+        let old = &self.services[id].facts;
         match (old.selector.is_some(), facts.selector.is_some()) {
-            (false, false) => self.services[id.index()].facts = facts,
+            (false, false) => self.services[id].facts = facts,
             (false, true) => {
-                self.services[id.index()].facts = facts;
+                self.services[id].facts = facts;
                 self.start_service(id);
             }
             (true, false) => {
                 let times = self.cache.pods(id).into_iter().filter_map(|pod| {
-                    let pod = &self.pods[pod.index()];
+                    let pod = &self.pods[pod];
                     Some((pod.name.clone(), pod.ready_time?))
                 });
-                self.services[id.index()].paused_times = Some(Box::new(times.collect()));
+                self.services[id].paused_times = Some(Box::new(times.collect()));
                 self.stop_service(id);
                 self.passes.push_back(Pass::Replace(id, Box::new(facts)));
             }
@@ -129,16 +128,16 @@ impl NamespaceState {
 
     /// Applies a change of a managed Service that stays managed.
     fn reconfigure(&mut self, id: ServiceId, facts: ServiceFacts) {
-        let old = std::mem::replace(&mut self.services[id.index()].facts, facts);
-        let new = &self.services[id.index()].facts;
+        let old = std::mem::replace(&mut self.services[id].facts, facts);
+        let new = &self.services[id].facts;
         let reselected = old.selector != new.selector;
         // Endpoints are compared with what was last written before they are written again, so a change that does not
         // concern them costs no write. Their members are collected anew in the end, and not maintained until then.
-        let endpoints = self.services[id.index()].endpoints.take();
+        let endpoints = self.services[id].endpoints.take();
         let members = self.cache.pods(id);
         let mut matching = None;
         if reselected {
-            let selector = self.services[id.index()].facts.selector.clone();
+            let selector = self.services[id].facts.selector.clone();
             let selector = selector.expect("the caller has seen that there is a selector");
             self.cache.remove(id);
             matching = self.cache.begin_add(id, &selector, &mut self.work);
@@ -156,18 +155,18 @@ impl NamespaceState {
         old: &ServiceFacts,
         endpoints: Option<Box<ServiceEndpoints>>,
     ) {
-        let new = &self.services[id.index()].facts;
+        let new = &self.services[id].facts;
         let relabelled = !same_slice_labels(old, new);
         if old.hints != new.hints {
             self.switch_hints(id, old.hints);
         }
         if relabelled {
-            for slice in self.slices_of(id, |slice| slice.phase == Phase::Managed) {
-                self.slices[slice.index()].object.rewrite = true;
+            for slice in self.slices_of(id, |slice| slice.object.phase == Phase::Managed) {
+                self.slices[slice].object.rewrite = true;
                 self.touch(slice, Priority::Rest);
             }
         }
-        let new = &self.services[id.index()].facts;
+        let new = &self.services[id].facts;
         let same_members = old.selector == new.selector
             && old.ports == new.ports
             && old.no_cluster_ip == new.no_cluster_ip
@@ -177,7 +176,7 @@ impl NamespaceState {
         match endpoints {
             Some(mut endpoints) if same_members => {
                 endpoints.touch(Priority::Rest);
-                self.services[id.index()].endpoints = Some(endpoints);
+                self.services[id].endpoints = Some(endpoints);
             }
             endpoints => self.collect_endpoints(id, endpoints),
         }
@@ -187,7 +186,7 @@ impl NamespaceState {
 
     /// Starts to manage a Service.
     fn start_service(&mut self, id: ServiceId) {
-        let service = &mut self.services[id.index()];
+        let service = &mut self.services[id];
         for family in Family::ALL {
             let has = self.settings.outputs.slices && service.facts.has(family);
             service.families[family.index()] = has.then(Box::default);
@@ -213,12 +212,12 @@ impl NamespaceState {
 
     /// Adds a pod to a Service. `times` has the Ready times of pods from when the Service was last managed.
     pub(super) fn take_in(&mut self, id: ServiceId, pod: PodId, times: Option<&KeyedMap<Box<str>, Time>>) {
-        let Some(state) = self.pods.get(pod.index()) else {
+        let Some(state) = self.pods.get(pod) else {
             return;
         };
         let before = times.and_then(|times| times.get(&state.name).copied());
         let time = state.ready_time.filter(|&time| Some(time) > before);
-        self.services[id.index()].note(time);
+        self.services[id].note(time);
         self.join(pod, id);
         self.foresee_ports(pod, id);
     }
@@ -226,8 +225,8 @@ impl NamespaceState {
     /// Finishes the start of a Service, once it has taken in its pods.
     pub(super) fn finish_start(&mut self, id: ServiceId) {
         self.manage_endpoints(id);
-        let name = self.services[id.index()].facts.name.clone();
-        for slice_id in self.parked.remove(&name).unwrap_or_default().iter() {
+        let name = self.services[id].facts.name.clone();
+        for slice_id in self.unmanaged.remove(&name).unwrap_or_default().iter() {
             self.claim(slice_id, id, true);
         }
         self.mark(id);
@@ -236,12 +235,12 @@ impl NamespaceState {
     /// Stops managing a Service: its slices stay as they are, and what they hold is forgotten.
     fn stop_service(&mut self, id: ServiceId) {
         self.auto_hinted.remove(&id);
-        self.untally(id);
+        self.reset_sync_stats(id);
         if let Some(shown) = &mut self.shown {
-            shown.mark(&self.services[id.index()].facts.name);
+            shown.mark(&self.services[id].facts.name);
             self.forget_slices_of(id);
         }
-        self.park_endpoints(id);
+        self.unmanage_endpoints(id);
         let pods = self.cache.pods(id).into();
         self.passes.push_back(Pass::Stop(id, pods));
     }
@@ -249,19 +248,19 @@ impl NamespaceState {
     /// Finishes the stop of a Service, once its pods have forgotten it.
     pub(super) fn finish_stop(&mut self, id: ServiceId) {
         self.cache.remove(id);
-        for slice in std::mem::take(&mut self.services[id.index()].slices).iter() {
-            self.park(slice);
+        for slice in std::mem::take(&mut self.services[id].slices).iter() {
+            self.unmanage(slice);
         }
-        let service = &mut self.services[id.index()];
+        let service = &mut self.services[id];
         service.families = [None, None];
         service.awaiting = 0;
         service.dirty = false;
     }
 
     /// Leaves a slice alone from now on. One that the API server does not have, and will not, is dropped.
-    pub(super) fn park(&mut self, id: SliceId) {
-        let slice = &mut self.slices[id.index()];
-        slice.phase = Phase::Unmanaged;
+    pub(super) fn unmanage(&mut self, id: SliceId) {
+        let slice = &mut self.slices[id];
+        slice.object.phase = Phase::Unmanaged;
         slice.service = ServiceId::NONE;
         slice.group = GroupId::NONE;
         slice.slots = Vec::new();
@@ -279,27 +278,27 @@ impl NamespaceState {
         {
             self.drop_slice(id);
         } else {
-            let name = self.slices[id.index()].service_name.clone();
-            self.parked.entry(name).or_default().insert(id);
-            self.want(id);
+            let name = self.slices[id].service_name.clone();
+            self.unmanaged.entry(name).or_default().insert(id);
+            self.slices.want(id);
         }
     }
 
     /// Drops a family that a Service has lost, and deletes its slices.
     pub(super) fn drop_family(&mut self, id: ServiceId, family: Family) {
-        self.services[id.index()].families[family.index()] = None;
+        self.services[id].families[family.index()] = None;
         for slice in self.slices_of(id, |slice| {
-            slice.phase == Phase::Managed && slice.family == family
+            slice.object.phase == Phase::Managed && slice.family == family
         }) {
-            self.doom(slice);
-            self.want(slice);
+            self.mark_deleting(slice);
+            self.slices.want(slice);
         }
     }
 
     /// Returns the slices of a Service that pass the test.
     pub(super) fn slices_of(&self, id: ServiceId, pass: impl Fn(&Slice) -> bool) -> Vec<SliceId> {
-        let slices = self.services[id.index()].slices.iter();
-        slices.filter(|slice| pass(&self.slices[slice.index()])).collect()
+        let slices = self.services[id].slices.iter();
+        slices.filter(|&slice| pass(&self.slices[slice])).collect()
     }
 }
 

@@ -1,21 +1,25 @@
 //! Slices as published objects: what they should hold, and what the lifecycle needs of them.
 
 use super::hinting::auto_hint;
-use super::lifecycle::{Content, Metadata, Published, Queue};
+use super::lifecycle::{Content, Metadata, Objects, Published};
 use super::members::desired;
 use super::{NamespaceState, WorkItem};
 use crate::core::body::{EndpointBody, PodReference, SliceBody};
+use crate::core::compact::table::Named;
+use crate::core::events::{Notice, Source};
 use crate::core::facts::{SliceFacts, SliceMeta};
 use crate::core::hints::HintMode;
 use crate::core::ids::SliceId;
-use crate::core::object::{Flight, ObjectState, Phase};
+use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
 use crate::core::queue::Priority;
 use crate::core::slices::Slice;
-use std::sync::Arc;
+use crate::core::time::Time;
 
-/// The kind of slices.
-#[derive(Debug)]
-pub(super) struct SliceOutput;
+impl Named for Slice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
 
 impl Metadata for SliceMeta {
     fn name(&self) -> &str {
@@ -31,44 +35,34 @@ impl Metadata for SliceMeta {
     }
 }
 
-impl Published for SliceOutput {
+impl Published for Slice {
     type Id = SliceId;
     type Meta = SliceMeta;
     type Facts = SliceFacts;
 
-    fn queue(state: &mut NamespaceState) -> &mut Queue<SliceId, SliceFacts> {
-        &mut state.slice_queue
+    fn objects(state: &NamespaceState) -> &Objects<Self> {
+        &state.slices
     }
 
-    fn find(state: &NamespaceState, name: &str) -> Option<SliceId> {
-        state.slices_by_name.get(name).copied()
+    fn objects_mut(state: &mut NamespaceState) -> &mut Objects<Self> {
+        &mut state.slices
     }
 
-    fn name<'s>(state: &'s NamespaceState, id: &'s SliceId) -> Option<&'s Arc<str>> {
-        state.slices.get(id.index()).map(|slice| &slice.name)
+    fn object(&self) -> &ObjectState {
+        &self.object
     }
 
-    fn get<'s>(state: &'s NamespaceState, id: &SliceId) -> Option<(Phase, &'s ObjectState)> {
-        let slice = state.slices.get(id.index())?;
-        Some((slice.phase, &slice.object))
-    }
-
-    fn get_mut<'s>(
-        state: &'s mut NamespaceState,
-        id: &SliceId,
-    ) -> Option<(&'s mut Phase, &'s mut ObjectState)> {
-        let slice = state.slices.get_mut(id.index())?;
-        Some((&mut slice.phase, &mut slice.object))
-    }
-
-    fn unlisted(state: &NamespaceState, epoch: u8, version: u64) -> Vec<Arc<str>> {
-        let slices = state.slices.iter().map(|(_, slice)| slice);
-        let gone = slices.filter(|slice| slice.object.is_unlisted(epoch, version));
-        gone.map(|slice| slice.name.clone()).collect()
+    fn object_mut(&mut self) -> &mut ObjectState {
+        &mut self.object
     }
 
     fn meta(facts: &SliceFacts) -> &SliceMeta {
         &facts.meta
+    }
+
+    /// The older of two slices that hold an endpoint keeps it, so that one is adopted first.
+    fn created(facts: &SliceFacts) -> Option<Time> {
+        facts.created
     }
 
     fn content(content: Content) -> Option<SliceFacts> {
@@ -78,42 +72,41 @@ impl Published for SliceOutput {
         }
     }
 
+    fn work_item(&self) -> WorkItem {
+        let name = ObjectName::slice(self.name.clone());
+        WorkItem::new(name, self.service_name.clone(), &self.object)
+    }
+
+    fn order(&self) -> u8 {
+        Slice::order(self)
+    }
+
     /// Nothing is created for a Service that is being deleted.
-    fn differs(state: &NamespaceState, id: &SliceId) -> bool {
-        let slice = &state.slices[id.index()];
-        let creates = slice.object.remote.is_none();
-        let deleting = || state.services[slice.service.index()].facts.deleting;
-        !slice.yielded && slice.differs() && !(creates && deleting())
+    fn differs(&self, state: &NamespaceState) -> bool {
+        let creates = self.object.remote.is_none();
+        let deleting = || state.services[self.service].facts.deleting;
+        !self.yielded && Slice::differs(self) && !(creates && deleting())
     }
 
     /// Returns whether the Service still waits for slices that must be fetched first.
-    fn awaits(state: &NamespaceState, id: &SliceId) -> bool {
-        let service = state.slices[id.index()].service;
-        let service = state.services.get(service.index());
+    fn waits_for_slices(&self, state: &NamespaceState) -> bool {
+        let service = state.services.get(self.service);
         service.is_some_and(|service| service.awaiting > 0)
     }
 
-    fn build(state: &mut NamespaceState, id: &SliceId) -> Option<Vec<u8>> {
-        Some(state.body(&state.slices[id.index()]))
+    fn build(state: &mut NamespaceState, id: SliceId) -> Option<Vec<u8>> {
+        Some(state.body(&state.slices[id]))
     }
 
-    fn depart(state: &mut NamespaceState, id: &SliceId, flight: Flight) {
+    fn depart(state: &mut NamespaceState, id: SliceId, flight: Flight) {
         let (pods, services) = (&state.pods, &state.services);
-        let slice = &mut state.slices[id.index()];
+        let slice = &mut state.slices[id];
         if matches!(flight, Flight::Create | Flight::Update) {
-            let service = &services[slice.service.index()];
-            slice.depart(flight, |pod| desired(&pods[pod.index()], service));
+            let service = &services[slice.service];
+            slice.depart(flight, |pod| desired(&pods[pod], service));
         } else {
             slice.object.depart(flight);
         }
-    }
-
-    fn want(state: &NamespaceState, id: &SliceId) -> Option<WorkItem> {
-        state.slices.get(id.index()).map(WorkItem::of_slice)
-    }
-
-    fn order(state: &NamespaceState, id: &SliceId) -> u8 {
-        state.slices[id.index()].order()
     }
 
     fn arrive(state: &mut NamespaceState, facts: SliceFacts, epoch: u8) {
@@ -126,66 +119,66 @@ impl Published for SliceOutput {
         state.attribute(id, state.pending_lists.any());
     }
 
-    fn change(state: &mut NamespaceState, id: &SliceId, meta: &SliceMeta) {
-        state.meta_changed(*id, meta);
+    fn change(state: &mut NamespaceState, id: SliceId, meta: &SliceMeta) {
+        state.meta_changed(id, meta);
     }
 
-    fn reconcile_observed(state: &mut NamespaceState, id: &SliceId, facts: SliceFacts) {
-        state.content_known(*id, facts);
+    fn reconcile_observed(state: &mut NamespaceState, id: SliceId, facts: SliceFacts) {
+        state.content_known(id, facts);
     }
 
     /// Fetches a managed slice before another takes its place: it may be gone, or another manager's.
-    fn vanish(state: &mut NamespaceState, id: &SliceId, _version: u64) {
-        let slice = &mut state.slices[id.index()];
-        if slice.phase == Phase::Managed {
+    fn vanish(state: &mut NamespaceState, id: SliceId, _version: u64) {
+        let slice = &mut state.slices[id];
+        if slice.object.phase == Phase::Managed {
             // A request in flight is answered first: a create may have made what is gone already.
             if slice.object.flight.is_none() && slice.object.remote.is_some() {
                 slice.object.mark_stale();
-                state.want(*id);
+                state.slices.want(id);
             }
         } else if slice.object.flight != Some(Flight::Create) {
-            state.drop_slice(*id);
+            state.drop_slice(id);
         }
     }
 
     /// Creates a managed slice anew, under another name. A request in flight to the old name no longer matters.
-    fn remake(state: &mut NamespaceState, id: &SliceId) {
-        if state.slices[id.index()].phase == Phase::Managed {
-            state.yield_remote(*id);
-            state.revise(*id, Priority::Add);
+    fn remake(state: &mut NamespaceState, id: SliceId) {
+        if state.slices[id].object.phase == Phase::Managed {
+            state.yield_remote(id);
+            state.revise(id, Priority::Add);
         } else {
-            state.drop_slice(*id);
+            state.drop_slice(id);
         }
     }
 
-    fn give_away(state: &mut NamespaceState, id: &SliceId) {
-        state.yield_remote(*id);
+    fn give_away(state: &mut NamespaceState, id: SliceId) {
+        state.yield_remote(id);
     }
 
-    fn forget(state: &mut NamespaceState, id: &SliceId) {
-        state.drop_slice(*id);
+    fn forget(state: &mut NamespaceState, id: SliceId) {
+        state.drop_slice(id);
     }
 
-    fn remark_failure(
-        state: &mut NamespaceState,
-        id: &SliceId,
-        _flight: Flight,
-        bytes: Option<usize>,
-        why: Option<&str>,
-    ) {
-        state.remark_slice_failure(*id, bytes, why);
+    fn failure_notice(&self, state: &NamespaceState, _flight: Flight, message: String) -> Option<Notice> {
+        (!self.service.is_none()).then(|| Notice {
+            source: Source::Slices,
+            involved: state.involved(self.service),
+            warning: true,
+            reason: "FailedToUpdateEndpointSlices",
+            message: format!("EndpointSlice {}: {message}", self.name),
+        })
     }
 }
 
 impl NamespaceState {
     fn body(&self, slice: &Slice) -> Vec<u8> {
-        let service = &self.services[slice.service.index()];
+        let service = &self.services[slice.service];
         let state = service.families[slice.family.index()].as_ref();
-        let state = state.expect("a live slice's Service has the slice's family");
+        let state = state.expect("a managed slice's Service has the slice's family");
         let endpoints = || {
             slice.slots.iter().enumerate().map(|(at, slot)| {
-                let pod = &self.pods[slot.pod.index()];
-                let node = self.nodes.get(pod.node.index());
+                let pod = &self.pods[slot.pod];
+                let node = self.nodes.get(pod.node);
                 let zone = node.and_then(|node| node.view.facts.as_ref()?.zone.as_deref());
                 let node = node.map(|node| &*node.view.name);
                 let conditions = desired(pod, service);

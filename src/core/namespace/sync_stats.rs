@@ -36,12 +36,12 @@ pub struct Totals {
 impl Totals {
     fn replace(&mut self, old: SyncStats, new: SyncStats) {
         let both = [(&old, false), (&new, true)];
-        for (tally, adds) in both {
-            let is = |mode| usize::from(tally.counts && tally.hints == mode);
+        for (stats, adds) in both {
+            let is = |mode| usize::from(stats.counts && stats.hints == mode);
             for (total, part) in [
-                (&mut self.endpoints, tally.endpoints as usize),
-                (&mut self.slices, tally.slices as usize),
-                (&mut self.desired_slices, tally.desired_slices as usize),
+                (&mut self.endpoints, stats.endpoints as usize),
+                (&mut self.slices, stats.slices as usize),
+                (&mut self.desired_slices, stats.desired_slices as usize),
                 (&mut self.same_zone, is(HintMode::SameZone)),
                 (&mut self.same_node, is(HintMode::SameNode)),
             ] {
@@ -81,12 +81,12 @@ impl NamespaceState {
     }
 
     /// Counts a Service that has been evaluated.
-    pub(super) fn tally(&mut self, id: ServiceId) {
+    pub(super) fn record_sync(&mut self, id: ServiceId) {
         if !self.settings.outputs.slices {
             return;
         }
-        let service = &mut self.services[id.index()];
-        let mut tally = SyncStats {
+        let service = &mut self.services[id];
+        let mut stats = SyncStats {
             counts: true,
             hints: service.facts.hints,
             ..SyncStats::default()
@@ -95,13 +95,13 @@ impl NamespaceState {
             let Some(state) = &service.families[family.index()] else {
                 continue;
             };
-            tally.slices += state.live;
+            stats.slices += state.managed;
             let mut desired = 0;
             for group in state.groups.iter() {
-                tally.endpoints += group.endpoints;
+                stats.endpoints += group.endpoints;
                 desired += group.endpoints.div_ceil(self.settings.max_endpoints as u32);
             }
-            tally.desired_slices += desired.max(1);
+            stats.desired_slices += desired.max(1);
         }
         let Moves {
             added,
@@ -112,17 +112,17 @@ impl NamespaceState {
             added,
             removed,
             slices,
-            hints: tally.hints,
+            hints: stats.hints,
         });
-        let old = std::mem::replace(&mut service.tally, tally);
-        self.totals.replace(old, tally);
+        let old = std::mem::replace(&mut service.sync_stats, stats);
+        self.totals.replace(old, stats);
     }
 
     /// Uncounts a Service that is no longer managed, or whose content is forgotten.
-    pub(super) fn untally(&mut self, id: ServiceId) {
-        let service = &mut self.services[id.index()];
+    pub(super) fn reset_sync_stats(&mut self, id: ServiceId) {
+        let service = &mut self.services[id];
         service.moves = Moves::default();
-        let old = std::mem::take(&mut service.tally);
+        let old = std::mem::take(&mut service.sync_stats);
         self.totals.replace(old, SyncStats::default());
     }
 }

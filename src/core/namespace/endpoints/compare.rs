@@ -51,7 +51,7 @@ fn deviation(operation: Operation, name: &Arc<str>) -> Drift {
 impl NamespaceState {
     /// Adds the differences of a managed Service's object.
     pub(in crate::core::namespace) fn differing_endpoints(&self, id: ServiceId, found: &mut Vec<Difference>) {
-        let service = &self.services[id.index()];
+        let service = &self.services[id];
         let name = &service.facts.name;
         let (Some(shown), Some(endpoints)) = (&self.shown, &service.endpoints) else {
             return;
@@ -95,7 +95,7 @@ impl NamespaceState {
         facts: &EndpointsFacts,
         keys: &mut Vec<u64>,
     ) {
-        let service = &self.services[id.index()].facts;
+        let service = &self.services[id].facts;
         let members = &endpoints.members;
         // By what is published of it, and what tells it from the same a while ago.
         let mut wanted = IdMap::default();
@@ -117,7 +117,7 @@ impl NamespaceState {
                             node: address.node,
                             pod: Some((address.target.name, address.target.uid)),
                         });
-                        wanted.insert(key, hash_of(&(key, self.pods[pod_id.index()].ready_time)));
+                        wanted.insert(key, hash_of(&(key, self.pods[pod_id].ready_time)));
                     }
                 }
             }
@@ -138,7 +138,7 @@ impl NamespaceState {
                         });
                         // A pod that should be there otherwise is counted as that.
                         let member = || {
-                            let pod = pod.and_then(|(name, _)| self.find_pod(name));
+                            let pod = pod.and_then(|(name, _)| self.pods.find(name));
                             pod.is_some_and(|pod| members.get(pod).is_some())
                         };
                         if wanted.remove(&key).is_none() && !member() {

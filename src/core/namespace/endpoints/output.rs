@@ -1,21 +1,24 @@
 //! Endpoints as published objects: what they should hold, and what the lifecycle needs of them.
 
-use super::by_uid;
+use super::{Endpoints, by_uid};
 use crate::core::body::{AddressBody, EndpointsBody, PodReference};
+use crate::core::compact::table::Named;
+use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, ServiceFacts};
-use crate::core::ids::{PodId, ServiceId};
+use crate::core::ids::{EndpointsId, PodId, ServiceId, Uid};
 use crate::core::namespace::addresses::ServiceEndpoints;
-use crate::core::namespace::lifecycle::{Content, Metadata, Outcome, Published, Queue};
+use crate::core::namespace::lifecycle::{Content, Metadata, Objects, Outcome, Published};
 use crate::core::namespace::{NamespaceState, WorkItem};
 use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
 use crate::core::queue::Priority;
 use crate::core::subsets::MAX_ADDRESSES;
 use std::net::IpAddr;
-use std::sync::Arc;
 
-/// The Endpoints kind.
-#[derive(Debug)]
-pub(in crate::core::namespace) struct EndpointsOutput;
+impl Named for Endpoints {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
 
 impl Metadata for EndpointsMeta {
     fn name(&self) -> &str {
@@ -32,40 +35,25 @@ impl Metadata for EndpointsMeta {
     }
 }
 
-impl Published for EndpointsOutput {
-    type Id = Arc<str>;
+impl Published for Endpoints {
+    type Id = EndpointsId;
     type Meta = EndpointsMeta;
     type Facts = EndpointsFacts;
 
-    fn queue(state: &mut NamespaceState) -> &mut Queue<Arc<str>, EndpointsFacts> {
-        &mut state.endpoints_queue
+    fn objects(state: &NamespaceState) -> &Objects<Self> {
+        &state.endpoints
     }
 
-    fn find(state: &NamespaceState, name: &str) -> Option<Arc<str>> {
-        state.endpoints.get_key_value(name).map(|(name, _)| name.clone())
+    fn objects_mut(state: &mut NamespaceState) -> &mut Objects<Self> {
+        &mut state.endpoints
     }
 
-    fn name<'s>(state: &'s NamespaceState, id: &'s Arc<str>) -> Option<&'s Arc<str>> {
-        state.endpoints.contains_key(id).then_some(id)
+    fn object(&self) -> &ObjectState {
+        &self.object
     }
 
-    fn get<'s>(state: &'s NamespaceState, id: &Arc<str>) -> Option<(Phase, &'s ObjectState)> {
-        let entry = state.endpoints.get(id)?;
-        Some((entry.phase, &entry.object))
-    }
-
-    fn get_mut<'s>(
-        state: &'s mut NamespaceState,
-        id: &Arc<str>,
-    ) -> Option<(&'s mut Phase, &'s mut ObjectState)> {
-        let entry = state.endpoints.get_mut(id)?;
-        Some((&mut entry.phase, &mut entry.object))
-    }
-
-    fn unlisted(state: &NamespaceState, epoch: u8, version: u64) -> Vec<Arc<str>> {
-        let entries = state.endpoints.iter();
-        let gone = entries.filter(|(_, entry)| entry.object.is_unlisted(epoch, version));
-        gone.map(|(name, _)| name.clone()).collect()
+    fn object_mut(&mut self) -> &mut ObjectState {
+        &mut self.object
     }
 
     fn meta(facts: &EndpointsFacts) -> &EndpointsMeta {
@@ -79,26 +67,27 @@ impl Published for EndpointsOutput {
         }
     }
 
-    fn differs(state: &NamespaceState, id: &Arc<str>) -> bool {
-        let object = &state.endpoints[id].object;
-        object.remote.is_none() || object.rewrite
+    fn work_item(&self) -> WorkItem {
+        let object = ObjectName::endpoints(self.name.clone());
+        WorkItem::new(object, self.name.clone(), &self.object)
     }
 
-    fn awaits(state: &NamespaceState, id: &Arc<str>) -> bool {
-        let awaiting = || {
-            let service = state.services_by_name.get(id);
-            service.is_some_and(|id| state.services[id.index()].awaiting > 0)
-        };
-        state.endpoints[id].phase == Phase::Managed && awaiting()
+    fn differs(&self, _state: &NamespaceState) -> bool {
+        self.object.remote.is_none() || self.object.rewrite
+    }
+
+    fn waits_for_slices(&self, state: &NamespaceState) -> bool {
+        let awaiting = |id| state.services[id].awaiting > 0;
+        self.object.phase == Phase::Managed && state.services.find(&self.name).is_some_and(awaiting)
     }
 
     /// Builds nothing if all that changed has changed back, or is not shown.
-    fn build(state: &mut NamespaceState, name: &Arc<str>) -> Option<Vec<u8>> {
-        let id = state.services_by_name[name];
-        let body = state.endpoints_body(id);
-        let (visited, read) = (body.addresses() as u64, state.listed_ports(id));
+    fn build(state: &mut NamespaceState, id: EndpointsId) -> Option<Vec<u8>> {
+        let entry = &state.endpoints[id];
+        let service = state.services.find(&entry.name)?;
+        let body = state.endpoints_body(service);
+        let (visited, read) = (body.addresses() as u64, state.listed_ports(service));
         let departing = body.fingerprint();
-        let entry = &state.endpoints[name];
         let same = entry.published == Some(departing);
         let json = (!same).then(|| {
             let (remote, extras) = (entry.object.remote.as_ref(), entry.object.extras.as_deref());
@@ -106,7 +95,7 @@ impl Published for EndpointsOutput {
         });
         state.work.addresses_visited += visited;
         state.work.ports_read += read;
-        let entry = state.endpoints.get_mut(name)?;
+        let entry = &mut state.endpoints[id];
         if same {
             let object = &mut entry.object;
             (object.rewrite, object.trigger, object.changes) = (false, None, 0);
@@ -116,22 +105,8 @@ impl Published for EndpointsOutput {
         json
     }
 
-    fn depart(state: &mut NamespaceState, id: &Arc<str>, flight: Flight) {
-        if let Some(entry) = state.endpoints.get_mut(id) {
-            entry.object.depart(flight);
-        }
-    }
-
-    fn accepted(state: &mut NamespaceState, id: &Arc<str>) {
-        if let Some(entry) = state.endpoints.get_mut(id) {
-            entry.published = Some(entry.departing);
-        }
-    }
-
-    fn want(state: &NamespaceState, name: &Arc<str>) -> Option<WorkItem> {
-        let entry = state.endpoints.get(name)?;
-        let object = ObjectName::endpoints(name.clone());
-        Some(WorkItem::of(object, name.clone(), &entry.object))
+    fn accepted(&mut self) {
+        self.published = Some(self.departing);
     }
 
     fn arrive(state: &mut NamespaceState, facts: EndpointsFacts, epoch: u8) {
@@ -142,15 +117,15 @@ impl Published for EndpointsOutput {
         state.endpoints_appeared(meta, epoch);
     }
 
-    fn change(state: &mut NamespaceState, _: &Arc<str>, meta: &EndpointsMeta) {
-        state.endpoints_written(meta);
+    fn change(state: &mut NamespaceState, id: EndpointsId, meta: &EndpointsMeta) {
+        state.endpoints_written(id, meta);
     }
 
-    fn reconcile_observed(state: &mut NamespaceState, id: &Arc<str>, facts: EndpointsFacts) {
-        state.settle_endpoints(id, facts);
+    fn reconcile_observed(state: &mut NamespaceState, id: EndpointsId, facts: EndpointsFacts) {
+        state.reconcile_endpoints(id, facts);
     }
 
-    fn vanish(state: &mut NamespaceState, id: &Arc<str>, version: u64) {
+    fn vanish(state: &mut NamespaceState, id: EndpointsId, version: u64) {
         let object = &state.endpoints[id].object;
         // A request in flight is answered first: a later version has already replaced the one that is gone.
         if object.flight.is_none() && object.is_news(version) {
@@ -158,31 +133,33 @@ impl Published for EndpointsOutput {
         }
     }
 
-    fn remake(state: &mut NamespaceState, id: &Arc<str>) {
+    /// The object with a Service's name is ours whatever it says, so one that was given away is created again too.
+    fn remake(state: &mut NamespaceState, id: EndpointsId) {
         state.endpoints_missing(id);
-    }
-
-    fn give_away(state: &mut NamespaceState, id: &Arc<str>) {
-        // The object with a Service's name is ours, whatever it says.
-        state.endpoints_missing(id);
-    }
-
-    fn forget(state: &mut NamespaceState, id: &Arc<str>) {
-        state.endpoints.remove(id);
     }
 
     fn answered_late(state: &mut NamespaceState, name: &str, outcome: &Outcome) {
         state.endpoints_late(name, outcome);
     }
 
-    fn remark_failure(
-        state: &mut NamespaceState,
-        id: &Arc<str>,
-        flight: Flight,
-        bytes: Option<usize>,
-        why: Option<&str>,
-    ) {
-        state.remark_endpoints_failure(id, flight, bytes, why);
+    fn failure_notice(&self, state: &NamespaceState, flight: Flight, message: String) -> Option<Notice> {
+        let remote = self.object.remote.as_ref();
+        Some(Notice {
+            source: Source::Endpoints,
+            involved: Involved {
+                kind: InvolvedKind::Endpoints,
+                namespace: state.namespace.clone(),
+                name: self.name.clone(),
+                uid: remote.map_or_else(Uid::none, |remote| remote.uid.clone()),
+                version: remote.map(|remote| remote.version),
+            },
+            warning: true,
+            reason: match flight {
+                Flight::Create => "FailedToCreateEndpoint",
+                _ => "FailedToUpdateEndpoint",
+            },
+            message,
+        })
     }
 }
 
@@ -193,11 +170,11 @@ impl NamespaceState {
         ip: IpAddr,
         service: &'a ServiceFacts,
     ) -> AddressBody<'a> {
-        let pod = &self.pods[id.index()];
+        let pod = &self.pods[id];
         AddressBody {
             ip,
             hostname: self.hostname(pod, &service.name),
-            node: self.nodes.get(pod.node.index()).map(|node| &*node.view.name),
+            node: self.nodes.get(pod.node).map(|node| &*node.view.name),
             target: PodReference {
                 namespace: &self.namespace,
                 name: &pod.name,
@@ -208,12 +185,12 @@ impl NamespaceState {
 
     /// Returns the number of ports to read to lay out a Service's subsets.
     pub(super) fn listed_ports(&self, id: ServiceId) -> u64 {
-        let endpoints = self.services[id.index()].endpoints.as_deref();
+        let endpoints = self.services[id].endpoints.as_deref();
         endpoints.map_or(0, |endpoints| endpoints.members.listed_ports())
     }
 
     pub(super) fn endpoints_body(&self, id: ServiceId) -> EndpointsBody<'_> {
-        let service = &self.services[id.index()];
+        let service = &self.services[id];
         let ServiceEndpoints { members, .. } = service
             .endpoints
             .as_deref()

@@ -1,9 +1,9 @@
 //! Endpoints as the API server has them: adopting them, and correcting what others did to them.
 
-use super::{Endpoints, EndpointsOutput, by_uid};
+use super::{Endpoints, by_uid};
 use crate::core::body::endpoints_labels;
 use crate::core::facts::{AddressFacts, EndpointsFacts, EndpointsMeta, LABEL_HEADLESS};
-use crate::core::ids::{PodId, ServiceId, Uid};
+use crate::core::ids::{EndpointsId, PodId, ServiceId, Uid};
 use crate::core::labels::Labels;
 use crate::core::namespace::addresses::ServiceEndpoints;
 use crate::core::namespace::lifecycle::Outcome;
@@ -12,7 +12,6 @@ use crate::core::object::{Phase, Remote};
 use crate::core::ports::SlicePort;
 use crate::core::queue::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Members, Subset, TRUNCATED};
-use std::sync::Arc;
 
 /// The result of comparing an object on the API server with what it should be.
 pub(super) enum Verdict {
@@ -32,11 +31,11 @@ impl Endpoints {
             .remote
             .as_ref()
             .is_none_or(|remote| remote.uid == *uid);
-        self.phase = match self.phase {
+        self.object.phase = match self.object.phase {
             Phase::Leftover { .. } if same && ours => Phase::Leftover { confirmed: false },
             Phase::Leftover { .. } => Phase::Unmanaged,
             Phase::Deleting if !same => Phase::Unmanaged,
-            role => role,
+            phase => phase,
         };
     }
 }
@@ -46,20 +45,20 @@ impl NamespaceState {
     pub fn apply_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
         match &mut self.shown {
             Some(shown) => shown.endpoints(facts, epoch),
-            None => self.listed::<EndpointsOutput>(facts, epoch),
+            None => self.listed::<Endpoints>(facts, epoch),
         }
     }
 
     /// Applies the metadata of an object from a watch.
     pub fn apply_endpoints_meta(&mut self, meta: &EndpointsMeta, epoch: u8) {
-        self.watched::<EndpointsOutput>(meta, epoch);
+        self.watched::<Endpoints>(meta, epoch);
     }
 
     /// Handles an object that is gone, as of a resourceVersion.
     pub fn endpoints_gone(&mut self, name: &str, version: u64) {
         match &mut self.shown {
             Some(shown) => shown.endpoints_gone(name, version),
-            None => self.vanished::<EndpointsOutput>(name, version),
+            None => self.vanished::<Endpoints>(name, version),
         }
     }
 
@@ -75,20 +74,18 @@ impl NamespaceState {
             // One that appears later is left alone, as upstream: somebody may create it ahead of its Service.
             Phase::Unmanaged
         };
-        let mut entry = Box::new(Endpoints::new(phase));
+        let mut entry = Endpoints::new(meta.name.clone(), phase);
         (entry.object.epoch, entry.object.seen) = (epoch, meta.version);
-        self.endpoints.insert(meta.name.clone(), entry);
-        self.endpoints_written(meta);
+        let id = self.endpoints.insert(entry);
+        self.endpoints_written(id, meta);
     }
 
     /// Handles a version of an object that is not known to be what it should be. A managed object is fetched.
-    pub(super) fn endpoints_written(&mut self, meta: &EndpointsMeta) {
-        let Some(entry) = self.endpoints.get_mut(&meta.name) else {
-            return;
-        };
+    pub(super) fn endpoints_written(&mut self, id: EndpointsId, meta: &EndpointsMeta) {
+        let entry = &mut self.endpoints[id];
         entry.look_again(&meta.uid, meta.ours && !meta.leader);
         entry.published = None;
-        if entry.phase == Phase::Managed {
+        if entry.object.phase == Phase::Managed {
             // The refetch that follows shows more than the version.
             entry.object.mark_stale();
         } else {
@@ -97,8 +94,8 @@ impl NamespaceState {
                 version: meta.version,
             });
         }
-        if matches!(entry.phase, Phase::Managed | Phase::Leftover { .. }) {
-            self.endpoints_queue.wanted.insert(meta.name.clone());
+        if matches!(entry.object.phase, Phase::Managed | Phase::Leftover { .. }) {
+            self.endpoints.want(id);
         }
     }
 
@@ -110,62 +107,54 @@ impl NamespaceState {
             Outcome::Written(_) | Outcome::Unknown => {}
             _ => return,
         }
-        let name: Arc<str> = name.into();
-        let entry = self
-            .endpoints
-            .entry(name.clone())
-            .or_insert_with(|| Box::new(Endpoints::new(Phase::Leftover { confirmed: false })));
+        let id = self.endpoints.find(name).unwrap_or_else(|| {
+            let left = Phase::Leftover { confirmed: false };
+            self.endpoints.insert(Endpoints::new(name.into(), left))
+        });
+        let entry = &mut self.endpoints[id];
         let known = |remote: &Remote| !entry.object.is_news(remote.version);
-        if entry.phase == Phase::Unmanaged || matches!(outcome, Outcome::Written(remote) if known(remote)) {
+        if entry.object.phase == Phase::Unmanaged
+            || matches!(outcome, Outcome::Written(remote) if known(remote))
+        {
             return;
         }
         // The API server may have gone back from the version in the answer since.
         entry.object.needs_refetch = true;
-        self.endpoints_queue.wanted.insert(name);
+        self.endpoints.want(id);
     }
 
     /// Handles an object that the API server does not have.
-    pub(super) fn endpoints_missing(&mut self, name: &Arc<str>) {
-        let Some(entry) = self.endpoints.get_mut(name) else {
-            return;
-        };
+    pub(super) fn endpoints_missing(&mut self, id: EndpointsId) {
+        let entry = &mut self.endpoints[id];
         entry.published = None;
         entry.object.forget_remote();
-        if entry.phase == Phase::Managed {
+        if entry.object.phase == Phase::Managed {
             entry.object.priority = entry.object.priority.min(Priority::Add);
-            self.endpoints_queue.wanted.insert(name.clone());
+            self.endpoints.want(id);
         } else {
-            self.endpoints.remove(name);
+            self.endpoints.remove(id);
         }
-    }
-
-    /// Takes the objects that were listed before their pods and Services were known, to be adopted.
-    pub(in crate::core::namespace) fn take_endpoints_arrivals(&mut self) -> Vec<(u8, EndpointsFacts)> {
-        let mut arrivals: Vec<_> = std::mem::take(&mut self.endpoints_queue.arrivals)
-            .into_values()
-            .collect();
-        arrivals.sort_unstable_by(|(_, a), (_, b)| a.meta.name.cmp(&b.meta.name));
-        arrivals
     }
 
     /// Takes in an object that was not known, once its pods and Service are. Its owner is checked as on any change.
     pub(super) fn take_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
         let name = facts.meta.name.clone();
-        let left = self.starting && !self.services_by_name.contains_key(&name);
-        let mut entry = Box::new(Endpoints::new(if left {
+        let left = self.starting && self.services.find(&name).is_none();
+        let phase = if left {
             Phase::Leftover { confirmed: false }
         } else {
             Phase::Unmanaged
-        }));
+        };
+        let mut entry = Endpoints::new(name, phase);
         entry.object.epoch = epoch;
-        self.endpoints.insert(name.clone(), entry);
-        self.observed::<EndpointsOutput>(&name, facts);
+        let id = self.endpoints.insert(entry);
+        self.observed::<Endpoints>(id, facts);
     }
 
     /// Applies the content of an object that was read while nothing of ours was in flight.
-    pub(super) fn settle_endpoints(&mut self, name: &Arc<str>, facts: EndpointsFacts) {
-        let verdict = self.services_by_name.get(name).copied().map(|id| {
-            let service = &mut self.services[id.index()];
+    pub(super) fn reconcile_endpoints(&mut self, id: EndpointsId, facts: EndpointsFacts) {
+        let verdict = self.services.find(&facts.meta.name).map(|id| {
+            let service = &mut self.services[id];
             if self.starting
                 && facts.meta.ours
                 && service.facts.selector.is_some()
@@ -176,16 +165,13 @@ impl NamespaceState {
             }
             let verdict = self.judge_endpoints(id, &facts);
             self.work.ports_read += 4 * self.listed_ports(id);
-            if let (Some(endpoints), Verdict::Same(_)) = (&mut self.services[id.index()].endpoints, &verdict)
-            {
+            if let (Some(endpoints), Verdict::Same(_)) = (&mut self.services[id].endpoints, &verdict) {
                 // It was compared with the current members.
                 (endpoints.changes, endpoints.priority) = (0, Priority::Rest);
             }
             verdict
         });
-        let Some(entry) = self.endpoints.get_mut(name) else {
-            return;
-        };
+        let entry = &mut self.endpoints[id];
         let EndpointsFacts { meta, extras, .. } = facts;
         entry.look_again(&meta.uid, meta.ours && !meta.leader);
         let moved = entry.object.read(Remote {
@@ -194,7 +180,7 @@ impl NamespaceState {
         });
         entry.object.extras = (!extras.is_empty()).then(|| Box::new(extras));
         entry.published = None;
-        match (entry.phase, verdict) {
+        match (entry.object.phase, verdict) {
             (Phase::Managed, Some(Verdict::Same(fingerprint))) => {
                 entry.published = fingerprint;
                 (entry.object.rewrite, entry.object.trigger) = (false, None);
@@ -209,12 +195,12 @@ impl NamespaceState {
             }
             _ => {}
         }
-        self.endpoints_queue.wanted.insert(name.clone());
+        self.endpoints.want(id);
     }
 
     /// Compares what the API server has with what it should have. Order and packing do not count.
     pub(super) fn judge_endpoints(&self, id: ServiceId, facts: &EndpointsFacts) -> Verdict {
-        let service = &self.services[id.index()];
+        let service = &self.services[id];
         let Some(ServiceEndpoints { members, .. }) = service.endpoints.as_deref() else {
             return Verdict::Differs(Priority::Rest);
         };
@@ -272,9 +258,9 @@ impl NamespaceState {
         address: &AddressFacts,
     ) -> Option<PodId> {
         let (name, uid) = address.pod.as_ref()?;
-        let id = self.find_pod(name)?;
+        let id = self.pods.find(name)?;
         let (ip, ..) = members.get(id)?;
-        let pod = &self.pods[id.index()];
+        let pod = &self.pods[id];
         let wanted = self.address_body(id, ip, &service.facts);
         let same = *uid == pod.uid
             && *address.ip == *ip.to_string()
@@ -285,7 +271,7 @@ impl NamespaceState {
 
     /// Returns whether we manage the Service of a name.
     fn manages(&self, name: &str) -> bool {
-        let service = self.services_by_name.get(name);
-        service.is_some_and(|id| self.services[id.index()].endpoints.is_some())
+        let service = self.services.find(name);
+        service.is_some_and(|id| self.services[id].endpoints.is_some())
     }
 }

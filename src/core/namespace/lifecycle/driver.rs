@@ -5,123 +5,121 @@ use crate::core::body::{Preconditions, Request};
 use crate::core::namespace::{NamespaceState, WorkItem};
 use crate::core::object::{Flight, Phase};
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 impl NamespaceState {
     /// Does what [`NamespaceState::grant`] does, for one kind.
-    pub(in crate::core::namespace) fn grant_one<K: Published>(&mut self, name: &str) -> Option<Granted> {
-        let id = K::find(self, name)?;
-        let (phase, object) = K::get(self, &id)?;
-        if object.flight.is_some() || !self.is_due::<K>(&id) {
+    pub(in crate::core::namespace) fn grant_one<T: Published>(&mut self, name: &str) -> Option<Granted> {
+        let id = T::objects(self).find(name)?;
+        let entry = &T::objects(self)[id];
+        let object = entry.object();
+        if object.flight.is_some() || !self.is_due(entry) {
             return None;
         }
-        let step = next_step(phase, object);
-        if self.is_blocked::<K>(&id) {
-            K::queue(self).blocked.insert(id);
+        let step = next_step(object);
+        if self.is_blocked(entry) {
+            T::objects_mut(self).blocked.insert(id);
             return None;
         }
         if step != Step::Fetch
-            && matches!(phase, Phase::Leftover { .. })
-            && self.services_by_name.contains_key(name)
+            && matches!(object.phase, Phase::Leftover { .. })
+            && self.services.find(name).is_some()
         {
             // The Service has been created since.
-            *K::get_mut(self, &id)?.0 = Phase::Unmanaged;
+            T::objects_mut(self)[id].object_mut().phase = Phase::Unmanaged;
             return None;
         }
         let (request, flight) = match step {
             Step::Fetch => (Request::Fetch, Flight::Fetch),
             Step::Write => {
-                let body = K::build(self, &id)?;
-                match K::get(self, &id)?.1.remote {
+                let body = T::build(self, id)?;
+                match T::objects(self)[id].object().remote {
                     Some(_) => (Request::Update(body), Flight::Update),
                     None => (Request::Create(body), Flight::Create),
                 }
             }
             Step::Delete => {
-                let remote = K::get(self, &id)?.1.remote.as_ref()?;
-                (
-                    Request::Delete(Preconditions::same_version(remote)),
-                    Flight::Delete,
-                )
+                let preconditions = Preconditions::same_version(object.remote.as_ref()?);
+                (Request::Delete(preconditions), Flight::Delete)
             }
             Step::Probe => (Request::Probe, Flight::Probe),
             Step::Forget => {
-                K::forget(self, &id);
+                T::forget(self, id);
                 return None;
             }
             Step::Rest => return None,
         };
-        let changes = K::get(self, &id)?.1.changes;
-        K::depart(self, &id, flight);
+        let changes = T::objects(self)[id].object().changes;
+        T::depart(self, id, flight);
         Some(Granted { request, changes })
     }
 
     /// Does what [`NamespaceState::outcome`] does, for one kind.
-    pub(in crate::core::namespace) fn answered<K: Published>(
+    pub(in crate::core::namespace) fn answered<T: Published>(
         &mut self,
         name: &str,
         outcome: Outcome,
         why: Option<&str>,
     ) -> Option<WorkItem> {
-        let asked = |id: &K::Id| K::get(self, id).is_some_and(|(_, object)| object.flight.is_some());
-        let Some(id) = K::find(self, name).filter(asked) else {
-            K::answered_late(self, name, &outcome);
+        let asked = |id: &T::Id| T::objects(self)[*id].object().flight.is_some();
+        let Some(id) = T::objects(self).find(name).filter(asked) else {
+            T::answered_late(self, name, &outcome);
             return None;
         };
-        let (phase, object) = K::get_mut(self, &id)?;
-        let (before, flight) = (*phase, object.flight.take()?);
-        let failures = object.failures;
+        let object = T::objects_mut(self)[id].object_mut();
+        let (before, failures) = (object.phase, object.failures);
+        let flight = object.flight.take()?;
         let bytes = outcome.too_large();
         let effect = effect(before, flight, &outcome, object.remote.is_some());
-        self.take_effect::<K>(&id, flight, effect, outcome);
+        self.take_effect::<T>(id, flight, effect, outcome);
         if effect == Effect::Terminating && before == Phase::Managed {
             // The namespace goes, and everything in it: not tried again before something changes.
             return None;
         }
-        let looked = flight == Flight::Fetch && effect != Effect::Failed;
-        if looked && let Some((_, object)) = K::get_mut(self, &id) {
+        let entry = T::objects_mut(self).get_mut(id)?;
+        if flight == Flight::Fetch && effect != Effect::Failed {
             let others = effect == Effect::Read && before == Phase::Managed && failures == 0;
-            object.looked(others);
+            entry.object_mut().looked(others);
         }
         // A replacement has another name, and asks for its turn by itself.
-        K::name(self, &id).filter(|now| ***now == *name)?;
-        let (phase, object) = K::get(self, &id)?;
-        if phase == Phase::Unmanaged && object.is_nothing() {
-            K::forget(self, &id);
+        if entry.name() != name {
+            return None;
+        }
+        let object = entry.object();
+        if object.phase == Phase::Unmanaged && object.is_nothing() {
+            T::forget(self, id);
             return None;
         }
         // Failures of unmanaged objects matter to nobody, and a read says nothing about our requests.
-        if object.failures > failures && phase != Phase::Unmanaged && effect != Effect::Read {
-            K::remark_failure(self, &id, flight, bytes, why);
+        if object.failures > failures && object.phase != Phase::Unmanaged && effect != Effect::Read {
+            self.notify_failure::<T>(id, flight, bytes, why);
         }
-        if self.is_blocked::<K>(&id) {
-            K::queue(self).blocked.insert(id);
+        let entry = &T::objects(self)[id];
+        if self.is_blocked(entry) {
+            T::objects_mut(self).blocked.insert(id);
             return None;
         }
-        let waits = self.is_due::<K>(&id) && K::get(self, &id)?.1.flight.is_none();
-        waits.then(|| K::want(self, &id)).flatten()
+        self.is_due(entry).then(|| entry.work_item())
     }
 
     /// Applies the effect of an answer to the object.
-    fn take_effect<K: Published>(&mut self, id: &K::Id, flight: Flight, effect: Effect, outcome: Outcome) {
-        let Some((phase, object)) = K::get_mut(self, id) else {
-            return;
-        };
+    fn take_effect<T: Published>(&mut self, id: T::Id, flight: Flight, effect: Effect, outcome: Outcome) {
+        let entry = &mut T::objects_mut(self)[id];
+        let object = entry.object_mut();
         match (effect, outcome) {
             (Effect::Accepted, Outcome::Written(remote)) => {
                 object.written(flight, remote);
-                K::accepted(self, id);
+                entry.accepted();
             }
             (Effect::Read, Outcome::Fetched(content)) => {
-                if let Some(facts) = K::content(content) {
-                    self.observed::<K>(id, facts);
+                if let Some(facts) = T::content(content) {
+                    self.observed::<T>(id, facts);
                 }
             }
             (Effect::NeverCreated, _) => object.needs_refetch = false,
             (Effect::Deleted, _) => {
                 object.undo_departure();
-                self.forget_arrival::<K>(id);
-                K::remake(self, id);
+                self.forget_arrival::<T>(id);
+                T::remake(self, id);
             }
             (Effect::Lost, _) => {
                 object.undo_departure();
@@ -129,22 +127,22 @@ impl NamespaceState {
                     // The object was not there yet, so nothing else counts this against the next try.
                     object.lose();
                 }
-                self.lost::<K>(id);
+                self.lost::<T>(id);
             }
             (Effect::GivenAway, _) => {
-                self.forget_arrival::<K>(id);
-                K::give_away(self, id);
+                self.forget_arrival::<T>(id);
+                T::give_away(self, id);
             }
             (Effect::Confirmed, _) => {
-                if let Phase::Leftover { confirmed } = phase {
+                if let Phase::Leftover { confirmed } = &mut object.phase {
                     *confirmed = true;
                 }
             }
             // A Service that was created since the probe has changed the object's phase, or will when the watch shows
             // it.
             (Effect::Spared, _) => {
-                if matches!(phase, Phase::Leftover { .. }) {
-                    *phase = Phase::Unmanaged;
+                if matches!(object.phase, Phase::Leftover { .. }) {
+                    object.phase = Phase::Unmanaged;
                 }
             }
             (Effect::Terminating, _) => {
@@ -152,7 +150,7 @@ impl NamespaceState {
                 object.fail(false);
             }
             (_, outcome) => {
-                set_back(*phase, object, flight, &outcome);
+                set_back(object, flight, &outcome);
                 // Versions that a watch showed while the request was in flight were left until now.
                 object.needs_refetch |= object.is_outdated();
             }
@@ -160,12 +158,10 @@ impl NamespaceState {
     }
 
     /// Returns whether an object has a request due.
-    pub(in crate::core::namespace) fn is_due<K: Published>(&self, id: &K::Id) -> bool {
-        let Some((phase, object)) = K::get(self, id) else {
-            return false;
-        };
-        match phase {
-            Phase::Managed => object.needs_refetch || K::differs(self, id),
+    pub(in crate::core::namespace) fn is_due<T: Published>(&self, entry: &T) -> bool {
+        let object = entry.object();
+        match object.phase {
+            Phase::Managed => object.needs_refetch || entry.differs(self),
             Phase::Deleting | Phase::Adopting { .. } | Phase::Leftover { .. } => true,
             // Fetched only to learn whether the API server has it at all.
             Phase::Unmanaged => object.needs_refetch,
@@ -174,170 +170,173 @@ impl NamespaceState {
 
     /// Returns whether an object must not be written now: a list is pending, or its Service has not been evaluated in
     /// full. Fetching it is always allowed.
-    fn is_blocked<K: Published>(&self, id: &K::Id) -> bool {
-        let Some((phase, object)) = K::get(self, id) else {
-            return false;
-        };
-        let plans = matches!(phase, Phase::Managed | Phase::Deleting | Phase::Leftover { .. });
-        plans && !object.needs_refetch && (self.pending_lists.any() || K::awaits(self, id))
+    fn is_blocked<T: Published>(&self, entry: &T) -> bool {
+        let object = entry.object();
+        let plans = matches!(
+            object.phase,
+            Phase::Managed | Phase::Deleting | Phase::Leftover { .. }
+        );
+        plans && !object.needs_refetch && (self.pending_lists.any() || entry.waits_for_slices(self))
     }
 
     /// Adds the work items of a kind that are due, in the order in which they should go.
-    pub(in crate::core::namespace) fn plan_due<K: Published>(&mut self, wants: &mut Vec<WorkItem>) {
-        let wanted = std::mem::take(&mut K::queue(self).wanted);
-        let waits = |id: &K::Id| {
-            let (_, object) = K::get(self, id)?;
-            (object.flight.is_none() && self.is_due::<K>(id)).then(|| K::order(self, id))
-        };
-        let due = wanted
-            .iter()
-            .filter_map(|id| Some((waits(id)?, K::name(self, id)?, id)));
+    pub(in crate::core::namespace) fn plan_due<T: Published>(&mut self, items: &mut Vec<WorkItem>) {
+        let wanted = std::mem::take(&mut T::objects_mut(self).wanted);
+        let due = wanted.into_iter().filter_map(|id| {
+            let entry = T::objects(self).get(id)?;
+            let waits = entry.object().flight.is_none() && self.is_due(entry);
+            waits.then(|| (entry.order(), entry.work_item()))
+        });
         let mut due: SmallVec<[_; 4]> = due.collect();
-        due.sort_unstable_by_key(|(order, name, _)| (*order, *name));
-        wants.extend(due.into_iter().filter_map(|(_, _, id)| K::want(self, id)));
+        due.sort_unstable_by(|(a, item), (b, other)| {
+            a.cmp(b).then_with(|| item.object.name.cmp(&other.object.name))
+        });
+        items.extend(due.into_iter().map(|(_, item)| item));
     }
 
     /// Queues the objects that could not be written, now that their Services have been evaluated.
-    pub(in crate::core::namespace) fn release_blocked<K: Published>(&mut self) {
-        for id in std::mem::take(&mut K::queue(self).blocked) {
-            let blocked = self.is_blocked::<K>(&id);
-            let queue = K::queue(self);
-            if blocked {
-                queue.blocked.insert(id);
+    pub(in crate::core::namespace) fn release_blocked<T: Published>(&mut self) {
+        let blocked = std::mem::take(&mut T::objects_mut(self).blocked);
+        for id in blocked {
+            let still = self.is_blocked(&T::objects(self)[id]);
+            let objects = T::objects_mut(self);
+            if still {
+                objects.blocked.insert(id);
             } else {
-                queue.wanted.insert(id);
+                objects.want(id);
             }
         }
     }
 
     /// Applies a whole object from the list of an epoch. Its meaning depends on pods and Services, so it is adopted,
     /// or compared with what it should hold, as soon as all of those are known.
-    pub(in crate::core::namespace) fn listed<K: Published>(&mut self, facts: K::Facts, epoch: u8) {
-        let meta = K::meta(&facts);
+    pub(in crate::core::namespace) fn listed<T: Published>(&mut self, facts: T::Facts, epoch: u8) {
+        let meta = T::meta(&facts);
+        let (name, version) = (meta.name(), meta.version());
         if meta.is_deleting() {
-            let name = meta.name().to_owned();
-            return self.deleted::<K>(&name);
+            return self.deleted::<T>(name);
         }
-        let (name, version) = (Arc::from(meta.name()), meta.version());
-        let known = K::find(self, &name);
-        if let Some(id) = &known
-            && let Some((_, object)) = K::get_mut(self, id)
-        {
+        let objects = T::objects_mut(self);
+        let known = objects.find(name);
+        if let Some(id) = known {
+            let object = objects[id].object_mut();
             object.epoch = epoch;
             if object.flight.is_some() {
                 object.seen = object.seen.max(version);
                 return;
             }
         }
-        let is_news = known.as_ref().is_none_or(|id| {
-            K::get(self, id).is_some_and(|(phase, object)| {
-                let older = object
-                    .remote
-                    .as_ref()
-                    .is_some_and(|remote| remote.version > version);
-                let looks = matches!(phase, Phase::Adopting { .. }) || object.needs_refetch;
-                object.is_news(version) || (looks && !older)
-            })
-        });
         // An earlier arrival would be from another list.
-        K::queue(self).arrivals.remove(&name);
+        objects.arrivals.remove(name);
+        let is_news = known.is_none_or(|id| {
+            let object = objects[id].object();
+            let remote = object.remote.as_ref();
+            let older = remote.is_some_and(|remote| remote.version > version);
+            let looks = matches!(object.phase, Phase::Adopting { .. }) || object.needs_refetch;
+            object.is_news(version) || (looks && !older)
+        });
         if !is_news {
             return;
         }
         if self.pending_lists.hides_inputs() {
-            K::queue(self).arrivals.insert(name, (epoch, facts));
+            let name = name.into();
+            T::objects_mut(self).arrivals.insert(name, (epoch, facts));
             return;
         }
         match known {
-            Some(id) => self.observed::<K>(&id, facts),
-            None => K::arrive(self, facts, epoch),
+            Some(id) => self.observed::<T>(id, facts),
+            None => T::arrive(self, facts, epoch),
         }
     }
 
     /// Applies the metadata of an object from a watch. The version of our own write is nothing new; any other means
     /// that somebody else wrote.
-    pub(in crate::core::namespace) fn watched<K: Published>(&mut self, meta: &K::Meta, epoch: u8) {
+    pub(in crate::core::namespace) fn watched<T: Published>(&mut self, meta: &T::Meta, epoch: u8) {
         if meta.is_deleting() {
-            return self.deleted::<K>(meta.name());
+            return self.deleted::<T>(meta.name());
         }
-        let arrivals = &mut K::queue(self).arrivals;
-        if let Some((_, facts)) = arrivals.get(meta.name()) {
-            if K::meta(facts).version() >= meta.version() {
+        let objects = T::objects_mut(self);
+        if let Some((_, facts)) = objects.arrivals.get(meta.name()) {
+            if T::meta(facts).version() >= meta.version() {
                 return;
             }
-            arrivals.remove(meta.name());
+            objects.arrivals.remove(meta.name());
         }
-        let Some(id) = K::find(self, meta.name()) else {
-            return K::appear(self, meta, epoch);
+        let Some(id) = objects.find(meta.name()) else {
+            return T::appear(self, meta, epoch);
         };
-        let Some((_, object)) = K::get_mut(self, &id) else {
-            return;
-        };
+        let object = objects[id].object_mut();
         object.epoch = epoch;
         object.seen = object.seen.max(meta.version());
         if object.flight.is_none() && object.is_news(meta.version()) {
-            K::change(self, &id, meta);
+            T::change(self, id, meta);
         }
     }
 
     /// Handles an object that is no longer ours, as of a resourceVersion.
-    pub(in crate::core::namespace) fn vanished<K: Published>(&mut self, name: &str, version: u64) {
-        let arrivals = &mut K::queue(self).arrivals;
-        let older = |(_, facts): &(u8, K::Facts)| K::meta(facts).version() <= version;
-        if arrivals.get(name).is_some_and(older) {
-            arrivals.remove(name);
+    pub(in crate::core::namespace) fn vanished<T: Published>(&mut self, name: &str, version: u64) {
+        let objects = T::objects_mut(self);
+        let older = |(_, facts): &(u8, T::Facts)| T::meta(facts).version() <= version;
+        if objects.arrivals.get(name).is_some_and(older) {
+            objects.arrivals.remove(name);
         }
-        let Some(id) = K::find(self, name) else { return };
-        if let Some((_, object)) = K::get_mut(self, &id) {
-            object.seen = object.seen.max(version);
-            K::vanish(self, &id, version);
-        }
+        let Some(id) = objects.find(name) else { return };
+        let object = objects[id].object_mut();
+        object.seen = object.seen.max(version);
+        T::vanish(self, id, version);
     }
 
     /// Handles an object that the API server does not have, or is about to delete.
-    pub(in crate::core::namespace) fn deleted<K: Published>(&mut self, name: &str) {
-        K::queue(self).arrivals.remove(name);
-        if let Some(id) = K::find(self, name) {
-            self.lost::<K>(&id);
+    fn deleted<T: Published>(&mut self, name: &str) {
+        let objects = T::objects_mut(self);
+        match objects.find(name) {
+            Some(id) => self.lost::<T>(id),
+            None => drop(objects.arrivals.remove(name)),
         }
     }
 
     /// Handles an object that others have deleted, or turned into something else.
-    pub(in crate::core::namespace) fn lost<K: Published>(&mut self, id: &K::Id) {
-        if let Some((_, object)) = K::get_mut(self, id)
-            && (object.remote.is_some() || object.flight == Some(Flight::Create))
-        {
+    pub(in crate::core::namespace) fn lost<T: Published>(&mut self, id: T::Id) {
+        let object = T::objects_mut(self)[id].object_mut();
+        if object.remote.is_some() || object.flight == Some(Flight::Create) {
             object.lose();
         }
-        self.forget_arrival::<K>(id);
-        K::remake(self, id);
+        self.forget_arrival::<T>(id);
+        T::remake(self, id);
     }
 
     /// Drops what a list showed of an object: the API server does not have it, or not as ours.
-    fn forget_arrival<K: Published>(&mut self, id: &K::Id) {
-        if let Some(name) = K::name(self, id).cloned() {
-            K::queue(self).arrivals.remove(&name);
-        }
+    fn forget_arrival<T: Published>(&mut self, id: T::Id) {
+        let objects = T::objects_mut(self);
+        objects.arrivals.remove(objects.known[id].name());
     }
 
     /// Applies the content of an object that was read while nothing of ours was in flight.
-    pub(in crate::core::namespace) fn observed<K: Published>(&mut self, id: &K::Id, facts: K::Facts) {
-        K::reconcile_observed(self, id, facts);
-        if let Some((_, object)) = K::get_mut(self, id) {
+    pub(in crate::core::namespace) fn observed<T: Published>(&mut self, id: T::Id, facts: T::Facts) {
+        T::reconcile_observed(self, id, facts);
+        let objects = T::objects_mut(self);
+        if let Some(object) = objects.get_mut(id).map(T::object_mut) {
             object.needs_refetch = object.is_outdated();
             if object.needs_refetch {
                 // Somebody wrote during the read, so it needs a refetch, but not as often as they write.
                 object.fail(object.rejected);
-                K::queue(self).wanted.insert(id.clone());
+                objects.want(id);
             }
         }
     }
 
     /// Completes the list of an epoch: what it did not show is gone.
-    pub(in crate::core::namespace) fn sweep<K: Published>(&mut self, epoch: u8, version: u64) {
-        for name in K::unlisted(self, epoch, version) {
-            self.vanished::<K>(&name, version);
+    pub(in crate::core::namespace) fn sweep<T: Published>(&mut self, epoch: u8, version: u64) {
+        let objects = T::objects(self).iter();
+        let gone = objects.filter(|(_, entry)| entry.object().is_unlisted(epoch, version));
+        let gone: Vec<_> = gone.map(|(id, _)| id).collect();
+        for id in gone {
+            // One may take others with it.
+            if let Some(name) = T::objects(self).get(id).map(|entry| entry.name().to_owned()) {
+                self.vanished::<T>(&name, version);
+            }
         }
-        K::queue(self).arrivals.retain(|_, (at, _)| *at == epoch);
+        let objects = T::objects_mut(self);
+        objects.arrivals.retain(|_, (at, _)| *at == epoch);
     }
 }

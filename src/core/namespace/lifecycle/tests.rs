@@ -45,9 +45,9 @@ fn outcomes() -> Vec<Outcome> {
 fn what_is_not_known_is_fetched_before_anything_else() {
     for phase in PHASES {
         for remote in [None, Some(remote())] {
-            let mut object = ObjectState::default();
+            let mut object = ObjectState::new(phase);
             (object.needs_refetch, object.remote) = (true, remote);
-            assert_eq!(next_step(phase, &object), Step::Fetch, "{phase:?}");
+            assert_eq!(next_step(&object), Step::Fetch, "{phase:?}");
         }
     }
 }
@@ -55,9 +55,9 @@ fn what_is_not_known_is_fetched_before_anything_else() {
 #[test]
 fn each_phase_has_its_request() {
     let step = |phase, on_server: bool| {
-        let mut object = ObjectState::default();
+        let mut object = ObjectState::new(phase);
         object.remote = on_server.then(remote);
-        next_step(phase, &object)
+        next_step(&object)
     };
     let expected = [
         (Phase::Managed, Step::Write, Step::Write),
@@ -130,11 +130,11 @@ fn what_failed_is_due_again_and_waits() {
                 if effect(phase, flight, &outcome, true) != Effect::Failed {
                     continue;
                 }
-                let mut object = ObjectState::default();
+                let mut object = ObjectState::new(phase);
                 object.remote = Some(remote());
                 object.depart(flight);
                 object.flight = None;
-                set_back(phase, &mut object, flight, &outcome);
+                set_back(&mut object, flight, &outcome);
                 let what = format!("{phase:?}, {flight:?}, {outcome:?}");
                 let writes = matches!(flight, Flight::Create | Flight::Update);
                 if phase == Phase::Unmanaged {
