@@ -1,12 +1,13 @@
 //! Slices as the API server has them: adopting them, and correcting what others did to them.
 
+use super::lifecycle::Metadata;
 use super::members::desired;
 use super::{NamespaceState, Pod, Service};
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
 use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
-use crate::core::object::{Phase, Remote};
+use crate::core::object::Phase;
 use crate::core::queue::Priority;
 use crate::core::slices::{Conditions, Slice};
 use std::sync::Arc;
@@ -37,10 +38,7 @@ impl NamespaceState {
     pub(super) fn keep(&mut self, meta: &SliceMeta, epoch: u8) -> SliceId {
         let name: Arc<str> = Arc::from(&*meta.name);
         let mut slice = Slice::new(name, meta.service.clone(), Phase::Unmanaged, ServiceId::NONE);
-        slice.object.remote = Some(Remote {
-            uid: meta.uid.clone(),
-            version: meta.version,
-        });
+        slice.object.remote = Some(meta.remote());
         slice.owner = meta.owner.clone();
         (slice.object.epoch, slice.object.seen) = (epoch, meta.version);
         self.slices.insert(slice)
@@ -75,7 +73,7 @@ impl NamespaceState {
     }
 
     /// Stops the Service from waiting for this slice.
-    fn release_hold(&mut self, id: SliceId) {
+    pub(super) fn release_hold(&mut self, id: SliceId) {
         let slice = &mut self.slices[id];
         if slice.object.phase != (Phase::Adopting { blocks: true }) {
             return;
@@ -86,28 +84,9 @@ impl NamespaceState {
         self.mark(service);
     }
 
-    /// Handles a newer version of a known slice that we did not write.
-    pub(super) fn meta_changed(&mut self, id: SliceId, meta: &SliceMeta) {
-        let slice = &mut self.slices[id];
-        let service = self.services.get(slice.service);
-        let owned = || service.is_some_and(|service| meta.owner.includes(&service.facts.uid));
-        if slice.service_name != meta.service || (slice.object.phase == Phase::Managed && !owned()) {
-            self.disown(id, meta);
-        } else if slice.object.phase == Phase::Managed {
-            slice.object.mark_stale();
-            self.slices.want(id);
-        } else {
-            slice.object.remote = Some(Remote {
-                uid: meta.uid.clone(),
-                version: meta.version,
-            });
-            slice.owner = meta.owner.clone();
-        }
-    }
-
     /// Handles an object that is not what we took it for: another Service's, another owner's, or of another family.
     /// Its endpoints get another object, and it is treated as if it had just appeared.
-    fn disown(&mut self, id: SliceId, meta: &SliceMeta) {
+    pub(super) fn disown(&mut self, id: SliceId, meta: &SliceMeta) {
         let epoch = self.slices[id].object.epoch;
         self.lost::<Slice>(id);
         self.apply_slice_meta(meta, epoch);
@@ -145,61 +124,8 @@ impl NamespaceState {
         self.slices.want(id);
     }
 
-    /// Takes in a slice that was not known.
-    pub(super) fn take_arrival(&mut self, facts: SliceFacts, epoch: u8) {
-        let id = self.keep(&facts.meta, epoch);
-        self.slices[id].created = facts.created;
-        self.attribute(id, false);
-        if matches!(self.slices[id].object.phase, Phase::Adopting { .. }) {
-            // No fetch is needed, since its content is here.
-            self.content_known(id, facts);
-        }
-    }
-
-    /// Applies the content of a slice that was read while nothing of ours was in flight.
-    pub(super) fn content_known(&mut self, id: SliceId, facts: SliceFacts) {
-        let slice = &mut self.slices[id];
-        slice.object.needs_refetch = false;
-        if facts.meta.deleting {
-            self.lost::<Slice>(id);
-        } else if slice.service_name != facts.meta.service {
-            self.disown(id, &facts.meta);
-        } else if matches!(slice.object.phase, Phase::Deleting | Phase::Unmanaged) {
-            self.meta_changed(id, &facts.meta);
-        } else {
-            let service = &mut self.services[slice.service];
-            let family = facts
-                .family
-                .filter(|&family| facts.meta.owner.includes(&service.facts.uid) && service.facts.has(family));
-            match (slice.object.phase, family) {
-                (Phase::Managed, Some(family)) if family == slice.family => {
-                    self.reconcile_slice(id, facts, self.settings.max_endpoints);
-                }
-                (Phase::Managed, _) => self.disown(id, &facts.meta),
-                (_, Some(family)) => {
-                    // The slice is older than this process, so the Service's creation is long past.
-                    if !std::mem::replace(&mut service.known, true) {
-                        service.trigger = None;
-                    }
-                    self.adopt(id, family, facts);
-                }
-                (_, None) => {
-                    self.release_hold(id);
-                    let slice = &mut self.slices[id];
-                    slice.owner = facts.meta.owner;
-                    slice.object.remote = Some(Remote {
-                        uid: facts.meta.uid,
-                        version: facts.meta.version,
-                    });
-                    slice.object.phase = Phase::Deleting;
-                    self.slices.want(id);
-                }
-            }
-        }
-    }
-
     /// Adopts a slice of the Service's own as managed.
-    fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
+    pub(super) fn adopt(&mut self, id: SliceId, family: Family, facts: SliceFacts) {
         self.release_hold(id);
         let slice = &mut self.slices[id];
         slice.object.phase = Phase::Managed;
@@ -217,7 +143,7 @@ impl NamespaceState {
 
     /// Compares a managed slice with what the API server has, and marks what differs. Endpoints that others have put
     /// there stay if they should be in some slice, and if this one then holds no more than `limit`.
-    fn reconcile_slice(&mut self, id: SliceId, facts: SliceFacts, limit: usize) {
+    pub(super) fn reconcile_slice(&mut self, id: SliceId, facts: SliceFacts, limit: usize) {
         let SliceFacts {
             meta,
             labels,
@@ -229,10 +155,7 @@ impl NamespaceState {
         let group_ports = self.group_ports(id);
         let slice = &mut self.slices[id];
         let (service_id, family) = (slice.service, slice.family);
-        let moved = slice.object.read(Remote {
-            uid: meta.uid,
-            version: meta.version,
-        });
+        let moved = slice.object.read(meta.remote());
         slice.owner = meta.owner;
         slice.object.extras = (!extras.is_usual(&slice.service_name)).then(|| Box::new(extras));
         slice.removed = 0;

@@ -7,6 +7,7 @@
 //! and nodes are followed as ever, and so is which Services they concern. A look costs as much as its Service is
 //! large; how often one is looked at is for the caller to say.
 
+use super::lifecycle::Published;
 use super::members::desired;
 use super::{Kind, NamespaceState, PendingLists, PodChange, Settings};
 use crate::core::compact::small::SmallSet;
@@ -230,7 +231,7 @@ impl NamespaceState {
         let mut slices: Vec<_> = names.filter_map(|name| shown.slices.get(name)).cloned().collect();
         slices.sort_unstable_by(|(_, a), (_, b)| (a.created, &a.meta.name).cmp(&(b.created, &b.meta.name)));
         for (epoch, facts) in slices {
-            self.take_arrival(facts, epoch);
+            Slice::arrive(self, facts, epoch);
         }
     }
 

@@ -28,6 +28,7 @@ use crate::core::compact::table::{EntryId, Named, Table};
 use crate::core::events::Notice;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
+use crate::core::ids::Uid;
 use crate::core::object::{Flight, ObjectState, Phase, Remote};
 use crate::core::time::Time;
 use std::collections::BTreeSet;
@@ -290,8 +291,17 @@ pub(super) trait Metadata {
     fn name(&self) -> &str;
     /// `metadata.resourceVersion`.
     fn version(&self) -> u64;
+    /// `metadata.uid`.
+    fn uid(&self) -> &Uid;
     /// Returns whether the object is being deleted.
     fn is_deleting(&self) -> bool;
+    /// Returns the object as this version of it.
+    fn remote(&self) -> Remote {
+        Remote {
+            uid: self.uid().clone(),
+            version: self.version(),
+        }
+    }
 }
 
 /// A kind of object that we publish, implemented by what the state keeps of one.
@@ -344,7 +354,7 @@ pub(super) trait Published: Named + Clone + fmt::Debug + 'static {
     /// Takes in an unknown object that a watch has shown.
     fn appear(state: &mut NamespaceState, meta: &Self::Meta, epoch: u8);
     /// Handles a version of a known object that a watch has shown and that is not ours.
-    fn change(state: &mut NamespaceState, id: Self::Id, meta: &Self::Meta);
+    fn changed_by_others(state: &mut NamespaceState, id: Self::Id, meta: &Self::Meta);
     /// Compares an object that was read, while nothing of ours was in flight, with what it should hold.
     fn reconcile_observed(state: &mut NamespaceState, id: Self::Id, facts: Self::Facts);
     /// Handles an object that a watch or a list shows to be gone, or no longer ours.

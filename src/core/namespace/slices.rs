@@ -9,7 +9,7 @@ use crate::core::compact::table::Named;
 use crate::core::events::{Notice, Source};
 use crate::core::facts::{SliceFacts, SliceMeta};
 use crate::core::hints::HintMode;
-use crate::core::ids::SliceId;
+use crate::core::ids::{SliceId, Uid};
 use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
 use crate::core::queue::Priority;
 use crate::core::slices::Slice;
@@ -28,6 +28,10 @@ impl Metadata for SliceMeta {
 
     fn version(&self) -> u64 {
         self.version
+    }
+
+    fn uid(&self) -> &Uid {
+        &self.uid
     }
 
     fn is_deleting(&self) -> bool {
@@ -109,8 +113,15 @@ impl Published for Slice {
         }
     }
 
+    /// Takes in a slice that was not known.
     fn arrive(state: &mut NamespaceState, facts: SliceFacts, epoch: u8) {
-        state.take_arrival(facts, epoch);
+        let id = state.keep(&facts.meta, epoch);
+        state.slices[id].created = facts.created;
+        state.attribute(id, false);
+        if matches!(state.slices[id].object.phase, Phase::Adopting { .. }) {
+            // No fetch is needed, since its content is here.
+            Self::reconcile_observed(state, id, facts);
+        }
     }
 
     fn appear(state: &mut NamespaceState, meta: &SliceMeta, epoch: u8) {
@@ -119,12 +130,59 @@ impl Published for Slice {
         state.attribute(id, state.pending_lists.any());
     }
 
-    fn change(state: &mut NamespaceState, id: SliceId, meta: &SliceMeta) {
-        state.meta_changed(id, meta);
+    /// Handles a newer version of a known slice that we did not write.
+    fn changed_by_others(state: &mut NamespaceState, id: SliceId, meta: &SliceMeta) {
+        let slice = &mut state.slices[id];
+        let service = state.services.get(slice.service);
+        let owned = || service.is_some_and(|service| meta.owner.includes(&service.facts.uid));
+        if slice.service_name != meta.service || (slice.object.phase == Phase::Managed && !owned()) {
+            state.disown(id, meta);
+        } else if slice.object.phase == Phase::Managed {
+            slice.object.mark_stale();
+            state.slices.want(id);
+        } else {
+            slice.object.remote = Some(meta.remote());
+            slice.owner = meta.owner.clone();
+        }
     }
 
+    /// Applies the content of a slice that was read while nothing of ours was in flight.
     fn reconcile_observed(state: &mut NamespaceState, id: SliceId, facts: SliceFacts) {
-        state.content_known(id, facts);
+        let slice = &mut state.slices[id];
+        slice.object.needs_refetch = false;
+        if facts.meta.deleting {
+            state.lost::<Slice>(id);
+        } else if slice.service_name != facts.meta.service {
+            state.disown(id, &facts.meta);
+        } else if matches!(slice.object.phase, Phase::Deleting | Phase::Unmanaged) {
+            Self::changed_by_others(state, id, &facts.meta);
+        } else {
+            let service = &mut state.services[slice.service];
+            let family = facts
+                .family
+                .filter(|&family| facts.meta.owner.includes(&service.facts.uid) && service.facts.has(family));
+            match (slice.object.phase, family) {
+                (Phase::Managed, Some(family)) if family == slice.family => {
+                    state.reconcile_slice(id, facts, state.settings.max_endpoints);
+                }
+                (Phase::Managed, _) => state.disown(id, &facts.meta),
+                (_, Some(family)) => {
+                    // The slice is older than this process, so the Service's creation is long past.
+                    if !std::mem::replace(&mut service.known, true) {
+                        service.trigger = None;
+                    }
+                    state.adopt(id, family, facts);
+                }
+                (_, None) => {
+                    state.release_hold(id);
+                    let slice = &mut state.slices[id];
+                    slice.object.remote = Some(facts.meta.remote());
+                    slice.owner = facts.meta.owner;
+                    slice.object.phase = Phase::Deleting;
+                    state.slices.want(id);
+                }
+            }
+        }
     }
 
     /// Fetches a managed slice before another takes its place: it may be gone, or another manager's.

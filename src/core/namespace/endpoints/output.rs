@@ -1,5 +1,6 @@
 //! Endpoints as published objects: what they should hold, and what the lifecycle needs of them.
 
+use super::server::Verdict;
 use super::{Endpoints, by_uid};
 use crate::core::body::{AddressBody, EndpointsBody, PodReference};
 use crate::core::compact::table::Named;
@@ -9,7 +10,7 @@ use crate::core::ids::{EndpointsId, PodId, ServiceId, Uid};
 use crate::core::namespace::addresses::ServiceEndpoints;
 use crate::core::namespace::lifecycle::{Content, Metadata, Objects, Outcome, Published};
 use crate::core::namespace::{NamespaceState, WorkItem};
-use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
+use crate::core::object::{Flight, ObjectName, ObjectState, Phase, Remote};
 use crate::core::queue::Priority;
 use crate::core::subsets::MAX_ADDRESSES;
 use std::net::IpAddr;
@@ -27,6 +28,10 @@ impl Metadata for EndpointsMeta {
 
     fn version(&self) -> u64 {
         self.version
+    }
+
+    fn uid(&self) -> &Uid {
+        &self.uid
     }
 
     /// Nothing delays the deletion of an Endpoints object: it is gone with the next event.
@@ -109,20 +114,98 @@ impl Published for Endpoints {
         self.published = Some(self.departing);
     }
 
+    /// Takes in an object that was not known, once its pods and Service are. Its owner is checked as on any change.
     fn arrive(state: &mut NamespaceState, facts: EndpointsFacts, epoch: u8) {
-        state.take_endpoints(facts, epoch);
+        let name = facts.meta.name.clone();
+        let left = state.starting && state.services.find(&name).is_none();
+        let phase = if left {
+            Phase::Leftover { confirmed: false }
+        } else {
+            Phase::Unmanaged
+        };
+        let mut entry = Endpoints::new(name, phase);
+        entry.object.epoch = epoch;
+        let id = state.endpoints.insert(entry);
+        state.observed::<Endpoints>(id, facts);
     }
 
+    /// Takes in an object that a watch shows and that was not known: written since it was listed, or it would have
+    /// arrived then.
     fn appear(state: &mut NamespaceState, meta: &EndpointsMeta, epoch: u8) {
-        state.endpoints_appeared(meta, epoch);
+        let managed = |id| state.services[id].endpoints.is_some();
+        let phase = if state.services.find(&meta.name).is_some_and(managed) {
+            Phase::Managed
+        } else if state.starting && meta.ours && !meta.leader {
+            // It may still be a leftover.
+            Phase::Leftover { confirmed: false }
+        } else {
+            // One that appears later is left alone, as upstream: somebody may create it ahead of its Service.
+            Phase::Unmanaged
+        };
+        let mut entry = Endpoints::new(meta.name.clone(), phase);
+        (entry.object.epoch, entry.object.seen) = (epoch, meta.version);
+        let id = state.endpoints.insert(entry);
+        Self::changed_by_others(state, id, meta);
     }
 
-    fn change(state: &mut NamespaceState, id: EndpointsId, meta: &EndpointsMeta) {
-        state.endpoints_written(id, meta);
+    /// Handles a version of an object that is not known to be what it should be. A managed object is fetched.
+    fn changed_by_others(state: &mut NamespaceState, id: EndpointsId, meta: &EndpointsMeta) {
+        let entry = &mut state.endpoints[id];
+        entry.look_again(&meta.uid, meta.ours && !meta.leader);
+        entry.published = None;
+        if entry.object.phase == Phase::Managed {
+            // The refetch that follows shows more than the version.
+            entry.object.mark_stale();
+        } else {
+            entry.object.remote = Some(meta.remote());
+        }
+        if matches!(entry.object.phase, Phase::Managed | Phase::Leftover { .. }) {
+            state.endpoints.want(id);
+        }
     }
 
+    /// Applies the content of an object that was read while nothing of ours was in flight.
     fn reconcile_observed(state: &mut NamespaceState, id: EndpointsId, facts: EndpointsFacts) {
-        state.reconcile_endpoints(id, facts);
+        let verdict = state.services.find(&facts.meta.name).map(|id| {
+            let service = &mut state.services[id];
+            if state.starting
+                && facts.meta.ours
+                && service.facts.selector.is_some()
+                && !std::mem::replace(&mut service.known, true)
+            {
+                // The object is older than this process, so the Service's creation is long past.
+                service.trigger = None;
+            }
+            let verdict = state.judge_endpoints(id, &facts);
+            state.work.ports_read += 4 * state.listed_ports(id);
+            if let (Some(endpoints), Verdict::Same(_)) = (&mut state.services[id].endpoints, &verdict) {
+                // It was compared with the current members.
+                (endpoints.changes, endpoints.priority) = (0, Priority::Rest);
+            }
+            verdict
+        });
+        let entry = &mut state.endpoints[id];
+        let EndpointsFacts { meta, extras, .. } = facts;
+        entry.look_again(&meta.uid, meta.ours && !meta.leader);
+        let moved = entry.object.read(meta.remote());
+        entry.object.extras = (!extras.is_empty()).then(|| Box::new(extras));
+        entry.published = None;
+        match (entry.object.phase, verdict) {
+            (Phase::Managed, Some(Verdict::Same(fingerprint))) => {
+                entry.published = fingerprint;
+                (entry.object.rewrite, entry.object.trigger) = (false, None);
+                // As with slices.
+                if moved && !entry.object.needs_refetch {
+                    entry.object.succeed();
+                }
+            }
+            (Phase::Managed, Some(Verdict::Differs(priority))) => {
+                entry.object.rewrite = true;
+                entry.object.priority = entry.object.priority.min(priority);
+            }
+            _ => {}
+        }
+        state.endpoints.want(id);
     }
 
     fn vanish(state: &mut NamespaceState, id: EndpointsId, version: u64) {
@@ -133,13 +216,41 @@ impl Published for Endpoints {
         }
     }
 
-    /// The object with a Service's name is ours whatever it says, so one that was given away is created again too.
+    /// One that was given away is created again too: the object with a Service's name is ours whatever it says.
     fn remake(state: &mut NamespaceState, id: EndpointsId) {
-        state.endpoints_missing(id);
+        let entry = &mut state.endpoints[id];
+        entry.published = None;
+        entry.object.forget_remote();
+        if entry.object.phase == Phase::Managed {
+            entry.object.priority = entry.object.priority.min(Priority::Add);
+            state.endpoints.want(id);
+        } else {
+            state.endpoints.remove(id);
+        }
     }
 
+    /// Handles the answer to a request that was forgotten when this process became a standby. The list since then may
+    /// be from before the request was carried out, and the Service may be gone when the watch shows the object that it
+    /// made, which then could not be told from what others make.
     fn answered_late(state: &mut NamespaceState, name: &str, outcome: &Outcome) {
-        state.endpoints_late(name, outcome);
+        match outcome {
+            Outcome::Written(_) | Outcome::Unknown => {}
+            _ => return,
+        }
+        let id = state.endpoints.find(name).unwrap_or_else(|| {
+            let left = Phase::Leftover { confirmed: false };
+            state.endpoints.insert(Endpoints::new(name.into(), left))
+        });
+        let entry = &mut state.endpoints[id];
+        let known = |remote: &Remote| !entry.object.is_news(remote.version);
+        if entry.object.phase == Phase::Unmanaged
+            || matches!(outcome, Outcome::Written(remote) if known(remote))
+        {
+            return;
+        }
+        // The API server may have gone back from the version in the answer since.
+        entry.object.needs_refetch = true;
+        state.endpoints.want(id);
     }
 
     fn failure_notice(&self, state: &NamespaceState, flight: Flight, message: String) -> Option<Notice> {

@@ -3,12 +3,11 @@
 use super::{Endpoints, by_uid};
 use crate::core::body::endpoints_labels;
 use crate::core::facts::{AddressFacts, EndpointsFacts, EndpointsMeta, LABEL_HEADLESS};
-use crate::core::ids::{EndpointsId, PodId, ServiceId, Uid};
+use crate::core::ids::{PodId, ServiceId, Uid};
 use crate::core::labels::Labels;
 use crate::core::namespace::addresses::ServiceEndpoints;
-use crate::core::namespace::lifecycle::Outcome;
 use crate::core::namespace::{NamespaceState, Service};
-use crate::core::object::{Phase, Remote};
+use crate::core::object::Phase;
 use crate::core::ports::SlicePort;
 use crate::core::queue::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Members, Subset, TRUNCATED};
@@ -25,7 +24,7 @@ impl Endpoints {
     /// Reconsiders the phase after somebody else has written, or may have. A leftover remains one only while it is the
     /// object that was there in the beginning, and of our making; and it is asked again whether its Service is still
     /// gone. Another object that somebody has made in place of one deleted with its Service is not deleted either.
-    fn look_again(&mut self, uid: &Uid, ours: bool) {
+    pub(super) fn look_again(&mut self, uid: &Uid, ours: bool) {
         let same = self
             .object
             .remote
@@ -60,142 +59,6 @@ impl NamespaceState {
             Some(shown) => shown.endpoints_gone(name, version),
             None => self.vanished::<Endpoints>(name, version),
         }
-    }
-
-    /// Takes in an object that a watch shows and that was not known: written since it was listed, or it would have
-    /// arrived then.
-    pub(super) fn endpoints_appeared(&mut self, meta: &EndpointsMeta, epoch: u8) {
-        let phase = if self.manages(&meta.name) {
-            Phase::Managed
-        } else if self.starting && meta.ours && !meta.leader {
-            // It may still be a leftover.
-            Phase::Leftover { confirmed: false }
-        } else {
-            // One that appears later is left alone, as upstream: somebody may create it ahead of its Service.
-            Phase::Unmanaged
-        };
-        let mut entry = Endpoints::new(meta.name.clone(), phase);
-        (entry.object.epoch, entry.object.seen) = (epoch, meta.version);
-        let id = self.endpoints.insert(entry);
-        self.endpoints_written(id, meta);
-    }
-
-    /// Handles a version of an object that is not known to be what it should be. A managed object is fetched.
-    pub(super) fn endpoints_written(&mut self, id: EndpointsId, meta: &EndpointsMeta) {
-        let entry = &mut self.endpoints[id];
-        entry.look_again(&meta.uid, meta.ours && !meta.leader);
-        entry.published = None;
-        if entry.object.phase == Phase::Managed {
-            // The refetch that follows shows more than the version.
-            entry.object.mark_stale();
-        } else {
-            entry.object.remote = Some(Remote {
-                uid: meta.uid.clone(),
-                version: meta.version,
-            });
-        }
-        if matches!(entry.object.phase, Phase::Managed | Phase::Leftover { .. }) {
-            self.endpoints.want(id);
-        }
-    }
-
-    /// Handles the answer to a request that was forgotten when this process became a standby. The list since then may
-    /// be from before the request was carried out, and the Service may be gone when the watch shows the object that it
-    /// made, which then could not be told from what others make.
-    pub(super) fn endpoints_late(&mut self, name: &str, outcome: &Outcome) {
-        match outcome {
-            Outcome::Written(_) | Outcome::Unknown => {}
-            _ => return,
-        }
-        let id = self.endpoints.find(name).unwrap_or_else(|| {
-            let left = Phase::Leftover { confirmed: false };
-            self.endpoints.insert(Endpoints::new(name.into(), left))
-        });
-        let entry = &mut self.endpoints[id];
-        let known = |remote: &Remote| !entry.object.is_news(remote.version);
-        if entry.object.phase == Phase::Unmanaged
-            || matches!(outcome, Outcome::Written(remote) if known(remote))
-        {
-            return;
-        }
-        // The API server may have gone back from the version in the answer since.
-        entry.object.needs_refetch = true;
-        self.endpoints.want(id);
-    }
-
-    /// Handles an object that the API server does not have.
-    pub(super) fn endpoints_missing(&mut self, id: EndpointsId) {
-        let entry = &mut self.endpoints[id];
-        entry.published = None;
-        entry.object.forget_remote();
-        if entry.object.phase == Phase::Managed {
-            entry.object.priority = entry.object.priority.min(Priority::Add);
-            self.endpoints.want(id);
-        } else {
-            self.endpoints.remove(id);
-        }
-    }
-
-    /// Takes in an object that was not known, once its pods and Service are. Its owner is checked as on any change.
-    pub(super) fn take_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
-        let name = facts.meta.name.clone();
-        let left = self.starting && self.services.find(&name).is_none();
-        let phase = if left {
-            Phase::Leftover { confirmed: false }
-        } else {
-            Phase::Unmanaged
-        };
-        let mut entry = Endpoints::new(name, phase);
-        entry.object.epoch = epoch;
-        let id = self.endpoints.insert(entry);
-        self.observed::<Endpoints>(id, facts);
-    }
-
-    /// Applies the content of an object that was read while nothing of ours was in flight.
-    pub(super) fn reconcile_endpoints(&mut self, id: EndpointsId, facts: EndpointsFacts) {
-        let verdict = self.services.find(&facts.meta.name).map(|id| {
-            let service = &mut self.services[id];
-            if self.starting
-                && facts.meta.ours
-                && service.facts.selector.is_some()
-                && !std::mem::replace(&mut service.known, true)
-            {
-                // The object is older than this process, so the Service's creation is long past.
-                service.trigger = None;
-            }
-            let verdict = self.judge_endpoints(id, &facts);
-            self.work.ports_read += 4 * self.listed_ports(id);
-            if let (Some(endpoints), Verdict::Same(_)) = (&mut self.services[id].endpoints, &verdict) {
-                // It was compared with the current members.
-                (endpoints.changes, endpoints.priority) = (0, Priority::Rest);
-            }
-            verdict
-        });
-        let entry = &mut self.endpoints[id];
-        let EndpointsFacts { meta, extras, .. } = facts;
-        entry.look_again(&meta.uid, meta.ours && !meta.leader);
-        let moved = entry.object.read(Remote {
-            uid: meta.uid,
-            version: meta.version,
-        });
-        entry.object.extras = (!extras.is_empty()).then(|| Box::new(extras));
-        entry.published = None;
-        match (entry.object.phase, verdict) {
-            (Phase::Managed, Some(Verdict::Same(fingerprint))) => {
-                entry.published = fingerprint;
-                (entry.object.rewrite, entry.object.trigger) = (false, None);
-                // As with slices.
-                if moved && !entry.object.needs_refetch {
-                    entry.object.succeed();
-                }
-            }
-            (Phase::Managed, Some(Verdict::Differs(priority))) => {
-                entry.object.rewrite = true;
-                entry.object.priority = entry.object.priority.min(priority);
-            }
-            _ => {}
-        }
-        self.endpoints.want(id);
     }
 
     /// Compares what the API server has with what it should have. Order and packing do not count.
@@ -267,11 +130,5 @@ impl NamespaceState {
             && address.hostname.as_deref() == wanted.hostname
             && address.node.as_deref() == wanted.node;
         same.then_some(id)
-    }
-
-    /// Returns whether we manage the Service of a name.
-    fn manages(&self, name: &str) -> bool {
-        let service = self.services.find(name);
-        service.is_some_and(|id| self.services[id].endpoints.is_some())
     }
 }

@@ -269,7 +269,7 @@ impl NamespaceState {
         object.epoch = epoch;
         object.seen = object.seen.max(meta.version());
         if object.flight.is_none() && object.is_news(meta.version()) {
-            T::change(self, id, meta);
+            T::changed_by_others(self, id, meta);
         }
     }
 
