@@ -60,7 +60,7 @@ const CHANGES: Buckets = Buckets {
     text: "1, 2, 3, 5, 10 ... 500",
     bounds: &[1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0],
 };
-// The rest are upstream's.
+// The remaining buckets are upstream's.
 const POWERS_OF_TWO: Buckets = Buckets {
     text: "2, 4, 8 ... 32768",
     bounds: &[
@@ -137,119 +137,119 @@ pub(crate) type Group = (&'static str, &'static [Metric]);
 
 /// The whole catalogue.
 pub(crate) const CATALOGUE: &[Group] = &[
-    ("What is published, and how fast", PUBLISHED),
-    ("The queue of writes", QUEUE),
-    ("What is known of the cluster", KNOWN),
-    ("The lease", LEASE),
+    ("Published objects", PUBLISHED),
+    ("Write queue", QUEUE),
+    ("Cluster state", KNOWN),
+    ("Leader election", LEASE),
     ("Dry runs", DRY_RUN),
-    ("Events for people", EVENTS),
+    ("Kubernetes Events and the log", EVENTS),
     ("Upstream's endpointslice controller", UPSTREAM),
     ("Upstream's work queues", WORK_QUEUES),
-    ("Requests to the API server, as client-go counts them", CLIENT),
-    ("The process", PROCESS),
+    ("Requests to the API server, under client-go's names", CLIENT),
+    ("Process", PROCESS),
 ];
 
 #[rustfmt::skip]
 const PUBLISHED: &[Metric] = &[
     histogram("endpointd_change_to_acknowledged_seconds", &SECONDS, &["output"],
-        "Time from the event of a pod, Service or node to the API server's answer to the write that carried it; of the oldest change that a write carried. Failed tries are part of it."),
-    gauge("endpointd_services_out_of_sync", &[], "Services of which something waits to be written or is on its way; in a dry run, of which something has differed for longer than --dry-run-patience."),
-    gauge("endpointd_services_out_of_sync_oldest_seconds", &[], "How long the one of them that waits the longest has not been in order; in a dry run, the age of the oldest difference."),
-    histogram("endpointd_changes_per_write", &CHANGES, &[], "How many changes one write carried."),
-    counter("endpointd_requests_total", &["verb"], "Requests for slices, Endpoints and the Services of leftover Endpoints: create, update, delete, get."),
-    counter("endpointd_request_outcomes_total", &["outcome"], "Their answers: ok, conflict, missing, refused, unknown (no answer, or a failure of the server)."),
-    histogram("endpointd_request_duration_seconds", &SECONDS, &[], "How long their answers took."),
+        "Seconds from the watch event of a pod, Service or node until the API server acknowledged the write that carried the change, including failed tries. If a write carried several changes, the oldest counts."),
+    gauge("endpointd_services_out_of_sync", &[], "Services with an object that waits to be written or has a request in flight. In a dry run: Services with a difference that has lasted for longer than --dry-run-patience."),
+    gauge("endpointd_services_out_of_sync_oldest_seconds", &[], "Seconds for which the longest of these Services has been out of sync. In a dry run: the age of the oldest difference."),
+    histogram("endpointd_changes_per_write", &CHANGES, &[], "Number of changes that one write carried."),
+    counter("endpointd_requests_total", &["verb"], "Requests for slices and Endpoints, and for the Services of leftover Endpoints, by verb: create, update, delete, get."),
+    counter("endpointd_request_outcomes_total", &["outcome"], "Outcomes of these requests: ok, conflict, missing, refused, unknown (no answer, or an error of the server)."),
+    histogram("endpointd_request_duration_seconds", &SECONDS, &[], "Seconds from sending one of these requests to its answer."),
 ];
 
 #[rustfmt::skip]
 const QUEUE: &[Metric] = &[
     gauge("endpointd_queue_waiting", &[], "Objects that wait to be written."),
-    gauge("endpointd_queue_oldest_seconds", &["lane"], "How long the object that waits the longest has waited, of those that may go: lane remove (an endpoint must stop), add, rest."),
-    histogram("endpointd_queue_age_seconds", &SECONDS, &["lane"], "How long objects had waited when their turn came."),
-    gauge("endpointd_requests_in_flight", &[], "Objects on their way."),
-    gauge("endpointd_requests_in_flight_limit", &[], "How many may be: the window that learns from the server."),
-    counter("endpointd_throttled_seconds_total", &[], "Time in which something could have gone and was held back by --kube-api-qps, or because the server had asked for quiet."),
+    gauge("endpointd_queue_oldest_seconds", &["lane"], "Seconds for which the oldest object in the queue has waited, without those that wait for a retry or a batch period. Lanes: remove (an endpoint must stop receiving traffic), add (an endpoint can start to), rest."),
+    histogram("endpointd_queue_age_seconds", &SECONDS, &["lane"], "Seconds that an object had waited in the queue when its turn came."),
+    gauge("endpointd_requests_in_flight", &[], "Objects whose turn has come and whose request is not answered yet."),
+    gauge("endpointd_requests_in_flight_limit", &[], "Maximum number of requests in flight at the moment. It adapts to the API server's answers, up to --max-requests-in-flight."),
+    counter("endpointd_throttled_seconds_total", &[], "Seconds in which a write was ready but had to wait for --kube-api-qps, or for a pause that the API server asked for."),
 ];
 
 #[rustfmt::skip]
 const KNOWN: &[Metric] = &[
-    gauge("endpointd_shards", &[], "Namespaces with anything in them: each has an actor."),
-    gauge("endpointd_pods", &[], "Pods that are kept."),
-    gauge("endpointd_services", &[], "Services that are kept."),
-    gauge("endpointd_label_sets", &[], "Different sets of selectors that match pods, over all namespaces."),
-    counter("endpointd_listed_objects_total", &["resource"], "Objects that lists have shown."),
-    counter("endpointd_watch_events_total", &["resource"], "Events that watches have shown, without bookmarks."),
-    gauge("endpointd_watch_lag_seconds", &["resource"], "Time since the last sign of life of a watch: an event, a bookmark (the server sends one a minute), or its answer to the request. 0 while the resource is not followed."),
-    counter("endpointd_decode_failures_total", &["resource"], "Objects that could not be read, and are left out."),
-    counter("endpointd_lists_total", &["resource"], "Lists begun."),
-    counter("endpointd_watches_total", &["resource"], "Watches begun."),
+    gauge("endpointd_shards", &[], "Namespaces that have an actor, because they hold at least one object."),
+    gauge("endpointd_pods", &[], "Pods in memory."),
+    gauge("endpointd_services", &[], "Services in memory."),
+    gauge("endpointd_label_sets", &[], "Distinct sets of selectors that match pods, summed over namespaces."),
+    counter("endpointd_listed_objects_total", &["resource"], "Objects received from lists."),
+    counter("endpointd_watch_events_total", &["resource"], "Events received from watches, without bookmarks."),
+    gauge("endpointd_watch_lag_seconds", &["resource"], "Seconds since the watch last received an event, a bookmark (the server sends one a minute), or the response to its request. 0 while the resource is not watched."),
+    counter("endpointd_decode_failures_total", &["resource"], "Objects that could not be decoded and were left out."),
+    counter("endpointd_lists_total", &["resource"], "Lists started."),
+    counter("endpointd_watches_total", &["resource"], "Watches started."),
 ];
 
 #[rustfmt::skip]
 const LEASE: &[Metric] = &[
-    gauge("leader_election_master_status", &["name"], "1 while this process leads, else 0; name is the Lease's. Not there without election."),
-    gauge("endpointd_lease_held", &[], "1 while this process may write: it holds the Lease and the renew deadline has not passed, or there is no election."),
-    gauge("endpointd_lease_renewal_age_seconds", &[], "Time since the last accepted renewal of the Lease that this process holds was sent; 0 if it holds none."),
-    counter("endpointd_leader_terms_total", &[], "How often this process has begun to lead."),
-    counter("endpointd_lease_requests_total", &["outcome"], "Requests for the Lease: ok, conflict, unknown."),
+    gauge("leader_election_master_status", &["name"], "1 while this process is the leader, otherwise 0; name is the name of the Lease. Absent without leader election."),
+    gauge("endpointd_lease_held", &[], "1 while this process may write, otherwise 0: it holds the Lease and the renew deadline has not passed, or leader election is off."),
+    gauge("endpointd_lease_renewal_age_seconds", &[], "Seconds since the last accepted renewal of the Lease was sent. 0 if this process does not hold the Lease."),
+    counter("endpointd_leader_terms_total", &[], "Times this process became the leader."),
+    counter("endpointd_lease_requests_total", &["outcome"], "Requests for the Lease, by outcome: ok, conflict, unknown."),
 ];
 
 #[rustfmt::skip]
 const DRY_RUN: &[Metric] = &[
-    counter("endpointd_dry_run_differences_total", &["operation"], "Writes that would have been made: objects that differed for longer than --dry-run-patience: create, update, delete."),
-    counter("endpointd_dry_run_comparisons_total", &[], "How often a Service was compared with what others have written."),
+    counter("endpointd_dry_run_differences_total", &["operation"], "Writes that would have been made, because an object differed for longer than --dry-run-patience, by operation: create, update, delete."),
+    counter("endpointd_dry_run_comparisons_total", &[], "Times a Service was compared with what other controllers have written."),
 ];
 
 #[rustfmt::skip]
 const EVENTS: &[Metric] = &[
-    gauge("endpointd_events_waiting", &[], "Events that wait to be written."),
-    counter("endpointd_event_requests_total", &["outcome"], "Requests for Events: ok, refused, unknown."),
-    counter("endpointd_events_dropped_total", &[], "Events that are not written, unless they happen again."),
-    counter("endpointd_log_lines_left_out_total", &[], "Lines of the log that are left out, since their namespace has caused too many; a summary counts them by namespace once a minute."),
+    gauge("endpointd_events_waiting", &[], "Kubernetes Events that wait to be written."),
+    counter("endpointd_event_requests_total", &["outcome"], "Requests for Kubernetes Events, by outcome: ok, refused, unknown."),
+    counter("endpointd_events_dropped_total", &[], "Kubernetes Events that were dropped. They are written only if they happen again."),
+    counter("endpointd_log_lines_left_out_total", &[], "Log lines that were left out because their namespace had caused too many. Once a minute, a summary in the log counts them by namespace."),
 ];
 
 #[rustfmt::skip]
 const UPSTREAM: &[Metric] = &[
-    histogram("endpoint_slice_controller_endpoints_added_per_sync", &POWERS_OF_TWO, &[], "Endpoints that an evaluation of a Service gave a place in a slice."),
-    histogram("endpoint_slice_controller_endpoints_removed_per_sync", &POWERS_OF_TWO, &[], "Endpoints that lost their place between one evaluation of a Service and the next."),
-    gauge("endpoint_slice_controller_endpoints_desired", &[], "Endpoints that have a place."),
-    gauge("endpoint_slice_controller_num_endpoint_slices", &[], "Slices in use, those that are yet to be created among them."),
-    gauge("endpoint_slice_controller_desired_endpoint_slices", &[], "Slices that would do if all were filled; at least one for each Service and family."),
-    counter("endpoint_slice_controller_changes", &["operation"], "Slices that were written: create, update, delete."),
-    counter("endpoint_slice_controller_syncs", &["result"], "success: evaluations of Services; stale: writes that met a version not known here; error: writes that failed otherwise. What was stale or failed is tried again."),
-    histogram("endpoint_slice_controller_endpointslices_changed_per_sync", &DEFAULT, &["topology", "traffic_distribution"], "Slices that an evaluation of a Service changed. PreferClose counts as its other name, PreferSameZone."),
-    gauge("endpoint_slice_controller_services_count_by_traffic_distribution", &["traffic_distribution"], "Services whose hints follow trafficDistribution: PreferSameZone (PreferClose among them), PreferSameNode."),
+    histogram("endpoint_slice_controller_endpoints_added_per_sync", &POWERS_OF_TWO, &[], "Endpoints added to slices by one sync of a Service."),
+    histogram("endpoint_slice_controller_endpoints_removed_per_sync", &POWERS_OF_TWO, &[], "Endpoints removed from slices between one sync of a Service and the next."),
+    gauge("endpoint_slice_controller_endpoints_desired", &[], "Endpoints that have a place in a slice."),
+    gauge("endpoint_slice_controller_num_endpoint_slices", &[], "Slices in use, including those that are yet to be created."),
+    gauge("endpoint_slice_controller_desired_endpoint_slices", &[], "Slices that would be needed if all were packed full; at least one for each Service and address family."),
+    counter("endpoint_slice_controller_changes", &["operation"], "Slices written, by operation: create, update, delete."),
+    counter("endpoint_slice_controller_syncs", &["result"], "By result: success counts syncs of Services, stale counts writes that met an unknown version of the object, and error counts writes that failed otherwise. Stale and failed writes are retried."),
+    histogram("endpoint_slice_controller_endpointslices_changed_per_sync", &DEFAULT, &["topology", "traffic_distribution"], "Slices changed by one sync of a Service. PreferClose counts as PreferSameZone, its newer name."),
+    gauge("endpoint_slice_controller_services_count_by_traffic_distribution", &["traffic_distribution"], "Services whose hints follow trafficDistribution: PreferSameZone (including PreferClose) and PreferSameNode."),
 ];
 
 #[rustfmt::skip]
 const WORK_QUEUES: &[Metric] = &[
-    gauge("workqueue_depth", &["name"], "Objects that wait to be written; name endpoint for Endpoints, endpoint_slice for slices."),
-    counter("workqueue_adds_total", &["name"], "How often an object became due."),
-    counter("workqueue_retries_total", &["name"], "How often of these after a failure."),
-    gauge("workqueue_unfinished_work_seconds", &["name"], "How long those on their way have been so, added up."),
-    gauge("workqueue_longest_running_processor_seconds", &["name"], "How long the one of them that has been so the longest."),
-    histogram("workqueue_queue_duration_seconds", &POWERS_OF_TEN, &["name"], "How long objects had waited when their turn came."),
-    histogram("workqueue_work_duration_seconds", &POWERS_OF_TEN, &["name"], "From there to the API server's answer."),
+    gauge("workqueue_depth", &["name"], "Objects that wait to be written. The queue endpoint is for Endpoints, endpoint_slice for slices."),
+    counter("workqueue_adds_total", &["name"], "Times an object was added to the queue."),
+    counter("workqueue_retries_total", &["name"], "Times an object was added to the queue after a failure."),
+    gauge("workqueue_unfinished_work_seconds", &["name"], "Seconds since the turn of each object whose request is not answered yet, added up."),
+    gauge("workqueue_longest_running_processor_seconds", &["name"], "Seconds since the turn of the oldest object whose request is not answered yet."),
+    histogram("workqueue_queue_duration_seconds", &POWERS_OF_TEN, &["name"], "Seconds that an object had waited in the queue when its turn came."),
+    histogram("workqueue_work_duration_seconds", &POWERS_OF_TEN, &["name"], "Seconds from an object's turn to the API server's answer."),
 ];
 
 #[rustfmt::skip]
 const CLIENT: &[Metric] = &[
-    counter("rest_client_requests_total", &["code", "method", "host"], "Requests by what was answered; code <error> if nothing was."),
-    histogram("rest_client_request_duration_seconds", &REQUEST_SECONDS, &["verb", "host"], "Time to the beginning of the answer, without watches; verb is the method."),
-    histogram("rest_client_rate_limiter_duration_seconds", &REQUEST_SECONDS, &["verb", "host"], "How long writes waited for --kube-api-qps, when nothing else stopped them."),
-    histogram("rest_client_request_size_bytes", &REQUEST_BYTES, &["verb", "host"], "Bytes of requests' bodies."),
-    histogram("rest_client_response_size_bytes", &REQUEST_BYTES, &["verb", "host"], "Bytes of answers' bodies, without watches."),
+    counter("rest_client_requests_total", &["code", "method", "host"], "Requests by status code, method and host. The code is <error> if there was no answer."),
+    histogram("rest_client_request_duration_seconds", &REQUEST_SECONDS, &["verb", "host"], "Seconds from sending a request to the beginning of its response, without watches. The label verb holds the HTTP method."),
+    histogram("rest_client_rate_limiter_duration_seconds", &REQUEST_SECONDS, &["verb", "host"], "Seconds that a write was ready but waited for --kube-api-qps, or for a pause that the API server asked for."),
+    histogram("rest_client_request_size_bytes", &REQUEST_BYTES, &["verb", "host"], "Size of request bodies in bytes."),
+    histogram("rest_client_response_size_bytes", &REQUEST_BYTES, &["verb", "host"], "Size of response bodies in bytes, without watches."),
 ];
 
 #[rustfmt::skip]
 const PROCESS: &[Metric] = &[
-    gauge("endpointd_build_info", &["version", "commit"], "1."),
-    counter("process_cpu_seconds_total", &[], "Processor time used."),
-    gauge("process_resident_memory_bytes", &[], "Resident memory."),
-    gauge("process_virtual_memory_bytes", &[], "Virtual memory."),
-    gauge("process_start_time_seconds", &[], "When the process was started, in seconds since 1970."),
-    gauge("process_open_fds", &[], "Open file descriptors."),
-    gauge("process_max_fds", &[], "How many there may be."),
+    gauge("endpointd_build_info", &["version", "commit"], "Always 1. The labels hold the version and the commit of this build."),
+    counter("process_cpu_seconds_total", &[], "CPU time used, in seconds."),
+    gauge("process_resident_memory_bytes", &[], "Resident memory in bytes."),
+    gauge("process_virtual_memory_bytes", &[], "Virtual memory in bytes."),
+    gauge("process_start_time_seconds", &[], "Start time of the process, in seconds since 1970."),
+    gauge("process_open_fds", &[], "Number of open file descriptors."),
+    gauge("process_max_fds", &[], "Maximum number of open file descriptors."),
 ];
 
 /// Returns all metrics, without headings.
@@ -261,7 +261,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Metric> {
 pub(super) fn find(name: &str) -> &'static Metric {
     all()
         .find(|metric| metric.name == name)
-        .expect("what is served is in the catalogue")
+        .expect("every served metric is in the catalogue")
 }
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
     use std::fmt::Write as _;
 
-    /// The tables of the documentation. `WRITE_METRICS=1` writes them there.
+    /// Compares the tables of the documentation with the catalogue. `WRITE_METRICS=1` writes them.
     #[test]
     fn the_documentation_has_what_the_catalogue_has() {
         const BEGIN: &str =
@@ -278,7 +278,7 @@ mod tests {
         for (heading, metrics) in CATALOGUE {
             let _ = write!(
                 tables,
-                "\n## {heading}\n\n| name | type | labels | what it tells | buckets |\n|---|---|---|---|---|\n"
+                "\n## {heading}\n\n| name | type | labels | meaning | buckets |\n|---|---|---|---|---|\n"
             );
             for metric in *metrics {
                 let Metric {
@@ -305,7 +305,7 @@ mod tests {
         } else {
             assert!(
                 there == tables,
-                "run this test with WRITE_METRICS=1, and look at the difference"
+                "docs/metrics.md differs from the catalogue; WRITE_METRICS=1 makes this test write it"
             );
         }
     }

@@ -27,9 +27,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Keeps the `EndpointSlices` of a Kubernetes cluster right, at the cost of what changed.
+/// The command line of endpointd. Its help begins with the package's description.
 #[derive(Debug, Parser)]
-// Of a flag that is given twice, the last counts, as upstream has it.
+// If a flag is given twice, the last one counts, as in kube-controller-manager.
 #[command(
     name = "endpointd",
     version,
@@ -38,32 +38,33 @@ use std::time::Duration;
     args_override_self = true
 )]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What can be done.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the controller until SIGTERM.
+    /// Run the controller until SIGTERM
     Run(Box<RunArgs>),
-    /// Compare all that should be published with what is, and say which Services are out of sync and why
+    /// List the Services whose slices or Endpoints are out of sync, with the reasons
     ///
-    /// Only reads. Exits with 0 if all are in sync, 1 if not, 2 if that could not be found out.
+    /// Compares what is published with what should be. It only reads. The exit code is 0 if all Services are in
+    /// sync, 1 if some are not, and 2 if that could not be found out.
     Audit(AuditArgs),
-    /// Tell of one Service which pods are published, where, and why the others are not
+    /// Show which pods of a Service are published, where, and why the others are not
     ///
-    /// Only reads. Exits with 0, or with 2 if it could not be found out.
+    /// It only reads. The exit code is 0, or 2 if that could not be found out.
     Explain(ExplainArgs),
 }
 
-/// A command line, read.
+/// A parsed command line.
 #[derive(Debug)]
 pub(crate) struct Invocation {
-    /// What to do.
+    /// The command and its flags.
     pub cli: Cli,
-    /// Flags of kube-controller-manager that were given and mean nothing here.
+    /// Flags of kube-controller-manager that were given and have no meaning here.
     pub ignored: Vec<String>,
 }
 
@@ -133,27 +134,27 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub connection: ConnectionArgs,
 
-    /// How processes agree which of them writes.
+    /// Leader election.
     #[command(flatten)]
     pub election: ElectionArgs,
 
-    /// Whether to write at all.
+    /// Dry run.
     #[command(flatten)]
     pub dry_run: DryRunArgs,
 
-    /// Where health and metrics are served.
+    /// The admin server, for health and metrics.
     #[command(flatten)]
     pub admin: AdminArgs,
 
-    /// How objects should be.
+    /// The objects to publish.
     #[command(flatten)]
     pub publishing: PublishingArgs,
 
-    /// Requests to the API server a second; 0 or less for no limit
+    /// Maximum requests per second for slices and Endpoints; 0 or less means no limit
     ///
-    /// Upstream's 20 make a cold start on 10,000 slices last over 8 minutes. API servers protect themselves by
-    /// priority and fairness, so this limit only has to keep a start from taking all of it: 500 a second write
-    /// 10,000 slices in 20 seconds, and a cluster in its daily life never comes near.
+    /// At upstream's default of 20, a start that writes 10,000 slices takes more than 8 minutes; at 500, it takes 20
+    /// seconds. API servers protect themselves by priority and fairness, so this limit only has to keep a start from
+    /// using all of their capacity. Day-to-day changes stay far below it.
     #[arg(
         long,
         value_name = "QPS",
@@ -163,24 +164,25 @@ pub(crate) struct RunArgs {
     )]
     pub kube_api_qps: f64,
 
-    /// Requests that may go at once after a pause
+    /// Maximum burst of requests after a pause, before --kube-api-qps limits them
     ///
-    /// The loss of a zone of a large cluster touches about a thousand slices; they should not wait.
+    /// When a large cluster loses a zone, about a thousand slices change at once. The default lets them go without
+    /// delay.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub kube_api_burst: u32,
 
-    /// Requests in flight at most, each on a connection of its own
+    /// Maximum requests in flight for slices and Endpoints, each on a connection of its own
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_requests_in_flight: u16,
 
-    /// Threads that do the work
+    /// Number of threads that process changes
     ///
-    /// One carries thousands of changes of pods a second. More are quicker only where changes come in floods, and
-    /// at all other times wake each other, which costs more than what they share.
+    /// One thread handles thousands of pod changes per second. More threads help only when changes come in floods;
+    /// at other times they wake each other, which costs more than sharing the work saves.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub worker_threads: u16,
 
-    /// For how long changes of pods are gathered before the Endpoints of their Services are looked at
+    /// How long a change to existing Endpoints waits, so that later changes can join the same write
     #[arg(
         long = "endpoint-updates-batch-period",
         value_name = "DURATION",
@@ -190,7 +192,7 @@ pub(crate) struct RunArgs {
     )]
     pub endpoint_batch: Duration,
 
-    /// For how long changes of pods are gathered before the `EndpointSlices` of their Services are looked at
+    /// How long a change to an existing slice waits, so that later changes can join the same write
     #[arg(
         long = "endpointslice-updates-batch-period",
         value_name = "DURATION",
@@ -200,29 +202,28 @@ pub(crate) struct RunArgs {
     )]
     pub slice_batch: Duration,
 
-    /// How logs are written
+    /// Format of the log
     #[arg(long, alias = "logging-format", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 
-    /// What is logged: a level (error, warn, info, debug, trace), or a filter such as
-    /// `info,endpointd::cluster=debug`
+    /// Log level (error, warn, info, debug or trace), or a filter such as `info,endpointd::cluster=debug`
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_log_level)]
     pub log_level: String,
 }
 
-/// How to reach the API server. With neither flag, as the pod that this runs in is told. An empty value is none.
+/// How to reach the API server. Without flags, the pod's service account is used. An empty value counts as unset.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ConnectionArgs {
-    /// A kubeconfig file
+    /// Kubeconfig file; without it and --server, the service account of the pod is used
     #[arg(long, value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
     pub kubeconfig: Option<PathBuf>,
 
-    /// The API server's URL, in place of the one that the kubeconfig has; without a kubeconfig no credentials
-    /// are sent, as for tests and proxies on loopback
+    /// URL of the API server, instead of the one in the kubeconfig; without a kubeconfig, no credentials are sent
+    /// (for tests, and for proxies on loopback)
     #[arg(long, visible_alias = "master", value_name = "URL")]
     pub server: Option<String>,
 
-    /// The context of the kubeconfig that is used, in place of its current one
+    /// Context of the kubeconfig to use, instead of its current context
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 }
@@ -247,12 +248,12 @@ impl ConnectionArgs {
     }
 }
 
-/// How logs are written.
+/// Formats of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// Lines for people.
     Text,
-    /// For machines: one JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 

@@ -5,14 +5,14 @@ use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// Where health and metrics are served.
+/// The flags of the admin server.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AdminArgs {
-    /// The address on which /livez, /readyz, /healthz and /metrics are served [default: 127.0.0.1; with TLS 0.0.0.0]
+    /// Address that serves /livez, /readyz, /healthz and /metrics [default: 127.0.0.1, or 0.0.0.0 with TLS]
     #[arg(long, value_name = "IP")]
     pub bind_address: Option<IpAddr>,
 
-    /// The port on which they are served; 0 serves nothing
+    /// Port that serves /livez, /readyz, /healthz and /metrics; 0 turns them off
     #[arg(
         long,
         visible_alias = "secure-port",
@@ -21,12 +21,13 @@ pub(crate) struct AdminArgs {
     )]
     pub admin_port: u16,
 
-    /// Serve them by HTTPS with the certificate in this file, which may be replaced at any time; who asks for
-    /// /metrics must then send a token, and the API server is asked whether they may
+    /// File of the certificate with which the admin port serves HTTPS; it is reloaded when it changes
+    ///
+    /// With HTTPS, a client of /metrics must send a token, and the API server decides whether it may read them.
     #[arg(long, value_name = "FILE", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub tls_cert_file: Option<PathBuf>,
 
-    /// The file of the certificate's private key
+    /// File of the private key of --tls-cert-file
     #[arg(long, value_name = "FILE", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub tls_private_key_file: Option<PathBuf>,
 }

@@ -1,18 +1,17 @@
-//! The flags of a dry run. They are our own: kube-controller-manager has none.
+//! The flags of a dry run. kube-controller-manager has no such flags.
 
 use super::parse_bool;
 use crate::core::golang;
 use std::time::Duration;
 
-/// Whether to write at all.
+/// The flags of a dry run.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DryRunArgs {
-    /// Write nothing, and tell by metrics and logs what would be written: for a trial beside the controllers that
+    /// Write nothing, and report in metrics and logs what would be written: for a trial beside the controllers that
     /// write
     ///
-    /// Slices and Endpoints are followed, each Service is compared with what it should have, and that is all: no
-    /// Events are written either, and no Lease is asked for, whatever --leader-elect says. Several processes may do
-    /// this at once.
+    /// A dry run watches slices and Endpoints, and compares each Service with what it should have. It writes no
+    /// Events and takes no Lease, whatever --leader-elect says. Several processes may run so at once.
     #[arg(
         long,
         value_name = "BOOL",
@@ -25,7 +24,8 @@ pub(crate) struct DryRunArgs {
     )]
     pub dry_run: bool,
 
-    /// With --dry-run: how long a difference must last before it counts. Whoever writes needs time for it
+    /// With --dry-run: how long a difference must last before it is reported, since the controllers that write take
+    /// some time
     #[arg(
         long = "dry-run-patience",
         value_name = "DURATION",

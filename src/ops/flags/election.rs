@@ -10,10 +10,10 @@ use crate::ops::election::{Candidacy, identity};
 use crate::ops::progress::PATIENCE;
 use std::time::Duration;
 
-/// How processes agree which of them writes.
+/// The flags of leader election.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ElectionArgs {
-    /// Write only while holding a Lease, so that several processes can stand ready
+    /// Write only while holding a Lease, so that several processes can run and one of them writes
     #[arg(
         long,
         value_name = "BOOL",
@@ -26,7 +26,7 @@ pub(crate) struct ElectionArgs {
     )]
     pub leader_elect: bool,
 
-    /// How long the Lease must not have changed before another process takes it
+    /// How long a standby waits after it has last seen the Lease change, before it takes the Lease
     #[arg(
         long = "leader-elect-lease-duration",
         value_name = "DURATION",
@@ -36,7 +36,7 @@ pub(crate) struct ElectionArgs {
     )]
     pub lease_duration: Duration,
 
-    /// How long the leader writes after the last renewal that was accepted had been sent
+    /// How long a leader goes on writing after it sent the last renewal that was accepted
     #[arg(
         long = "leader-elect-renew-deadline",
         value_name = "DURATION",
@@ -46,7 +46,7 @@ pub(crate) struct ElectionArgs {
     )]
     pub renew_deadline: Duration,
 
-    /// How long to wait between renewals, and between looks at another process's Lease
+    /// How often a leader renews the Lease, and how often a standby tries to take it
     #[arg(
         long = "leader-elect-retry-period",
         value_name = "DURATION",
@@ -56,7 +56,7 @@ pub(crate) struct ElectionArgs {
     )]
     pub retry_period: Duration,
 
-    /// What to hold: Leases are all there is
+    /// Kind of the object to hold; only Leases are supported
     #[arg(
         long = "leader-elect-resource-lock",
         value_name = "KIND",
@@ -65,7 +65,7 @@ pub(crate) struct ElectionArgs {
     )]
     pub resource_lock: String,
 
-    /// The Lease's name. It is not kube-controller-manager's, which goes on with its other controllers
+    /// Name of the Lease; it must not be kube-controller-manager's, which still runs its other controllers
     #[arg(
         long = "leader-elect-resource-name",
         value_name = "NAME",
@@ -74,7 +74,7 @@ pub(crate) struct ElectionArgs {
     )]
     pub resource_name: String,
 
-    /// The Lease's namespace
+    /// Namespace of the Lease
     #[arg(
         long = "leader-elect-resource-namespace",
         value_name = "NAME",

@@ -18,23 +18,23 @@ impl ConnectionArgs {
     }
 }
 
-/// The flags of `endpointd audit`. What says how objects should be has the names that it has for `run`.
+/// The flags of `endpointd audit`. Flags that decide what is published have the same names as for `run`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AuditArgs {
     /// How to reach the API server.
     #[command(flatten)]
     pub connection: ConnectionArgs,
 
-    /// Look at this namespace only
+    /// Check this namespace only
     #[arg(long, short = 'n', value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// How the findings are printed
+    /// Format of the findings
     #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["table", "json"], default_value = "table")]
     pub output: String,
 
-    /// What is out of sync is looked at again after this time, and reported if it still is: a controller at work
-    /// takes a moment
+    /// How long to wait before differences are checked again; only those that remain are reported, since a controller
+    /// at work takes a moment
     #[arg(
         long,
         value_name = "DURATION",
@@ -44,7 +44,7 @@ pub(crate) struct AuditArgs {
     )]
     pub settle: Duration,
 
-    /// How objects should be, as for `run`.
+    /// The objects to publish, as for `run`.
     #[command(flatten)]
     pub publishing: PublishingArgs,
 }
@@ -52,7 +52,7 @@ pub(crate) struct AuditArgs {
 /// The flags of `endpointd explain`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// The Service
+    /// The Service to explain
     #[arg(value_name = "NAMESPACE/SERVICE", value_parser = parse_service)]
     pub service: (String, String),
 
@@ -60,15 +60,15 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub connection: ConnectionArgs,
 
-    /// How it is printed
+    /// Format of the explanation
     #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["text", "json"], default_value = "text")]
     pub output: String,
 
-    /// Show all pods, also where many are as they should be
+    /// Show every pod, even when many are published as they should be
     #[arg(long)]
     pub all: bool,
 
-    /// Whether to use colours; by itself, on a terminal and unless `NO_COLOR` is set
+    /// When to use colours; auto uses them on a terminal, unless `NO_COLOR` is set
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
     pub color: Colour,
 }

@@ -4,14 +4,14 @@ use super::{Controllers, controllers, parse_bool};
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
 
-/// What is published, and how.
+/// The flags that decide what is published.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PublishingArgs {
-    /// Which of upstream's controllers to stand in for: `*` for all, NAME for one, -NAME to leave one out; the
-    /// first item that names one decides
+    /// Controllers to run: `*` for all, NAME for one, -NAME to leave one out; the first item that names a controller
+    /// decides
     ///
-    /// Known are endpoints-controller and endpointslice-controller. The other controllers of
-    /// kube-controller-manager may be named, and are not run.
+    /// endpointd runs endpoints-controller and endpointslice-controller. The list may also name other controllers of
+    /// kube-controller-manager, which it does not run.
     #[arg(
         long,
         value_name = "LIST",
@@ -21,12 +21,12 @@ pub(crate) struct PublishingArgs {
     )]
     pub controllers: Vec<Controllers>,
 
-    /// Endpoints that a slice holds at most
+    /// Maximum number of endpoints in a slice
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_endpoints_per_slice: u16,
 
-    /// Let the annotation `service.alpha.kubernetes.io/tolerate-unready-endpoints` take the place of
-    /// publishNotReadyAddresses in Endpoints, as releases long before 1.36 did
+    /// Let the Service annotation `service.alpha.kubernetes.io/tolerate-unready-endpoints` override
+    /// publishNotReadyAddresses for Endpoints, as in Kubernetes releases long before 1.36
     #[arg(
         long = "legacy-tolerate-unready-annotation",
         value_name = "BOOL",
