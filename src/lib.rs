@@ -104,14 +104,14 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
     if !ignored.is_empty() {
         tracing::warn!(
             flags = ignored.join(" "),
-            "flags of kube-controller-manager that mean nothing here"
+            "these flags of kube-controller-manager have no meaning here and are ignored"
         );
     }
     let elsewhere = args.publishing.controllers_elsewhere();
     if !elsewhere.is_empty() {
         tracing::warn!(
             controllers = elsewhere.join(" "),
-            "controllers that are asked for and are not run here"
+            "these controllers are named in --controllers but endpointd does not run them"
         );
     }
     let target = args.connection.target();
@@ -153,7 +153,9 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             }
             // The second signal ends this future, and with it the wait for requests in flight.
             let Some(first) = first.take() else { return };
-            tracing::info!("stopping: requests in flight are finished first; a second signal does not wait");
+            tracing::info!(
+                "stopping; requests in flight are finished first, and a second signal ends the process at once"
+            );
             let _ = first.send(());
         }
     };
@@ -166,7 +168,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             let patience = args.dry_run.patience;
             tracing::info!(
                 ?patience,
-                "dry run: nothing is written and no lease is asked for; what would be written is told when it has lasted"
+                "dry run: nothing is written and no lease is taken; differences that last are logged and counted"
             );
             RunMode::DryRun(DriftTracker::new(patience))
         }
@@ -194,7 +196,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            tracing::error!(%error, "ended");
+            tracing::error!(%error, "endpointd stopped because of an error");
             ExitCode::FAILURE
         }
     }
@@ -219,7 +221,7 @@ async fn admin(args: &AdminArgs, target: &Target) -> Result<Option<Admin>, Strin
     let admin = Admin::bind(address).await.map_err(|error| one_line(&error))?;
     let Some(files) = args.tls_files()? else {
         if !address.ip().is_loopback() {
-            tracing::warn!(%address, "metrics are served to everybody who can connect, and without encryption: there is no --tls-cert-file");
+            tracing::warn!(%address, "/metrics is served without encryption to every client that can connect; --tls-cert-file turns on HTTPS and access control");
         }
         return Ok(Some(admin));
     };

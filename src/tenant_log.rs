@@ -70,12 +70,12 @@ fn say(left_out: Vec<LeftOut>) {
     for LeftOut { namespace, lines } in left_out {
         match namespace {
             Some(namespace) => {
-                tracing::warn!(%namespace, lines, "more lines about this namespace were due than it has a share of, and were left out");
+                tracing::warn!(%namespace, lines, "log lines about this namespace exceeded its share and were left out");
             }
             None => {
                 tracing::warn!(
                     lines,
-                    "lines about further namespaces were left out, since so many had some"
+                    "log lines about further namespaces were left out, because too many namespaces exceeded their share"
                 );
             }
         }

@@ -146,7 +146,7 @@ impl DriftTracker {
                 tracing::warn!(
                     out_of_sync = services,
                     held_back,
-                    "dry run: more Services were out of sync than lines are written about"
+                    "dry run: more Services are out of sync than are logged; the metrics count all of them"
                 );
             }
         }

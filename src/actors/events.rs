@@ -182,7 +182,7 @@ impl EventState {
             } else {
                 tracing::warn!(
                     complaint,
-                    "an Event could not be written; until one can, this is not said again"
+                    "an Event could not be written; further failures are not logged until one succeeds"
                 );
             }
         }

@@ -340,7 +340,10 @@ impl WatchHandler for Router {
             lift
         });
         if complete {
-            tracing::info!(namespaces = self.shards.len(), "everything has been listed");
+            tracing::info!(
+                namespaces = self.shards.len(),
+                "the initial lists of all resources are complete"
+            );
         }
     }
 

@@ -191,7 +191,7 @@ async fn a_list_is_applied_when_every_shard_is_done_with_its_part() {
     assert!(!router.has_applied(Kind::Pod), "the shards have not run yet");
     until("they are done", || router.has_applied(Kind::Pod)).await;
     assert_eq!(router.longest_unhandled(Instant::now()), None);
-    // What comes after that does not matter, except that the kind is not followed any more.
+    // Later events do not matter, except that the kind is no longer followed.
     router.deliver(vec![applied("a", "q")]);
     assert!(router.has_applied(Kind::Pod));
     router.end_list(Kind::Slice, 1, 1, Demand::of(0));

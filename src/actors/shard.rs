@@ -50,7 +50,7 @@ pub(crate) struct ShardArguments {
 #[derive(Debug)]
 pub(crate) struct ShardState {
     core: NamespaceState,
-    /// What is left of the turn. One turn may handle several grants and answers.
+    /// The remaining budget of the turn. One turn may handle several grants and answers.
     turn: Budget,
     inbox: Arc<Inbox>,
     sequence: u64,
@@ -160,7 +160,7 @@ impl ShardState {
                 let namespace = self.core.namespace();
                 if tenant_log::admits(namespace) {
                     tracing::warn!(%namespace, kind = %object.output, name = %object.name, bytes, %why,
-                        "the object is too large for the API server; it is tried again slowly, without another word");
+                        "the object is too large for the API server; it is retried slowly, and this is not logged again");
                 }
             }
             Notification::IgnoredAnnotation {
@@ -170,7 +170,7 @@ impl ShardState {
             } => {
                 let namespace = self.core.namespace();
                 if tenant_log::admits(namespace) {
-                    tracing::warn!(%namespace, %service, annotation, %value, "the annotation is no boolean and is ignored");
+                    tracing::warn!(%namespace, %service, annotation, %value, "the annotation is not a boolean; it is ignored");
                 }
             }
         }

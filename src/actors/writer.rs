@@ -229,7 +229,7 @@ impl WriterState {
         } = answer;
         self.metrics.done(key, &outcome, took, now);
         if let Outcome::Rejected = outcome {
-            tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "the request was refused; it is retried slowly");
+            tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "a request was refused; it is retried slowly");
         }
         // The shard reports whether the object is due again; without a shard, there is nothing left to write.
         let told = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));

@@ -22,7 +22,7 @@ impl From<kube::Error> for ClientError {
 
 impl From<http::Error> for ClientError {
     fn from(error: http::Error) -> Self {
-        Self(format!("the request cannot be made: {error}"))
+        Self(format!("the request cannot be built: {error}"))
     }
 }
 
@@ -44,9 +44,9 @@ impl From<InClusterError> for ClientError {
             }
             InClusterError::ParseClusterPort(error) => format!("KUBERNETES_SERVICE_PORT: {error}"),
             InClusterError::ParseClusterUrl(_) => {
-                "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT make no URL".to_owned()
+                "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT do not form a URL".to_owned()
             }
-            InClusterError::ParseCertificates(_) => "the service account's ca.crt is no PEM".to_owned(),
+            InClusterError::ParseCertificates(_) => "the service account's ca.crt is not PEM".to_owned(),
         })
     }
 }
@@ -65,14 +65,13 @@ fn client(error: &kube::Error) -> String {
         E::Auth(error) => auth(error),
         E::Service(error) => transport(&**error),
         E::HyperError(error) => transport(error),
-        E::HttpError(error) => format!("the request cannot be made: {error}"),
+        E::HttpError(error) => format!("the request cannot be built: {error}"),
         E::ReadEvents(error) => format!("the answer broke off: {}", file(error)),
         E::RustlsTls(error) => tls(error).to_owned(),
-        E::TlsRequired => "TLS is needed and not built in".to_owned(),
+        E::TlsRequired => "TLS is required but not built in".to_owned(),
         E::InferKubeconfig(error) => kubeconfig(error),
         E::ProxyProtocolUnsupported { .. } | E::ProxyProtocolDisabled { .. } => {
-            "a proxy is asked for, by proxy-url in the kubeconfig or by HTTPS_PROXY, and proxies are not supported"
-                .to_owned()
+            "proxies are not supported, but proxy-url in the kubeconfig or HTTPS_PROXY sets one".to_owned()
         }
         E::Api(status) => format!(
             "the server answered {} {}: {}",
@@ -80,7 +79,11 @@ fn client(error: &kube::Error) -> String {
             Excerpt::value(&status.reason),
             Excerpt::sentence(&status.message)
         ),
-        E::SerdeError(error) => format!("the answer is malformed at line {}, column {}", error.line(), error.column()),
+        E::SerdeError(error) => format!(
+            "the answer is malformed at line {}, column {}",
+            error.line(),
+            error.column()
+        ),
         E::FromUtf8(_) => "the answer is not UTF-8".to_owned(),
         _ => "the client failed".to_owned(),
     }
@@ -116,27 +119,29 @@ pub(super) fn auth(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecStart(error) => format!("the credential plugin cannot be run: {}", file(error)),
         AuthError::AuthExecRun { out, .. } => format!(
-            "the credential plugin failed ({}); what it wrote is not shown, since it may hold secrets",
+            "the credential plugin failed ({}); its output is not shown, since it may hold secrets",
             out.status
         ),
-        AuthError::AuthExecParse(_) => "what the credential plugin wrote is no ExecCredential".to_owned(),
-        AuthError::ParseTokenKey(_) => "what the credential plugin wrote is no JSON".to_owned(),
+        AuthError::AuthExecParse(_) => {
+            "the output of the credential plugin is not an ExecCredential".to_owned()
+        }
+        AuthError::ParseTokenKey(_) => "the output of the credential plugin is not JSON".to_owned(),
         AuthError::ExecPluginFailed => "the credential plugin's ExecCredential has no status".to_owned(),
         AuthError::MalformedTokenExpirationDate(_) => {
-            "the credential's time of expiry is malformed".to_owned()
+            "the expiry time of the credential is malformed".to_owned()
         }
         AuthError::MissingCommand => "the credential plugin has no command".to_owned(),
         AuthError::UnrefreshableTokenResponse => {
-            "the credential plugin gave something else than a token when it was asked again".to_owned()
+            "the credential plugin returned something other than a token when it was called again".to_owned()
         }
-        AuthError::ReadTokenFile(error, _) => format!("the token's file cannot be read: {}", file(error)),
+        AuthError::ReadTokenFile(error, _) => format!("the token file cannot be read: {}", file(error)),
         AuthError::InvalidBearerToken(_) => {
             "the token holds a character that cannot be sent, such as the end of a line".to_owned()
         }
         AuthError::InvalidBasicAuth(_) => {
-            "user name or password hold a character that cannot be sent".to_owned()
+            "the user name or the password holds a character that cannot be sent".to_owned()
         }
-        _ => "the credentials cannot be had".to_owned(),
+        _ => "the credentials cannot be loaded".to_owned(),
     }
 }
 
@@ -151,16 +156,16 @@ pub(super) fn kubeconfig(error: &KubeconfigError) -> String {
         }
         E::LoadContext(_) => "there is no context of that name".to_owned(),
         E::LoadClusterOfContext(_) => "there is no cluster of that name".to_owned(),
-        E::FindPath => "there is no home directory to look for .kube/config in".to_owned(),
+        E::FindPath => "there is no home directory in which to look for .kube/config".to_owned(),
         E::ReadConfig(error, _) => format!("cannot be read: {}", file(error)),
         E::MissingClusterUrl => "the cluster has no server".to_owned(),
-        E::ParseClusterUrl(_) => "the cluster's server is no URL".to_owned(),
-        E::ParseProxyUrl(_) => "the proxy's URL, proxy-url or HTTPS_PROXY, is no URL".to_owned(),
+        E::ParseClusterUrl(_) => "the cluster's server is not a URL".to_owned(),
+        E::ParseProxyUrl(_) => "the proxy's URL, proxy-url or HTTPS_PROXY, is not a URL".to_owned(),
         E::LoadCertificateAuthority(error) => data("certificate-authority", error),
         E::LoadClientCertificate(error) => data("client-certificate", error),
         E::LoadClientKey(error) => data("client-key", error),
-        E::ParseCertificates(_) => "the certificate-authority is no PEM".to_owned(),
-        E::Parse(_) => "is no kubeconfig".to_owned(),
+        E::ParseCertificates(_) => "the certificate-authority is not PEM".to_owned(),
+        E::Parse(_) => "is not a kubeconfig".to_owned(),
     }
 }
 
@@ -171,7 +176,7 @@ fn data(field: &str, error: &LoadDataError) -> String {
             format!("the file that {field} names cannot be read: {}", file(error))
         }
         LoadDataError::NoBase64DataOrFile => {
-            format!("{field} is missing: client-certificate and client-key go together")
+            format!("{field} is missing: client-certificate and client-key must be given together")
         }
     }
 }
@@ -179,14 +184,14 @@ fn data(field: &str, error: &LoadDataError) -> String {
 fn tls(error: &kube::client::RustlsTlsError) -> &'static str {
     use kube::client::RustlsTlsError as E;
     match error {
-        E::InvalidIdentityPem(_) => "the client's certificate or key is no PEM",
-        E::MissingPrivateKey => "client-key holds no private key: PKCS#8, PKCS#1 and SEC1 are known",
+        E::InvalidIdentityPem(_) => "the client's certificate or key is not PEM",
+        E::MissingPrivateKey => "client-key holds no private key; PKCS#8, PKCS#1 and SEC1 are supported",
         E::MissingCertificate => "client-certificate holds no certificate",
         E::InvalidPrivateKey(_) => "the client's key cannot be used, or does not belong to its certificate",
-        E::UnknownPrivateKeyFormat => "the client's certificate or key holds something else",
+        E::UnknownPrivateKeyFormat => "the client's certificate or key file holds something else",
         E::AddRootCertificate(_) => "a certificate of the certificate-authority cannot be used",
-        E::NoValidNativeRootCA(_) => "this system has no root certificates that can be used",
-        E::InvalidServerName(_) => "tls-server-name is no name of a server",
+        E::NoValidNativeRootCA(_) => "this system has no usable root certificates",
+        E::InvalidServerName(_) => "tls-server-name is not a valid server name",
     }
 }
 

@@ -57,7 +57,7 @@ pub enum ConnectError {
     #[error("no --kubeconfig or --server is given, and this is not a pod of a cluster: {0}")]
     InCluster(ClientError),
     /// The client cannot be created, because certificates cannot be read for example.
-    #[error("cannot make a client: {0}")]
+    #[error("cannot create a client: {0}")]
     Client(#[from] ClientError),
 }
 

@@ -51,7 +51,7 @@ impl fmt::Debug for Clock {
 
 /// The fence was closed before there was an answer. A request that was sent before that may have been carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("this process does not hold the lease any more")]
+#[error("this process no longer holds the lease")]
 pub struct Closed;
 
 /// Lets requests begin until a deadline, which the holder of the lease extends. Cheap to clone; all clones are one

@@ -109,13 +109,13 @@ impl ConfigFile {
 
 /// Parses a server's URL. The error is worded to follow the name of the field that holds it.
 pub(super) fn check_url(url: &str) -> Result<Uri, &'static str> {
-    let uri: Uri = url.parse().map_err(|_| "is no URL")?;
+    let uri: Uri = url.parse().map_err(|_| "is not a URL")?;
     match uri.scheme_str() {
         Some("http" | "https") => {}
         _ => return Err("must begin with http:// or https://"),
     }
     if uri.host().is_none_or(str::is_empty) {
-        return Err("names no host");
+        return Err("has no host");
     }
     if uri.query().is_some() {
         return Err("must not have a query");
@@ -196,7 +196,7 @@ fn files(chosen: &ConfigFile) -> Result<Vec<PathBuf>, KubeconfigError> {
         None => Err(KubeconfigError {
             file: None,
             place: None,
-            fault: "there is no home directory to look for .kube/config in".to_owned(),
+            fault: "there is no home directory in which to look for .kube/config".to_owned(),
         }),
     }
 }

@@ -102,7 +102,7 @@ impl LeaseClient {
                 tracing::debug!(%namespace, %name, complaint, "a request for the lease failed");
             }
             Some(complaint) => {
-                tracing::warn!(%namespace, %name, complaint, "a request for the lease failed; it is tried again");
+                tracing::warn!(%namespace, %name, complaint, "a request for the lease failed; it is retried");
             }
         }
         reply
@@ -252,7 +252,7 @@ pub async fn follow(client: LeaseClient, shown: mpsc::Sender<Shown>) {
                 if !std::mem::replace(&mut refused, true) {
                     tracing::warn!(
                         complaint,
-                        "the lease cannot be watched; it is looked at from time to time, and taking over lasts longer"
+                        "the lease cannot be watched; it is read from time to time, so a takeover takes longer"
                     );
                 }
                 LONG_PAUSE

@@ -203,7 +203,7 @@ impl ObjectClient {
         } = asked;
         if tenant_log::admits(namespace) {
             tracing::warn!(%namespace, kind = %output, %name, request = ?verb, deadline = ?self.deadline,
-                "a request was not answered in time; it will be tried again");
+                "the API server did not answer a request in time; it is retried");
         }
         Answer::unknown(Load::Unanswered)
     }
@@ -224,7 +224,7 @@ fn answered(asked: &Asked<'_>, head: Head, body: &[u8]) -> Answer {
         && tenant_log::admits(namespace)
     {
         tracing::warn!(%namespace, kind = %output, %name, request = ?verb, code = code.as_u16(), reason = %status.reason,
-            message = %status.message, "the API server refused a request; it will be tried again");
+            message = %status.message, "the API server refused a request; it is retried");
     }
     let why = status.as_ref().map(|status| status.message.as_str().into());
     let quiet = head
@@ -257,7 +257,7 @@ fn failed(asked: &Asked<'_>, failure: &Failure) -> Answer {
         }
         Failure::Client(error) => {
             if tenant_log::admits(namespace) {
-                tracing::warn!(%namespace, kind = %output, %name, request = ?verb, %error, "a request failed; it will be tried again");
+                tracing::warn!(%namespace, kind = %output, %name, request = ?verb, %error, "a request failed; it is retried");
             }
             Answer::unknown(Load::Unanswered)
         }

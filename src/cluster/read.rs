@@ -76,7 +76,7 @@ pub enum Cause {
     #[error("not found: {0}")]
     NotFound(String),
     /// Reading the list takes longer than the server keeps its version.
-    #[error("the list is so long that it expires before its end")]
+    #[error("the list expired before its last page was read")]
     Expired,
     /// The server refused in another way.
     #[error("the server answered {code} {reason}: {message}")]
@@ -227,7 +227,7 @@ impl Reader {
                 Ok(Err((_, cause))) => return Err(cause),
                 Err(_) => return Err(Silent(ANSWER).into()),
             };
-            tracing::debug!(%cause, ?wait, "the server is busy; the request is sent again");
+            tracing::debug!(%cause, ?wait, "the API server is busy; the request is retried");
             sleep(wait.min(LONGEST_PAUSE)).await;
             tries += 1;
         }

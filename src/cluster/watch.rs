@@ -48,15 +48,15 @@ enum WatchError {
         reason: String,
         message: String,
     },
-    #[error("the version to go on from is gone")]
+    #[error("the resourceVersion to resume from has expired")]
     Expired,
     #[error("{0}")]
     Decode(#[from] decode::DecodeError),
     #[error("{0}")]
     Silent(#[from] Silent),
-    #[error("a line of more than {LONGEST_LINE} bytes")]
+    #[error("the watch sent a line of more than {LONGEST_LINE} bytes")]
     LongLine,
-    #[error("the list that was streamed broke off")]
+    #[error("the streamed list broke off before its end")]
     NotListed,
 }
 
@@ -175,7 +175,7 @@ impl Watch {
                 _ = demands.changed() => view.demanded(*demands.borrow_and_update(), now()),
                 version = ready(&mut serving.reading) => {
                     if let Err(error) = &version {
-                        tracing::debug!(resource = S::KIND.as_str(), %error, "the version cannot be read");
+                        tracing::debug!(resource = S::KIND.as_str(), %error, "the current resourceVersion could not be read");
                     }
                     view.version_read(version.ok(), now(), self.random.f64());
                 }
@@ -251,13 +251,13 @@ impl<S: Source> Serving<S> {
                     self.reading = Some(watch.reader.clone().version::<S>().boxed());
                 }
                 Action::Prove(demand) => {
-                    tracing::debug!(resource, demand = demand.number, "what is known is current");
+                    tracing::debug!(resource, demand = demand.number, "the state is proven current");
                     handler.prove(S::KIND, demand);
                 }
                 Action::Rewound { under } => {
                     tracing::warn!(
                         resource,
-                        "versions went backwards: the server's store was replaced, or set back; everything is listed again"
+                        "resourceVersions went backwards: the API server's store was replaced or restored; everything is listed again"
                     );
                     let demand = handler.rewound(S::KIND, under);
                     self.view.demanded(demand, since(self.start));
@@ -276,7 +276,7 @@ impl<S: Source> Serving<S> {
         if std::mem::take(&mut self.listed) {
             tracing::info!(
                 resource = S::KIND.as_str(),
-                "the watch cannot be resumed, or does not show what is there by now; listing again"
+                "the watch cannot be resumed or does not show the current state; listing again"
             );
         }
         if std::mem::take(&mut watch.used) {
@@ -311,7 +311,7 @@ impl<S: Source> Serving<S> {
             Progress::Listed(Err(error)) => {
                 self.stream = Stream::None;
                 self.way = self.way.after(&error);
-                tracing::warn!(resource = S::KIND.as_str(), %error, "listing failed; it will be tried again");
+                tracing::warn!(resource = S::KIND.as_str(), %error, "listing failed; it is retried");
                 self.view.list_failed(now, watch.random.f64());
             }
             Progress::Opened(Ok(body)) => {
@@ -352,11 +352,11 @@ impl<S: Source> Serving<S> {
             Err(error @ WatchError::Status { code: 401 | 403, .. })
                 if !std::mem::replace(&mut self.refused, true) =>
             {
-                tracing::warn!(resource, %error, "the watch is refused; it will be tried again");
+                tracing::warn!(resource, %error, "the API server refused the watch; it is retried");
                 End::Broken
             }
             Err(error) => {
-                tracing::debug!(resource, %error, "the watch broke; it is resumed");
+                tracing::debug!(resource, %error, "the watch broke off; it is resumed");
                 End::Broken
             }
         };

@@ -156,7 +156,7 @@ struct Metadata<'a, L> {
     owner: Option<&'a ServiceFacts>,
     labels: L,
     trigger: Option<Time>,
-    /// Whether addresses were left out of the object.
+    /// True if addresses were left out of the object.
     truncated: bool,
 }
 

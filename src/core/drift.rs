@@ -82,7 +82,7 @@ pub(crate) struct Deviations {
 #[derive(Clone, Copy, Debug)]
 struct Since {
     at: Duration,
-    /// Whether it has lasted and was reported.
+    /// True if it has lasted and was reported.
     told: bool,
 }
 

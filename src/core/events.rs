@@ -110,7 +110,7 @@ pub struct Notice {
     pub source: Source,
     /// The object that it is about.
     pub involved: Involved,
-    /// Whether it is a warning.
+    /// True if it is a warning.
     pub warning: bool,
     /// A reason for machines, in `UpperCamelCase`.
     pub reason: &'static str,
@@ -202,7 +202,7 @@ pub enum EventOutcome {
     Failed {
         /// The length of the pause.
         quiet: Option<Duration>,
-        /// Whether the failure concerns this Event or its namespace only, and not the API server.
+        /// True if the failure concerns this Event or its namespace only, and not the API server.
         alone: bool,
     },
 }
@@ -242,7 +242,7 @@ struct Entry {
     sent: u32,
     /// The time at which it may be written, if it is to be.
     due: Option<Due>,
-    /// Whether its object's bucket has given a token for the next request.
+    /// True if its object's bucket has given a token for the next request.
     paid: bool,
     failures: u8,
 }
@@ -449,7 +449,7 @@ impl EventLog {
             }
             _ => self.failures = 0,
         }
-        // It may have been forgotten while it was in flight.
+        // The entry may have been forgotten while its request was in flight.
         let Some(entry) = self.entries.get_mut(&key.object.namespace, &key) else {
             return;
         };
@@ -459,7 +459,7 @@ impl EventLog {
                 entry.written = entry.sent;
                 false
             }
-            // It is not known which count the existing Event has: a patch corrects it.
+            // The count of the existing Event is unknown: a patch corrects it.
             EventOutcome::Exists if entry.written == 0 && tries_left => {
                 entry.written = 1;
                 true

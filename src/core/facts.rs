@@ -59,11 +59,11 @@ pub struct PodFacts {
     pub ports: Vec<ContainerPort>,
     /// `spec.hostname` and `spec.subdomain`, if both are set.
     pub host: Option<Box<HostName>>,
-    /// Whether the Ready condition is true.
+    /// True if the Ready condition is true.
     pub ready: bool,
-    /// Whether `metadata.deletionTimestamp` is set.
+    /// True if `metadata.deletionTimestamp` is set.
     pub terminating: bool,
-    /// Whether the phase is Succeeded or Failed. Such a pod is never published again, and is not kept.
+    /// True if the phase is Succeeded or Failed. Such a pod is never published again, and is not kept.
     pub terminal: bool,
     /// The time of the Ready condition's last transition.
     pub ready_time: Option<Time>,
@@ -87,15 +87,15 @@ pub struct ServiceFacts {
     pub uid: Uid,
     /// `metadata.creationTimestamp`.
     pub created: Option<Time>,
-    /// Whether `metadata.deletionTimestamp` is set; if so, no more slices are created.
+    /// True if `metadata.deletionTimestamp` is set; if so, no more slices are created.
     pub deleting: bool,
     /// `metadata.labels`.
     pub labels: Labels,
     /// The selector. `None` leaves the Service unmanaged: it has no selector or is of type `ExternalName`.
     pub selector: Option<Selector>,
-    /// Whether there is no cluster IP (`None` or empty).
+    /// True if there is no cluster IP (`None` or empty).
     pub headless: bool,
-    /// Whether `spec.clusterIP` is `None`; such a Service may have no ports at all.
+    /// True if `spec.clusterIP` is `None`; such a Service may have no ports at all.
     pub no_cluster_ip: bool,
     /// The families that the Service has slices in, indexed by [`Family::index`].
     pub families: [bool; 2],
@@ -165,7 +165,7 @@ pub struct SliceMeta {
     pub service: Arc<str>,
     /// The Services in `ownerReferences`.
     pub owner: Owners,
-    /// Whether `metadata.deletionTimestamp` is set; if so, the slice is as good as gone.
+    /// True if `metadata.deletionTimestamp` is set; if so, the slice is as good as gone.
     pub deleting: bool,
 }
 
@@ -272,9 +272,9 @@ pub struct EndpointsMeta {
     pub uid: Uid,
     /// `metadata.resourceVersion`.
     pub version: u64,
-    /// Whether it carries our managed-by label.
+    /// True if it carries our managed-by label.
     pub ours: bool,
-    /// Whether it is used for leader election.
+    /// True if it is used for leader election.
     pub leader: bool,
 }
 
@@ -373,10 +373,10 @@ pub struct OwnerReference {
     pub name: Box<str>,
     /// The owner's UID.
     pub uid: Box<str>,
-    /// Whether the owner is the managing controller.
+    /// True if the owner is the managing controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
-    /// Whether foreground deletion of the owner waits for this object.
+    /// True if foreground deletion of the owner waits for this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_owner_deletion: Option<bool>,
 }
@@ -402,7 +402,7 @@ pub struct EndpointFacts {
     pub pod: Option<Box<str>>,
     /// The UID in that reference.
     pub pod_uid: Option<Uid>,
-    /// Whether it has anything that the controller never writes: another kind of target, or `deprecatedTopology`.
+    /// True if it has anything that the controller never writes: another kind of target, or `deprecatedTopology`.
     pub odd: bool,
     /// The zone names in `hints.forZones`.
     pub zone_hints: Vec<Box<str>>,

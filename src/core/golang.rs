@@ -19,7 +19,7 @@ pub(crate) enum DurationError {
     #[error("not a duration as Go writes it, such as 500ms or 1m30s")]
     Syntax,
     /// Longer than Go's 64 bits of nanoseconds, about 292 years.
-    #[error("longer than any duration")]
+    #[error("longer than the longest duration, about 292 years")]
     Range,
     /// Less than zero.
     #[error("must not be negative")]

@@ -102,19 +102,19 @@ pub enum Disabled {
 /// The outcome of a Service's request for hints in one family, kept to tell changes from repetitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HintState {
-    /// It has none.
+    /// The Service has no hints.
     #[default]
     Off,
-    /// It has hints.
+    /// The Service has hints.
     On,
-    /// It requests hints but has none.
+    /// The Service requests hints but has none.
     Disabled(Disabled),
 }
 
 /// An event for a Service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HintEvent {
-    /// Whether it is a Warning event; otherwise it is Normal.
+    /// True if it is a Warning event; otherwise it is Normal.
     pub warning: bool,
     /// The machine-readable reason.
     pub reason: &'static str,

@@ -158,7 +158,7 @@ struct Seen {
     record: Record,
     /// The time at which it was first received as it is.
     since: Duration,
-    /// Whether the record has been deleted since.
+    /// True if the record has been deleted since.
     gone: bool,
     /// The time until which somebody may lead that it does not name: its version had gone backwards, so it may be
     /// older than the term of a leader that has yet to learn that; or it was found gone by a candidate that did not
@@ -189,7 +189,7 @@ pub struct Election {
     next: Duration,
     /// Number of tries that failed, or were too late, since the last success.
     failures: u32,
-    /// Whether this process can do what a leader has to.
+    /// True if this process can do what a leader has to.
     able: bool,
     /// Versions went backwards, and that has not been reported.
     turned: bool,

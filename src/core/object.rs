@@ -103,13 +103,13 @@ pub enum Phase {
     Deleting,
     /// Being adopted: it belongs to its Service, but its content is not known yet and must be fetched.
     Adopting {
-        /// Whether the Service waits for it, since planning without it would publish its endpoints twice.
+        /// True if the Service waits for it, since planning without it would publish its endpoints twice.
         blocks: bool,
     },
     /// Ours, but it had no Service when everything had been listed: deleted if the API server has no such Service
     /// either.
     Leftover {
-        /// Whether the API server was asked and has no such Service.
+        /// True if the API server was asked and has no such Service.
         confirmed: bool,
     },
     /// Left alone: its Service is not managed or does not exist.
@@ -153,9 +153,9 @@ pub struct ObjectState {
     pub flight_priority: Priority,
     /// The number of changes to the desired content since the last write was built.
     pub changes: u32,
-    /// Whether the write in flight carries such a change.
+    /// True if the write in flight carries such a change.
     carried: bool,
-    /// Whether a new reason to try has come up since the last request was sent: the desired content changed, or the
+    /// True if a new reason to try has come up since the last request was sent: the desired content changed, or the
     /// last request showed what the server has.
     fresh: bool,
     /// The number of failed requests since the server last held the desired content.
@@ -164,9 +164,9 @@ pub struct ObjectState {
     /// that a change of the desired content called for. The garbage collector may learn before we do that the Service
     /// is gone, and would delete the object as fast as we create it.
     pub losses: u8,
-    /// Whether the last failure rejected the content that was sent, which waiting alone does not cure.
+    /// True if the last failure rejected the content that was sent, which waiting alone does not cure.
     pub rejected: bool,
-    /// Whether the server has rejected the object for its size since it last accepted a write.
+    /// True if the server has rejected the object for its size since it last accepted a write.
     pub oversized: bool,
     /// The epoch of the last list that included it.
     pub epoch: u8,

@@ -81,7 +81,7 @@ pub enum Next {
     Wait {
         /// The time to look again, if nothing happens before.
         until: Option<Duration>,
-        /// Whether something would go but for the rate limit or a pause that the API server asked for.
+        /// True if something would go but for the rate limit or a pause that the API server asked for.
         limited: bool,
     },
 }
@@ -107,7 +107,7 @@ pub struct Publisher {
     random: fastrand::Rng,
     /// The end of the pause that the API server has asked for.
     quiet_until: Duration,
-    /// Whether this process may write.
+    /// True if this process may write.
     writes: bool,
     /// The present term, and for each granted object without a request yet, the term of its grant.
     term: Term,

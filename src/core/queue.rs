@@ -38,7 +38,7 @@ impl Priority {
 pub struct Urgency {
     /// The priority of the change.
     pub priority: Priority,
-    /// Whether traffic does not depend on it: Endpoints, which few still read, while kube-proxy and its like read
+    /// True if traffic does not depend on it: Endpoints, which few still read, while kube-proxy and its like read
     /// slices. They are written whole, and so take more changes along while there is a queue.
     pub yields: bool,
     /// The namespace of the object. Namespaces take turns, so that one with a hundred thousand objects does not hold

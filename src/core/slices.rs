@@ -77,9 +77,9 @@ pub struct Slot {
     pub pod: PodId,
     /// The conditions on the server, or those it will have once the write in flight succeeds.
     pub published: Conditions,
-    /// Whether anything other than the conditions differs from the server's copy.
+    /// True if anything other than the conditions differs from the server's copy.
     pub stale: bool,
-    /// Whether this slot is counted in [`Slice::dirty`].
+    /// True if this slot is counted in [`Slice::dirty`].
     pub dirty: bool,
 }
 
@@ -106,15 +106,15 @@ pub struct Slice {
     pub owner: Owners,
     /// The object's creation time, for objects that were listed in full.
     pub created: Option<Time>,
-    /// Whether its object was handed to another manager and is left to it until the slice's content changes.
+    /// True if its object was handed to another manager and is left to it until the slice's content changes.
     pub yielded: bool,
     /// The number of slots that differ from the server's copy.
     pub dirty: u32,
     /// The number of endpoints on the server that should not be there.
     pub removed: u32,
-    /// Whether the next evaluation of the Service must check it.
+    /// True if the next evaluation of the Service must check it.
     pub touched: bool,
-    /// Whether the current evaluation has found that it is no longer needed.
+    /// True if the current evaluation has found that it is no longer needed.
     pub pooled: bool,
 }
 
@@ -221,7 +221,7 @@ pub struct FamilyState {
     pub empties: Vec<SliceId>,
     /// The outcome of the Service's request for zone hints.
     pub hint_state: HintState,
-    /// Whether the next evaluation checks all hints.
+    /// True if the next evaluation checks all hints.
     pub rehint: bool,
     /// The number of managed slices.
     pub managed: u32,

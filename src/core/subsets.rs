@@ -54,7 +54,7 @@ pub struct Subset<P, A> {
 pub struct Published<P, A> {
     /// Sorted by ports. Each has at least one address, since the API server rejects subsets without any.
     pub subsets: Vec<Subset<P, A>>,
-    /// Whether addresses were left out, which the object must declare with [`ANNOTATION_OVER_CAPACITY`].
+    /// True if addresses were left out, which the object must declare with [`ANNOTATION_OVER_CAPACITY`].
     pub truncated: bool,
 }
 

@@ -75,7 +75,7 @@ pub(super) struct Elector {
     random: fastrand::Rng,
     told: Told,
     metrics: LeaseMetrics,
-    /// Whether the lack of progress has been logged.
+    /// True if the lack of progress has been logged.
     stalled: bool,
 }
 
@@ -92,7 +92,7 @@ impl Elector {
             wall,
             patience: _,
         } = candidacy;
-        tracing::info!(%identity, namespace = %location.namespace, name = %location.name, "standing for election");
+        tracing::info!(%identity, namespace = %location.namespace, name = %location.name, "leader election started; waiting for the lease");
         let metrics = LeaseMetrics::new(&location.name);
         Self {
             election: Election::new(identity.clone(), timing),
@@ -138,7 +138,7 @@ impl Elector {
         // The fence stays shut from here on, whatever the reply to a renewal in flight may be.
         self.told.fence.shut();
         if release && timeout(RELEASE, self.release(asked)).await.is_err() {
-            tracing::warn!("the lease could not be given up; it runs out by itself");
+            tracing::warn!("the lease could not be released; it expires by itself");
         }
         self.metrics.leads(false);
     }
@@ -149,9 +149,12 @@ impl Elector {
         if stall.is_some() != self.stalled {
             self.stalled = stall.is_some();
             if let Some(why) = &stall {
-                tracing::error!(why, "the lease is not renewed any more, nor asked for");
+                tracing::error!(
+                    why,
+                    "this process makes no progress; it no longer renews the lease or tries to take it"
+                );
             } else {
-                tracing::info!("there is progress again; the lease is asked for as ever");
+                tracing::info!("this process makes progress again; it renews the lease or tries to take it");
             }
         }
         self.election.set_able(stall.is_none(), now);
@@ -167,7 +170,7 @@ impl Elector {
         self.election.answered(reply, self.clock.now(), self.random.f64());
         if self.election.take_turn() {
             tracing::warn!(
-                "the version of the lease went backwards: the server's store was replaced, or set back"
+                "the resourceVersion of the lease went backwards: the API server's store was replaced or restored; everything is listed again"
             );
             self.told.router.distrust();
         }
@@ -215,12 +218,12 @@ impl Elector {
         self.told.leadership.send_replace(Leadership { role, term });
         self.metrics.leads(role.writes());
         match role {
-            Role::Leader => tracing::info!(term, "this process holds the lease, and begins to write"),
+            Role::Leader => tracing::info!(term, "this process holds the lease; it starts to write"),
             Role::Standby | Role::DryRun => {
                 let holder = self.election.holder().unwrap_or_default();
                 tracing::warn!(
                     holder,
-                    "the lease is lost: this process writes nothing any more, and stands by"
+                    "the lease is lost; this process stops writing and becomes a standby"
                 );
             }
         }
@@ -240,7 +243,7 @@ impl Elector {
             let reply = self.client.ask(&ask).await;
             let failed = matches!(reply, Reply::Failed | Reply::Conflict);
             if matches!((&ask, &reply), (Ask::Replace(..), Reply::Record(..))) {
-                tracing::info!("the lease is given up");
+                tracing::info!("the lease has been released");
             }
             self.answered(reply);
             if failed {

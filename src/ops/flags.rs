@@ -50,12 +50,12 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// List the Services whose slices or Endpoints are out of sync, with the reasons
     ///
-    /// Compares what is published with what should be. It only reads. The exit code is 0 if all Services are in
+    /// Compares what is published with what should be. The command only reads. The exit code is 0 if all Services are in
     /// sync, 1 if some are not, and 2 if that could not be found out.
     Audit(AuditArgs),
     /// Show which pods of a Service are published, where, and why the others are not
     ///
-    /// It only reads. The exit code is 0, or 2 if that could not be found out.
+    /// This command only reads. The exit code is 0, or 2 if that could not be found out.
     Explain(ExplainArgs),
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     if outputs.is_none() {
         return Err(command.error(
             ErrorKind::ValueValidation,
-            "--controllers leaves neither endpoints-controller nor endpointslice-controller on",
+            "--controllers turns off both endpoints-controller and endpointslice-controller",
         ));
     }
     if let Command::Run(run) = &cli.command
@@ -265,7 +265,7 @@ fn parse_qps(text: &str) -> Result<f64, String> {
 }
 
 fn parse_bool(text: &str) -> Result<bool, &'static str> {
-    golang::parse_bool(text).ok_or("true or false is expected")
+    golang::parse_bool(text).ok_or("expected true or false")
 }
 
 fn parse_log_level(text: &str) -> Result<String, String> {

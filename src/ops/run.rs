@@ -433,7 +433,7 @@ async fn drain(writer: &ActorRef<WriterMsg>, limit: Duration) -> bool {
     if drained.is_err() {
         tracing::warn!(
             ?limit,
-            "requests were still in flight when the time to finish them was over"
+            "requests were still in flight at the end of the shutdown period; they are abandoned"
         );
     }
     matches!(drained, Ok(Ok(())))

@@ -177,7 +177,7 @@ fn cases(scratch: &Scratch) -> Vec<Case> {
             "a server that is no URL",
             kubeconfig(&["    server: https://user:c4n4ry@ho st/"], &[token]).into_bytes(),
             6,
-            "no URL",
+            "not a URL",
         ),
         (
             "a server without a scheme",
@@ -223,12 +223,12 @@ fn cases(scratch: &Scratch) -> Vec<Case> {
             "proxies are not supported",
         ),
         ("a key that is not base64", key_data("c4n4ry!"), USER, "not base64"),
-        ("a key that is no PEM", key_data(half_pem), USER + 1, "no PEM"),
+        ("a key that is no PEM", key_data(half_pem), USER + 1, "not PEM"),
         (
             "a key alone",
             with_user(&["    client-key-data: YzRuNHJ5"]),
             USER,
-            "go together",
+            "must be given together",
         ),
         (
             "a key where its path should be",
@@ -250,9 +250,9 @@ fn cases(scratch: &Scratch) -> Vec<Case> {
         ),
         ("a plugin that is not there", exec("./c4n4ry"), USER + 1, "cannot be run"),
         ("a plugin that fails", exec(&fails), USER + 1, "exit status: 3"),
-        ("a plugin that babbles", exec(&babbles), USER + 1, "no ExecCredential"),
+        ("a plugin that babbles", exec(&babbles), USER + 1, "not an ExecCredential"),
         ("a plugin with nothing to say", exec(&empty), USER + 1, "no status"),
-        ("a plugin's key that is no PEM", exec(&bad_key), USER + 1, "no PEM"),
+        ("a plugin's key that is no PEM", exec(&bad_key), USER + 1, "not PEM"),
         (
             "a plugin that needs a terminal",
             with_user(&["    exec:", "      command: c4n4ry", "      interactiveMode: Always"]),
@@ -361,7 +361,7 @@ async fn nothing_of_a_url_or_of_a_servers_key_is_printed() {
     let cases: Vec<(Vec<String>, &str)> = vec![
         (
             vec!["--server=https://user:c4n4ry@ho st".to_owned()],
-            "--server is no URL",
+            "--server is not a URL",
         ),
         (
             vec!["--server=user:c4n4ry@host".to_owned()],

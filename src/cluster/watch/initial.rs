@@ -89,7 +89,7 @@ impl Reader {
                     message,
                     ..
                 }) => {
-                    tracing::debug!(resource = S::KIND.as_str(), %message, "the server does not stream lists");
+                    tracing::debug!(resource = S::KIND.as_str(), %message, "the API server does not stream lists; listing by pages");
                     self.pages(PAGE, &mut listing).await?
                 }
                 outcome => outcome?,

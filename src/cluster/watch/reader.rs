@@ -74,7 +74,7 @@ impl Reader {
         for error in errors {
             self.metrics.undecodable.increment(1);
             if tenant_log::admits(&error.namespace) {
-                tracing::error!(resource = S::KIND.as_str(), %error, "an object cannot be decoded and is left out");
+                tracing::error!(resource = S::KIND.as_str(), %error, "an object could not be decoded; it is left out");
             }
         }
     }

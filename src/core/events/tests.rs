@@ -225,7 +225,7 @@ fn ten_thousand_events_of_a_namespace_do_not_keep_others_out() {
     for number in 0..10_000 {
         log.record(of("loud", &format!("s{number}")), 1, at(1));
     }
-    // What is remembered of others is not pushed out, and waits no longer than for a turn of each.
+    // Entries of other namespaces are not pushed out, and wait no longer than for one turn of each namespace.
     let mut names = Vec::new();
     while let Some(write) = log.next(at(1).now) {
         names.push(write.namespace.to_string());
@@ -400,7 +400,7 @@ fn nothing_is_tried_for_ever() {
         }
         assert_eq!(tries, if number == 1 { 1 } else { TRIES }, "{number}");
         assert_eq!(log.take_given_up(), 1);
-        // It is tried again when it happens again, with all that happened.
+        // The Event is tried again when it happens again, with the count of all occurrences.
         let later = at(1000);
         log.record(notice("s", "m"), 1, later);
         let written = drain(&mut log, later.now);

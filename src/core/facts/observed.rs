@@ -12,7 +12,7 @@ pub struct ObservedService {
     pub kind: Box<str>,
     /// `spec.externalName`.
     pub external_name: Option<Box<str>>,
-    /// Whether it has a selector, regardless of its type.
+    /// True if it has a selector, regardless of its type.
     pub selects: bool,
     /// `spec.ports[].port`.
     pub port_numbers: Vec<i64>,

@@ -20,7 +20,7 @@ pub struct Allocation {
 /// An endpoint of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HintedEndpoint<'a> {
-    /// Whether it takes traffic. Other endpoints get no hint and are not counted.
+    /// True if it takes traffic. Other endpoints get no hint and are not counted.
     pub ready: bool,
     /// Its zone; an empty one counts as none.
     pub zone: Option<&'a Zone>,
@@ -31,7 +31,7 @@ pub struct HintedEndpoint<'a> {
 /// A slice with the endpoints that it will have and the hints that they had.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HintedSlice<'a> {
-    /// Whether it is written anyway, because it is new or something other than the hints changed.
+    /// True if it is written anyway, because it is new or something other than the hints changed.
     pub touched: bool,
     /// Its endpoints.
     pub endpoints: Vec<HintedEndpoint<'a>>,

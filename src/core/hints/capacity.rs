@@ -8,9 +8,9 @@ use std::sync::Arc;
 /// A node's contribution to its zone.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeCapacity {
-    /// Whether its Ready condition is true; without the condition, it is not ready.
+    /// True if its Ready condition is true; without the condition, it is not ready.
     pub ready: bool,
-    /// Whether it has one of the labels that exclude it.
+    /// True if it has one of the labels that exclude it.
     pub excluded: bool,
     /// The label `topology.kubernetes.io/zone`.
     pub zone: Option<Zone>,

@@ -336,7 +336,8 @@ fn what_stays_over_the_maximum_is_not_written_again() {
     assert_eq!(input.assign(&ratios), Ok(Vec::new()));
 }
 
-/// What the first slice keeps is due to z1, but only endpoints of z0 could move, of which it has 0.4 too many.
+/// The endpoints that the first slice keeps are due to z1, but only endpoints of z0 could move, of which it has 0.4 too
+/// many.
 #[test]
 fn what_is_kept_gives_way_when_a_zone_would_be_over_its_maximum() {
     let ratios = ratios(&[106, 17, 17]);

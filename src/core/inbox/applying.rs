@@ -37,7 +37,7 @@ pub struct Applying {
     pub(super) slices: Waiting<Box<str>, SliceEvent>,
     pub(super) endpoints: Waiting<Arc<str>, EndpointsEvent>,
     pub(super) zones: Option<ZoneView>,
-    /// Whether [`NamespaceState::watch_zones`] has been called.
+    /// True if [`NamespaceState::watch_zones`] has been called.
     pub(super) zones_watched: bool,
     pub(super) lists: VecDeque<(Kind, ListEvent)>,
     /// Names that the first of the lists leaves out and that have not been removed yet.

@@ -292,7 +292,7 @@ mod tests {
         for kind in Kind::ALL {
             assert!(announcements.contains(&Announcement::Block(kind)));
         }
-        // What is compared by versions is worth nothing now, whoever noticed.
+        // Comparisons by version prove nothing any more, whichever view noticed.
         for kind in [SLICE, Kind::Endpoints] {
             assert!(announcements.contains(&Announcement::Forget(kind)));
         }
@@ -339,7 +339,8 @@ mod tests {
         #[derive(Clone)]
         struct Case {
             picture: Picture,
-            /// Of pods and slices: the demand of a list on its way, of the last that counts, and of the last proof.
+            /// The demands of a list in progress, of the last list that counts, and of the last proof, for pods and
+            /// slices.
             asked: [Option<Demand>; 2],
             listed: [Option<Demand>; 2],
             proven: [Option<Demand>; 2],

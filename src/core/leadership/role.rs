@@ -20,11 +20,11 @@
 /// The role of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// It writes.
+    /// This process writes.
     Leader,
-    /// It keeps its state up to date, and writes nothing.
+    /// This process keeps its state up to date, and writes nothing.
     Standby,
-    /// It compares what others write with what it would write, and writes nothing: a dry run.
+    /// This process compares what others write with what it would write, and writes nothing: a dry run.
     DryRun,
 }
 

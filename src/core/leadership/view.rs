@@ -77,11 +77,11 @@ pub enum Action {
 /// How a watch ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum End {
-    /// It ended as it was meant to.
+    /// The watch ended as it was meant to.
     Orderly,
-    /// It failed, or was refused.
+    /// The watch failed, or was refused.
     Broken,
-    /// It cannot resume from where it is.
+    /// The watch cannot resume from where it is.
     Expired,
 }
 
@@ -108,14 +108,14 @@ enum Stream {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Reading {
     Idle,
-    /// It begins at this time.
+    /// The reading begins at this time.
     Due(Duration),
     Asked {
         /// The demand at that time.
         demand: Demand,
         /// The highest version seen by that time.
         highest: u64,
-        /// Whether it was asked for to meet the demand.
+        /// True if it was asked for to meet the demand.
         proving: bool,
     },
 }
@@ -131,7 +131,7 @@ pub struct View {
     /// Everything up to this version is known. `None` before the first list, and when everything has to be listed
     /// again.
     reached: Option<u64>,
-    /// Whether the last list was small.
+    /// True if the last list was small.
     small: bool,
     /// The highest version seen since versions last went backwards.
     highest: u64,
@@ -143,7 +143,7 @@ pub struct View {
     reading: Reading,
     /// Set when a watch broke: none begins before a version was read.
     checks: bool,
-    /// Whether the version that was last read is the one up to which everything is known, so that nothing is missed
+    /// True if the version that was last read is the one up to which everything is known, so that nothing is missed
     /// however silent the watch is. A real server keeps back a bookmark that says no more than the version that was
     /// asked for.
     current: bool,
@@ -154,7 +154,7 @@ pub struct View {
     /// Number of lists after which no watch showed anything. A server that compacts its history as soon as it has
     /// reported it must not be asked in a tight loop.
     barren: u32,
-    /// Whether a watch has shown something since the last list.
+    /// True if a watch has shown something since the last list.
     fruitful: bool,
     /// The time at which versions last went backwards, and how often in a row that was shortly after the time before.
     turned: Option<Duration>,
@@ -362,7 +362,7 @@ impl View {
         if demand == self.demand {
             self.meet();
         } else {
-            // It began before the demand was made. If it does not reach the floor, a watch may.
+            // The list began before the demand was made. If it does not reach the floor, a watch may.
             self.patience = self.floor.map(|_| now + PROOF);
             self.compare();
         }

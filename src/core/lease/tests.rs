@@ -51,14 +51,14 @@ impl Server {
     }
 }
 
-/// What can go wrong, each as a chance for one message or one step.
+/// The faults, each as a chance for one message or one step.
 #[derive(Clone, Copy)]
 struct Faults {
     lost: f64,
     slow: f64,
     pause: f64,
     longest_pause: u64,
-    /// Whether candidates watch, too.
+    /// True if candidates watch, too.
     watch: bool,
 }
 
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// What has reached the server is carried out, whether or not its sender still waits, or lives.
+    /// A request that has reached the server is carried out, even if its sender no longer waits or lives.
     fn arrive(&mut self, i: usize) {
         let now = self.now;
         let asks = std::mem::take(&mut self.candidates[i].asks);
@@ -244,7 +244,7 @@ impl World {
 
     /// Gives up, as a process that ends well does.
     fn release(&mut self, i: usize) {
-        // What is on its way is answered first.
+        // Requests in flight are answered first.
         while self.candidates[i].waits.is_some() {
             self.step();
         }
@@ -252,7 +252,7 @@ impl World {
         if let Some(ask) = self.candidates[i].election.release(here, wall(0)) {
             self.send(i, ask);
         }
-        // It asks nothing more, but what it sent is on its way.
+        // The process sends nothing more, but its last request is in flight.
         self.candidates[i].dead = true;
     }
 }
@@ -325,7 +325,7 @@ fn whatever_happened_somebody_leads_soon_after() {
         for candidate in &mut world.candidates {
             candidate.paused_until = world.now;
         }
-        // What is on its way may still be, for one and a half leases; then the last holder's lease runs out.
+        // A request in flight may stay so for one and a half leases; then the last holder's lease expires.
         for _ in 0..(9_000 / 5) {
             world.step();
         }

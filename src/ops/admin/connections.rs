@@ -90,7 +90,7 @@ impl Connections {
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    tracing::debug!(%error, "a connection cannot be accepted");
+                    tracing::debug!(%error, "a connection to the admin port could not be accepted");
                     sleep(PAUSE).await;
                     continue;
                 }

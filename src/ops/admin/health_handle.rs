@@ -228,7 +228,7 @@ impl HealthHandle {
             complaints.remove(at);
         }
         complaints.push((endpoint.to_owned(), why.to_owned(), now));
-        tracing::warn!(endpoint, why, "the admin server cannot answer as it should");
+        tracing::warn!(endpoint, why, "the admin server reports a failure");
     }
 }
 
@@ -333,14 +333,14 @@ impl Watchdog {
         {
             let age = age.as_secs();
             shards = Err(format!(
-                "namespace {namespace}: events have not been looked at for {age} s"
+                "namespace {namespace}: events have not been processed for {age} s"
             ));
         }
         let late = state
             .beat
             .map_or(Duration::ZERO, |beat| now.saturating_duration_since(beat));
         let watchdog = if late > STUCK {
-            Err(format!("it has not looked for {} s", late.as_secs()))
+            Err(format!("no check has run for {} s", late.as_secs()))
         } else {
             Ok(())
         };
@@ -390,7 +390,7 @@ mod tests {
         vitals.beat();
         tokio::time::advance(STUCK + BEAT).await;
         let verdict = vitals.verdict().unwrap_err();
-        assert_eq!(verdict, "watchdog: it has not looked for 21 s");
+        assert_eq!(verdict, "watchdog: no check has run for 21 s");
         vitals.beat();
         assert_eq!(vitals.verdict(), Ok(()));
     }

@@ -125,13 +125,16 @@ impl Tls {
             let mut state = self.state.lock();
             match read {
                 Ok(Ok(Some(loaded))) => {
-                    tracing::info!(certificate = %self.files.certificate.display(), "the certificate is another one");
+                    tracing::info!(certificate = %self.files.certificate.display(), "the certificate has been reloaded");
                     (state.loaded, state.complaint) = (loaded, None);
                 }
                 Ok(Err(error)) => {
                     let error = error.to_string();
                     if state.complaint.as_ref() != Some(&error) {
-                        tracing::warn!(error, "the certificate cannot be renewed; the last one is used");
+                        tracing::warn!(
+                            error,
+                            "the certificate could not be reloaded; the previous one is used"
+                        );
                         state.complaint = Some(error);
                     }
                 }

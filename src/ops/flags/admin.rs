@@ -53,7 +53,7 @@ impl AdminArgs {
         match (given(&self.tls_cert_file), given(&self.tls_private_key_file)) {
             (None, None) => Ok(None),
             (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
-            _ => Err("--tls-cert-file and --tls-private-key-file go together"),
+            _ => Err("--tls-cert-file and --tls-private-key-file must be given together"),
         }
     }
 }

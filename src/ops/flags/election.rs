@@ -119,6 +119,6 @@ fn parse_name(text: &str) -> Result<String, &'static str> {
     if !text.is_empty() && text.len() <= 253 && text.chars().all(plain) {
         Ok(text.to_owned())
     } else {
-        Err("not a name of an object: lower-case letters, digits, '-' and '.'")
+        Err("not a name of an object: expected lower-case letters, digits, '-' and '.'")
     }
 }

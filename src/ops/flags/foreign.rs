@@ -4,7 +4,7 @@
 use crate::core::golang::parse_bool;
 use std::ffi::OsString;
 
-/// What follows a flag.
+/// The form of a flag's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Takes {
     /// A value, behind `=` or as the next argument.
@@ -31,7 +31,7 @@ const SERVING: Group = &[
     ("tls-curve-preferences", Value), ("tls-min-version", Value),     ("tls-sni-cert-key", Value),
 ];
 
-/// Who may read what is served.
+/// Authentication and authorization of the admin port.
 #[rustfmt::skip]
 const ACCESS: Group = &[
     ("authentication-kubeconfig", Value), ("authentication-skip-lookup", Bool),
@@ -102,7 +102,7 @@ const CONTROLLERS: Group = &[
 /// A command line in two parts.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Split {
-    /// What is left to be parsed.
+    /// The arguments that remain to be parsed.
     pub(super) own: Vec<OsString>,
     /// The flags that were taken off, each once, as they are written in upstream's help.
     pub(super) ignored: Vec<String>,
@@ -155,7 +155,7 @@ pub(super) fn split(
             }
             (Bool, Some(value)) if parse_bool(value).is_none() => {
                 return Err(format!(
-                    "invalid value '{value}' for '{shown}': true or false is expected"
+                    "invalid value '{value}' for '{shown}': expected true or false"
                 ));
             }
             _ => {}

@@ -89,6 +89,6 @@ fn parse_service(text: &str) -> Result<(String, String), &'static str> {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok((namespace.to_owned(), name.to_owned()))
         }
-        _ => Err("NAMESPACE/SERVICE is expected"),
+        _ => Err("expected NAMESPACE/SERVICE"),
     }
 }

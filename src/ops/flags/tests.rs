@@ -107,11 +107,11 @@ fn controllers_choose_the_outputs() {
             &["--controllers=-endpoint-controller,*"][..],
             "\"endpoint-controller\" is not in the list of known controllers",
         ),
-        (&["--controllers=deployment"], "leaves neither"),
-        (&["--controllers="], "leaves neither"),
+        (&["--controllers=deployment"], "turns off both"),
+        (&["--controllers="], "turns off both"),
         (
             &["--controllers=*", "--controllers=-endpoint,-endpointslice"],
-            "leaves neither",
+            "turns off both",
         ),
     ] {
         let error = parse(args).unwrap_err();

@@ -43,7 +43,7 @@ fn a_quiet_watch_is_proven_by_the_bookmark_of_a_short_one() {
     assert_eq!(act(&mut view, at(900)), [], "not there yet");
     view.shown(15);
     assert_eq!(act(&mut view, at(1000)), [Action::Prove(FIRST)]);
-    // It ends as it was meant to, which is no failure.
+    // The watch ends as it was meant to, which is not a failure.
     view.ended(End::Orderly, at(3110), 0.5);
     let long = Action::Watch {
         from: 15,
@@ -116,7 +116,7 @@ fn a_demand_is_heard_in_a_pause_and_no_watch_begins_before_a_version_was_read() 
     assert_eq!(act(&mut view, at(3010)), []);
     assert_eq!(act(&mut view, at(3110)).len(), 0);
     assert_eq!(act(&mut view, at(3160)), [Action::ReadVersion]);
-    // It cannot be read; everything can be listed, perhaps.
+    // The version cannot be read, but a list may succeed.
     let mut now = at(3160);
     loop {
         view.version_read(None, now, 0.5);
@@ -255,7 +255,7 @@ fn stores_that_take_turns_are_not_listed_without_a_pause() {
 struct Case {
     view: View,
     now: Duration,
-    /// What the kind's version is now, and in which history of the store.
+    /// The kind's current version, and the history of the store that it belongs to.
     present: u64,
     history: u8,
     /// The version and the history at the time of the last demand.

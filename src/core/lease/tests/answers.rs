@@ -41,7 +41,7 @@ fn a_server_that_was_replaced_by_a_fresh_one_is_believed_when_it_answers() {
     me.ask(at(4), wall(4));
     me.answered(Reply::Record(7, record("third", 0)), at(4), 0.0);
     assert!(!me.take_turn());
-    // It is waited for anew, for as long as ever.
+    // The wait starts anew, and lasts as long as ever.
     let mut now = at(4);
     while !matches!(me.ask(now, wall(4)), Some(Ask::Replace(7, _))) {
         me.answered(Reply::Record(7, record("third", 0)), now, 0.0);
@@ -59,7 +59,7 @@ fn a_server_that_was_replaced_by_a_fresh_one_is_believed_when_it_answers() {
     assert_eq!(me.holder(), Some("third"));
 }
 
-/// What a server says to the request of this number.
+/// Returns a server's answer to the request of this number.
 type Answer = fn(&Ask, u64) -> Reply;
 
 /// Whatever a server answers, and whatever watches show meanwhile, it is not asked all the time.
