@@ -41,13 +41,13 @@ pub use self::{
 /// Flags of `loadtest chaos`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// How many seeds to run.
+    /// Number of seeds to run.
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// The first of them.
+    /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// The share of the seeds that run over real sockets and in real time, 0 to 1.
+    /// Share of the seeds that run over real sockets and in real time, 0 to 1.
     #[arg(long, default_value_t = 0.05, value_parser = share)]
     sockets: f64,
     /// Print every operation and every request.

@@ -26,10 +26,10 @@ const SHOWN: usize = 5;
 /// Flags of `loadtest clean`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The cluster of this file's current context
+    /// Kubeconfig file; the cluster is that of its current context
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// The run whose objects go; those of all runs otherwise, also of runs under way
+    /// Delete only the objects of this run; by default those of all runs, including runs in progress
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
     /// Do not ask before deleting on a server that is not on loopback

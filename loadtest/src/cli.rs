@@ -10,7 +10,7 @@ use crate::{chaos, clean, demo, report::compare, run, serve};
 /// What a shell reports for a command that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
 
-/// Load, demo and verification of endpointd on an API server in memory.
+/// Load tests, demo and verification of endpointd, on an in-memory API server or a real cluster.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 struct Cli {
@@ -20,17 +20,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Fill a cluster in memory, run endpointd on it, churn its pods, and verify every endpoint.
+    /// Fill an in-memory cluster, run endpointd on it, churn its pods, and verify every endpoint.
     Demo(demo::Args),
-    /// Run random histories of small clusters under random faults, and verify how each ends.
+    /// Run random histories of small clusters under random faults, and verify the end of each.
     Chaos(chaos::Args),
-    /// Put a cluster under load, and measure what its controller makes of it.
+    /// Put a cluster under load, and measure how fast and at what cost its controller follows.
     Run(Box<run::Args>),
-    /// Take away what runs left behind in a cluster.
+    /// Delete the objects that runs left behind in a cluster.
     Clean(clean::Args),
-    /// Run the API server alone, until Ctrl-C.
+    /// Run the in-memory API server alone, until Ctrl-C.
     Serve(serve::Args),
-    /// Show two or more reports side by side, as a table and as a page.
+    /// Compare two or more reports side by side, as a table and as a page.
     Compare(compare::Args),
     /// Run endpointd itself: the demo starts its controller so, and no second binary is needed.
     #[command(hide = true, disable_help_flag = true)]

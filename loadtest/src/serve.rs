@@ -9,13 +9,13 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Flags of `loadtest serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Port on the loopback interface; 0 takes a free one.
+    /// Port on the loopback interface; 0 picks a free one.
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// Write a kubeconfig for kubectl and others here.
+    /// Write a kubeconfig for this server to this file.
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
-    /// Delete what an owner that is gone leaves behind.
+    /// Run a garbage collector, which deletes objects whose owner is gone.
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     gc: bool,
 }

@@ -61,22 +61,22 @@ const HISTORY: usize = 1_000;
 // Its name would be that of the struct that it is a part of.
 #[group(skip)]
 pub struct Args {
-    /// Let one namespace do its worst, and measure how long others have to wait.
+    /// Let one namespace attack the controller, and measure how long pods of other namespaces wait.
     #[arg(long)]
     hostile: bool,
-    /// For how long each attack goes on.
+    /// Duration of each attack.
     #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = parse::duration, requires = "hostile")]
     length: Duration,
-    /// How large the attacks' objects are and how many, as a share of the worst.
+    /// Size and number of the attacks' objects, as a share of the worst case, 0 to 1.
     #[arg(long, default_value_t = 1.0, value_parser = super::share, requires = "hostile")]
     scale: f64,
-    /// Only this attack; may be given several times.
+    /// Run only this attack; may be given several times.
     #[arg(long, value_enum, value_name = "ATTACK", requires = "hostile")]
     only: Vec<Attack>,
-    /// How long the controller may take for one flip in a hundred, from the server's line to its own request.
+    /// Limit for the 99th percentile of the time from the server's watch event to the controller's request.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse::duration, requires = "hostile")]
     limit: Duration,
-    /// What the controller is given besides: behind `--`.
+    /// More flags for `endpointd run`, after `--`.
     #[arg(last = true, requires = "hostile")]
     flags: Vec<OsString>,
 }

@@ -21,10 +21,10 @@ const LETTERS: [char; 8] = ['A', 'B', 'C', 'D', 'E', 'F', 'G', 'H'];
 /// Which reports to compare.
 #[derive(Debug, Parser)]
 pub struct Args {
-    /// Reports, or the directories that they are in; the others are compared with the first.
+    /// Report files or their directories; all others are compared with the first.
     #[arg(required = true, num_args = 2..=LETTERS.len(), value_name = "REPORT")]
     reports: Vec<PathBuf>,
-    /// Where to write the page.
+    /// File to write the page to.
     #[arg(long, value_name = "FILE", default_value = "compare.html")]
     out: PathBuf,
 }

@@ -8,28 +8,28 @@ use crate::{oracle::Outputs, parse::duration};
 /// Flags of `loadtest run`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to do to the cluster: steady, rolling-update, node-loss, scale, flap, restart, huge-service,
-    /// many-services, service-churn, mix, or a file of phases (YAML)
+    /// Load profile (steady, rolling-update, node-loss, scale, flap, restart, huge-service, many-services,
+    /// service-churn or mix), or a YAML file of phases
     #[arg(value_name = "PROFILE", value_parser = Source::parse)]
     pub(super) source: Source,
     #[command(flatten)]
     pub(super) sizes: SizeFlags,
     #[command(flatten)]
     pub(super) tuning: Tuning,
-    /// Seed of the cluster and of every choice; a random one otherwise
+    /// Seed of the cluster and of every choice; random by default
     #[arg(long)]
     pub(super) seed: Option<u64>,
     #[command(flatten)]
     pub(super) target: TargetFlags,
     #[command(flatten)]
     pub(super) controller: ControllerFlags,
-    /// Write the report here
+    /// Directory to write the report to
     #[arg(long, value_name = "DIR")]
     pub(super) report: Option<PathBuf>,
-    /// What readers of the report call this run; the controller's name otherwise
+    /// Title of this run in the report; by default the controller's name
     #[arg(long)]
     pub(super) title: Option<String>,
-    /// How long the controller may take to get everything right once nothing changes any more
+    /// How long the controller may take to be in sync after the last change
     #[arg(long, default_value = "60s", value_parser = duration)]
     pub(super) time_limit: Duration,
 }
@@ -37,10 +37,10 @@ pub struct Args {
 /// Which cluster.
 #[derive(Debug, clap::Args)]
 pub(super) struct TargetFlags {
-    /// The cluster of this file's current context; an API server in memory otherwise
+    /// Kubeconfig file, whose current context selects the cluster; by default an in-memory API server
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
-    /// What this run is called in the cluster, in labels and names; a random name otherwise
+    /// Name of this run in the labels and names of its objects; random by default
     #[arg(long, value_name = "RUN", value_parser = run_name)]
     pub(super) run: Option<String>,
     /// Do not ask before writing to a server that is not on loopback
@@ -51,19 +51,19 @@ pub(super) struct TargetFlags {
 /// What runs on the cluster.
 #[derive(Debug, clap::Args)]
 pub(super) struct ControllerFlags {
-    /// Start endpointd; it always is on the API server in memory, where there is no other controller
+    /// Start endpointd; on the in-memory API server it is always started, since there is no other controller
     #[arg(long, conflicts_with = "pid")]
     pub(super) spawn: bool,
-    /// A process to charge: its CPU time and memory are read; may be given more than once
+    /// Measure the CPU time and the memory of this process; may be given more than once
     #[arg(long, value_name = "PID", requires = "kubeconfig", value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) pid: Vec<i32>,
-    /// Where the controller's metrics are, as http://HOST:PORT/metrics; one that is started serves them there
+    /// URL of the controller's metrics, http://HOST:PORT/metrics; a controller that is started serves them there
     #[arg(long, value_name = "URL", value_parser = metrics_url)]
     pub(super) metrics_url: Option<http::Uri>,
-    /// What the controller publishes, which is what is measured and verified
+    /// Kinds of objects that the controller publishes, and that are measured and verified
     #[arg(long, value_enum, default_value_t = OutputsFlag::All)]
     pub(super) outputs: OutputsFlag,
-    /// How many endpoints a slice may hold, for a controller that is started and for the verification
+    /// Maximum number of endpoints in a slice, for a controller that is started and for the verification
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub(super) max_endpoints_per_slice: u16,
     /// More flags for `endpointd run`

@@ -46,27 +46,27 @@ pub(super) struct Tuning {
     /// Operations per second
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RATE)))]
     rate: Option<u32>,
-    /// How long to go on, e.g. 30s; profiles that have an end of their own begin again until then
+    /// Duration, such as 30s; a profile that ends by itself is repeated until then
     #[arg(long, value_parser = parse::duration)]
     #[serde(deserialize_with = "duration")]
     duration: Option<Duration>,
-    /// rolling-update: the share of the Services whose pods are replaced, above 0 and up to 1
+    /// rolling-update: share of the Services whose pods are replaced, above 0 and up to 1
     #[arg(long)]
     share: Option<f64>,
-    /// rolling-update: the share of a Service's pods that one wave replaces, above 0 and up to 1
+    /// rolling-update: share of a Service's pods that one wave replaces, above 0 and up to 1
     #[arg(long)]
     surge: Option<f64>,
-    /// node-loss: how many nodes
+    /// node-loss: number of nodes
     #[arg(long)]
     lost_nodes: Option<usize>,
-    /// node-loss: how long until the pods of lost nodes are replaced
+    /// node-loss: time until the pods of lost nodes are replaced
     #[arg(long, value_parser = parse::duration)]
     #[serde(deserialize_with = "duration")]
     outage: Option<Duration>,
-    /// flap: how many pods
+    /// flap: number of pods
     #[arg(long)]
     flapping: Option<usize>,
-    /// restart: time between two ends of the controller
+    /// restart: time between two restarts of the controller
     #[arg(long, value_parser = parse::duration)]
     #[serde(deserialize_with = "duration")]
     every: Option<Duration>,

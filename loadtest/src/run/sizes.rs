@@ -11,16 +11,16 @@ const MIX_GROUPS: [(usize, f64); 3] = [(250, 0.25), (30, 0.25), (5, 0.5)];
 /// How many of everything there are; each profile has defaults of its own.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct SizeFlags {
-    /// Pods
+    /// Number of pods; the default depends on the profile
     #[arg(long, value_parser = count(200_000))]
     pub(super) pods: Option<usize>,
-    /// Namespaces
+    /// Number of namespaces; the default depends on the profile
     #[arg(long, value_parser = count(1_000))]
     pub(super) namespaces: Option<usize>,
-    /// Services
+    /// Number of Services; the default depends on the profile
     #[arg(long, value_parser = count(20_000))]
     pub(super) services: Option<usize>,
-    /// Nodes, in three zones
+    /// Number of nodes, in three zones; by default one for 100 pods, at least 3 and at most 200
     #[arg(long, value_parser = count(10_000))]
     pub(super) nodes: Option<usize>,
 }
