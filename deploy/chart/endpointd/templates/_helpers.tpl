@@ -1,4 +1,4 @@
-{{/* The name of everything. Not the release's: two releases in one cluster must not look like two things. */}}
+{{/* The name of all objects. It does not contain the release's name, so that a second release in the cluster collides. */}}
 {{- define "endpointd.name" -}}
 {{- default "endpointd" .Values.fullnameOverride -}}
 {{- end -}}
@@ -30,7 +30,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* Whether a lease is taken: not by a shadow, which writes nothing. */}}
+{{/* True if a lease is taken. A shadow takes none, since it writes nothing. */}}
 {{- define "endpointd.elects" -}}
 {{- if and .Values.leaderElection.enabled (not .Values.shadow) -}}true{{- end -}}
 {{- end -}}
