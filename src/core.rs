@@ -1,4 +1,4 @@
-//! The pure part: what the cluster should look like, computed from what it looks like.
+//! The pure part: computes the objects that the cluster should have from those that it has.
 //!
 //! Nothing here is async, reads a clock, talks to a server, logs or counts for Prometheus; time is an
 //! argument. One [`namespace::NamespaceState`] per namespace holds everything that is known of it and turns

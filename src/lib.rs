@@ -21,8 +21,8 @@
 //! ```
 //!
 //! [`core`] is pure: no clock, no I/O, no logging. [`actors`] are shells around it. [`cluster`] talks to the API
-//! server. [`inspect`] compares what is published with what should be, and reports what is wrong. [`ops`] holds
-//! the command line, and the logs, health and startup of a process.
+//! server. [`inspect`] compares published objects with the desired ones, and reports the differences. [`ops`] holds the
+//! command line, and the logs, health and startup of a process.
 
 pub mod actors;
 pub mod cluster;

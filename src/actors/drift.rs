@@ -1,13 +1,13 @@
-//! Dry run: computes what would be written, counts and logs it, and does nothing else.
+//! Dry run: computes the writes that would be made, counts and logs them, and does nothing else.
 //!
 //! ```text
-//!  shard: what has changed ─► a while later, one look at each Service concerned ─► what has lasted
+//!  shard: changed Services ─► a while later, each is compared once ─► differences that have lasted
 //!                                                                                       │
 //!                                                   gauges, a counter, the log ◄── ledger
 //! ```
 //!
-//! The writer receives nothing. A look costs as much as its Service is large, so a Service that keeps changing is
-//! looked at a few times within the time that a difference must last, and an unchanged one not at all.
+//! The writer receives nothing. A comparison costs as much as its Service is large, so a Service that keeps changing is
+//! compared a few times within the time that a difference must last, and an unchanged one not at all.
 
 use crate::core::bucket::TokenBucket;
 use crate::core::drift::{Deviations, Drift, Report};
@@ -166,7 +166,7 @@ impl State {
     }
 }
 
-/// Describes what would be written.
+/// Describes the writes that would be made.
 fn describe(deviations: &[Drift]) -> String {
     let mut text = String::new();
     for deviation in deviations.iter().take(NAMED) {

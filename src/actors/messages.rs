@@ -70,7 +70,7 @@ pub enum RootMsg {
     Idle {
         /// The shard's namespace.
         namespace: Arc<str>,
-        /// Its inbox, which tells it from a shard that has replaced it since.
+        /// Its inbox, which distinguishes it from a shard that has replaced it since.
         inbox: Arc<Inbox>,
         /// The number of the delivery.
         sequence: u64,

@@ -1,5 +1,5 @@
-//! Drift: where the server differs from what this process would write, and for how long. Recorded by a process that
-//! compares and does not write.
+//! Drift: the differences between the objects on the server and those that this process would write, and how long they
+//! have lasted. Dry runs record it.
 //!
 //! The controller that writes needs some time, so a difference counts only once it has lasted: every look at its
 //! Service must have found it again for long enough. A difference is identified by what should be published of one
@@ -50,10 +50,10 @@ pub struct Drift {
     pub ordinal: u32,
 }
 
-/// One thing in which the server differs.
+/// One difference on the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
-    /// A 64-bit key for what differs, regardless of the object it is in: what an endpoint should be, for example.
+    /// A 64-bit key of the difference, regardless of the object it is in: of the desired endpoint, for example.
     pub key: u64,
     /// The write that would resolve it.
     pub deviation: Drift,
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Looks once a second; returns what was reported at which second.
+    /// Checks once a second, and returns each report with its second.
     fn look(differences: impl Fn(u64) -> Vec<Difference>, seconds: u64) -> Vec<(u64, Report)> {
         let mut deviations = Deviations::new(5 * SECOND);
         let service = Arc::from("s");

@@ -28,18 +28,18 @@ use turns::{Due, Turns};
 const REMEMBERED: usize = 4096;
 /// Number of different messages from which on Events that are otherwise the same are combined.
 const COMBINED_FROM: usize = 10;
-/// If nothing similar happens for longer than this, messages are told apart again.
+/// If nothing similar happens for longer than this, different messages get Events of their own again.
 const COMBINED_FOR: Duration = Duration::from_secs(600);
 /// The prefix of the message of a combined Event.
 const COMBINED: &str = "(combined from similar events): ";
-/// Events about one object, by one source: so many at once,
+/// Number of Events about one object, by one source, that may be sent at once,
 const OBJECT_BURST: u32 = 25;
 /// and then one every five minutes.
 const OBJECT_QPS: f64 = 1.0 / 300.0;
-/// All Events: so many at once,
+/// Number of Events in all that may be sent at once,
 const BURST: u32 = 50;
-/// and then so many per second. Each is a write to etcd that no endpoint waits for: a controller in trouble with ten
-/// thousand Services must not add ten thousand writes to the API server's trouble at once.
+/// and then per second. Each is a write to etcd that no endpoint waits for: when ten thousand Services fail at once,
+/// their Events must not add ten thousand writes to the load of an API server that may be in trouble already.
 const QPS: f64 = 5.0;
 /// Number of failed requests after which an Event is given up.
 const TRIES: u8 = 6;
@@ -515,7 +515,7 @@ impl ObjectLog {
     }
 }
 
-/// Cuts a text to so many bytes at most, between two characters.
+/// Cuts a text to a maximum number of bytes, between two characters.
 fn cut(text: &mut String, limit: usize) {
     text.truncate(excerpt::cut(text, limit).len());
 }

@@ -134,7 +134,7 @@ impl<W: Versioned, M: Versioned> ObjectEvent<W, M> {
     /// Merges an event into what waits, keeping the most complete form of the latest version.
     fn merge<K: Eq + Hash>(self, name: K, waiting: &mut Latest<K, Self>) {
         let known = waiting.get(&name).map_or(0, Self::version);
-        // A whole object says more than its metadata, so it stays when both show the same version.
+        // A whole object has more than its metadata, so it stays when both have the same version.
         if known == 0 || known < self.version() || matches!(self, Self::Whole(..) if known == self.version())
         {
             waiting.insert(name, self);

@@ -1,7 +1,7 @@
 //! Leadership: which process may write, and how current its state must be first.
 //!
 //! ```text
-//!  election (core::lease)      a Lease says who may write
+//!  election (core::lease)      a Lease decides which process may write
 //!       │ the lease is won
 //!       ▼
 //!  Picture                     one per process: every kind is blocked, and each is asked for a proof

@@ -1,7 +1,7 @@
 //! Leader election on a record that all candidates can read and replace, as client-go does it on a Lease.
 //!
 //! ```text
-//!            somebody else holds it
+//!            another process holds it
 //!          ┌────────────────────────┐ look every retry period
 //!          ▼                        │
 //!      standing by ── unchanged for its whole duration, given up, or none ──► claim
@@ -12,29 +12,28 @@
 //! Why there are never two processes that may start a write:
 //!
 //! * A record is only ever replaced at the version that its replacer has seen, and each write of it changes it.
-//!   So whoever replaces another's record knows that the other has not renewed it since.
+//!   So a process that replaces another's record knows that the other has not renewed it since.
 //! * A candidate replaces another's record only when it has seen it unchanged for the duration in it, counted
-//!   on its own clock from when it *received* the record. What others' clocks say is never compared.
+//!   on its own clock from when it *received* the record. Times from other clocks are never compared.
 //! * A leader may start writes until the renew deadline has passed since it *sent* the last renewal that was
-//!   accepted. That moment lies before anybody received the record, and the deadline is shorter than the
-//!   duration: so the leader stops before anybody may begin, with the difference to spare.
+//!   accepted. That moment lies before any candidate received the record, and the deadline is shorter than the
+//!   duration. So the leader stops before another may begin, with the difference to spare.
 //!
-//! Clocks must only run at about the same speed, on while a process is paused, and, if its machine can be
-//! suspended, on then too. Somebody who deletes the record while a leader holds it takes the ground away from
-//! this: a candidate that has seen the record waits all the same, even where it was the last one's own, but one that
-//! starts at that moment cannot know. The leader stops as soon as it learns of the loss, a retry period later at most,
-//! and makes the record anew.
+//! This assumes only that all clocks run at about the same speed, and go on while a process is paused or, if that can
+//! happen, its machine is suspended. The proof fails if the record is deleted while a leader holds it. A candidate that
+//! has seen the record still waits, even if it was its own, but one that starts at that moment does not know of it. The
+//! leader stops as soon as it learns of the loss, a retry period later at most, and creates the record again.
 //!
-//! Versions can go backwards: the server's store was replaced by an empty one, or restored from a copy. A watch
-//! that shows a lower version than is known proves nothing, since it may be late. The answer to a request does, if the
-//! higher version was known before it was sent: then what was known is forgotten. The record may be from before the
-//! term of a leader who has yet to learn of it. So whatever it says of its holder, a candidate waits for the whole
-//! duration before it replaces it.
+//! Versions can go backwards when the server's store was replaced by an empty one, or restored from a copy. A watch
+//! that shows a lower version than the known one proves nothing, since it may be late. The answer to a request proves
+//! it, if the higher version was known before the request was sent: then the known record is forgotten. The new record
+//! may be older than the term of a leader that has yet to learn of the change. So regardless of the holder in it, a
+//! candidate waits for the whole duration before it replaces it.
 
 use super::time::Time;
 use std::time::Duration;
 
-/// The part of the retry period that standbys add to it at random, so that many of them do not look all at once.
+/// The part of the retry period that standbys add to it at random, so that many of them do not read all at once.
 const JITTER: f64 = 1.2;
 /// The part of it that is added at random after a failure. A leader that has lost an answer still asks once more in
 /// time.
@@ -51,7 +50,7 @@ pub struct Timing {
     retry: Duration,
 }
 
-/// The reason why durations do not go together.
+/// The reason why durations do not fit together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TimingError {
     /// A successor might take over while the last leader still writes.
@@ -160,9 +159,9 @@ struct Seen {
     since: Duration,
     /// True if the record has been deleted since.
     gone: bool,
-    /// The time until which somebody may lead that it does not name: its version had gone backwards, so it may be
-    /// older than the term of a leader that has yet to learn that; or it was found gone by a candidate that did not
-    /// lead, and others may have held it before it was deleted.
+    /// The time until which a process that it does not name may lead. Either its version had gone backwards, so it may
+    /// be older than the term of a leader that has yet to learn that; or a candidate that did not lead found it gone,
+    /// and others may have held it before it was deleted.
     doubt: Duration,
 }
 
@@ -189,7 +188,7 @@ pub struct Election {
     next: Duration,
     /// Number of tries that failed, or were too late, since the last success.
     failures: u32,
-    /// True if this process can do what a leader has to.
+    /// True if this process makes progress, so that it may hold the Lease.
     able: bool,
     /// Versions went backwards, and that has not been reported.
     turned: bool,
@@ -241,7 +240,7 @@ impl Election {
         }
     }
 
-    /// Sets whether this process can do what a leader has to. One that cannot claims nothing and does not renew what
+    /// Sets whether this process makes progress. One that does not claims nothing and does not renew what
     /// it holds, so that another takes over when that has run out.
     pub fn set_able(&mut self, able: bool, now: Duration) {
         if able && !self.able {
@@ -393,8 +392,8 @@ impl Election {
         if !mine {
             self.lose(now);
         }
-        // A record that has become free is claimed at once, but not by those that have failed more than once: somebody
-        // who changes the record all the time must not make them try all the time.
+        // A record that has become free is claimed at once, but not by candidates that have failed more than once: a
+        // record that keeps changing must not make them try all the time.
         if self.proven.is_none() && self.failures < 2 {
             self.next = self.next.min(free.max(now));
         }

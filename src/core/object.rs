@@ -136,7 +136,7 @@ pub struct ObjectState {
     pub extras: Option<Box<Extras>>,
     /// The request in flight; at most one.
     pub flight: Option<Flight>,
-    /// The highest resourceVersion that a watch showed. If it exceeds the acknowledged one, somebody else wrote.
+    /// The highest resourceVersion that a watch showed. If it exceeds the acknowledged one, another client wrote.
     pub seen: u64,
     /// The object needs a refetch before the next write: the server's copy is unknown, and if [`Self::remote`] is
     /// `None`, so is whether it exists.
@@ -243,7 +243,7 @@ impl ObjectState {
                 self.flight_priority = std::mem::replace(&mut self.priority, Priority::Rest);
                 self.rewrite = false;
             }
-            // Only what a watch shows from now on can be newer than the fetched object.
+            // Only versions that a watch shows from now on can be newer than the fetched object.
             Flight::Fetch => self.seen = 0,
             Flight::Delete => self.changes = 0,
             Flight::Probe => {}
@@ -306,7 +306,7 @@ impl ObjectState {
         self.rejected = rejected;
     }
 
-    /// Marks the object stale because somebody else wrote or deleted it, for a fetch as urgent as an added endpoint.
+    /// Marks the object stale because another client wrote or deleted it, for a fetch as urgent as an added endpoint.
     pub fn mark_stale(&mut self) {
         self.needs_refetch = true;
         self.priority = self.priority.min(Priority::Add);
@@ -322,7 +322,7 @@ impl ObjectState {
         older && self.epoch != epoch
     }
 
-    /// Records that a write failed because somebody else wrote, or that it may have been applied. The object needs a
+    /// Records that a write failed because another client wrote, or that it may have been applied. The object needs a
     /// refetch, at once if `promptly`, unless this keeps happening.
     pub fn mark_unconfirmed(&mut self, promptly: bool) {
         self.undo_departure();

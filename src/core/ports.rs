@@ -225,7 +225,7 @@ const FIRST_SWEEP: usize = 64;
 pub struct ResolvedPorts {
     /// Keyed by the number of the pod's port list and that of the Service's.
     lists: BTreeMap<(u32, u64), (SlicePorts, u32)>,
-    /// The number of lists at which those that nobody else has are removed.
+    /// The number of lists at which unused ones are removed.
     sweep_at: usize,
     /// The number of plans so far. Lists resolved for the next plan are kept until then.
     plans: u32,
@@ -275,7 +275,7 @@ impl ResolvedPorts {
         }
     }
 
-    /// Removes the lists that nobody else has.
+    /// Removes the lists that are used nowhere else.
     fn sweep(&mut self) {
         let plans = self.plans;
         self.lists

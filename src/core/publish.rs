@@ -54,12 +54,12 @@ pub struct Pacing {
 /// The result of a request, as far as it tells of the API server's load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
-    /// The API server answered, whatever it said.
+    /// The API server answered, with any other result.
     Answered,
-    /// The API server said that it is overloaded (429, 503).
+    /// The API server answered that it is overloaded (429, 503).
     Overloaded,
     /// No answer came, or one from a gateway (504, a time-out, a broken connection). It counts as overload unless the
-    /// same object's last write ended like this too: one object's failures say nothing of the API server.
+    /// same object's last write ended like this too: the failures of one object are no sign of the server's load.
     Unanswered,
     /// The request was not sent, or its answer not awaited, because the lease was lost.
     Unknown,
@@ -156,8 +156,8 @@ impl Publisher {
         self.writes
     }
 
-    /// Sets whether this process may write. When it may not, what waits is forgotten: everything is planned anew when
-    /// it may again.
+    /// Sets whether this process may write. When it may not, all waiting objects are forgotten, since everything is
+    /// planned again at the start of the next term.
     pub fn set_writes(&mut self, writes: bool) {
         self.writes = writes;
         if !writes {
@@ -168,8 +168,8 @@ impl Publisher {
         }
     }
 
-    /// Sets the term in which requests are granted. A request that was granted in another term is not sent: it may
-    /// have been built from what was known before.
+    /// Sets the term in which requests are granted. A request that was granted in another term is not sent, because it
+    /// may have been built from an older state.
     pub fn set_term(&mut self, term: Term) {
         self.term = term;
     }
@@ -302,7 +302,7 @@ impl Publisher {
             Load::Answered if slow && !self.unanswered.insert(key.clone()) => None,
             Load::Unanswered | Load::Unknown => None,
             Load::Answered => {
-                // A successful read says nothing of the object's next write.
+                // A successful read tells nothing about the object's next write.
                 if !reads && !slow {
                     self.unanswered.remove(key);
                 }

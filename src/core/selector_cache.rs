@@ -264,8 +264,9 @@ impl SelectorCache {
     /// Indexes a Service's selector. Returns the comparisons that [`Self::step`] has to make if the selector is new,
     /// because it must be matched against the full sets that have its rarest pair.
     ///
-    /// The selector is indexed under the pair that leads to the fewest selectors so far (and then is in the fewest full sets), so
-    /// that a pair shared by all Services of a namespace does not make each of them a candidate for every pod.
+    /// The selector is indexed under the pair that leads to the fewest selectors so far (and then is in the fewest full
+    /// sets), so that a pair shared by all Services of a namespace does not make each of them a candidate for every
+    /// pod.
     pub(crate) fn begin_add(
         &mut self,
         service: ServiceId,

@@ -20,7 +20,7 @@ const FIRST: f64 = 16.0;
 /// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sign {
-    /// A response, whatever it said.
+    /// Any response.
     Answered,
     /// Too many requests, an overloaded server, or no response in time.
     Overloaded,

@@ -4,15 +4,15 @@
 //!  /livez    do the actors answer?          watchdog: a question a second to each, some shards in turn
 //!  /readyz   are the caches full?           router: the first list of each kind, applied by every shard
 //!  /healthz  as kube-controller-manager's   the lease is renewed, the controllers run
-//!  /metrics  what metrics.md lists
+//!  /metrics  the metrics of docs/metrics.md
 //! ```
 //!
 //! Clients are not trusted: connections, their headers and the time for each are limited, and when all slots are
 //! taken, the connection that has been idle for the longest is closed ([`Limits`]). A health probe costs the actors
 //! nothing, because the watchdog has asked them already.
 //!
-//! With TLS, the API server decides who may read metrics; while it does not answer, nobody may. Health is open to
-//! everybody.
+//! With TLS, the API server decides who may read metrics; while it does not answer, no client may. Health needs no
+//! authentication.
 
 mod access;
 mod connections;

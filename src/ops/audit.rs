@@ -29,7 +29,7 @@ pub struct Scope {
     pub namespace: Option<String>,
     /// The settings by which the desired objects are computed.
     pub settings: Settings,
-    /// The time that a controller is given to fix what seems wrong.
+    /// The time that a controller is given to correct a difference.
     pub settle: Duration,
 }
 
@@ -147,7 +147,7 @@ pub(super) async fn node_table(reader: &Reader) -> Result<NodeTable, ReadError> 
     Ok(table)
 }
 
-/// Reads the suspects closely, and returns what is wrong with them.
+/// Reads the suspected Services again, and returns their differences.
 async fn look(
     reader: &Reader,
     settings: Settings,
@@ -184,7 +184,7 @@ async fn look(
     Ok(findings)
 }
 
-/// Returns what is wrong with the objects that were read.
+/// Returns the differences of the objects that were read.
 pub(super) fn wrong(
     objects: &Objects,
     namespace: &Arc<str>,
@@ -268,7 +268,7 @@ async fn of_service(
     Ok(objects)
 }
 
-/// Adds the slices and Endpoints of a Service, whoever manages them.
+/// Adds the slices and Endpoints of a Service, including those of other managers.
 pub(super) async fn published(
     reader: &Reader,
     settings: Settings,

@@ -184,10 +184,10 @@ impl Elector {
         }
     }
 
-    /// Moves the fence, and notifies everybody if the role has changed. When a term begins, shards are first kept from
-    /// planning, because their state is not yet proven to be as new as the term. Then the fence opens, so that whoever
-    /// is told to write can do so. The writers are notified before the watches, so that they are ready for the writes
-    /// that follow from a list.
+    /// Moves the fence, and notifies the other components if the role has changed. When a term begins, shards are first
+    /// kept from planning, because their state is not yet proven to be as new as the term. Then the fence opens, so
+    /// that the writers can write as soon as they are notified. The writers are notified before the watches, so that
+    /// they are ready for the writes that follow from a list.
     fn publish(&mut self) {
         let proven = self.election.proven();
         let role = if proven.is_some() {

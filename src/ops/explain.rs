@@ -125,7 +125,7 @@ async fn nodes(reader: &Reader, names: &BTreeSet<Arc<str>>, all: bool) -> Result
     Ok((known, table))
 }
 
-/// Creates the error for a Service that does not exist, with hints at what may have been meant. Objects that cannot
+/// Creates the error for a Service that does not exist, with suggestions for the intended one. Objects that cannot
 /// be read give no hint.
 async fn not_found(reader: &Reader, namespace: &str, name: &str) -> ExplainError {
     let mut more = String::new();

@@ -50,8 +50,8 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// List the Services whose slices or Endpoints are out of sync, with the reasons
     ///
-    /// Compares what is published with what should be. The command only reads. The exit code is 0 if all Services are in
-    /// sync, 1 if some are not, and 2 if that could not be found out.
+    /// Compares what is published with what should be. The command only reads. The exit code is 0 if all Services are
+    /// in sync, 1 if some are not, and 2 if that could not be found out.
     Audit(AuditArgs),
     /// Show which pods of a Service are published, where, and why the others are not
     ///

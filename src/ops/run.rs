@@ -42,7 +42,7 @@ pub struct Options {
     pub drain: Duration,
 }
 
-/// The reason why the controller ended without having been told to.
+/// The reason why the controller ended without a signal to do so.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// An actor could not be started.
@@ -383,7 +383,7 @@ fn guarded(
     })
 }
 
-/// Runs `work` on a thread of its own, with a runtime of its own. If it fails, the controller ends with an error.
+/// Runs `work` on its own thread and runtime. If it fails, the controller ends with an error.
 /// The returned handle completes when the work does.
 fn apart(
     what: &str,

@@ -59,8 +59,8 @@ impl<'a> EndpointsBody<'a> {
         self.addresses
     }
 
-    /// Returns a 64-bit hash that tells the body apart from what was written before. It covers the labels (except the
-    /// headless one, which is no reason to write), whether addresses are left out, and the subsets.
+    /// Returns a 64-bit hash that differs if the body differs from the one written before. It covers the labels (except
+    /// the headless one, which is no reason to write), whether addresses are left out, and the subsets.
     pub fn fingerprint(&self) -> u64 {
         // If two bodies had the same fingerprint, the change would never be written.
         let mut hasher = KeyedState.build_hasher();

@@ -160,7 +160,7 @@ mod tests {
             assert_eq!(gone.map(|(key, _)| key), (key >= 3).then(|| key - 3));
         }
         assert_eq!(lru.get_mut(&quiet, &0), Some(&mut 'q'));
-        // Others take what is theirs from whoever has more.
+        // Other namespaces get their share from those that have more.
         assert_eq!(lru.use_or_insert(&quiet, &1, || 'q').1, Some((97, 'l')));
         assert_eq!((lru.len(), lru.sizes.len()), (4, 2));
         // The last value of a namespace may go too.

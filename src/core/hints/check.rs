@@ -1,5 +1,5 @@
 //! Checks whether an assignment of hints is valid, independently of how this controller computes one. Used in tests,
-//! and to compare with what another controller wrote.
+//! and to compare with hints that another controller wrote.
 
 use super::{Disabled, HintedSlice, SliceHints, Zone, ZoneRatios};
 use std::collections::{BTreeMap, BTreeSet};

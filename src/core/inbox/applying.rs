@@ -19,12 +19,12 @@ type ServiceEvent = Option<(ServiceFacts, u8)>;
 type SliceEvent = ObjectEvent<Box<SliceFacts>, SliceMeta>;
 type EndpointsEvent = ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>;
 
-/// A shard's waiting events while they are applied: a hundred thousand pods perhaps, and other namespaces must not
-/// wait for all of them. Until all are applied, nothing else may be done with the state: it is not one that the
-/// cluster ever had.
+/// A shard's waiting events while they are applied, in several turns: there may be a hundred thousand, and other
+/// namespaces must not wait for all of them. Until all are applied, the state must not be used otherwise, because the
+/// cluster never had it.
 ///
-/// The order keeps anything from being planned too early: kinds that are forgotten, what has been listed, then what
-/// that leaves out, then that another list has begun.
+/// The order ensures that nothing is planned too early: first the kinds that are forgotten, then listed objects, then
+/// the objects that the lists left out, then the lists that have begun since.
 #[derive(Debug)]
 pub struct Applying {
     /// By [`Kind::index`].

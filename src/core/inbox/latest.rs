@@ -5,7 +5,7 @@ use hashbrown::HashTable;
 use std::borrow::Borrow;
 use std::hash::Hash;
 
-/// Values by key, in the order in which the keys came first, since what is done with them must not depend on hashes.
+/// Values by key, in the order in which the keys came first, since their processing must not depend on hashes.
 #[derive(Clone, Debug)]
 pub(super) struct Latest<K, V> {
     entries: Vec<(K, V)>,

@@ -110,8 +110,8 @@ impl Picture {
         !self.unlisted.hides_inputs()
     }
 
-    /// Begins a term in which this process writes. Everything is blocked until it is proven; what others wrote
-    /// meanwhile has to be listed.
+    /// Begins a term in which this process writes. Every kind is blocked until it is proven; slices and Endpoints are
+    /// listed again, since others have written them meanwhile.
     pub fn begin_term(&mut self) -> Vec<Announcement> {
         self.demand_proof(self.demand.next())
     }
@@ -264,7 +264,7 @@ mod tests {
         );
         assert_eq!(picture.end_list(SLICE, 2, 11, Demand::of(0)), None);
         assert!(!picture.is_listed(SLICE) && picture.is_listed(POD));
-        // A proof lifts the block by the list that was known; of what was forgotten only with a list.
+        // A proof lifts the block with the list that is known. A kind that was forgotten needs a new list as well.
         let lift = Announcement::Lift {
             kind: POD,
             epoch: 2,
@@ -298,7 +298,7 @@ mod tests {
         }
         let demand = Demand::default().next_history();
         assert_eq!(picture.demand(), demand);
-        // Another answer that was asked for before says the same, and nobody is asked once more.
+        // Another answer to an earlier request shows the same, and no further proof is demanded.
         let again = picture.rewound(POD, Demand::of(0));
         assert_eq!(again, [Announcement::Block(POD)]);
         assert_eq!(picture.demand(), demand);
@@ -332,8 +332,8 @@ mod tests {
         assert!(!picture.blocked().any());
     }
 
-    /// Every order of what can happen to two kinds in two terms: a kind is only ever open when its last proof is
-    /// of the last demand, and its last list was asked for since it was last forgotten.
+    /// Tries every order of events for two kinds in two terms: a kind is only ever open when its last proof meets
+    /// the last demand, and its last list was asked for since it was last forgotten.
     #[test]
     fn in_every_order_nothing_is_open_without_a_proof_of_the_term() {
         #[derive(Clone)]

@@ -1,11 +1,11 @@
-//! The role of this process: the gate for everything that writes, or follows what is written.
+//! The role of this process. It decides whether the writers write, and whether slices and Endpoints are watched.
 //!
 //! ```text
 //!             election
 //!                │ 1. when a term begins, keeps the shards from planning (core::leadership::picture)
 //!                │ 2. moves the fence (cluster::fence), which every write asks before it leaves
-//!                │ 3. tells the writer and the writer of Events: a leader grants, a standby drops what it is told
-//!                │ 4. says so to the watches
+//!                │ 3. tells the writer and the writer of Events: a leader grants, a standby drops all reports
+//!                │ 4. tells the watches
 //!                ▼
 //!  watches of slices and Endpoints: a standby has none, and its shards forget both kinds; a leader lists both
 //!  watches of the rest: always; when a term begins, they show that they are as new as it (core::leadership::view)
@@ -13,9 +13,9 @@
 //!
 //! A process that loses the lease becomes a standby that keeps its pods, Services and nodes, instead of exiting as
 //! kube-controller-manager does. There, exiting stops everything that might still write; here all writes pass the
-//! fence, so nothing has to exit. And if all leaders lose their leases at once, the cause is mostly an API server that
-//! does not answer for a while: when it comes back, they should not all list every pod, nor be held back for minutes
-//! because repeated restarts are delayed.
+//! fence, so nothing has to exit. And if all leaders lose their leases at once, the usual cause is an API server that
+//! does not answer for a while. When it comes back, they should not all list every pod, nor wait for minutes in a
+//! crash-loop backoff.
 
 /// The role of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -24,9 +24,9 @@
 //! A demand takes effect at any time, also during a pause: a watch that waits to be retried is not a view.
 //!
 //! A version that is read, or that a list shows, is the present one of the store. If it is lower than one seen before
-//! it was asked for, the store was replaced or set back. A watch cannot tell: one that resumes from a version still to
-//! come shows nothing for as long as that takes, and late events are normal. So a version is read whenever a watch
-//! begins where another has ended.
+//! it was asked for, the store was replaced or restored. A watch cannot tell: one that resumes from a version that is
+//! yet to come shows nothing until then, and late events are normal. So a version is read whenever a watch begins where
+//! another has ended.
 
 use super::Demand;
 use std::time::Duration;
@@ -144,8 +144,7 @@ pub struct View {
     /// Set when a watch broke: none begins before a version was read.
     checks: bool,
     /// True if the version that was last read is the one up to which everything is known, so that nothing is missed
-    /// however silent the watch is. A real server keeps back a bookmark that says no more than the version that was
-    /// asked for.
+    /// however silent the watch is. A real server does not send a bookmark at the version from which the watch started.
     current: bool,
     /// Number of lists and watches that failed in a row.
     failures: u32,
@@ -346,7 +345,8 @@ impl View {
         !matches!(self.stream, Stream::Listing { highest, .. } if version < highest)
     }
 
-    /// Handles a complete list of so many objects. Its content has been handed on if it was [accepted](Self::accepts).
+    /// Handles a complete list with this number of objects. Its content has been handed on if it was
+    /// [accepted](Self::accepts).
     pub fn listed(&mut self, version: u64, objects: usize, now: Duration, random: f64) {
         let Stream::Listing { demand, highest, .. } = self.stream else {
             return;
@@ -456,7 +456,7 @@ impl View {
         self.checks || !self.is_proven() && self.floor.is_none()
     }
 
-    /// Returns when everything is listed again for want of a proof.
+    /// Returns when everything is listed again because there is no proof.
     fn patience_ends(&self) -> Option<Duration> {
         self.patience.filter(|_| !self.is_proven())
     }

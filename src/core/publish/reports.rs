@@ -1,14 +1,15 @@
 //! The shards' reports that wait for the writer: one channel that keeps the reports of an object in order, and in
 //! which namespaces take turns.
 //!
-//! Each object has an entry of its own, so however far behind the writer is, no more waits than there are objects. An
-//! entry holds a reply and what was wanted after it. Nothing else that was reported matters:
+//! Each object has one entry, so no matter how far behind the writer is, there are no more entries than objects. An
+//! entry holds a reply and the latest want after it. No other report matters:
 //!
-//! * a reply to a grant is made from the shard's state of that moment, so it covers what was wanted before;
-//! * a shard that says "settled" to an answer may have forgotten the request that was answered, so that covers nothing;
-//! * the writer has at most one grant or request of an object out. So a second reply is said only after "settled",
-//!   by a shard that wanted the object again before it heard the answer, and takes its place;
-//! * of what was wanted after the reply, the latest counts, with the highest priority and the earliest time.
+//! * A reply to a grant is made from the shard's state of that moment, so it covers all earlier wants.
+//! * A shard that replies "settled" to an answer may have forgotten the request that was answered, so that covers
+//!   nothing.
+//! * The writer has at most one grant or request of an object out. So a second reply comes only after "settled", from a
+//!   shard that wanted the object again before it got the answer, and replaces the first.
+//! * Of the wants after the reply, the latest counts, with the highest priority and the earliest time.
 
 use crate::core::hash::KeyedMap;
 use crate::core::namespace::{Granted, WorkItem};
@@ -23,9 +24,9 @@ use std::time::Duration;
 pub enum Reply {
     /// To a grant: the request to send.
     Built(Granted),
-    /// To a grant: nothing is due any more.
+    /// To a grant: nothing has to be written any more.
     Nothing,
-    /// To an answer: nothing more is due on its account.
+    /// To an answer: it needs no further request.
     Settled,
 }
 
@@ -34,7 +35,7 @@ pub enum Reply {
 pub enum Report {
     /// The object is to be written.
     Wanted(WorkItem),
-    /// The reply to what the writer asked.
+    /// The shard replies to a grant or an answer.
     Replied(Reply),
 }
 

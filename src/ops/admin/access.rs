@@ -30,7 +30,7 @@ const LONGEST_TOKEN: usize = 16 * 1024;
 pub(super) enum Verdict {
     /// The user may read the page.
     Allowed,
-    /// There is no token, or it belongs to nobody.
+    /// There is no token, or it is not valid.
     Unauthenticated,
     /// This user may not read the page.
     Forbidden(Arc<str>),

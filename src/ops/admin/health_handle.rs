@@ -38,7 +38,7 @@ const REFRESH: Duration = Duration::from_millis(500);
 pub struct Renewal {
     clock: Clock,
     lease: Duration,
-    /// The time at which the last accepted renewal was sent. `None` while another process holds the Lease, or nobody.
+    /// The time at which the last accepted renewal was sent. `None` while this process does not hold the Lease.
     sent: Arc<Mutex<Option<Duration>>>,
 }
 

@@ -1,4 +1,4 @@
-//! The flags that say how objects should be: of the controller, and of who compares.
+//! The flags that decide what is published. `run` and `audit` have them.
 
 use super::{Controllers, controllers, parse_bool};
 use crate::core::namespace::Settings;
