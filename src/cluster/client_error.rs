@@ -20,12 +20,6 @@ impl From<kube::Error> for ClientError {
     }
 }
 
-impl From<http::Error> for ClientError {
-    fn from(error: http::Error) -> Self {
-        Self(format!("the request cannot be built: {error}"))
-    }
-}
-
 impl From<InClusterError> for ClientError {
     fn from(error: InClusterError) -> Self {
         Self(match error {

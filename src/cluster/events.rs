@@ -1,5 +1,6 @@
 //! Requests for Events, and the interpretation of their answers.
 
+use super::cause::Silent;
 use super::client_error::ClientError;
 use super::decode;
 use super::fence::Fence;
@@ -54,32 +55,23 @@ impl EventClient {
 
     /// Sends a request and waits for the answer.
     pub async fn carry_out(&self, write: &EventWrite) -> EventAnswer {
-        match timeout(
-            DEADLINE,
-            self.fence.guard(self.fence.term(), self.exchange(write)),
-        )
-        .await
-        {
+        let sent = self.fence.guard(self.fence.term(), self.exchange(write));
+        let failed = |complaint| EventAnswer {
+            outcome: EventOutcome::Failed {
+                quiet: None,
+                alone: false,
+            },
+            complaint: Some(complaint),
+        };
+        match timeout(DEADLINE, sent).await {
             // The current leader records the same Events.
             Ok(Err(_)) => EventAnswer {
                 outcome: EventOutcome::Rejected,
                 complaint: None,
             },
             Ok(Ok(Ok((head, body)))) => judge(matches!(write.request, EventRequest::Create(_)), head, &body),
-            Ok(Ok(Err(error))) => EventAnswer {
-                outcome: EventOutcome::Failed {
-                    quiet: None,
-                    alone: false,
-                },
-                complaint: Some(error.to_string()),
-            },
-            Err(_) => EventAnswer {
-                outcome: EventOutcome::Failed {
-                    quiet: None,
-                    alone: false,
-                },
-                complaint: Some(format!("no answer in {DEADLINE:?}")),
-            },
+            Ok(Ok(Err(error))) => failed(error.to_string()),
+            Err(_) => failed(Silent(DEADLINE).to_string()),
         }
     }
 
@@ -105,47 +97,39 @@ impl EventClient {
     }
 }
 
-fn judge(create: bool, Head { code, retry_after }: Head, body: &[u8]) -> EventAnswer {
-    let silent = |outcome| EventAnswer {
-        outcome,
-        complaint: None,
-    };
+fn judge(create: bool, head: Head, body: &[u8]) -> EventAnswer {
+    let code = head.code;
     if code.is_success() {
-        return silent(EventOutcome::Written);
+        return EventAnswer {
+            outcome: EventOutcome::Written,
+            complaint: None,
+        };
     }
     let status = decode::status(code.as_u16(), body);
-    let terminating = status
-        .details
-        .iter()
-        .flat_map(|details| details.causes.iter().flatten())
-        .any(|cause| cause.reason == "NamespaceTerminating");
-    let retry_after = retry_after.or_else(|| status.details.as_ref()?.retry_after_seconds);
-    let complaint = Some(format!("{} {}: {}", code.as_u16(), status.reason, status.message));
-    match code {
-        StatusCode::CONFLICT if create && status.reason == "AlreadyExists" => silent(EventOutcome::Exists),
-        StatusCode::NOT_FOUND if !create => silent(EventOutcome::NotFound),
-        // On a create, the namespace is missing.
-        StatusCode::NOT_FOUND => silent(EventOutcome::Rejected),
-        StatusCode::FORBIDDEN if terminating => silent(EventOutcome::Rejected),
-        // Any other conflict of a patch is over by the time it is reported.
-        StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => EventAnswer {
-            outcome: EventOutcome::Failed {
-                quiet: retry_after.map(Duration::from_secs),
-                alone: matches!(code, StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR),
-            },
-            complaint,
+    let terminating = code == StatusCode::FORBIDDEN && status.is_of_terminating_namespace();
+    let outcome = match code {
+        StatusCode::CONFLICT if create && status.reason == "AlreadyExists" => EventOutcome::Exists,
+        StatusCode::NOT_FOUND if !create => EventOutcome::NotFound,
+        // Any other conflict is over by the time it is reported.
+        StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR => EventOutcome::Failed {
+            quiet: head.pause(&status),
+            alone: true,
         },
-        code if code.is_client_error() => EventAnswer {
-            outcome: EventOutcome::Rejected,
-            complaint,
+        code if code.is_client_error()
+            && !matches!(code, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) =>
+        {
+            EventOutcome::Rejected
+        }
+        _ => EventOutcome::Failed {
+            quiet: head.pause(&status),
+            alone: false,
         },
-        _ => EventAnswer {
-            outcome: EventOutcome::Failed {
-                quiet: retry_after.map(Duration::from_secs),
-                alone: matches!(code, StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR),
-            },
-            complaint,
-        },
+    };
+    // On a create, what is not found is the namespace.
+    let routine = outcome == EventOutcome::Exists || code == StatusCode::NOT_FOUND || terminating;
+    EventAnswer {
+        outcome,
+        complaint: (!routine).then(|| status.to_string()),
     }
 }
 

@@ -1,17 +1,19 @@
 //! The one place that builds requests: paths, media types, and the head of an answer.
 //!
-//! The callers interpret the answers ([`super::objects`], [`super::events`], [`super::lease`], the watches and
-//! [`super::read`]): the same status means different things for a write, for a fetch and for a list.
+//! The callers interpret the answers ([`super::objects`], [`super::events`], [`super::lease`], [`super::cause`] for
+//! lists and watches): the same status means different things for a write, for a fetch and for a list.
 
+use super::decode;
+use super::wire::Status;
 use crate::core::namespace::Kind;
-use bytes::Bytes;
 use http::request::Builder;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use kube::Client;
 use kube::client::Body;
+use std::time::Duration;
 
 /// Media type of whole objects.
-pub(super) const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 /// Media type of an object's metadata only.
 pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 /// Media type of a list's metadata, and of its items' metadata only.
@@ -53,7 +55,7 @@ pub(super) fn get(uri: &str, accept: &str) -> Result<Request<Body>, kube::Error>
 }
 
 /// Builds a request that writes. Without a body it has no content type either.
-pub(super) fn write(
+pub(crate) fn write(
     method: Method,
     uri: &str,
     accept: &str,
@@ -80,9 +82,9 @@ fn finish(request: Builder, body: Vec<u8>) -> Result<Request<Body>, kube::Error>
 
 /// The parts of an answer's head that are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Head {
+pub(crate) struct Head {
     /// The HTTP status.
-    pub(super) code: StatusCode,
+    pub(crate) code: StatusCode,
     /// The server's `Retry-After`, in seconds.
     pub(super) retry_after: Option<u64>,
 }
@@ -95,17 +97,35 @@ impl Head {
             retry_after: asked.and_then(|value| value.to_str().ok()?.parse().ok()),
         }
     }
+
+    /// Returns the pause that a refusal asks for, in its head or in its status.
+    pub(super) fn pause(self, status: &Status) -> Option<Duration> {
+        let seconds = self
+            .retry_after
+            .or_else(|| status.details.as_ref()?.retry_after_seconds);
+        seconds.map(Duration::from_secs)
+    }
 }
 
 /// Sends a request, and waits for the head of its answer.
-pub(super) async fn send(client: &Client, request: Request<Body>) -> Result<(Head, Body), kube::Error> {
+pub(crate) async fn send(client: &Client, request: Request<Body>) -> Result<(Head, Body), kube::Error> {
     let (head, body) = client.send(request).await?.into_parts();
     Ok((Head::of(head.status, &head.headers), body))
 }
 
-/// Reads the body of a refusal. A body that breaks off counts as empty.
-pub(super) async fn refusal(body: Body) -> Bytes {
-    body.collect_bytes().await.unwrap_or_default()
+/// Reads from a path. Returns the body of the answer, once the server has begun to send it, or its refusal. A refusal
+/// whose body breaks off counts as one without a body.
+pub(super) async fn read(
+    client: &Client,
+    uri: &str,
+    accept: &str,
+) -> Result<Result<Body, (Head, Status)>, kube::Error> {
+    let (head, body) = send(client, get(uri, accept)?).await?;
+    if head.code == StatusCode::OK {
+        return Ok(Ok(body));
+    }
+    let body = body.collect_bytes().await.unwrap_or_default();
+    Ok(Err((head, decode::status(head.code.as_u16(), &body))))
 }
 
 #[cfg(test)]

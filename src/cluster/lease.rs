@@ -1,14 +1,14 @@
 //! Requests for the Lease, and a watch of it.
 
+use super::cause::Silent;
 use super::client_error::ClientError;
-use super::decode;
-use super::http;
+use super::decode::{self, EventKind};
+use super::http::{self, Head};
+use super::lines::Lines;
 use crate::cluster::Status;
 use crate::core::lease::{Ask, Record, Reply};
 use crate::core::time::Time;
 use ::http::{Method, StatusCode};
-use futures::StreamExt as _;
-use http_body_util::BodyExt as _;
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -28,12 +28,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONG_PAUSE: Duration = Duration::from_secs(60);
 /// How many versions of the Lease are kept, since a late watch may show an outdated one.
 const KEPT: usize = 4;
-/// Upper limit for a line of the watch; a Lease is small.
-const LONGEST_LINE: usize = 1 << 20;
 
-/// Changes that the watch shows.
+/// An event of the watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Shown {
+pub enum LeaseEvent {
     /// The version of the Lease, and its record.
     Record(u64, Record),
     /// The Lease was deleted, as of a version.
@@ -93,7 +91,7 @@ impl LeaseClient {
         let (reply, complaint) = match answer {
             Ok(Ok((code, body))) => self.judge(ask, code, &body),
             Ok(Err(error)) => (Reply::Failed, Some(error.to_string())),
-            Err(_) => (Reply::Failed, Some(format!("no answer in {:?}", self.deadline))),
+            Err(_) => (Reply::Failed, Some(Silent(self.deadline).to_string())),
         };
         let Location { namespace, name } = &self.location;
         match complaint {
@@ -168,15 +166,10 @@ impl LeaseClient {
             (StatusCode::NOT_FOUND, Ask::Look | Ask::Replace(..)) if self.is_about(&status) => {
                 (Reply::Missing, None)
             }
-            _ => {
-                let complaint = format!("{} {}: {}", code.as_u16(), status.reason, status.message);
-                (Reply::Failed, Some(complaint))
-            }
+            _ => (Reply::Failed, Some(status.to_string())),
         }
     }
-}
 
-impl LeaseClient {
     /// Returns whether a status says that the Lease itself does not exist.
     fn is_about(&self, status: &Status) -> bool {
         let details = status.details.as_ref();
@@ -197,13 +190,13 @@ impl LeaseClient {
     }
 
     /// Parses a line of the watch. `None` ends the watch.
-    fn event(&self, line: &[u8]) -> Option<Shown> {
-        let mut line: Value = serde_json::from_slice(line).ok()?;
-        let (version, record) = self.learn(line["object"].take())?;
-        match line["type"].as_str()? {
-            "ADDED" | "MODIFIED" => Some(Shown::Record(version, record)),
-            "DELETED" => Some(Shown::Gone(version)),
-            _ => None,
+    fn event(&self, line: &[u8]) -> Option<LeaseEvent> {
+        let event = decode::event(line).ok()?;
+        let (version, record) = self.learn(serde_json::from_slice(event.object).ok()?)?;
+        match event.kind {
+            EventKind::Applied => Some(LeaseEvent::Record(version, record)),
+            EventKind::Deleted => Some(LeaseEvent::Gone(version)),
+            EventKind::Bookmark | EventKind::Error => None,
         }
     }
 }
@@ -243,10 +236,10 @@ fn micro_time(time: Time) -> String {
 
 /// Watches the Lease until the receiver is dropped. This only speeds things up: a lease that was released is acquired
 /// at once instead of at the next poll. Without permission to watch, everything else still works.
-pub async fn follow(client: LeaseClient, shown: mpsc::Sender<Shown>) {
+pub async fn follow(client: LeaseClient, events: mpsc::Sender<LeaseEvent>) {
     let mut refused = false;
-    while !shown.is_closed() {
-        let pause = match watch(&client, &shown).await {
+    while !events.is_closed() {
+        let pause = match watch(&client, &events).await {
             Ok(()) => PAUSE,
             Err(complaint) => {
                 if !std::mem::replace(&mut refused, true) {
@@ -259,47 +252,41 @@ pub async fn follow(client: LeaseClient, shown: mpsc::Sender<Shown>) {
             }
         };
         tokio::select! {
-            () = shown.closed() => return,
+            () = events.closed() => return,
             () = sleep(pause) => {}
         }
     }
 }
 
 /// Runs one watch. The error is a refusal, in the server's words.
-async fn watch(client: &LeaseClient, shown: &mpsc::Sender<Shown>) -> Result<(), String> {
+async fn watch(client: &LeaseClient, events: &mpsc::Sender<LeaseEvent>) -> Result<(), String> {
     let uri = format!(
         "{}?watch=1&fieldSelector=metadata.name%3D{}&timeoutSeconds=600",
         http::leases(&client.location.namespace),
         client.location.name
     );
-    let request = http::get(&uri, http::JSON).map_err(|error| error.to_string())?;
-    let Ok(Ok((head, body))) = timeout(SILENCE, http::send(&client.client, request)).await else {
-        return Ok(());
+    let opened = timeout(SILENCE, http::read(&client.client, &uri, http::JSON)).await;
+    let body = match opened {
+        Ok(Ok(Ok(body))) => body,
+        Ok(Ok(Err((Head { code, .. }, status))))
+            if code.is_client_error() && code != StatusCode::TOO_MANY_REQUESTS =>
+        {
+            return Err(status.to_string());
+        }
+        _ => return Ok(()),
     };
-    let code = head.code;
-    if code.is_client_error() && code != StatusCode::TOO_MANY_REQUESTS {
-        let body = timeout(SILENCE, http::refusal(body)).await.unwrap_or_default();
-        let status = decode::status(code.as_u16(), &body);
-        return Err(format!("{} {}: {}", code.as_u16(), status.reason, status.message));
-    }
-    if !code.is_success() {
-        return Ok(());
-    }
-    let mut frames = body.into_data_stream();
-    let mut buffer = Vec::new();
-    while let Ok(Some(Ok(frame))) = timeout(SILENCE, frames.next()).await {
-        buffer.extend_from_slice(&frame);
-        while let Some(end) = buffer.iter().position(|&byte| byte == b'\n') {
-            let line: Vec<u8> = buffer.drain(..=end).collect();
-            let Some(event) = client.event(&line) else {
+    let mut lines = Lines::new(body);
+    while let Ok(Some(arrived)) = lines.next(SILENCE).await {
+        for line in arrived
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
+            let Some(event) = client.event(line) else {
                 return Ok(());
             };
-            if shown.send(event).await.is_err() {
+            if events.send(event).await.is_err() {
                 return Ok(());
             }
-        }
-        if buffer.len() > LONGEST_LINE {
-            return Ok(());
         }
     }
     Ok(())
@@ -357,8 +344,11 @@ mod tests {
             let line = json!({ "type": kind, "object": { "metadata": { "resourceVersion": version } } });
             client.event(line.to_string().as_bytes())
         };
-        assert_eq!(event("ADDED", "3"), Some(Shown::Record(3, Record::default())));
-        assert_eq!(event("DELETED", "2"), Some(Shown::Gone(2)));
+        assert_eq!(
+            event("ADDED", "3"),
+            Some(LeaseEvent::Record(3, Record::default()))
+        );
+        assert_eq!(event("DELETED", "2"), Some(LeaseEvent::Gone(2)));
         assert_eq!(event("ERROR", "1"), None);
         // A version that the watch has shown can be replaced, as it was shown; no other can.
         let replace = |version| client.request(&Ask::Replace(version, Record::default()));

@@ -2,6 +2,7 @@
 
 mod judge;
 
+use super::cause::Silent;
 use super::client_error::ClientError;
 use super::fence::{Closed, Fence};
 use super::http::{self, Head};
@@ -19,6 +20,17 @@ use std::fmt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
+/// The longest pause that the server can ask for, in case it asks for an hour.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Logs something about a request, with the fields that say which.
+macro_rules! log {
+    ($level:ident, $asked:expr, $($rest:tt)+) => {
+        tracing::$level!(namespace = %$asked.namespace, kind = %$asked.output, name = %$asked.name,
+            request = ?$asked.verb, $($rest)+)
+    };
+}
+
 /// The server's answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
@@ -35,10 +47,10 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Creates the answer to a request that may or may not have been carried out.
-    fn unknown(load: Load) -> Self {
+    /// Creates the answer to a request that was not answered, or not sent.
+    fn missing(outcome: Outcome, load: Load) -> Self {
         Self {
-            outcome: Outcome::Unknown,
+            outcome,
             why: None,
             quiet: None,
             took: Duration::ZERO,
@@ -48,13 +60,7 @@ impl Answer {
 
     /// Creates the answer to a request that was not sent, since this process may not write any more.
     pub fn unsent() -> Self {
-        Self {
-            outcome: Outcome::Throttled,
-            why: None,
-            quiet: None,
-            took: Duration::ZERO,
-            load: Load::Unknown,
-        }
+        Self::missing(Outcome::Throttled, Load::Unknown)
     }
 }
 
@@ -72,20 +78,19 @@ fn load_of(code: StatusCode) -> Load {
 }
 
 /// Reasons for the lack of an answer.
+#[derive(Debug, thiserror::Error)]
 enum Failure {
+    #[error("{0}")]
     Client(ClientError),
-    Closed,
+    #[error("{0}")]
+    Closed(#[from] Closed),
+    #[error("{0}")]
+    Silent(Silent),
 }
 
 impl From<kube::Error> for Failure {
     fn from(error: kube::Error) -> Self {
         Self::Client(error.into())
-    }
-}
-
-impl From<Closed> for Failure {
-    fn from(Closed: Closed) -> Self {
-        Self::Closed
     }
 }
 
@@ -144,11 +149,10 @@ impl ObjectClient {
             namespace,
             name: &object.name,
         };
-        let exchanged = self.exchange(&asked, request, term);
-        let answer = match timeout(self.deadline, exchanged).await {
-            Ok(Ok((head, body))) => answered(&asked, head, &body),
-            Ok(Err(failure)) => failed(&asked, &failure),
-            Err(_) => self.silent(&asked),
+        let exchanged = timeout(self.deadline, self.exchange(&asked, request, term)).await;
+        let answer = match exchanged.unwrap_or(Err(Failure::Silent(Silent(self.deadline)))) {
+            Ok((head, body)) => answered(&asked, head, &body),
+            Err(failure) => failed(&asked, &failure),
         };
         Answer {
             took: Instant::now().saturating_duration_since(start),
@@ -191,80 +195,44 @@ impl ObjectClient {
         };
         Ok((head, body.collect_bytes().await?))
     }
-
-    /// Handles a request without an answer before its deadline.
-    fn silent(&self, asked: &Asked<'_>) -> Answer {
-        let Asked {
-            verb,
-            output,
-            namespace,
-            name,
-            ..
-        } = asked;
-        if tenant_log::admits(namespace) {
-            tracing::warn!(%namespace, kind = %output, %name, request = ?verb, deadline = ?self.deadline,
-                "the API server did not answer a request in time; it is retried");
-        }
-        Answer::unknown(Load::Unanswered)
-    }
 }
 
 /// Interprets the server's answer.
 fn answered(asked: &Asked<'_>, head: Head, body: &[u8]) -> Answer {
-    let Asked {
-        verb,
-        output,
-        namespace,
-        name,
-        ..
-    } = asked;
-    let code = head.code;
-    let (outcome, status) = judge(asked, code, body);
-    if let Some(status) = status.as_ref().filter(|_| matters(&outcome))
-        && tenant_log::admits(namespace)
+    let (outcome, status) = judge(asked, head.code, body);
+    // Conflicts and missing objects are routine.
+    if let Some(status) = &status
+        && matches!(outcome, Outcome::Rejected | Outcome::Unknown)
+        && tenant_log::admits(asked.namespace)
     {
-        tracing::warn!(%namespace, kind = %output, %name, request = ?verb, code = code.as_u16(), reason = %status.reason,
-            message = %status.message, "the API server refused a request; it is retried");
+        log!(warn, asked, code = head.code.as_u16(), reason = %status.reason, message = %status.message,
+            "the API server refused a request; it is retried");
     }
-    let why = status.as_ref().map(|status| status.message.as_str().into());
-    let quiet = head
-        .retry_after
-        .or_else(|| status?.details?.retry_after_seconds)
-        .filter(|_| code == StatusCode::TOO_MANY_REQUESTS || code == StatusCode::SERVICE_UNAVAILABLE);
+    let waits = matches!(
+        head.code,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+    );
+    let quiet = status
+        .as_ref()
+        .filter(|_| waits)
+        .and_then(|status| head.pause(status));
     Answer {
         outcome,
-        why,
-        // Cap the pause, in case a server asks for an hour.
-        quiet: quiet.map(|seconds| Duration::from_secs(seconds.min(30))),
+        why: status.map(|status| status.message.into()),
+        quiet: quiet.map(|pause| pause.min(LONGEST_PAUSE)),
         took: Duration::ZERO,
-        load: load_of(code),
+        load: load_of(head.code),
     }
 }
 
 /// Handles a request that could not be sent, or whose answer could not be read.
 fn failed(asked: &Asked<'_>, failure: &Failure) -> Answer {
-    let Asked {
-        verb,
-        output,
-        namespace,
-        name,
-        ..
-    } = asked;
-    match failure {
-        Failure::Closed => {
-            tracing::debug!(%namespace, kind = %output, %name, request = ?verb, "the lease was lost before a request was answered");
-            Answer::unknown(Load::Unknown)
-        }
-        Failure::Client(error) => {
-            if tenant_log::admits(namespace) {
-                tracing::warn!(%namespace, kind = %output, %name, request = ?verb, %error, "a request failed; it is retried");
-            }
-            Answer::unknown(Load::Unanswered)
-        }
+    if let Failure::Closed(_) = failure {
+        log!(debug, asked, "the lease was lost before a request was answered");
+        return Answer::missing(Outcome::Unknown, Load::Unknown);
     }
-}
-
-/// Returns whether a refusal is worth a warning. Conflicts and missing objects are routine.
-fn matters(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Rejected | Outcome::Unknown)
+    if tenant_log::admits(asked.namespace) {
+        log!(warn, asked, error = %failure, "a request failed; it is retried");
+    }
+    Answer::missing(Outcome::Unknown, Load::Unanswered)
 }

@@ -1,6 +1,7 @@
 //! Lists, read page by page as they stream in.
 
-use super::decode::{Decode, DecodeError, ListReader, Undecodable};
+use super::cause::{Cause, Silent};
+use super::decode::{Decode, ListReader, Undecodable};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -12,25 +13,19 @@ pub(super) const PAGE: usize = 500;
 /// How long a server may take to begin to answer, or to send the next data.
 pub(super) const ANSWER: Duration = Duration::from_secs(60);
 
-/// The server has sent nothing for this long.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no answer for {0:?}")]
-pub struct Silent(pub Duration);
-
 /// Reads a list to its end, `size` objects at a time, or in one piece with 0. `query` are its selectors, each after
 /// an ampersand; `get` asks for one page; `each` gets objects as they arrive, and errors about those that cannot be
 /// decoded. Returns the version that the list shows.
-pub(super) async fn read<T, E, Answer>(
+pub(super) async fn read<T, Answer>(
     path: &str,
     query: &str,
     size: usize,
     get: impl Fn(String) -> Answer,
-    mut each: impl FnMut(Vec<T>, Vec<Undecodable>) -> Result<(), E>,
-) -> Result<String, E>
+    mut each: impl FnMut(Vec<T>, Vec<Undecodable>) -> Result<(), Cause>,
+) -> Result<String, Cause>
 where
     T: Decode,
-    E: From<kube::Error> + From<DecodeError> + From<Silent>,
-    Answer: Future<Output = Result<Body, E>>,
+    Answer: Future<Output = Result<Body, Cause>>,
 {
     let first = format!("{path}?limit={size}{query}");
     let mut uri = first.clone();

@@ -1,9 +1,8 @@
 //! One-off reads: whole lists, page by page, and single objects. Nothing is kept here but the page that arrives.
 
-use super::client_error::ClientError;
-use super::decode::{self, Decode, DecodeError};
-use super::pages::{self, ANSWER, PAGE, Silent};
-use super::{http, wire};
+use super::decode::{self, Decode};
+use super::http;
+use super::pages::{self, ANSWER, PAGE};
 use crate::core::namespace::Kind;
 use ::http::StatusCode;
 use kube::Client;
@@ -12,6 +11,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::fmt;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
+
+pub use super::cause::{Cause, Silent};
 
 /// How often a request is sent while the server is too busy for it.
 const TRIES: u32 = 4;
@@ -61,51 +62,6 @@ pub struct ReadError {
     /// The cause.
     #[source]
     pub cause: Cause,
-}
-
-/// Causes of a failed read.
-#[derive(Debug, thiserror::Error)]
-pub enum Cause {
-    /// The server could not be reached, or the connection broke.
-    #[error("{0}")]
-    Client(#[from] ClientError),
-    /// This client has no permission.
-    #[error("forbidden: {0}")]
-    Forbidden(String),
-    /// The object does not exist.
-    #[error("not found: {0}")]
-    NotFound(String),
-    /// Reading the list takes longer than the server keeps its version.
-    #[error("the list expired before its last page was read")]
-    Expired,
-    /// The server refused in another way.
-    #[error("the server answered {code} {reason}: {message}")]
-    Status {
-        /// HTTP status.
-        code: u16,
-        /// The machine-readable reason.
-        reason: String,
-        /// The message for people.
-        message: String,
-    },
-    /// An object, or the list around it, is malformed.
-    #[error("malformed answer: {0}")]
-    Malformed(String),
-    /// The server did not answer in time.
-    #[error("{0}")]
-    Silent(#[from] Silent),
-}
-
-impl From<kube::Error> for Cause {
-    fn from(error: kube::Error) -> Self {
-        Self::Client(error.into())
-    }
-}
-
-impl From<DecodeError> for Cause {
-    fn from(error: DecodeError) -> Self {
-        Self::Malformed(error.to_string())
-    }
 }
 
 impl ReadError {
@@ -235,33 +191,16 @@ impl Reader {
 
     /// Sends a request once. With a refusal, returns the pause after which another try is worthwhile, if one is.
     async fn ask(&self, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
-        let last = |error: kube::Error| (None, Cause::from(error));
-        let request = http::get(uri, http::JSON).map_err(last)?;
-        let (head, body) = http::send(&self.client, request).await.map_err(last)?;
-        if head.code == StatusCode::OK {
-            return Ok(body);
-        }
+        let read = http::read(&self.client, uri, http::JSON).await;
+        let (head, status) = match read.map_err(|error| (None, error.into()))? {
+            Ok(body) => return Ok(body),
+            Err(refusal) => refusal,
+        };
         let busy = matches!(
             head.code,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
         );
-        let status = decode::status(head.code.as_u16(), &http::refusal(body).await);
-        Err((
-            busy.then(|| Duration::from_secs(head.retry_after.unwrap_or(1))),
-            cause(head.code, status),
-        ))
-    }
-}
-
-fn cause(code: StatusCode, status: wire::Status) -> Cause {
-    match code {
-        StatusCode::FORBIDDEN => Cause::Forbidden(status.message),
-        StatusCode::NOT_FOUND => Cause::NotFound(status.message),
-        StatusCode::GONE => Cause::Expired,
-        code => Cause::Status {
-            code: code.as_u16(),
-            reason: status.reason,
-            message: status.message,
-        },
+        let wait = head.pause(&status).unwrap_or(Duration::from_secs(1));
+        Err((busy.then_some(wait), Cause::refused(head.code.as_u16(), status)))
     }
 }

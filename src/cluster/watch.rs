@@ -1,21 +1,21 @@
 //! Lists and watches one kind for as long as the process runs. [`View`] decides when to list, watch and prove; this
 //! module carries it out. It only decodes objects and cuts them to facts: the shards interpret them.
 
+mod events;
 mod handler;
 mod initial;
-mod lines;
 mod reader;
 mod sources;
 
 pub(crate) use handler::WatchHandler;
 pub(crate) use sources::{Endpoints, Nodes, Pods, Services, Slices, Source, WholeEndpoints, WholeSlices};
 
+use self::events::take_lines;
 use self::initial::{Listing, Way};
-use self::lines::{LONGEST_LINE, Lines, take_lines};
 use self::reader::Reader;
-use super::client_error::ClientError;
-use super::pages::Silent;
-use super::{decode, wire};
+use super::cause::Cause;
+use super::decode;
+use super::lines::Lines;
 use crate::core::leadership::Leadership;
 use crate::core::leadership::view::{Action, End, View};
 use crate::metrics::WatchMetrics;
@@ -36,48 +36,6 @@ const SILENCE: Duration = Duration::from_secs(150);
 /// Timeout in seconds of a short watch. Servers send a bookmark two seconds before the end, give or take one; and none
 /// at all if that moment has passed when the watch begins.
 const SHORT: u32 = 3;
-
-/// Reasons for the end of a list or a watch.
-#[derive(Debug, thiserror::Error)]
-enum WatchError {
-    #[error("{0}")]
-    Client(ClientError),
-    #[error("the server answered {code} {reason}: {message}")]
-    Status {
-        code: u16,
-        reason: String,
-        message: String,
-    },
-    #[error("the resourceVersion to resume from has expired")]
-    Expired,
-    #[error("{0}")]
-    Decode(#[from] decode::DecodeError),
-    #[error("{0}")]
-    Silent(#[from] Silent),
-    #[error("the watch sent a line of more than {LONGEST_LINE} bytes")]
-    LongLine,
-    #[error("the streamed list broke off before its end")]
-    NotListed,
-}
-
-impl From<kube::Error> for WatchError {
-    fn from(error: kube::Error) -> Self {
-        Self::Client(error.into())
-    }
-}
-
-impl WatchError {
-    fn of_status(status: wire::Status) -> Self {
-        match status.code {
-            410 => Self::Expired,
-            code => Self::Status {
-                code,
-                reason: status.reason,
-                message: status.message,
-            },
-        }
-    }
-}
 
 /// The list and watch of one kind.
 pub(crate) struct Watch {
@@ -194,16 +152,16 @@ impl Watch {
 /// The operation in progress on the connection.
 enum Stream<S: Source> {
     None,
-    Listing(BoxFuture<'static, Result<Listing<S>, WatchError>>),
-    Opening(BoxFuture<'static, Result<Body, WatchError>>),
+    Listing(BoxFuture<'static, Result<Listing<S>, Cause>>),
+    Opening(BoxFuture<'static, Result<Body, Cause>>),
     Open(Lines),
 }
 
 /// The result of that operation.
 enum Progress<S: Source> {
-    Listed(Result<Listing<S>, WatchError>),
-    Opened(Result<Body, WatchError>),
-    Lines(Result<Option<Bytes>, WatchError>),
+    Listed(Result<Listing<S>, Cause>),
+    Opened(Result<Body, Cause>),
+    Lines(Result<Option<Bytes>, Cause>),
 }
 
 impl<S: Source> Stream<S> {
@@ -224,7 +182,7 @@ struct Serving<S: Source> {
     /// Origin of the view's times.
     start: Instant,
     stream: Stream<S>,
-    reading: Option<BoxFuture<'static, Result<u64, WatchError>>>,
+    reading: Option<BoxFuture<'static, Result<u64, Cause>>>,
     way: Way,
     /// Set until the first list begins.
     passing: bool,
@@ -329,7 +287,7 @@ impl<S: Source> Serving<S> {
     }
 
     /// Hands on the objects in some lines of a watch, and moves the view on.
-    fn take(&mut self, watch: &Watch, lines: &[u8]) -> Result<(), WatchError> {
+    fn take(&mut self, watch: &Watch, lines: &[u8]) -> Result<(), Cause> {
         let reader = &watch.reader;
         let shown = take_lines::<S::Watched>(lines, false);
         reader.metrics.alive();
@@ -342,14 +300,14 @@ impl<S: Source> Serving<S> {
         shown.end
     }
 
-    fn ended(&mut self, watch: &mut Watch, end: Result<(), WatchError>) {
+    fn ended(&mut self, watch: &mut Watch, end: Result<(), Cause>) {
         self.stream = Stream::None;
         let resource = S::KIND.as_str();
         let end = match end {
             Ok(()) => End::Orderly,
-            Err(WatchError::Expired) => End::Expired,
+            Err(Cause::Expired) => End::Expired,
             // Warn once: a client that may list but not watch would otherwise be late without a visible reason.
-            Err(error @ WatchError::Status { code: 401 | 403, .. })
+            Err(error @ (Cause::Forbidden(_) | Cause::Status { code: 401, .. }))
                 if !std::mem::replace(&mut self.refused, true) =>
             {
                 tracing::warn!(resource, %error, "the API server refused the watch; it is retried");

@@ -440,6 +440,21 @@ pub struct Status {
     pub details: Option<StatusDetails>,
 }
 
+impl Status {
+    /// Returns whether the namespace is being deleted, and takes no new objects.
+    pub fn is_of_terminating_namespace(&self) -> bool {
+        let details = self.details.iter();
+        let mut causes = details.flat_map(|details| details.causes.iter().flatten());
+        causes.any(|cause| cause.reason == "NamespaceTerminating")
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.code, self.reason, self.message)
+    }
+}
+
 /// The details of a [`Status`].
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

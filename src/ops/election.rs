@@ -7,7 +7,7 @@ use crate::actors::events::WallClock;
 use crate::actors::messages::{EventHandle, EventMsg, WriterHandle, WriterMsg};
 use crate::actors::router::Router;
 use crate::cluster::fence::{Clock, Fence};
-use crate::cluster::lease::{LeaseClient, Location, Shown, follow};
+use crate::cluster::lease::{LeaseClient, LeaseEvent, Location, follow};
 use crate::core::leadership::{Leadership, Role};
 use crate::core::lease::{Ask, Election, Reply, Timing};
 use crate::metrics::LeaseMetrics;
@@ -176,11 +176,11 @@ impl Elector {
         }
     }
 
-    fn see(&mut self, shown: Shown) {
+    fn see(&mut self, shown: LeaseEvent) {
         let now = self.clock.now();
         match shown {
-            Shown::Record(version, record) => self.election.see(version, record, now),
-            Shown::Gone(version) => self.election.see_gone(version, now),
+            LeaseEvent::Record(version, record) => self.election.see(version, record, now),
+            LeaseEvent::Gone(version) => self.election.see_gone(version, now),
         }
     }
 

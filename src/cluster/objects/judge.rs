@@ -60,10 +60,10 @@ const NAMESPACES: Resource = Resource {
 };
 const METADATA: &str = "PartialObjectMetadata";
 
-/// Identifies the object in an answer.
+/// The identity of the object in an answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Shown<'a> {
+struct Named<'a> {
     #[serde(borrow)]
     kind: Str<'a>,
     metadata: wire::Meta<'a>,
@@ -80,15 +80,15 @@ impl Asked<'_> {
     }
 
     /// Returns the object in an answer, if it is the requested one.
-    fn shown<'b>(&self, body: &'b [u8]) -> Option<Shown<'b>> {
-        let shown: Shown<'b> = serde_json::from_slice(body).ok()?;
-        let meta = &shown.metadata;
-        let whole = *shown.kind == *self.resource().kind;
-        let fits = (whole || (self.verb != Verb::Fetch && *shown.kind == *METADATA))
+    fn object<'b>(&self, body: &'b [u8]) -> Option<Named<'b>> {
+        let object: Named<'b> = serde_json::from_slice(body).ok()?;
+        let meta = &object.metadata;
+        let whole = *object.kind == *self.resource().kind;
+        let fits = (whole || (self.verb != Verb::Fetch && *object.kind == *METADATA))
             && *meta.name == *self.name
             && *meta.namespace == *self.namespace
             && !meta.uid.is_empty();
-        fits.then_some(shown)
+        fits.then_some(object)
     }
 }
 
@@ -129,7 +129,9 @@ fn refused(asked: &Asked<'_>, code: StatusCode, status: &Status) -> Outcome {
         },
         // Sent by something that does not know the path: a proxy, or a server without this API.
         (StatusCode::NOT_FOUND, _) => Outcome::Unknown,
-        (StatusCode::FORBIDDEN, Verb::Create) if is_terminating(status) && about_it() => Outcome::Terminating,
+        (StatusCode::FORBIDDEN, Verb::Create) if status.is_of_terminating_namespace() && about_it() => {
+            Outcome::Terminating
+        }
         (StatusCode::TOO_MANY_REQUESTS, _) => Outcome::Throttled,
         (code, Verb::Create | Verb::Update) if is_too_large(code, status) => {
             Outcome::TooLarge { bytes: asked.bytes }
@@ -153,37 +155,26 @@ fn is_too_large(code: StatusCode, status: &Status) -> bool {
             && OF_ETCD.iter().any(|words| status.message.contains(words)))
 }
 
-/// Returns whether the namespace is being deleted, and takes no new objects.
-fn is_terminating(status: &Status) -> bool {
-    let causes = status
-        .details
-        .iter()
-        .flat_map(|details| details.causes.iter().flatten());
-    causes
-        .into_iter()
-        .any(|cause| cause.reason == "NamespaceTerminating")
-}
-
 fn accepted(asked: &Asked<'_>, body: &[u8]) -> Outcome {
     if asked.verb == Verb::Delete {
         // The answer shows the object itself while finalizers keep it.
         let status = decode::status(200, body);
         let done = status.status == "Success" && asked.resource().is_subject(&status, asked.name);
-        return if done || asked.shown(body).is_some() {
+        return if done || asked.object(body).is_some() {
             Outcome::Deleted
         } else {
             Outcome::Unknown
         };
     }
-    let Some(shown) = asked.shown(body) else {
+    let Some(object) = asked.object(body) else {
         return Outcome::Unknown;
     };
     match (asked.verb, asked.output) {
         (Verb::Probe, _) => Outcome::Exists,
         (Verb::Create | Verb::Update | Verb::Delete, _) => {
-            match decode::version(&shown.metadata.resource_version) {
+            match decode::version(&object.metadata.resource_version) {
                 Ok(version) => Outcome::Written(Remote {
-                    uid: Uid::from(&*shown.metadata.uid),
+                    uid: Uid::from(&*object.metadata.uid),
                     version,
                 }),
                 Err(_) => Outcome::Unknown,

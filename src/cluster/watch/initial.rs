@@ -1,11 +1,12 @@
 //! Lists all objects of a kind: streamed as the beginning of a watch, or page by page where that fails.
 
-use super::WatchError;
+use super::events::{Bookmark, take_lines};
 use super::handler::WatchHandler;
-use super::lines::{Bookmark, Lines, take_lines};
 use super::reader::Reader;
 use super::sources::{Gone, Source};
+use crate::cluster::cause::Cause;
 use crate::cluster::decode::Undecodable;
+use crate::cluster::lines::Lines;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::cluster::{decode, http};
 
@@ -23,9 +24,9 @@ pub(super) enum Way {
 
 impl Way {
     /// Returns the way for the next attempt after a failure.
-    pub(super) fn after(self, error: &WatchError) -> Self {
+    pub(super) fn after(self, error: &Cause) -> Self {
         match (self, error) {
-            (Self::Pages, WatchError::Expired) => Self::Whole,
+            (Self::Pages, Cause::Expired) => Self::Whole,
             _ => Self::Pages,
         }
     }
@@ -75,7 +76,7 @@ impl Reader {
         way: Way,
         passing: Option<u8>,
         seconds: u32,
-    ) -> Result<Listing<S>, WatchError> {
+    ) -> Result<Listing<S>, Cause> {
         let mut listing = Listing {
             passing,
             kept: Vec::new(),
@@ -84,7 +85,7 @@ impl Reader {
         };
         let version = match way {
             Way::Stream => match self.stream(&mut listing, seconds).await {
-                Err(WatchError::Status {
+                Err(Cause::Status {
                     code: 400 | 422,
                     message,
                     ..
@@ -101,7 +102,7 @@ impl Reader {
         Ok(listing)
     }
 
-    async fn stream<S: Source>(&self, listing: &mut Listing<S>, seconds: u32) -> Result<String, WatchError> {
+    async fn stream<S: Source>(&self, listing: &mut Listing<S>, seconds: u32) -> Result<String, Cause> {
         let uri = format!(
             "{}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={seconds}{}",
             http::collection(S::KIND, None),
@@ -119,14 +120,12 @@ impl Reader {
                 _ => {}
             }
         }
-        Err(WatchError::NotListed)
+        Err(Cause::Malformed(
+            "the list that was streamed broke off".to_owned(),
+        ))
     }
 
-    async fn pages<S: Source>(
-        &self,
-        page_size: usize,
-        listing: &mut Listing<S>,
-    ) -> Result<String, WatchError> {
+    async fn pages<S: Source>(&self, page_size: usize, listing: &mut Listing<S>) -> Result<String, Cause> {
         let get = |uri: String| async move { self.answer(&uri, http::JSON).await };
         pages::read(
             &http::collection(S::KIND, None),

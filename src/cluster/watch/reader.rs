@@ -1,14 +1,13 @@
 //! Requests of one kind's list and watch.
 
-use super::WatchError;
 use super::handler::WatchHandler;
 use super::sources::Source;
+use crate::cluster::cause::{Cause, Silent};
 use crate::cluster::decode::Undecodable;
-use crate::cluster::pages::{ANSWER, Silent};
+use crate::cluster::pages::ANSWER;
 use crate::cluster::{decode, http};
 use crate::metrics::WatchMetrics;
 use crate::tenant_log;
-use ::http::StatusCode;
 use kube::Client;
 use kube::client::Body;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Begins a watch from a version. Returns its body, once the server has begun to answer.
-    pub(super) async fn watch<S: Source>(self, from: u64, seconds: u32) -> Result<Body, WatchError> {
+    pub(super) async fn watch<S: Source>(self, from: u64, seconds: u32) -> Result<Body, Cause> {
         let uri = format!(
             "{}?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}{}",
             http::collection(S::KIND, None),
@@ -39,7 +38,7 @@ impl Reader {
 
     /// Reads the version that the kind has now. As no version is asked for, it comes from the current state of the
     /// store; as a list of at most one object, it costs the server next to nothing.
-    pub(super) async fn version<S: Source>(self) -> Result<u64, WatchError> {
+    pub(super) async fn version<S: Source>(self) -> Result<u64, Cause> {
         let reading = async {
             let uri = format!("{}?limit=1", http::collection(S::KIND, None));
             let body = self.get(&uri, http::METADATA_LIST).await?;
@@ -50,23 +49,15 @@ impl Reader {
     }
 
     /// Returns the body of the answer to a request, once the server has begun to answer.
-    pub(super) async fn answer(&self, uri: &str, accept: &str) -> Result<Body, WatchError> {
+    pub(super) async fn answer(&self, uri: &str, accept: &str) -> Result<Body, Cause> {
         timeout(ANSWER, self.get(uri, accept))
             .await
             .map_err(|_| Silent(ANSWER))?
     }
 
-    async fn get(&self, uri: &str, accept: &str) -> Result<Body, WatchError> {
-        let request = http::get(uri, accept)?;
-        let (head, body) = http::send(&self.client, request).await?;
-        if head.code == StatusCode::OK {
-            return Ok(body);
-        }
-        let body = http::refusal(body).await;
-        if head.code == StatusCode::GONE {
-            return Err(WatchError::Expired);
-        }
-        Err(WatchError::of_status(decode::status(head.code.as_u16(), &body)))
+    async fn get(&self, uri: &str, accept: &str) -> Result<Body, Cause> {
+        let read = http::read(&self.client, uri, accept).await?;
+        read.map_err(|(head, status)| Cause::refused(head.code.as_u16(), status))
     }
 
     /// Counts and logs objects that cannot be decoded; they are left out.

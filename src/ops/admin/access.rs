@@ -2,12 +2,12 @@
 //! may (`SubjectAccessReview`). Both answers are cached for a while, as in kube-controller-manager.
 
 use crate::cluster::client_error::ClientError;
+use crate::cluster::http::{self, Head};
 use crate::core::hash::KeyedMap;
+use ::http::header::AUTHORIZATION;
+use ::http::{HeaderMap, Method};
 use futures::future::{BoxFuture, FutureExt as _, Shared};
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderMap, Method, Request};
 use kube::Client;
-use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::fmt;
@@ -160,14 +160,12 @@ async fn try_review(
 }
 
 async fn post(client: &Client, uri: &str, review: &Value) -> Result<Value, ClientError> {
-    let request = Request::post(uri)
-        .header(CONTENT_TYPE, "application/json")
-        .body(Body::from(review.to_string().into_bytes()))?;
-    let response = client.send(request).await?;
-    let code = response.status();
-    let body = response.into_body().collect_bytes().await?;
+    let body = review.to_string().into_bytes();
+    let request = http::write(Method::POST, uri, http::JSON, http::JSON, body)?;
+    let (Head { code, .. }, body) = http::send(client, request).await?;
     if !code.is_success() {
         return Err(ClientError::new(format!("{uri}: the API server answers {code}")));
     }
+    let body = body.collect_bytes().await?;
     serde_json::from_slice(&body).map_err(|error| kube::Error::SerdeError(error).into())
 }
