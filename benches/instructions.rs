@@ -8,7 +8,7 @@
 #[allow(dead_code)] // Other benchmarks use more of it.
 mod fixtures;
 
-use endpointd::cluster::decode::{self, Namespaced};
+use endpointd::cluster::codec::{self, Namespaced};
 use endpointd::core::facts::PodFacts;
 use endpointd::core::outputs::Outputs;
 use fixtures::{ENDPOINTS, SLICES, World, app_pod};
@@ -181,8 +181,8 @@ fn decoded(runs: u32) {
         .split(|byte| *byte == b'\n')
         .next()
         .expect("the capture has a line");
-    let object = decode::event(line).expect("the line is an event").object;
+    let object = codec::event(line).expect("the line is an event").object;
     for _ in 0..runs {
-        black_box(decode::object::<Namespaced<PodFacts>>(object).expect("it is a pod"));
+        black_box(codec::object::<Namespaced<PodFacts>>(object).expect("it is a pod"));
     }
 }

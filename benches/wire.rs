@@ -8,7 +8,7 @@ mod fixtures;
 mod goals;
 
 use criterion::Criterion;
-use endpointd::cluster::decode::{self, ListReader, Namespaced};
+use endpointd::cluster::codec::{self, ListReader, Namespaced};
 use endpointd::core::body::{EndpointBody, PodReference, SliceBody};
 use endpointd::core::facts::PodFacts;
 use endpointd::core::hints::Hint;
@@ -60,8 +60,8 @@ fn decode_pods(criterion: &mut Criterion, goals: &mut Goals) {
     let watch = capture("pods.watch.jsonl");
     let lines = watch.split(|byte| *byte == b'\n');
     let pods: Vec<_> = lines
-        .filter_map(|line| Some(decode::event(line).ok()?.object))
-        .filter(|object| decode::object::<Namespaced<PodFacts>>(object).is_ok())
+        .filter_map(|line| Some(codec::event(line).ok()?.object))
+        .filter(|object| codec::object::<Namespaced<PodFacts>>(object).is_ok())
         .collect();
     assert!(!pods.is_empty(), "the capture shows pods");
     let bytes: usize = pods.iter().map(|pod| pod.len()).sum();
@@ -74,7 +74,7 @@ fn decode_pods(criterion: &mut Criterion, goals: &mut Goals) {
     let facts = |runs| {
         repeated(runs, || {
             for pod in &pods {
-                black_box(decode::object::<Namespaced<PodFacts>>(pod).expect("it did before"));
+                black_box(codec::object::<Namespaced<PodFacts>>(pod).expect("it did before"));
             }
         })
     };

@@ -2,12 +2,13 @@
 
 mod cause;
 pub(crate) mod client_error;
+pub mod codec;
 pub mod connect;
-pub mod decode;
+
 pub mod events;
 pub mod fence;
 pub(crate) mod http;
-mod items;
+
 pub(crate) mod kubeconfig;
 pub mod lease;
 mod lines;
@@ -15,6 +16,5 @@ pub(crate) mod objects;
 mod pages;
 pub mod read;
 pub(crate) mod watch;
-mod wire;
 
-pub use wire::Status;
+pub use codec::Status;

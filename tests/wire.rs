@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
-use endpointd::cluster::decode::{
+use endpointd::cluster::codec::{
     self, DecodeError, EventKind, ListEnd, ListReader, NamedNode, Namespaced, Undecodable,
 };
 use endpointd::core::facts::{PodFacts, ServiceFacts, SliceFacts, SliceMeta};
@@ -20,7 +20,7 @@ fn capture(name: &str) -> Vec<u8> {
 }
 
 /// A list, decoded as it arrives in frames.
-fn list<T: decode::Decode>(json: &[u8]) -> (Vec<T>, Vec<Undecodable>, Result<ListEnd, DecodeError>) {
+fn list<T: codec::Decode>(json: &[u8]) -> (Vec<T>, Vec<Undecodable>, Result<ListEnd, DecodeError>) {
     let mut reader = ListReader::default();
     for frame in json.chunks(1000) {
         reader.feed(frame);
@@ -30,7 +30,7 @@ fn list<T: decode::Decode>(json: &[u8]) -> (Vec<T>, Vec<Undecodable>, Result<Lis
 }
 
 /// A list decoded both ways.
-fn both<T: decode::Decode, K: DeserializeOwned + ListableResource>(name: &str) -> Vec<(T, K)> {
+fn both<T: codec::Decode, K: DeserializeOwned + ListableResource>(name: &str) -> Vec<(T, K)> {
     let json = capture(name);
     let (items, errors, end) = list::<T>(&json);
     let end = end.unwrap();
@@ -184,10 +184,10 @@ fn watches() {
         .split(|&byte| byte == b'\n')
         .filter(|line| !line.is_empty())
     {
-        let event = decode::event(line).unwrap();
+        let event = codec::event(line).unwrap();
         kinds.push(event.kind);
         if matches!(event.kind, EventKind::Applied | EventKind::Deleted) {
-            let ours = decode::object::<Namespaced<PodFacts>>(event.object).unwrap();
+            let ours = codec::object::<Namespaced<PodFacts>>(event.object).unwrap();
             check_pod(&ours.facts, &serde_json::from_slice(event.object).unwrap());
         }
     }
@@ -197,10 +197,10 @@ fn watches() {
     let versions: Vec<u64> = lines
         .split(|&byte| byte == b'\n')
         .filter(|line| !line.is_empty())
-        .map(|line| decode::event(line).unwrap())
+        .map(|line| codec::event(line).unwrap())
         .filter(|event| event.kind == EventKind::Applied)
         .map(|event| {
-            decode::object::<Namespaced<SliceMeta>>(event.object)
+            codec::object::<Namespaced<SliceMeta>>(event.object)
                 .unwrap()
                 .facts
                 .version
@@ -209,9 +209,9 @@ fn watches() {
     assert!(versions.len() > 1 && versions.is_sorted(), "{versions:?}");
 
     let old = capture("watch.too-old.jsonl");
-    let event = decode::event(old.trim_ascii()).unwrap();
+    let event = codec::event(old.trim_ascii()).unwrap();
     assert_eq!(
-        (event.kind, decode::status(0, event.object).code),
+        (event.kind, codec::status(0, event.object).code),
         (EventKind::Error, 410)
     );
 }
@@ -219,28 +219,28 @@ fn watches() {
 #[test]
 fn the_order_of_an_events_fields_does_not_matter() {
     let line = br#"{"object": {"metadata": {"resourceVersion": "7"}}, "type": "BOOKMARK"}"#;
-    let event = decode::event(line).unwrap();
+    let event = codec::event(line).unwrap();
     assert_eq!(
-        (event.kind, decode::object_version(event.object).unwrap()),
+        (event.kind, codec::object_version(event.object).unwrap()),
         (EventKind::Bookmark, "7".to_owned())
     );
-    decode::event(br#"{"type": "NEWS", "object": {}}"#).unwrap_err();
-    decode::event(b"<html>").unwrap_err();
+    codec::event(br#"{"type": "NEWS", "object": {}}"#).unwrap_err();
+    codec::event(b"<html>").unwrap_err();
 }
 
 #[test]
 fn refusals() {
-    let status = decode::status(403, &capture("post.namespace-terminating.json"));
+    let status = codec::status(403, &capture("post.namespace-terminating.json"));
     assert_eq!(status.reason, "Forbidden");
     assert_eq!(
         status.details.unwrap().causes.unwrap()[0].reason,
         "NamespaceTerminating"
     );
     assert_eq!(
-        decode::status(409, &capture("put.conflict.json")).reason,
+        codec::status(409, &capture("put.conflict.json")).reason,
         "Conflict"
     );
-    let plain = decode::status(429, b"Too many requests, please try again later.\n");
+    let plain = codec::status(429, b"Too many requests, please try again later.\n");
     assert_eq!(
         (plain.code, &*plain.message),
         (429, "Too many requests, please try again later.")
@@ -281,16 +281,16 @@ fn a_list_that_is_cut_off_is_none() {
 fn a_bookmark_says_whether_the_list_is_whole() {
     let end = br#"{"kind": "Pod", "metadata": {"resourceVersion": "12", "creationTimestamp": null,
         "annotations": {"k8s.io/initial-events-end": "true"}}, "spec": {"containers": null}}"#;
-    assert_eq!(decode::bookmark(end).unwrap(), ("12".to_owned(), true));
+    assert_eq!(codec::bookmark(end).unwrap(), ("12".to_owned(), true));
     let plain = br#"{"metadata": {"resourceVersion": "13", "annotations": null}}"#;
-    assert_eq!(decode::bookmark(plain).unwrap(), ("13".to_owned(), false));
+    assert_eq!(codec::bookmark(plain).unwrap(), ("13".to_owned(), false));
 }
 
 #[test]
 fn nulls_and_absence_are_the_same() {
     let slice = br#"{"metadata": {"name": "s-1", "namespace": "a", "resourceVersion": "1", "labels": null,
         "annotations": null, "ownerReferences": null}, "addressType": "IPv4", "endpoints": null, "ports": null}"#;
-    let slice = decode::object::<Namespaced<SliceFacts>>(slice).unwrap().facts;
+    let slice = codec::object::<Namespaced<SliceFacts>>(slice).unwrap().facts;
     assert!(slice.endpoints.is_empty() && slice.ports.is_empty() && slice.meta.owner.is_none());
 }
 
@@ -309,7 +309,7 @@ fn owners_that_stand_beside_the_service_are_kept_as_they_are() {
     ] {
         let slice = serde_json::json!({"metadata": {"name": "s-1", "namespace": "a", "resourceVersion": "1",
             "ownerReferences": owners}, "addressType": "IPv4"});
-        let slice = decode::object::<Namespaced<SliceFacts>>(slice.to_string().as_bytes())
+        let slice = codec::object::<Namespaced<SliceFacts>>(slice.to_string().as_bytes())
             .unwrap()
             .facts;
         assert_eq!(slice.extras.owners.len(), kept, "{owners:?}");

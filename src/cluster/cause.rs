@@ -1,8 +1,8 @@
 //! The reasons why nothing could be read, for single reads, lists and watches alike.
 
 use super::client_error::ClientError;
-use super::decode::DecodeError;
-use super::wire::Status;
+use super::codec::DecodeError;
+use super::codec::Status;
 use std::time::Duration;
 
 /// The reason why a read failed, or a watch ended.

@@ -2,7 +2,7 @@
 
 use super::cause::Silent;
 use super::client_error::ClientError;
-use super::decode;
+use super::codec;
 use super::fence::Fence;
 use super::http::{self, Head};
 use crate::core::events::{EventOutcome, EventRequest, EventWrite};
@@ -105,7 +105,7 @@ fn judge(create: bool, head: Head, body: &[u8]) -> EventAnswer {
             complaint: None,
         };
     }
-    let status = decode::status(code.as_u16(), body);
+    let status = codec::status(code.as_u16(), body);
     let terminating = code == StatusCode::FORBIDDEN && status.is_of_terminating_namespace();
     let outcome = match code {
         StatusCode::CONFLICT if create && status.reason == "AlreadyExists" => EventOutcome::Exists,

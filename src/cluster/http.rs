@@ -3,8 +3,8 @@
 //! The callers interpret the answers ([`super::objects`], [`super::events`], [`super::lease`], [`super::cause`] for
 //! lists and watches): the same status means different things for a write, for a fetch and for a list.
 
-use super::decode;
-use super::wire::Status;
+use super::codec;
+use super::codec::Status;
 use crate::core::namespace::Kind;
 use http::request::Builder;
 use http::{HeaderMap, Method, Request, StatusCode, header};
@@ -125,7 +125,7 @@ pub(super) async fn read(
         return Ok(Ok(body));
     }
     let body = body.collect_bytes().await.unwrap_or_default();
-    Ok(Err((head, decode::status(head.code.as_u16(), &body))))
+    Ok(Err((head, codec::status(head.code.as_u16(), &body))))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::cause::Silent;
 use super::client_error::ClientError;
-use super::decode::{self, EventKind};
+use super::codec::{self, EventKind};
 use super::http::{self, Head};
 use super::lines::Lines;
 use crate::cluster::Status;
@@ -158,7 +158,7 @@ impl LeaseClient {
                 None => (Reply::Failed, Some("the answer is no Lease".to_owned())),
             };
         }
-        let status = decode::status(code.as_u16(), body);
+        let status = codec::status(code.as_u16(), body);
         match (code, ask) {
             (StatusCode::CONFLICT, _) => (Reply::Conflict, None),
             // On a create, the namespace is missing. Anything that does not know the path may answer 404; the Lease is
@@ -191,7 +191,7 @@ impl LeaseClient {
 
     /// Parses a line of the watch. `None` ends the watch.
     fn event(&self, line: &[u8]) -> Option<LeaseEvent> {
-        let event = decode::event(line).ok()?;
+        let event = codec::event(line).ok()?;
         let (version, record) = self.learn(serde_json::from_slice(event.object).ok()?)?;
         match event.kind {
             EventKind::Applied => Some(LeaseEvent::Record(version, record)),

@@ -1,7 +1,7 @@
 //! Lists, read page by page as they stream in.
 
 use super::cause::{Cause, Silent};
-use super::decode::{Decode, ListReader, Undecodable};
+use super::codec::{Decode, ListReader, Undecodable};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};

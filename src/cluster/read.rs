@@ -1,6 +1,6 @@
 //! One-off reads: whole lists, page by page, and single objects. Nothing is kept here but the page that arrives.
 
-use super::decode::{self, Decode};
+use super::codec::{self, Decode};
 use super::http;
 use super::pages::{self, ANSWER, PAGE};
 use crate::core::namespace::Kind;
@@ -128,7 +128,7 @@ impl Reader {
             let json = timeout(ANSWER, body.collect_bytes())
                 .await
                 .map_err(|_| Silent(ANSWER))??;
-            Ok(decode::object(&json)?)
+            Ok(codec::object(&json)?)
         };
         match outcome.await {
             Ok(object) => Ok(Some(object)),

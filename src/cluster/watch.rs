@@ -14,7 +14,7 @@ use self::events::take_lines;
 use self::initial::{Listing, Way};
 use self::reader::Reader;
 use super::cause::Cause;
-use super::decode;
+use super::codec;
 use super::lines::Lines;
 use crate::core::leadership::Leadership;
 use crate::core::leadership::view::{Action, End, View};
@@ -295,7 +295,7 @@ impl<S: Source> Serving<S> {
         reader.metrics.watched.increment(shown.items.len() as u64);
         S::watched(&*reader.handler, shown.items, watch.epoch);
         if let Some(version) = shown.version {
-            self.view.shown(decode::version(&version)?);
+            self.view.shown(codec::version(&version)?);
         }
         shown.end
     }

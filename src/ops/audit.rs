@@ -1,6 +1,6 @@
 //! `endpointd audit`: lists everything once, then looks closely at the Services that seem wrong.
 
-use crate::cluster::decode::{self, Decode, DecodeError, NamedNode, Namespaced};
+use crate::cluster::codec::{self, Decode, DecodeError, NamedNode, Namespaced};
 use crate::cluster::read::{ReadError, Reader, Selection, Shown};
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, ServiceFacts};
@@ -205,10 +205,10 @@ pub(super) fn wrong(
 fn desired(due: &Due) -> Result<Desired, DecodeError> {
     Ok(match (&due.request, due.object.output) {
         (Request::Create(body) | Request::Update(body), Output::Slice) => {
-            Desired::Slice(decode::planned_slice(body)?)
+            Desired::Slice(codec::planned_slice(body)?)
         }
         (Request::Create(body) | Request::Update(body), Output::Endpoints) => {
-            Desired::Endpoints(decode::planned_endpoints(body)?)
+            Desired::Endpoints(codec::planned_endpoints(body)?)
         }
         _ => Desired::Nothing,
     })

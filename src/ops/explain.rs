@@ -1,7 +1,7 @@
 //! `endpointd explain`: reads one Service, its pods, and the objects that are published for it.
 
 use super::audit::{node_table, published, wrong};
-use crate::cluster::decode::{NamedNode, Namespaced};
+use crate::cluster::codec::{NamedNode, Namespaced};
 use crate::cluster::read::{ReadError, Reader, Selection, Shown};
 use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, ServiceFacts};

@@ -285,9 +285,8 @@ fn rank(model: &Model, name: &str, request: &Request) -> (Arc<str>, u8) {
     match request {
         Request::Create(_) | Request::Fetch | Request::Probe => (service(name), 0),
         Request::Update(body) => {
-            let new = endpointd::cluster::decode::object::<endpointd::cluster::decode::Namespaced<SliceFacts>>(
-                body,
-            );
+            let new =
+                endpointd::cluster::codec::object::<endpointd::cluster::codec::Namespaced<SliceFacts>>(body);
             let (old, new) = (&model.store[name], new.unwrap().facts);
             // With its ports, a slice loses all that it had under the old ones.
             let takes_away = pods(old)

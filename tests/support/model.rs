@@ -1,7 +1,7 @@
 //! A namespace as a test sees it: what exists, a server that stores slices, and the state under test between
 //! them. Everything is synchronous; the order of events is the test's.
 
-use endpointd::cluster::decode;
+use endpointd::cluster::codec;
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{

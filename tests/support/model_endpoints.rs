@@ -1,8 +1,8 @@
 //! The part of the model that is about Endpoints: a server that stores them, people who change them, and an
 //! independent recompute.
 
-use super::{Model, Outcome, WatchEvent, decode};
-use endpointd::cluster::decode::Namespaced;
+use super::{Model, Outcome, WatchEvent, codec};
+use endpointd::cluster::codec::Namespaced;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, LABEL_HEADLESS, SubsetFacts};
 use endpointd::core::namespace::Content;
@@ -247,5 +247,5 @@ impl Model {
 }
 
 fn parse(body: &[u8]) -> EndpointsFacts {
-    decode::object::<Namespaced<EndpointsFacts>>(body).unwrap().facts
+    codec::object::<Namespaced<EndpointsFacts>>(body).unwrap().facts
 }

@@ -1,8 +1,8 @@
 //! The part of the model that is the server: it stores slices, has their watch show them, and can be restored from a
 //! backup.
 
-use super::{Model, Outcome, WatchEvent, decode, is_ours};
-use endpointd::cluster::decode::Namespaced;
+use super::{Model, Outcome, WatchEvent, codec, is_ours};
+use endpointd::cluster::codec::Namespaced;
 use endpointd::core::body::Request;
 use endpointd::core::facts::SliceFacts;
 use endpointd::core::ids::Uid;
@@ -12,7 +12,7 @@ use endpointd::core::time::Time;
 
 impl Model {
     pub(super) fn carry_out_slice(&mut self, name: &str, request: &Request) -> Outcome {
-        let parse = |body: &[u8]| decode::object::<Namespaced<SliceFacts>>(body);
+        let parse = |body: &[u8]| codec::object::<Namespaced<SliceFacts>>(body);
         match request {
             Request::Fetch => match self.store.get(name) {
                 None => Outcome::NotFound,

@@ -2,15 +2,12 @@
 //! and us may answer in its place: with their own pages, or with answers of servers that know nothing of the object. So
 //! an answer counts for what its body says, and only if that is about the object of the request.
 
-use crate::cluster::decode::{self, Namespaced};
-use crate::cluster::wire::{self, Status, Str};
+use crate::cluster::codec::{self, Identity, Namespaced, Status};
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
-use crate::core::ids::Uid;
 use crate::core::namespace::{Content, Outcome};
 use crate::core::object::{Output, Remote};
 use http::StatusCode;
-use serde::Deserialize;
 
 /// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,15 +57,6 @@ const NAMESPACES: Resource = Resource {
 };
 const METADATA: &str = "PartialObjectMetadata";
 
-/// The identity of the object in an answer.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Named<'a> {
-    #[serde(borrow)]
-    kind: Str<'a>,
-    metadata: wire::Meta<'a>,
-}
-
 impl Asked<'_> {
     fn resource(&self) -> Resource {
         let (group, plural, kind) = match (self.verb, self.output) {
@@ -80,14 +68,13 @@ impl Asked<'_> {
     }
 
     /// Returns the object in an answer, if it is the requested one.
-    fn object<'b>(&self, body: &'b [u8]) -> Option<Named<'b>> {
-        let object: Named<'b> = serde_json::from_slice(body).ok()?;
-        let meta = &object.metadata;
+    fn object(&self, body: &[u8]) -> Option<Identity> {
+        let object = codec::identity(body).ok()?;
         let whole = *object.kind == *self.resource().kind;
         let fits = (whole || (self.verb != Verb::Fetch && *object.kind == *METADATA))
-            && *meta.name == *self.name
-            && *meta.namespace == *self.namespace
-            && !meta.uid.is_empty();
+            && *object.name == *self.name
+            && *object.namespace == *self.namespace
+            && !object.uid.is_none();
         fits.then_some(object)
     }
 }
@@ -109,7 +96,7 @@ pub(super) fn judge(asked: &Asked<'_>, code: StatusCode, body: &[u8]) -> (Outcom
     if code.is_success() {
         return (accepted(asked, body), None);
     }
-    let status = decode::status(code.as_u16(), body);
+    let status = codec::status(code.as_u16(), body);
     (refused(asked, code, &status), Some(status))
 }
 
@@ -158,7 +145,7 @@ fn is_too_large(code: StatusCode, status: &Status) -> bool {
 fn accepted(asked: &Asked<'_>, body: &[u8]) -> Outcome {
     if asked.verb == Verb::Delete {
         // The answer shows the object itself while finalizers keep it.
-        let status = decode::status(200, body);
+        let status = codec::status(200, body);
         let done = status.status == "Success" && asked.resource().is_subject(&status, asked.name);
         return if done || asked.object(body).is_some() {
             Outcome::Deleted
@@ -171,22 +158,20 @@ fn accepted(asked: &Asked<'_>, body: &[u8]) -> Outcome {
     };
     match (asked.verb, asked.output) {
         (Verb::Probe, _) => Outcome::Exists,
-        (Verb::Create | Verb::Update | Verb::Delete, _) => {
-            match decode::version(&object.metadata.resource_version) {
-                Ok(version) => Outcome::Written(Remote {
-                    uid: Uid::from(&*object.metadata.uid),
-                    version,
-                }),
-                Err(_) => Outcome::Unknown,
-            }
-        }
-        (Verb::Fetch, Output::Endpoints) => match decode::object::<Namespaced<EndpointsFacts>>(body) {
+        (Verb::Create | Verb::Update | Verb::Delete, _) => match object.version {
+            Some(version) => Outcome::Written(Remote {
+                uid: object.uid,
+                version,
+            }),
+            None => Outcome::Unknown,
+        },
+        (Verb::Fetch, Output::Endpoints) => match codec::object::<Namespaced<EndpointsFacts>>(body) {
             Ok(endpoints) => Outcome::Fetched(Content::Endpoints(Box::new(endpoints.facts))),
             Err(_) => Outcome::Unknown,
         },
         (Verb::Fetch, Output::Slice) => match (
-            decode::is_ours(body),
-            decode::object::<Namespaced<SliceFacts>>(body),
+            codec::is_ours(body),
+            codec::object::<Namespaced<SliceFacts>>(body),
         ) {
             (Ok(false), _) => Outcome::Foreign,
             (Ok(true), Ok(slice)) => Outcome::Fetched(Content::Slice(Box::new(slice.facts))),

@@ -2,7 +2,7 @@
 
 use super::sources::Gone;
 use crate::cluster::cause::Cause;
-use crate::cluster::decode::{self, Decode, EventKind, Undecodable};
+use crate::cluster::codec::{self, Decode, EventKind, Undecodable};
 
 /// The contents of some lines.
 pub(super) struct Batch<T> {
@@ -80,21 +80,21 @@ enum Line<T> {
 
 /// Parses a line. After an error the watch cannot go on past it.
 fn take_line<T: Decode>(line: &[u8]) -> Result<Line<T>, Cause> {
-    let event = decode::event(line)?;
+    let event = codec::event(line)?;
     match event.kind {
         EventKind::Bookmark => {
-            let (version, listed) = decode::bookmark(event.object)?;
+            let (version, listed) = codec::bookmark(event.object)?;
             let bookmark = if listed { Bookmark::Listed } else { Bookmark::Plain };
             Ok(Line::Bookmark(version, bookmark))
         }
         EventKind::Error => {
-            let status = decode::status(0, event.object);
+            let status = codec::status(0, event.object);
             Err(Cause::refused(status.code, status))
         }
-        EventKind::Applied | EventKind::Deleted => match take_object(event.object) {
+        EventKind::Applied | EventKind::Deleted => match codec::versioned(event.object) {
             Ok((item, at)) => {
                 let gone = match event.kind {
-                    EventKind::Deleted => Some(Gone(decode::version(&at)?)),
+                    EventKind::Deleted => Some(Gone(codec::version(&at)?)),
                     _ => None,
                 };
                 Ok(Line::Object(item, at, gone))
@@ -103,15 +103,8 @@ fn take_line<T: Decode>(line: &[u8]) -> Result<Line<T>, Cause> {
             Err(_) if event.kind == EventKind::Deleted => Err(Cause::Expired),
             Err(error) => Ok(Line::Undecodable(
                 Undecodable::new(event.object, error),
-                decode::object_version(event.object)?,
+                codec::object_version(event.object)?,
             )),
         },
     }
-}
-
-/// Decodes an object and its version.
-fn take_object<T: Decode>(json: &[u8]) -> Result<(T, String), decode::DecodeError> {
-    let wire: T::Wire<'_> = serde_json::from_slice(json)?;
-    let version = T::version_of(&wire).to_owned();
-    Ok((T::decode(wire)?, version))
 }

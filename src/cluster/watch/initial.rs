@@ -5,10 +5,10 @@ use super::handler::WatchHandler;
 use super::reader::Reader;
 use super::sources::{Gone, Source};
 use crate::cluster::cause::Cause;
-use crate::cluster::decode::Undecodable;
+use crate::cluster::codec::Undecodable;
 use crate::cluster::lines::Lines;
 use crate::cluster::pages::{self, ANSWER, PAGE};
-use crate::cluster::{decode, http};
+use crate::cluster::{codec, http};
 
 /// Ways to request a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +98,7 @@ impl Reader {
             Way::Pages => self.pages(PAGE, &mut listing).await?,
             Way::Whole => self.pages(0, &mut listing).await?,
         };
-        listing.version = decode::version(&version)?;
+        listing.version = codec::version(&version)?;
         Ok(listing)
     }
 

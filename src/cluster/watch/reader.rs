@@ -3,9 +3,9 @@
 use super::handler::WatchHandler;
 use super::sources::Source;
 use crate::cluster::cause::{Cause, Silent};
-use crate::cluster::decode::Undecodable;
+use crate::cluster::codec::Undecodable;
 use crate::cluster::pages::ANSWER;
-use crate::cluster::{decode, http};
+use crate::cluster::{codec, http};
 use crate::metrics::WatchMetrics;
 use crate::tenant_log;
 use kube::Client;
@@ -43,7 +43,7 @@ impl Reader {
             let uri = format!("{}?limit=1", http::collection(S::KIND, None));
             let body = self.get(&uri, http::METADATA_LIST).await?;
             let body = body.collect_bytes().await?;
-            Ok(decode::list_version(&body)?)
+            Ok(codec::list_version(&body)?)
         };
         timeout(READING, reading).await.map_err(|_| Silent(READING))?
     }

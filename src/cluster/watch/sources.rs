@@ -1,7 +1,7 @@
 //! The kinds that are listed and watched, and how their objects are handed on.
 
 use super::handler::WatchHandler;
-use crate::cluster::decode::{Decode, NamedNode, Namespaced};
+use crate::cluster::codec::{Decode, NamedNode, Namespaced};
 use crate::cluster::http;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::inbox::{Change, Delivery};

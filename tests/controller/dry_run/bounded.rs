@@ -1,7 +1,7 @@
 //! What a dry run knows does not grow with what happens.
 
 use crate::world::{ip, pod, service, time};
-use endpointd::cluster::decode::{self, Namespaced};
+use endpointd::cluster::codec::{self, Namespaced};
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::hints::NodeCapacity;
 use endpointd::core::namespace::{Kind, NamespaceState, PendingLists, Settings, Sizes};
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 fn facts<T>(object: &Value) -> T
 where
-    Namespaced<T>: decode::Decode,
+    Namespaced<T>: codec::Decode,
 {
     let bytes = serde_json::to_vec(object).unwrap();
-    decode::object::<Namespaced<T>>(&bytes).unwrap().facts
+    codec::object::<Namespaced<T>>(&bytes).unwrap().facts
 }
 
 fn meta(object: &mut Value, round: u64) {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::core::ids::Uid;
 use serde_json::{Value, json};
 
 /// What a request for the slice `s` of namespace `ns` is answered with means this.

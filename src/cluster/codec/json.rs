@@ -1,13 +1,15 @@
 //! Decodes API objects into facts. The codec is JSON; only this module and `wire` know it.
 
 mod endpoints;
+mod items;
 mod observed;
 mod slices;
+pub(super) mod wire;
 
 pub use observed::{planned_endpoints, planned_slice};
 
-use super::items::ItemSplitter;
-use super::wire::{self, BookmarkMeta, Str, StrMap};
+use self::items::ItemSplitter;
+use self::wire::{BookmarkMeta, Str, StrMap};
 use crate::core::address::{Family, parse_sloppy};
 use crate::core::excerpt::Excerpt;
 use crate::core::facts::{
@@ -77,7 +79,7 @@ pub struct Undecodable {
 
 impl Undecodable {
     /// Creates the error for an object of any kind.
-    pub(super) fn new(json: &[u8], error: DecodeError) -> Self {
+    pub fn new(json: &[u8], error: DecodeError) -> Self {
         let named = serde_json::from_slice::<wire::IdentityOnly<'_>>(json);
         let (namespace, name) = named.map_or_else(
             |_| Default::default(),
@@ -551,6 +553,41 @@ pub fn list_version(json: &[u8]) -> Result<u64, DecodeError> {
 pub fn object_version(json: &[u8]) -> Result<String, DecodeError> {
     let object: wire::IdentityOnly<'_> = serde_json::from_slice(json)?;
     Ok(object.metadata.resource_version.to_string())
+}
+
+/// The identity of an object, as the answer to a request shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// `kind`, which is `PartialObjectMetadata` where only that was asked for.
+    pub kind: Box<str>,
+    /// `metadata.namespace`.
+    pub namespace: Box<str>,
+    /// `metadata.name`.
+    pub name: Box<str>,
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.resourceVersion`, if it is a number.
+    pub version: Option<u64>,
+}
+
+/// Returns the identity of an object of any kind.
+pub fn identity(json: &[u8]) -> Result<Identity, DecodeError> {
+    let object: wire::KindAndMeta<'_> = serde_json::from_slice(json)?;
+    let meta = &object.metadata;
+    Ok(Identity {
+        kind: (*object.kind).into(),
+        namespace: (*meta.namespace).into(),
+        name: (*meta.name).into(),
+        uid: Uid::from(&*meta.uid),
+        version: version(&meta.resource_version).ok(),
+    })
+}
+
+/// Decodes an object and its resourceVersion.
+pub fn versioned<T: Decode>(json: &[u8]) -> Result<(T, String), DecodeError> {
+    let wire: T::Wire<'_> = serde_json::from_slice(json)?;
+    let version = T::version_of(&wire).to_owned();
+    Ok((T::decode(wire)?, version))
 }
 
 /// Returns the sentence with which an API server refuses a request at an early stage (429 by its limit of requests in

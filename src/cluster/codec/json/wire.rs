@@ -126,6 +126,15 @@ pub struct MetaOnly<'a> {
     pub(super) metadata: Meta<'a>,
 }
 
+/// An object of which only the kind and the metadata are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct KindAndMeta<'a> {
+    #[serde(borrow)]
+    pub(super) kind: Str<'a>,
+    pub(super) metadata: Meta<'a>,
+}
+
 /// An object of which only the identifying fields are read, so that no other field can make decoding fail.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

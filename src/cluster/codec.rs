@@ -1,0 +1,10 @@
+//! The wire: objects of the API, and the values of the core that are read from them. Nobody else knows an encoding.
+
+mod json;
+
+pub use json::wire::Status;
+pub use json::{
+    Decode, DecodeError, Event, EventKind, Identity, ListEnd, ListReader, NamedNode, Namespaced, Undecodable,
+    bookmark, event, identity, is_ours, list_version, object, object_version, planned_endpoints,
+    planned_slice, status, version, versioned,
+};
