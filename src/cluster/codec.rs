@@ -2,8 +2,8 @@
 
 mod json;
 
-pub use json::wire::Status;
-pub use json::{
+pub use json::Status;
+pub use json::decode::{
     Decode, DecodeError, Event, EventKind, Identity, ListEnd, ListReader, NamedNode, Namespaced, Undecodable,
     bookmark, event, identity, is_ours, list_version, object, object_version, planned_endpoints,
     planned_slice, status, version, versioned,

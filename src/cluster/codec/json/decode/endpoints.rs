@@ -1,9 +1,9 @@
 //! Decodes Endpoints objects into facts.
 
-use super::wire;
 use super::{
     Decode, DecodeError, Namespaced, canonical, extras, labels, plain_pod, required, set, slice_port, version,
 };
+use crate::cluster::codec::json::wire;
 use crate::core::facts::{
     ANNOTATION_LEADER, ANNOTATION_TRIGGER_TIME, AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts,
     EndpointsMeta, LABEL_ENDPOINTS_MANAGED_BY, SubsetFacts,

@@ -1,9 +1,9 @@
 //! Decodes `EndpointSlice` objects into facts.
 
-use super::wire::{self, Str};
 use super::{
     Decode, DecodeError, Namespaced, canonical, extras, labels, plain_pod, required, slice_port, version,
 };
+use crate::cluster::codec::json::wire::{self, Str};
 use crate::core::address::Family;
 use crate::core::facts::{ANNOTATION_TRIGGER_TIME, EndpointFacts, LABEL_SERVICE_NAME, SliceFacts, SliceMeta};
 use crate::core::ids::Uid;

@@ -1,7 +1,7 @@
 //! Details of objects that only people read, beside the facts; and decoding of objects that are yet to be written.
 
-use super::wire::{self, Str, StrMap};
 use super::{Decode, DecodeError, Namespaced, set};
+use crate::cluster::codec::json::wire::{self, Str, StrMap};
 use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use serde::Deserialize;
