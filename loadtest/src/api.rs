@@ -71,11 +71,6 @@ impl Http {
         self.send(Method::POST, path, JSON, body).await
     }
 
-    /// Replaces the object, or the subresource, at `path`.
-    pub(crate) async fn replace(&self, path: &str, body: &Value) -> anyhow::Result<()> {
-        self.send(Method::PUT, path, JSON, body).await
-    }
-
     /// Patches the object, or the subresource, at `path`.
     pub(crate) async fn patch(&self, path: &str, body: &Value) -> anyhow::Result<()> {
         self.send(Method::PATCH, path, MERGE_PATCH, body).await

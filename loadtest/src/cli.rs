@@ -5,10 +5,12 @@ use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::{chaos, clean, demo, report::compare, run, serve};
-
-/// What a shell reports for a command that Ctrl-C ended.
-const INTERRUPTED: u8 = 130;
+use crate::{
+    chaos, clean,
+    report::compare,
+    run::{self, INTERRUPTED, demo},
+    serve,
+};
 
 /// Load tests, demo and verification of endpointd, on an in-memory API server or a real cluster.
 #[derive(Debug, Parser)]

@@ -3,7 +3,7 @@
 //! `EndpointSlices` and Endpoints objects, against an API server in memory.
 //!
 //! ```text
-//!  demo, run ──► memory-apiserver (in this process), or any cluster ◄──► controller (a process of its
+//!  run, demo ──► memory-apiserver (in this process), or any cluster ◄──► controller (a process of its
 //!   │  fill, churn           │                                        own: its CPU time and memory are read)
 //!   │                        ▼
 //!   ├── output watch: when did each change become visible, how much was written for it
@@ -15,9 +15,9 @@ pub mod chaos;
 pub mod clean;
 pub mod cli;
 mod controller;
-pub mod demo;
 mod figures;
 mod names;
+mod objects;
 mod observe;
 pub mod oracle;
 mod parse;

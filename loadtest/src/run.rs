@@ -6,98 +6,63 @@
 //!           Report ◄── oracle ◄── settle ◄────────────────────────────── OutputWatch ◄──────────┘
 //! ```
 //!
+//! `loadtest demo` is such a run with flags, figures and a verification of its own (`demo.rs`).
+//!
 //! Only API objects are looked at, so any controller can be measured.
 
 mod args;
 mod charge;
+pub mod demo;
 mod fill;
 mod generator;
+mod kinds;
 mod measure;
 mod objects;
 mod phase;
 mod plan;
 mod record;
 mod script;
+mod session;
 mod sizes;
 mod world;
 
 use std::{collections::HashSet, process::ExitCode};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::{Api, Client, ResourceExt, api::ListParams, core::Resource};
 use serde::de::DeserializeOwned;
 
 pub use self::args::Args;
 use self::{
-    measure::{Clients, measure},
-    plan::Plan,
+    measure::{Measured, measure},
+    session::Session,
     world::World,
 };
 use crate::{
-    api::Http,
     clean::{self, Cleaned},
-    figures::number,
+    report::model::Report,
     serve,
-    target::Target,
 };
 
-const NAME_LENGTH: usize = 6;
 /// What a shell reports for a command that Ctrl-C ended.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Does a run; a failed verification is an exit code of its own, not an error.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let plan = Plan::new(&args.source, &args.sizes, &args.tuning, args.seed)?;
-    let spawn = args.controller.spawn || args.target.kubeconfig.is_none();
-    ensure!(
-        spawn || !plan.has_restarts(),
-        "only a controller that was started here can be started again: give --spawn"
-    );
-    for pid in &args.controller.pid {
-        charge::name_of(*pid).with_context(|| format!("there is no process {pid}, or no /proc"))?;
-    }
-    if let Some(dir) = &args.report {
-        std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
-    }
-    let name = args.target.run.clone().unwrap_or_else(random_name);
-    let target = match &args.target.kubeconfig {
-        Some(path) => Target::cluster(path).await?,
-        None => Target::embedded(plan.seed).await?,
-    };
-    let clients = Clients {
-        writing: target.client()?,
-        watching: target.client()?,
-    };
-    let what = format!(
-        "Write {} nodes, {} namespaces, {} Services and {} pods",
-        plan.sizes.nodes, plan.sizes.namespaces, plan.sizes.services, plan.sizes.pods
-    );
-    target.confirm(&what, args.target.yes)?;
-    let version = target.version(&clients.writing).await?;
-    target.check_access(&Http::new(clients.writing.clone())).await?;
-    eprintln!(
-        "{}: {} pods, {} services, {} namespaces, {} nodes; run {name}, seed {}",
-        plan.name,
-        number(plan.sizes.pods as u64),
-        number(plan.sizes.services as u64),
-        number(plan.sizes.namespaces as u64),
-        number(plan.sizes.nodes as u64),
-        plan.seed
-    );
-
-    let world = World::new(&plan, &name);
+    let session = Session::prepare(&args).await?;
+    let Session { plan, name, .. } = &session;
+    eprintln!("{}: {}; run {name}, seed {}", plan.name, plan.sizes, plan.seed);
+    let world = World::new(plan, name);
     let stop = serve::asked_to_stop()?;
-    let cluster = clients.writing.clone();
-    if !target.is_embedded() {
-        refuse_foreign(&cluster, &world).await?;
+    if !session.target.is_embedded() {
+        refuse_foreign(&session.writing, &world).await?;
     }
-    let measured = measure(&args, &plan, &target, clients, world, version, spawn);
     // Boxed: it holds the whole run.
     let outcome = tokio::select! {
         biased;
         () = stop => None,
-        outcome = Box::pin(measured) => Some(outcome),
+        outcome = Box::pin(measure(&session, world)) => Some(outcome.map(judged)),
     };
     // Before cleaning up, which may fail.
     let shown = match &outcome {
@@ -107,32 +72,50 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let cleaned = match &args.target.kubeconfig {
         Some(path) => {
             let again = format!("loadtest clean --kubeconfig {} --run {name}", path.display());
-            clean_up(&cluster, &name, outcome.is_none())
+            clean_up(&session.writing, name, outcome.is_none())
                 .await
                 .with_context(|| format!("what the run left is not all gone; this goes on with it: {again}"))
         }
         None => Ok(()),
     };
-    match (outcome, cleaned) {
-        (Some(Err(error)), Err(left)) => {
+    let Some(outcome) = outcome else {
+        if let Err(left) = cleaned {
             eprintln!("error: {left:#}");
+        }
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    match (outcome, cleaned) {
+        (Err(error), cleaned) => {
+            if let Err(left) = cleaned {
+                eprintln!("error: {left:#}");
+            }
             Err(error)
         }
-        (Some(Err(error)), Ok(())) => Err(error),
-        (Some(Ok(_)), Err(left)) => Err(left),
-        (None, Err(left)) => {
-            eprintln!("error: {left:#}");
-            Ok(interrupted())
-        }
-        (None, Ok(())) => Ok(interrupted()),
-        (Some(Ok(report)), Ok(())) => {
+        (Ok(_), Err(left)) => Err(left),
+        (Ok(report), Ok(())) => {
             shown?;
-            Ok(if report.verdict.verified {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            })
+            Ok(exit_code(report.verdict.verified))
         }
+    }
+}
+
+/// The report of a run whose controller has to end well, too.
+fn judged(measured: Measured) -> Report {
+    let Measured {
+        mut report, stopped, ..
+    } = measured;
+    if let Err(error) = stopped {
+        report.verdict.verified = false;
+        report.verdict.problems.push(format!("{error:#}"));
+    }
+    report
+}
+
+fn exit_code(is_verified: bool) -> ExitCode {
+    if is_verified {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -179,15 +162,4 @@ async fn clean_up(client: &Client, run: &str, was_interrupted: bool) -> anyhow::
             Ok(())
         }
     }
-}
-
-/// The exit code of a command that was asked to end.
-fn interrupted() -> ExitCode {
-    ExitCode::from(INTERRUPTED)
-}
-
-/// Not from the seed: two runs of one seed may meet on a cluster.
-fn random_name() -> String {
-    let mut rng = fastrand::Rng::new();
-    (0..NAME_LENGTH).map(|_| rng.lowercase()).collect()
 }

@@ -20,6 +20,7 @@ use super::{
     trace::Trace,
     world::{self, World},
 };
+use crate::objects::object;
 
 /// Drives the cluster.
 pub(super) struct History {
@@ -227,7 +228,7 @@ impl History {
 
     async fn create_namespace(&mut self, i: usize) {
         let name = self.world.namespaces[i].name.clone();
-        let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        let body = object("Namespace", &name, json!({}));
         let made = self
             .write("create namespace", Ask::create(Resource::Namespaces, "", body))
             .await;
@@ -284,8 +285,7 @@ impl History {
         if !self.world.nodes.insert(name.clone()) {
             return;
         }
-        let mut body = world::node(&mut self.rng, &name);
-        body["metadata"]["labels"] = world::without_nulls_if(body["metadata"]["labels"].take(), true);
+        let body = world::node(&mut self.rng, &name);
         self.write("create node", Ask::create(Resource::Nodes, "", body))
             .await;
         self.report_node(&name).await;

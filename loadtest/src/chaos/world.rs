@@ -1,10 +1,12 @@
 //! What a history knows of its cluster: enough to choose what happens next, and to write the bodies of it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use fastrand::Rng;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+
+use crate::objects::{ZONE_LABEL, namespaced, object, pod_status, seconds};
 
 /// The apps that pods belong to and Services select.
 const APPS: usize = 3;
@@ -179,10 +181,7 @@ impl World {
 
 /// A Node.
 pub(super) fn node(rng: &mut Rng, name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": { "name": name, "labels": zone_labels(rng) },
-    })
+    object("Node", name, without_nulls(zone_labels(rng)))
 }
 
 /// Mostly a zone. Serves as a patch, too.
@@ -191,16 +190,16 @@ pub(super) fn zone_labels(rng: &mut Rng) -> Value {
         0 => Value::Null,
         _ => rng.choice(ZONES).into(),
     };
-    let mut labels = json!({ "topology.kubernetes.io/zone": zone });
+    let mut labels = json!({ ZONE_LABEL: zone });
     if rng.usize(..10) == 0 {
         labels["node-role.kubernetes.io/control-plane"] = if rng.bool() { "".into() } else { Value::Null };
     }
-    without_nulls_if(labels, false)
+    labels
 }
 
 /// Objects that are created have no nulls in them, patches may.
-pub(super) fn without_nulls_if(mut value: Value, create: bool) -> Value {
-    if create && let Some(fields) = value.as_object_mut() {
+fn without_nulls(mut value: Value) -> Value {
+    if let Some(fields) = value.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }
     value
@@ -244,36 +243,23 @@ impl Pod {
             spec["hostname"] = json!(self.name);
             spec["subdomain"] = json!(subdomain);
         }
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": { "name": self.name, "namespace": self.namespace, "labels": self.labels() },
-            "spec": spec,
-        })
+        namespaced("Pod", &self.namespace, &self.name, self.labels(), spec)
     }
 
     /// The pod's status as a patch, its Ready condition with the time given.
     pub(super) fn status(&self, since: Timestamp) -> Value {
-        let since = since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let ready = if self.ready { "True" } else { "False" };
-        let ips: Vec<String> = self.address.map_or_else(Vec::new, |n| self.families.addresses(n));
-        let first = ips.first().map_or(Value::Null, |ip| json!(ip));
-        let ips: Vec<Value> = ips.iter().map(|ip| json!({ "ip": ip })).collect();
-        let ips = if ips.is_empty() { Value::Null } else { json!(ips) };
-        json!({ "status": {
-            "phase": self.phase,
-            "podIP": first,
-            "podIPs": ips,
-            "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": since }],
-        } })
+        let ips = self.address.map_or_else(Vec::new, |n| self.families.addresses(n));
+        pod_status(self.phase, &ips, self.ready, &seconds(since))
     }
 }
 
 // === impl Families ===
 
 impl Families {
-    fn addresses(self, n: u16) -> Vec<String> {
-        let v4 = format!("10.{}.{}.{}", 100, n >> 8, n & 255);
-        let v6 = format!("fd00:100::{n:x}");
+    fn addresses(self, n: u16) -> Vec<IpAddr> {
+        let [high, low] = n.to_be_bytes();
+        let v4 = IpAddr::from([10, 100, high, low]);
+        let v6 = IpAddr::from([0xfd00, 0x100, 0, 0, 0, 0, 0, n]);
         match self {
             Self::V4 => vec![v4],
             Self::V6 => vec![v6],
@@ -320,14 +306,10 @@ impl Service {
         if self.publish_not_ready {
             spec["publishNotReadyAddresses"] = json!(true);
         }
-        json!({
-            "apiVersion": "v1", "kind": "Service",
-            "metadata": {
-                "name": self.name, "namespace": self.namespace, "labels": self.labels(),
-                "annotations": without_nulls_if(self.hint_patch()["metadata"]["annotations"].clone(), true),
-            },
-            "spec": without_nulls_if(spec, true),
-        })
+        let spec = without_nulls(spec);
+        let mut body = namespaced("Service", &self.namespace, &self.name, self.labels(), spec);
+        body["metadata"]["annotations"] = without_nulls(self.hint_patch()["metadata"]["annotations"].clone());
+        body
     }
 
     pub(super) fn labels(&self) -> Value {
@@ -338,7 +320,7 @@ impl Service {
         } else {
             Value::Null
         };
-        without_nulls_if(labels, true)
+        without_nulls(labels)
     }
 
     /// Labels that go are named, too.

@@ -9,7 +9,7 @@ use crate::{oracle::Outputs, parse::duration};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Load profile (steady, rolling-update, node-loss, scale, flap, restart, huge-service, many-services,
-    /// service-churn or mix), or a YAML file of phases
+    /// service-churn, mix or demo), or a YAML file of phases
     #[arg(value_name = "PROFILE", value_parser = Source::parse)]
     pub(super) source: Source,
     #[command(flatten)]
@@ -80,6 +80,23 @@ pub(super) enum OutputsFlag {
     Slices,
     /// Endpoints alone.
     Endpoints,
+}
+
+// === impl ControllerFlags ===
+
+impl ControllerFlags {
+    /// The flags that a controller is started with.
+    pub(super) fn of_controller(&self) -> Vec<OsString> {
+        let mut flags: Vec<OsString> = Vec::new();
+        flags.extend(self.outputs.controllers().map(OsString::from));
+        if let Some(authority) = self.metrics_url.as_ref().and_then(http::Uri::authority) {
+            let host = authority.host().trim_matches(['[', ']']);
+            flags.push(format!("--bind-address={host}").into());
+            flags.push(format!("--admin-port={}", authority.port_u16().unwrap_or(80)).into());
+        }
+        flags.extend(self.flags.iter().cloned());
+        flags
+    }
 }
 
 // === impl OutputsFlag ===

@@ -58,7 +58,7 @@ pub(super) async fn fill(http: &Http, world: &World, progress: impl Fn(u64)) -> 
             let (collection, path) = paths(world, pod);
             create_pod(http, &collection, &objects::pod(world, pod)).await?;
             if matches!(pod.state, State::Running { .. }) {
-                let status = objects::pod_status(world, pod, pod.ready());
+                let status = objects::first_status(world, pod, pod.ready());
                 let path = format!("{path}/status");
                 api::retrying(async || http.patch(&path, &status).await).await?;
             }

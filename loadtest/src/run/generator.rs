@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     sync::Semaphore,
     task::JoinSet,
@@ -22,7 +22,8 @@ use super::{
     objects,
     phase::Phase,
     script::{Edit, Next, Operation, Script},
-    world::{State, World},
+    sizes::Layout,
+    world::{Pod, Selection, State, World},
 };
 use crate::{
     api::Http,
@@ -65,8 +66,18 @@ pub(super) struct Tally {
     made: AtomicU64,
     failed: AtomicU64,
     failures: Mutex<Vec<String>>,
+    operations: Mutex<Operations>,
     /// From when a change was due until it was sent.
     pub(super) lag: Mutex<Latencies>,
+}
+
+/// What was done, counted as a person would.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Operations {
+    pub(super) flips: u64,
+    pub(super) replacements: u64,
+    pub(super) scalings: u64,
+    pub(super) edits: u64,
 }
 
 /// What a change leads to, for one pod.
@@ -113,6 +124,24 @@ impl Pace {
     }
 }
 
+// === impl Operations ===
+
+impl Operations {
+    pub(super) fn all(&self) -> u64 {
+        self.flips + self.replacements + self.scalings + self.edits
+    }
+
+    fn count(&mut self, operation: &Operation) {
+        *match operation {
+            Operation::Flip(_) | Operation::Lose(_) => &mut self.flips,
+            Operation::Replace(_) | Operation::Evict(_) => &mut self.replacements,
+            Operation::Start { .. } | Operation::Shrink(_) | Operation::End(_) => &mut self.scalings,
+            Operation::Service(..) => &mut self.edits,
+            Operation::Node { .. } => return,
+        } += 1;
+    }
+}
+
 // === impl Tally ===
 
 impl Tally {
@@ -121,6 +150,7 @@ impl Tally {
             made: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             failures: Mutex::default(),
+            operations: Mutex::default(),
             lag: Mutex::new(Latencies::new()),
         }
     }
@@ -131,6 +161,10 @@ impl Tally {
 
     pub(super) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn operations(&self) -> Operations {
+        *self.operations.lock()
     }
 
     /// The first refusals.
@@ -230,6 +264,7 @@ impl Generator {
     }
 
     async fn perform(&self, operation: Operation, due: Instant) {
+        self.tally.operations.lock().count(&operation);
         match operation {
             Operation::Flip(pod) => {
                 let ready = self.ready(pod);
@@ -242,7 +277,20 @@ impl Generator {
                     self.put_back(pod);
                 }
             }
-            Operation::Start(group) => self.start(group, due).await,
+            Operation::Start { group, count } => {
+                self.start(group, due).await;
+                for _ in 1..count {
+                    self.start(group, Instant::now()).await;
+                }
+            }
+            Operation::Shrink(count) => {
+                for at in 0..count {
+                    let Some(pod) = self.world.lock().take_any() else {
+                        break;
+                    };
+                    self.end(pod, if at == 0 { due } else { Instant::now() }).await;
+                }
+            }
             Operation::End(pod) => self.end(pod, due).await,
             Operation::Replace(pod) => {
                 if let Some(group) = self.group(pod) {
@@ -274,7 +322,7 @@ impl Generator {
     }
 
     fn ready(&self, pod: PodNumber) -> bool {
-        self.world.lock().pod(pod).is_some_and(super::world::Pod::ready)
+        self.world.lock().pod(pod).is_some_and(Pod::ready)
     }
 
     fn group(&self, pod: PodNumber) -> Option<usize> {
@@ -367,21 +415,20 @@ impl Generator {
             let Some(pod) = world.pod(number) else {
                 return false;
             };
-            let places = world.places(pod.group);
-            let sets = |all: bool| {
-                let places = places.iter().filter(move |place| all || place.in_endpoints);
-                places.map(|place| (place.service, Family::V4))
-            };
             let mut expected = Expected {
                 pod: number,
                 slices: Vec::new(),
                 endpoints: Vec::new(),
             };
-            if self.outputs.slices && state.in_slices() != pod.state.in_slices() {
-                expected.slices = sets(true).map(|set| (set, state.in_slices())).collect();
-            }
-            if self.outputs.endpoints && state.in_endpoints() != pod.state.in_endpoints() {
-                expected.endpoints = sets(false).map(|set| (set, state.in_endpoints())).collect();
+            for place in world.places(pod) {
+                let [before, after] = [pod.state, state].map(|state| state.in_slices(place.not_ready));
+                if self.outputs.slices && before != after {
+                    expected.slices.push((place.set, after));
+                }
+                let [before, after] = [pod.state, state].map(State::in_endpoints);
+                if self.outputs.endpoints && place.in_endpoints && before != after {
+                    expected.endpoints.push((place.set, after));
+                }
             }
             vec![expected]
         };
@@ -436,7 +483,7 @@ impl Generator {
     }
 
     async fn edit(&self, index: usize, edit: Edit, due: Instant) {
-        let (mut service, collection) = {
+        let (service, collection) = {
             let world = self.world.lock();
             let service = world.services[index].clone();
             let namespace = &world.namespaces[service.namespace];
@@ -447,36 +494,27 @@ impl Generator {
             return self.create_service(index, &collection, due).await;
         }
         match edit {
-            Edit::Label | Edit::Port => {
-                service.edits += 1 + u32::from(edit == Edit::Label);
-                let patch = {
-                    let mut world = self.world.lock();
-                    world.services[index].edits = service.edits;
-                    json!({
-                        "metadata": { "labels": objects::service_labels(&world, &service) },
-                        "spec": { "ports": objects::service_ports(&service) },
-                    })
-                };
+            Edit::Label | Edit::Port | Edit::Narrow => {
+                let patch = self.revise(index, edit);
                 self.send(due, Vec::new(), self.http.patch(&path, &patch)).await;
             }
             Edit::Selector => {
                 let Some(group) = self.world.lock().another_group(index) else {
                     return;
                 };
-                let gone = self.expected(index, service.group, Some(Shown::Absent));
-                let come = self.expected(index, group, None);
-                service.group = group;
+                let gone = self.expected(index, Some(Shown::Absent));
                 let patch = {
                     let mut world = self.world.lock();
-                    world.select(index, group);
-                    json!({ "spec": { "selector": objects::service_selector(&world, &service) } })
+                    world.services[index].selection = Selection::Group(group);
+                    json!({ "spec": { "selector": objects::service_selector(&world, &world.services[index]) } })
                 };
+                let come = self.expected(index, None);
                 let expected = gone.into_iter().chain(come).collect();
                 self.send(due, expected, self.http.patch(&path, &patch)).await;
             }
             Edit::Delete | Edit::Recreate => {
                 // Its slices are the garbage collector's, and only its Endpoints are the controller's to delete.
-                let mut gone = self.expected(index, service.group, Some(Shown::Absent));
+                let mut gone = self.expected(index, Some(Shown::Absent));
                 if let Some(gone) = &mut gone
                     && edit == Edit::Delete
                 {
@@ -495,34 +533,58 @@ impl Generator {
         }
     }
 
+    /// Edits a Service that goes on to exist, and gives the patch that does so in the server.
+    fn revise(&self, index: usize, edit: Edit) -> Value {
+        let mut world = self.world.lock();
+        let service = &mut world.services[index];
+        if edit == Edit::Narrow {
+            service.stable = !service.stable;
+        } else {
+            service.edits += 1 + u32::from(edit == Edit::Label);
+        }
+        let service = &world.services[index];
+        // Elsewhere no pod changes meanwhile.
+        if world.layout == Layout::Demo {
+            let mut slices = self.seen.slices.lock();
+            for family in service.kind.families() {
+                slices.blur((index, *family), Instant::now());
+            }
+        }
+        if edit == Edit::Narrow {
+            let mut selector = objects::service_selector(&world, service);
+            if !service.stable {
+                selector["track"] = Value::Null;
+            }
+            return json!({ "spec": { "selector": selector } });
+        }
+        json!({
+            "metadata": { "labels": objects::service_labels(&world, service) },
+            "spec": { "ports": objects::service_ports(service) },
+        })
+    }
+
     async fn create_service(&self, index: usize, collection: &str, due: Instant) {
-        let (group, body) = {
+        let body = {
             let mut world = self.world.lock();
             let service = &mut world.services[index];
             service.exists = true;
             service.edits = 0;
-            let service = service.clone();
-            (service.group, objects::service(&world, &service))
+            objects::service(&world, &world.services[index])
         };
-        let expected = self.expected(index, group, None);
-        let created = self
-            .send(
-                due,
-                expected.into_iter().collect(),
-                self.http.create(collection, &body),
-            )
-            .await;
-        if !created {
+        let expected = self.expected(index, None).into_iter().collect();
+        if !self
+            .send(due, expected, self.http.create(collection, &body))
+            .await
+        {
             self.world.lock().services[index].exists = false;
         }
     }
 
-    /// What a change of a Service leads to: one pod of the group stands for all, which come and go with it. It is
-    /// shown as it is, or as said.
-    fn expected(&self, service: usize, group: usize, shown: Option<Shown>) -> Option<Expected> {
+    /// What a change of a Service leads to: one pod stands for all, which come and go with it. It is shown as it is,
+    /// or as said.
+    fn expected(&self, service: usize, shown: Option<Shown>) -> Option<Expected> {
         let world = self.world.lock();
-        let members = &world.groups[group].members;
-        let pod = world.pod(*members.iter().min()?)?;
+        let pod = world.first_selected(service)?;
         let set = (service, Family::V4);
         let of = |wanted: bool, is: Shown| {
             let shown = shown.unwrap_or(is);
@@ -530,7 +592,7 @@ impl Generator {
         };
         Some(Expected {
             pod: pod.number,
-            slices: of(self.outputs.slices, pod.state.in_slices()),
+            slices: of(self.outputs.slices, pod.state.in_slices(false)),
             endpoints: of(self.outputs.endpoints, pod.state.in_endpoints()),
         })
     }

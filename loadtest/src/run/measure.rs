@@ -5,7 +5,6 @@ use std::{ffi::OsString, future, sync::Arc, time::Duration};
 use futures::{StreamExt, stream};
 use http::Uri;
 use jiff::Timestamp;
-use kube::Client;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::{
@@ -14,14 +13,14 @@ use tokio::{
 };
 
 use super::{
-    args::Args,
     charge::{Charged, name_of},
     fill,
-    generator::Generator,
+    generator::{Generator, Operations},
     objects,
     phase::{Phase, Profile},
-    plan::Plan,
-    record::{Record, Sampler},
+    record::{Record, Sampled, Sampler},
+    session::Session,
+    sizes::Layout,
     world::World,
 };
 use crate::{
@@ -29,7 +28,7 @@ use crate::{
     controller::{Controller, Server},
     figures::{number, time},
     observe::watch::{OutputWatch, Scope, Seen},
-    oracle::{self, Options},
+    oracle,
     progress::{Stage, every_so_often},
     report::model::{self, Report, Restart},
     settle::{self, Settled},
@@ -43,10 +42,16 @@ const SAMPLE: Duration = Duration::from_millis(500);
 /// How many differences a failure to converge shows.
 const SHOWN_DIFFERENCES: usize = 20;
 
-/// Clients for two purposes, each with connections of its own.
-pub(super) struct Clients {
-    pub(super) writing: Client,
-    pub(super) watching: Client,
+/// What a run showed.
+pub(super) struct Measured {
+    pub(super) report: Report,
+    /// What the oracle found in the end.
+    pub(super) check: oracle::Report,
+    pub(super) operations: Operations,
+    /// How many pods there are in the end.
+    pub(super) pods: usize,
+    /// How the controller ended, if it was started here.
+    pub(super) stopped: anyhow::Result<()>,
 }
 
 /// The controller, if this run started it, and whatever is charged.
@@ -60,87 +65,54 @@ struct Charges {
 
 /// A run with a full cluster.
 struct Run<'a> {
-    client: Client,
+    session: &'a Session<'a>,
     label: String,
-    options: Options,
-    time_limit: Duration,
-    seen: &'a Seen,
+    seen: &'a Arc<Seen>,
 }
 
 /// Does the whole run.
-pub(super) async fn measure(
-    args: &Args,
-    plan: &Plan,
-    target: &Target,
-    clients: Clients,
-    world: World,
-    version: String,
-    spawn: bool,
-) -> anyhow::Result<Report> {
-    let http = Http::new(clients.writing);
-    fill(&http, &world, target).await?;
+pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Result<Measured> {
+    let http = Http::new(session.writing.clone());
+    fill(&http, &world, &session.target).await?;
 
-    let outputs = args.controller.outputs.outputs();
+    let outputs = session.options().outputs;
     let scope = Scope {
         outputs,
         label: Some(world.label()),
         services: world.outputs(),
     };
-    let watch = OutputWatch::start(clients.watching.clone(), scope).await?;
+    let watch = OutputWatch::start(session.watching.clone(), scope).await?;
     let run = Run {
-        client: clients.watching,
+        session,
         label: world.label(),
-        options: Options {
-            outputs,
-            max_endpoints_per_slice: args.controller.max_endpoints_per_slice.into(),
-            // Here alone Services are made, and their cluster IPs stay.
-            headless_label: !plan.edits_services(),
-        },
-        time_limit: args.time_limit,
         seen: watch.seen(),
     };
     let exceeds_endpoints = outputs.endpoints && world.exceeds_endpoints();
+    let mut followed = outputs;
+    // There, Endpoints may be of several groups, of which it is not known whether they show all.
+    followed.endpoints &= world.layout != Layout::Demo;
     let world = Arc::new(Mutex::new(world));
-    let _heartbeats = (!target.is_embedded()).then(|| heartbeats(http.clone(), Arc::clone(&world)));
-    let mut charges = Charges::start(args, target, spawn)?;
-    let converged_in = run.converge(&mut charges, plan).await?;
+    let _heartbeats = (!session.target.is_embedded()).then(|| heartbeats(http.clone(), Arc::clone(&world)));
+    let mut charges = Charges::start(session)?;
+    let converged_in = run.converge(&mut charges).await?;
 
-    let generator = Generator::new(http, world, Arc::clone(watch.seen()), outputs);
-    let mut record = Record::begin(plan, args.title.clone(), version, spawn, Timestamp::now());
+    let generator = Generator::new(http, Arc::clone(&world), Arc::clone(run.seen), followed);
+    let mut record = Record::begin(session, Timestamp::now());
     if exceeds_endpoints {
         record
             .warn("Endpoints show no more than 1,000 addresses: of larger Services only slices are measured");
     }
-    for charged in charges.charged.lock().iter_mut() {
-        charged.begin(spawn);
-    }
-    for visibility in [&run.seen.slices, &run.seen.endpoints] {
-        visibility.lock().clear();
-    }
-    let start = Instant::now();
-    let sampler = Sampler::new(start, generator.tally(), watch.seen(), &charges.charged);
-    let sampler = Arc::new(Mutex::new(sampler));
-    let _sampling = sample(Arc::clone(&sampler), args.controller.metrics_url.clone());
-    for phase in &plan.phases {
-        run.phase(&mut charges, &generator, phase, start, &mut record)
-            .await?;
-    }
-    let churned_for = Instant::now().saturating_duration_since(start);
-    let Settled { report, .. } = run.settle(&mut charges, "settle").await?;
-    let sampled = sampler.lock().end();
-    let mut report = record.end(
-        churned_for,
-        spawn.then_some(converged_in),
-        &report,
-        sampled,
-        &generator,
-        run.seen,
-    );
-    if let Err(error) = charges.stop().await {
-        report.verdict.verified = false;
-        report.verdict.problems.push(format!("{error:#}"));
-    }
-    Ok(report)
+    let (churned_for, sampled, check) = run.churn(&mut charges, &generator, &mut record).await?;
+    let converged_in = session.spawn.then_some(converged_in);
+    let report = record.end(churned_for, converged_in, &check, sampled, &generator, run.seen);
+    let pods = world.lock().pod_count();
+    Ok(Measured {
+        report,
+        check,
+        operations: generator.tally().operations(),
+        pods,
+        stopped: charges.stop().await,
+    })
 }
 
 async fn fill(http: &Http, world: &World, target: &Target) -> anyhow::Result<()> {
@@ -200,31 +172,22 @@ fn sample(sampler: Arc<Mutex<Sampler>>, metrics: Option<Uri>) -> JoinSet<()> {
 // === impl Charges ===
 
 impl Charges {
-    fn start(args: &Args, target: &Target, spawn: bool) -> anyhow::Result<Self> {
-        let mut flags: Vec<OsString> = Vec::new();
-        if let Some(flag) = args.controller.outputs.controllers() {
-            flags.push(flag.into());
-        }
-        if let Some(authority) = args.controller.metrics_url.as_ref().and_then(Uri::authority) {
-            let host = authority.host().trim_matches(['[', ']']);
-            flags.push(format!("--bind-address={host}").into());
-            flags.push(format!("--admin-port={}", authority.port_u16().unwrap_or(80)).into());
-        }
-        flags.extend(args.controller.flags.iter().cloned());
+    fn start(session: &Session<'_>) -> anyhow::Result<Self> {
+        let flags = &session.args.controller;
         let mut charges = Self {
-            server: target.server(),
-            max_endpoints_per_slice: args.controller.max_endpoints_per_slice,
-            flags,
+            server: session.target.server(),
+            max_endpoints_per_slice: flags.max_endpoints_per_slice,
+            flags: flags.of_controller(),
             controller: None,
             charged: Arc::default(),
         };
-        if spawn {
+        if session.spawn {
             let controller = charges.spawn()?;
             let charged = Charged::new("endpointd".to_owned(), controller.pid());
             charges.charged.lock().push(charged);
             charges.controller = Some(controller);
         }
-        for pid in &args.controller.pid {
+        for pid in &flags.pid {
             let name = name_of(*pid).unwrap_or_else(|| pid.to_string());
             charges.charged.lock().push(Charged::new(name, *pid));
         }
@@ -248,6 +211,30 @@ impl Charges {
             Some(controller) => controller.failure(what),
             None => anyhow::anyhow!("{what}"),
         }
+    }
+
+    /// Ends the controller and starts it again now and then while `work` goes on.
+    async fn restarting(
+        &mut self,
+        every: Duration,
+        start: Instant,
+        seen: &Seen,
+        work: impl Future<Output = anyhow::Result<()>>,
+    ) -> anyhow::Result<Vec<Restart>> {
+        let mut restarts = Vec::new();
+        tokio::select! {
+            biased;
+            error = self.restart_every(every, start, seen, &mut restarts) => return Err(error),
+            outcome = work => outcome?,
+        }
+        // One that was cut off between end and start.
+        if self.controller.is_none() {
+            let controller = self.spawn()?;
+            self.charged.lock()[0].starts(controller.pid());
+            self.controller = Some(controller);
+        }
+        finish(&mut restarts, seen, start);
+        Ok(restarts)
     }
 
     /// Ends the controller and starts it again now and then, for ever. Fails when it ends by itself.
@@ -324,42 +311,75 @@ fn finish(restarts: &mut [Restart], seen: &Seen, start: Instant) {
 // === impl Run ===
 
 impl Run<'_> {
-    async fn check(&self) -> anyhow::Result<oracle::Report> {
-        oracle::check_labelled(&self.client, &self.options, &self.label).await
-    }
-
-    async fn settle(&self, charges: &mut Charges, label: &'static str) -> anyhow::Result<Settled> {
-        let stage = Stage::begin(label, 0);
-        let start = Instant::now();
+    /// Waits until the controller has everything right, or its time is up.
+    async fn settle(&self, charges: &mut Charges, stage: &Stage) -> anyhow::Result<Settled> {
+        let Session { args, watching, .. } = self.session;
+        let options = self.session.options();
         let show = || stage.set(0, || format!("{} writes", number(self.seen.writes().events())));
-        let settling = settle::settle(self.seen, self.time_limit, || self.check());
-        let settled = charges.during(every_so_often(show, settling)).await?;
-        let settled_in = time(settled.last_change.saturating_duration_since(start));
-        stage.end(&if settled.report.is_correct() {
-            format!(
-                "{settled_in}: {} endpoints in {} slices",
-                number(settled.report.endpoints as u64),
-                number(settled.report.slices as u64)
-            )
-        } else {
-            format!("not within {}", time(self.time_limit))
+        let settling = settle::settle(self.seen, args.time_limit, || {
+            oracle::check_labelled(watching, &options, &self.label)
         });
-        Ok(settled)
+        charges.during(every_so_often(show, settling)).await
     }
 
     /// Waits until a controller has everything right, and says how long that took from now.
-    async fn converge(&self, charges: &mut Charges, plan: &Plan) -> anyhow::Result<Duration> {
+    async fn converge(&self, charges: &mut Charges) -> anyhow::Result<Duration> {
+        let stage = Stage::begin("converge", 0);
         let start = Instant::now();
-        let Settled { report, last_change } = self.settle(charges, "converge").await?;
+        let Settled { report, last_change } = self.settle(charges, &stage).await?;
         if !report.is_correct() {
-            let limit = time(self.time_limit);
-            let what = format!(
-                "{}: the controller did not converge within {limit}; {report:.SHOWN_DIFFERENCES$}",
-                plan.name
-            );
+            drop(stage);
+            let limit = time(self.session.args.time_limit);
+            let what =
+                format!("the controller did not converge within {limit}; {report:.SHOWN_DIFFERENCES$}");
             return Err(charges.failure(&what));
         }
-        Ok(last_change.saturating_duration_since(start))
+        let converged_in = last_change.saturating_duration_since(start);
+        let pid = charges.controller.as_ref().map(Controller::pid);
+        stage.end(&format!(
+            "{}: {} endpoints in {} slices{}",
+            time(converged_in),
+            number(report.endpoints as u64),
+            number(report.slices as u64),
+            pid.map(|pid| format!(", controller's PID {pid}"))
+                .unwrap_or_default()
+        ));
+        Ok(converged_in)
+    }
+
+    /// Does what the plan says, until the controller has dealt with it all or its time is up. Says how long it made
+    /// changes, what was sampled meanwhile, and what the oracle found then.
+    async fn churn(
+        &self,
+        charges: &mut Charges,
+        generator: &Generator,
+        record: &mut Record,
+    ) -> anyhow::Result<(Duration, Sampled, oracle::Report)> {
+        for charged in charges.charged.lock().iter_mut() {
+            charged.begin(self.session.spawn);
+        }
+        for visibility in [&self.seen.slices, &self.seen.endpoints] {
+            visibility.lock().clear();
+        }
+        let start = Instant::now();
+        let sampler = Sampler::new(start, generator.tally(), self.seen, &charges.charged);
+        let sampler = Arc::new(Mutex::new(sampler));
+        let metrics = self.session.args.controller.metrics_url.clone();
+        let _sampling = sample(Arc::clone(&sampler), metrics);
+        for phase in &self.session.plan.phases {
+            self.phase(charges, generator, phase, start, record).await?;
+        }
+        let end = Instant::now();
+        let stage = Stage::begin("settle", 0);
+        let Settled { report, last_change } = self.settle(charges, &stage).await?;
+        stage.end(&if report.is_correct() {
+            let settled_in = time(last_change.saturating_duration_since(end));
+            format!("{settled_in} after the last change")
+        } else {
+            format!("not within {}", time(self.session.args.time_limit))
+        });
+        let sampled = sampler.lock().end();
+        Ok((end.saturating_duration_since(start), sampled, report))
     }
 
     async fn phase(
@@ -374,41 +394,38 @@ impl Run<'_> {
         let stage = Stage::begin("churn", length);
         let since = |start| Instant::now().saturating_duration_since(start).as_secs_f64();
         let (from, before) = (since(start), generator.tally().made());
+        let (operations, writes) = (generator.tally().operations().all(), self.seen.writes());
+        let done = || match phase.profile {
+            Profile::Demo => format!(
+                "{} operations",
+                number(generator.tally().operations().all() - operations)
+            ),
+            _ => format!("{} changes", number(generator.tally().made() - before)),
+        };
         let show = || {
             stage.set(stage.elapsed().as_millis() as u64, || {
-                let changes = number(generator.tally().made() - before);
                 let p99 = self.seen.slices.lock().latencies().quantile(0.99);
                 let p99 = p99.map(|p99| format!(", p99 {}", time(p99))).unwrap_or_default();
-                format!("{}: {changes} changes{p99}", phase.profile)
+                let writes = number((self.seen.writes() - writes).events());
+                format!("{}, {writes} writes{p99}", done())
             });
         };
         let work = every_so_often(show, generator.run(phase));
         if phase.profile == Profile::Restart {
-            let mut restarts = Vec::new();
-            let outcome = tokio::select! {
-                biased;
-                error = charges.restart_every(phase.every, start, self.seen, &mut restarts) => Err(error),
-                outcome = work => outcome,
-            };
-            outcome?;
-            // One that was cut off between end and start.
-            if charges.controller.is_none() {
-                let controller = charges.spawn()?;
-                charges.charged.lock()[0].starts(controller.pid());
-                charges.controller = Some(controller);
-            }
-            finish(&mut restarts, self.seen, start);
-            record.restarts(restarts);
+            record.restarts(charges.restarting(phase.every, start, self.seen, work).await?);
         } else {
             charges.during(work).await?;
         }
-        let changes = generator.tally().made() - before;
-        stage.end(&format!("{}: {} changes", phase.profile, number(changes)));
+        let took = match phase.profile {
+            Profile::Demo => time(stage.elapsed()),
+            profile => profile.to_string(),
+        };
+        stage.end(&format!("{took}: {}", done()));
         record.phase(model::Phase {
             name: phase.profile.to_string(),
             from,
             to: since(start),
-            changes,
+            changes: generator.tally().made() - before,
         });
         Ok(())
     }

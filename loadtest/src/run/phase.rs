@@ -35,6 +35,8 @@ pub(super) enum Profile {
     ServiceChurn,
     /// Groups of 250, 30 and 5 pods, whose readiness changes, and which are replaced and scaled now and then.
     Mix,
+    /// Services of every sort, whose pods change, are replaced and scaled, and which are edited now and then.
+    Demo,
 }
 
 /// A phase's parameters, as they are given; the others have defaults.
@@ -45,31 +47,31 @@ pub(super) struct Tuning {
     pub(super) profile: Option<Profile>,
     /// Operations per second
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RATE)))]
-    rate: Option<u32>,
+    pub(super) rate: Option<u32>,
     /// Duration, such as 30s; a profile that ends by itself is repeated until then
     #[arg(long, value_parser = parse::duration)]
     #[serde(deserialize_with = "duration")]
-    duration: Option<Duration>,
+    pub(super) duration: Option<Duration>,
     /// rolling-update: share of the Services whose pods are replaced, above 0 and up to 1
     #[arg(long)]
-    share: Option<f64>,
+    pub(super) share: Option<f64>,
     /// rolling-update: share of a Service's pods that one wave replaces, above 0 and up to 1
     #[arg(long)]
-    surge: Option<f64>,
+    pub(super) surge: Option<f64>,
     /// node-loss: number of nodes
     #[arg(long)]
-    lost_nodes: Option<usize>,
+    pub(super) lost_nodes: Option<usize>,
     /// node-loss: time until the pods of lost nodes are replaced
     #[arg(long, value_parser = parse::duration)]
     #[serde(deserialize_with = "duration")]
-    outage: Option<Duration>,
+    pub(super) outage: Option<Duration>,
     /// flap: number of pods
     #[arg(long)]
-    flapping: Option<usize>,
+    pub(super) flapping: Option<usize>,
     /// restart: time between two restarts of the controller
     #[arg(long, value_parser = parse::duration)]
     #[serde(deserialize_with = "duration")]
-    every: Option<Duration>,
+    pub(super) every: Option<Duration>,
 }
 
 /// A phase, with everything decided.
@@ -96,6 +98,7 @@ impl Profile {
             Self::HugeService => Layout::HugeService,
             Self::ManyServices => Layout::ManyServices,
             Self::Mix => Layout::Mix,
+            Self::Demo => Layout::Demo,
             _ => Layout::Even,
         }
     }
@@ -106,6 +109,7 @@ impl Profile {
             Self::RollingUpdate | Self::HugeService | Self::ServiceChurn => 50,
             Self::NodeLoss | Self::Scale => 500,
             Self::ManyServices => 5,
+            Self::Demo => 200,
         }
     }
 
@@ -113,12 +117,13 @@ impl Profile {
     fn default_duration(self) -> Option<Duration> {
         match self {
             Self::RollingUpdate | Self::NodeLoss | Self::Scale => None,
+            Self::Demo => Some(Duration::from_secs(15)),
             _ => Some(Duration::from_secs(30)),
         }
     }
 
-    /// Whether it changes Services, for which they must be many and small.
-    pub(super) fn edits_services(self) -> bool {
+    /// Whether it deletes Services and creates others, for which they must be many and small.
+    pub(super) fn replaces_services(self) -> bool {
         self == Self::ServiceChurn
     }
 }

@@ -144,7 +144,7 @@ impl Plan {
                 bail!("phase {number} has no profile");
             };
             ensure!(
-                !profile.edits_services() || file.layout == Layout::Even,
+                !profile.replaces_services() || file.layout == Layout::Even,
                 "phase {number}: {profile} needs the layout even"
             );
             phases.push(
@@ -167,9 +167,9 @@ impl Plan {
         self.phases.iter().any(|phase| phase.profile == Profile::Restart)
     }
 
-    /// Whether Services are edited, so that not everything about them is sure.
-    pub(super) fn edits_services(&self) -> bool {
-        self.phases.iter().any(|phase| phase.profile.edits_services())
+    /// Whether Services are deleted and created, so that not everything about them is sure.
+    pub(super) fn replaces_services(&self) -> bool {
+        self.phases.iter().any(|phase| phase.profile.replaces_services())
     }
 
     /// All parameters, for the report.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{
     charge::Charged,
     generator::{Generator, Tally},
-    plan::Plan,
+    session::Session,
 };
 use crate::{
     api,
@@ -136,16 +136,11 @@ impl Sampler {
 // === impl Record ===
 
 impl Record {
-    pub(super) fn begin(
-        plan: &Plan,
-        title: Option<String>,
-        api_server: String,
-        spawned: bool,
-        started: Timestamp,
-    ) -> Self {
+    pub(super) fn begin(session: &Session<'_>, started: Timestamp) -> Self {
+        let plan = &session.plan;
         let mut report = Report {
             schema: SCHEMA,
-            title: title.unwrap_or_default(),
+            title: session.args.title.clone().unwrap_or_default(),
             profile: plan.name.clone(),
             started: started.to_string(),
             parameters: plan.parameters(),
@@ -153,13 +148,15 @@ impl Record {
             ..Report::default()
         };
         let own = env!("CARGO_PKG_VERSION").to_owned();
-        if spawned {
+        if session.spawn {
             report
                 .versions
                 .insert("controller".to_owned(), format!("endpointd {own}"));
         }
         report.versions.insert("loadtest".to_owned(), own);
-        report.versions.insert("API server".to_owned(), api_server);
+        report
+            .versions
+            .insert("API server".to_owned(), session.version.clone());
         if let Some(commit) = option_env!("LOADTEST_COMMIT") {
             report.versions.insert("commit".to_owned(), commit.to_owned());
         }
@@ -220,28 +217,34 @@ impl Record {
         report.queue = queue;
         report.converge_seconds = converged_in.map(|converged_in| converged_in.as_secs_f64());
 
-        let verdict = &mut report.verdict;
-        verdict.verified = check.is_correct();
-        let shown = check.differences.iter().take(PROBLEMS);
-        verdict.problems = shown.map(ToString::to_string).collect();
-        let rest = check.differences.len().saturating_sub(PROBLEMS);
-        if rest > 0 {
-            verdict.problems.push(format!("and {rest} more"));
-        }
-        verdict.generator_kept_up = keeps_up(&report.generator_lag);
-        if !verdict.generator_kept_up {
-            let p99 = time(Duration::from_micros(report.generator_lag.p99));
-            verdict.warnings.push(format!(
-                "the generator lagged: one change in a hundred was sent {p99} or more after it was due"
-            ));
-        }
-        if failed > 0 {
-            let all = tally.failures().join("; ");
-            verdict
-                .warnings
-                .push(format!("{failed} changes were refused, such as: {all}"));
-        }
+        judge(&mut report, check, tally);
         report
+    }
+}
+
+/// Says what is wrong with what the controller did, and what makes the figures doubtful.
+fn judge(report: &mut Report, check: &oracle::Report, tally: &Tally) {
+    let verdict = &mut report.verdict;
+    verdict.verified = check.is_correct();
+    let shown = check.differences.iter().take(PROBLEMS);
+    verdict.problems = shown.map(ToString::to_string).collect();
+    let rest = check.differences.len().saturating_sub(PROBLEMS);
+    if rest > 0 {
+        verdict.problems.push(format!("and {rest} more"));
+    }
+    verdict.generator_kept_up = keeps_up(&report.generator_lag);
+    if !verdict.generator_kept_up {
+        let p99 = time(Duration::from_micros(report.generator_lag.p99));
+        verdict.warnings.push(format!(
+            "the generator lagged: one change in a hundred was sent {p99} or more after it was due"
+        ));
+    }
+    if tally.failed() > 0 {
+        let all = tally.failures().join("; ");
+        let failed = tally.failed();
+        verdict
+            .warnings
+            .push(format!("{failed} changes were refused, such as: {all}"));
     }
 }
 

@@ -3,10 +3,14 @@
 use std::{collections::VecDeque, time::Duration};
 
 use super::{
+    kinds::Kind,
     phase::{Phase, Profile},
     world::World,
 };
 use crate::observe::PodNumber;
+
+/// The most pods that the demo adds or takes away at a time.
+const MAX_SCALE: u32 = 3;
 
 /// One thing to do. Pods and Services that are named here are in hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +19,10 @@ pub(super) enum Operation {
     Flip(PodNumber),
     /// The pod stops being ready, if it is.
     Lose(PodNumber),
-    /// A pod of the group is made, and becomes ready.
-    Start(usize),
+    /// So many pods of the group are made, and become ready.
+    Start { group: usize, count: u32 },
+    /// So many pods end, whichever are in nobody's hand then.
+    Shrink(u32),
     /// The pod is given time to end, stops being ready, and is gone.
     End(PodNumber),
     /// A pod of the same group is made, and the pod ends.
@@ -34,7 +40,10 @@ pub(super) enum Operation {
 pub(super) enum Edit {
     Label,
     Port,
+    /// It selects another group.
     Selector,
+    /// Of the pods that it selects, it selects those of one track alone, or all again.
+    Narrow,
     Delete,
     /// Deleted, and created at once.
     Recreate,
@@ -76,6 +85,8 @@ pub(super) struct Script {
     /// Those that flap, and which one is next.
     flapping: Vec<PodNumber>,
     turn: usize,
+    /// How many pods there were at first.
+    pods: usize,
 }
 
 // === impl Script ===
@@ -89,6 +100,7 @@ impl Script {
             old: Vec::new(),
             flapping: Vec::new(),
             turn: 0,
+            pods: world.pod_count(),
         };
         script.begin(world);
         script
@@ -125,6 +137,7 @@ impl Script {
                 .map_or(Next::Busy, |pod| Next::Do(Operation::Flip(pod))),
             Profile::Flap => self.flap(world),
             Profile::Mix => Self::mix(world),
+            Profile::Demo => self.demo(world),
             Profile::ServiceChurn => Self::edit(world),
             Profile::RollingUpdate | Profile::NodeLoss | Profile::Scale => self.step(world),
         }
@@ -146,7 +159,7 @@ impl Script {
         let choice = world.rng.u32(..100);
         if choice < 2 {
             let group = world.rng.usize(..world.groups.len());
-            return Next::Do(Operation::Start(group));
+            return Next::Do(Operation::Start { group, count: 1 });
         }
         let Some(pod) = world.take_any() else {
             return Next::Busy;
@@ -156,6 +169,45 @@ impl Script {
             4..15 => Operation::Replace(pod),
             _ => Operation::Flip(pod),
         })
+    }
+
+    /// Mostly readiness, often a new pod for an old one, some more or some less, and now and then an edit.
+    fn demo(&mut self, world: &mut World) -> Next {
+        let choice = world.rng.u32(..1_000);
+        match choice {
+            880..990 => {
+                // Back to the size at the start, with a chance that grows with the distance from it.
+                let grown = world.pod_count() as i64 - self.pods as i64;
+                let slack = (self.pods as i64 / 20).max(1);
+                let count = world.rng.u32(1..=MAX_SCALE);
+                Next::Do(if world.rng.i64(-slack..=slack) >= grown {
+                    let group = world.rng.usize(..world.groups.len());
+                    Operation::Start { group, count }
+                } else {
+                    Operation::Shrink(count)
+                })
+            }
+            990.. => {
+                let Some(index) = world.take_service() else {
+                    return Next::Busy;
+                };
+                let choice = world.rng.u8(..3);
+                let service = &world.services[index];
+                let edit = match choice {
+                    0 if service.kind != Kind::ExternalName => Edit::Port,
+                    1 if service.can_narrow() => Edit::Narrow,
+                    _ => Edit::Label,
+                };
+                Next::Do(Operation::Service(index, edit))
+            }
+            _ => world.take_any().map_or(Next::Busy, |pod| {
+                Next::Do(if choice < 740 {
+                    Operation::Flip(pod)
+                } else {
+                    Operation::Replace(pod)
+                })
+            }),
+        }
     }
 
     fn edit(world: &mut World) -> Next {
@@ -192,7 +244,7 @@ impl Script {
             }
             self.steps.pop_front();
             return match step {
-                Step::Start(group) => Next::Do(Operation::Start(group)),
+                Step::Start(group) => Next::Do(Operation::Start { group, count: 1 }),
                 Step::End(pod) => Next::Do(Operation::End(pod)),
                 Step::Lose(pod) => Next::Do(Operation::Lose(pod)),
                 Step::Evict(pod) => Next::Do(Operation::Evict(pod)),

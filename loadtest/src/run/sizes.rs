@@ -1,9 +1,11 @@
 //! How large a run's cluster is: how many of everything there are, and how pods are dealt out to Services.
 
+use std::fmt;
+
 use anyhow::ensure;
 use serde::Deserialize;
 
-use crate::parse::count;
+use crate::{figures::number, parse::count};
 
 /// Pods of one Service, as upstream's own load tests deal them out: so many groups are large, middling, small.
 const MIX_GROUPS: [(usize, f64); 3] = [(250, 0.25), (30, 0.25), (5, 0.5)];
@@ -38,6 +40,8 @@ pub(super) enum Layout {
     ManyServices,
     /// Services of the sizes that [`mix_groups`] gives.
     Mix,
+    /// Services of every sort, one of them large.
+    Demo,
 }
 
 /// How many of everything there are.
@@ -47,6 +51,22 @@ pub(super) struct Sizes {
     pub(super) namespaces: usize,
     pub(super) services: usize,
     pub(super) nodes: usize,
+}
+
+// === impl Sizes ===
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |count: usize| number(count as u64);
+        write!(
+            f,
+            "{} pods, {} services, {} namespaces, {} nodes",
+            number(self.pods),
+            number(self.services),
+            number(self.namespaces),
+            number(self.nodes)
+        )
+    }
 }
 
 // === impl Layout ===
@@ -59,6 +79,7 @@ impl Layout {
             Self::HugeService => (5_000, Some(2), 1),
             Self::ManyServices => (100, Some(200), 1),
             Self::Mix => (5_000, None, 10),
+            Self::Demo => (5_000, Some(200), 10),
         };
         match self {
             Self::HugeService => {
@@ -71,7 +92,7 @@ impl Layout {
                 given.services.is_none(),
                 "the mix decides how many Services there are: --services means nothing here"
             ),
-            Self::Even | Self::ManyServices => {}
+            Self::Even | Self::ManyServices | Self::Demo => {}
         }
         if matches!(self, Self::HugeService | Self::ManyServices) {
             ensure!(
@@ -88,7 +109,7 @@ impl Layout {
                 .or(services)
                 .unwrap_or_else(|| (pods / 50).max(namespaces)),
         };
-        if self != Self::Mix {
+        if !matches!(self, Self::Mix | Self::Demo) {
             ensure!(
                 services >= namespaces,
                 "{services} Services are too few for {namespaces} namespaces"

@@ -3,16 +3,24 @@
 use std::collections::HashMap;
 
 use super::{
+    kinds::{DISTRIBUTIONS, Kind},
     plan::Plan,
     sizes::{Layout, mix_groups},
 };
 use crate::{
     names::{LABEL, PREFIX},
-    observe::{PodNumber, visible::Shown},
+    observe::{
+        PodNumber,
+        visible::{SetId, Shown},
+    },
     oracle::Family,
 };
 
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
+/// CPUs of the demo's nodes, in turn; not as many as zones, so that every zone has nodes of every size. Quantities
+/// may be written in many ways.
+const CPUS: [&str; 4] = ["16", "8", "15890m", "4.5"];
+const TIERS: [&str; 3] = ["frontend", "backend", "data"];
 /// An Endpoints object holds no more addresses than that: of larger Services it does not show every pod.
 const MAX_ADDRESSES: usize = 1_000;
 const NODE_TRIES: usize = 64;
@@ -22,21 +30,26 @@ const NOT_READY: u32 = 10;
 /// The cluster.
 pub(super) struct World {
     pub(super) run: String,
+    pub(super) layout: Layout,
     pub(super) namespaces: Vec<String>,
     pub(super) nodes: Vec<Node>,
     pub(super) groups: Vec<Group>,
     pub(super) services: Vec<Service>,
     pub(super) rng: fastrand::Rng,
+    /// Services by namespace.
+    services_in: Vec<Vec<usize>>,
     pods: HashMap<PodNumber, Pod>,
     /// Pods that no operation has in hand.
     idle: Vec<PodNumber>,
     next_pod: PodNumber,
 }
 
-/// A node of the cluster.
+/// A node of the cluster. Its zone never changes.
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) zone: &'static str,
+    /// What pods may have of its CPU, as it reports it.
+    pub(super) cpu: &'static str,
     pub(super) up: bool,
 }
 
@@ -45,11 +58,12 @@ pub(super) struct Group {
     pub(super) namespace: usize,
     /// The value of the label that selects them.
     pub(super) name: String,
+    /// The sort of the Service that they are made for.
+    pub(super) kind: Kind,
+    pub(super) tier: &'static str,
     /// How many it is to have.
     pub(super) size: usize,
     pub(super) members: Vec<PodNumber>,
-    /// The Services that select it, if they exist.
-    services: Vec<usize>,
 }
 
 /// A Service, which may exist or not.
@@ -57,13 +71,28 @@ pub(super) struct Group {
 pub(super) struct Service {
     pub(super) namespace: usize,
     pub(super) name: String,
-    pub(super) headless: bool,
-    pub(super) group: usize,
+    pub(super) kind: Kind,
+    pub(super) selection: Selection,
+    /// Of the selected pods only those of the track `stable`.
+    pub(super) stable: bool,
+    /// How near it wants its clients.
+    pub(super) distribution: Option<&'static str>,
     pub(super) exists: bool,
     /// How often it was edited.
     pub(super) edits: u32,
     /// An operation has it in hand.
     pub(super) busy: bool,
+}
+
+/// The pods of its namespace that a Service selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Selection {
+    /// It has no selector.
+    None,
+    /// No pod has the label that it selects by.
+    Nobody,
+    Group(usize),
+    Tier(&'static str),
 }
 
 /// A pod.
@@ -72,6 +101,10 @@ pub(super) struct Pod {
     pub(super) number: PodNumber,
     pub(super) group: usize,
     pub(super) node: usize,
+    /// Its track is `canary`, not `stable`.
+    pub(super) canary: bool,
+    /// It is of an older version, with other ports.
+    pub(super) old: bool,
     pub(super) state: State,
     /// Where it stands among the idle ones, if it does.
     idle: Option<usize>,
@@ -92,12 +125,14 @@ pub(super) enum State {
     Gone,
 }
 
-/// A Service that a change shows in.
+/// Slices that a change of a pod shows in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    pub(super) service: usize,
-    /// Whether its Endpoints object shows every pod.
+    pub(super) set: SetId,
+    /// The Endpoints object shows it, too: it is of this family, and shows every pod.
     pub(super) in_endpoints: bool,
+    /// Pods are published as ready before they are.
+    pub(super) not_ready: bool,
 }
 
 // === impl World ===
@@ -108,83 +143,155 @@ impl World {
         let sizes = plan.sizes;
         let width = sizes.namespaces.to_string().len().max(2);
         let namespaces = (1..=sizes.namespaces).map(|n| format!("{PREFIX}-{run}-{n:0width$}"));
+        let cpus = if plan.layout == Layout::Demo {
+            &CPUS[..]
+        } else {
+            &CPUS[..1]
+        };
         let nodes = (0..sizes.nodes).map(|n| Node {
             name: format!("{PREFIX}-{run}-node-{:03}", n + 1),
             zone: ZONES[n % ZONES.len()],
+            cpu: cpus[n % cpus.len()],
             up: true,
         });
         let mut world = Self {
             run: run.to_owned(),
+            layout: plan.layout,
             namespaces: namespaces.collect(),
             nodes: nodes.collect(),
             groups: Vec::new(),
             services: Vec::new(),
             rng: fastrand::Rng::with_seed(plan.seed),
+            services_in: vec![Vec::new(); sizes.namespaces],
             pods: HashMap::with_capacity(sizes.pods),
             idle: Vec::with_capacity(sizes.pods),
             next_pod: 0,
         };
-        match plan.layout {
-            Layout::Even => {
-                for index in 0..sizes.services {
-                    let size = sizes.pods / sizes.services + usize::from(index < sizes.pods % sizes.services);
-                    world.add_group(index, size);
-                    world.add_service(format!("app-{index:04}"), index, false);
-                }
-            }
-            Layout::Mix => {
-                for (index, size) in mix_groups(sizes.pods).into_iter().enumerate() {
-                    world.add_group(index, size);
-                    world.add_service(format!("app-{index:04}"), index, false);
-                }
-            }
-            Layout::HugeService => {
-                world.add_group(0, sizes.pods);
-                world.add_service("huge".to_owned(), 0, false);
-                world.add_service("huge-headless".to_owned(), 0, true);
-            }
-            Layout::ManyServices => {
-                world.add_group(0, sizes.pods);
-                for index in 0..sizes.services {
-                    world.add_service(format!("service-{index:04}"), 0, index % 4 == 3);
-                }
-            }
-        }
+        world.lay_out(plan);
         if !plan.empty {
-            for group in 0..world.groups.len() {
-                for _ in 0..world.groups[group].size {
-                    let number = world.new_pod(group);
-                    let ready = world.rng.u32(..NOT_READY) > 0;
-                    let pod = world.pods.get_mut(&number).expect("it was just made");
-                    pod.state = State::Running { ready };
-                    world.put_back(number);
-                }
-            }
+            world.add_pods();
         }
         world
     }
 
-    fn add_group(&mut self, index: usize, size: usize) {
-        self.groups.push(Group {
-            namespace: index % self.namespaces.len(),
-            name: format!("app-{index:04}"),
-            size,
-            members: Vec::with_capacity(size),
-            services: Vec::new(),
-        });
+    fn lay_out(&mut self, plan: &Plan) {
+        let sizes = plan.sizes;
+        let group = |index: usize| (index % sizes.namespaces, format!("app-{index:04}"));
+        match plan.layout {
+            Layout::Even | Layout::Mix => {
+                let groups = if plan.layout == Layout::Mix {
+                    mix_groups(sizes.pods)
+                } else {
+                    let rest = sizes.pods % sizes.services;
+                    let size = |index| sizes.pods / sizes.services + usize::from(index < rest);
+                    (0..sizes.services).map(size).collect()
+                };
+                for (index, size) in groups.into_iter().enumerate() {
+                    let (namespace, name) = group(index);
+                    self.add_group(namespace, name.clone(), Kind::Plain, size);
+                    self.add_service(namespace, name, Kind::Plain, Selection::Group(index));
+                }
+            }
+            Layout::HugeService | Layout::ManyServices => {
+                let (namespace, name) = group(0);
+                self.add_group(namespace, name, Kind::Plain, sizes.pods);
+                for index in 0..sizes.services {
+                    let (name, headless) = match (plan.layout, index) {
+                        (Layout::HugeService, 0) => ("huge".to_owned(), false),
+                        (Layout::HugeService, _) => ("huge-headless".to_owned(), true),
+                        _ => (format!("service-{index:04}"), index % 4 == 3),
+                    };
+                    let kind = if headless { Kind::Headless } else { Kind::Plain };
+                    self.add_service(namespace, name, kind, Selection::Group(0));
+                }
+            }
+            Layout::Demo => {
+                for index in 0..sizes.services {
+                    self.add_example(index);
+                }
+                self.deal_pods(sizes.pods);
+            }
+        }
     }
 
-    fn add_service(&mut self, name: String, group: usize, headless: bool) {
-        self.groups[group].services.push(self.services.len());
-        self.services.push(Service {
-            namespace: self.groups[group].namespace,
+    fn add_pods(&mut self) {
+        for group in 0..self.groups.len() {
+            for _ in 0..self.groups[group].size {
+                let number = self.new_pod(group);
+                let ready = self.rng.u32(..NOT_READY) > 0;
+                let pod = self.pods.get_mut(&number).expect("it was just made");
+                pod.state = State::Running { ready };
+                self.put_back(number);
+            }
+        }
+    }
+
+    /// Returns the group's position.
+    fn add_group(&mut self, namespace: usize, name: String, kind: Kind, size: usize) -> usize {
+        let tier = TIERS[self.rng.usize(..TIERS.len())];
+        self.groups.push(Group {
+            namespace,
             name,
-            headless,
-            group,
+            kind,
+            tier,
+            size,
+            members: Vec::with_capacity(size),
+        });
+        self.groups.len() - 1
+    }
+
+    fn add_service(&mut self, namespace: usize, name: String, kind: Kind, selection: Selection) {
+        let nearer = self.services.iter().filter(|service| service.kind == Kind::Near);
+        let distribution = (kind == Kind::Near).then(|| DISTRIBUTIONS[nearer.count() % DISTRIBUTIONS.len()]);
+        self.services_in[namespace].push(self.services.len());
+        self.services.push(Service {
+            namespace,
+            name,
+            kind,
+            selection,
+            stable: kind == Kind::MultiKey,
+            distribution,
             exists: true,
             edits: 0,
             busy: false,
         });
+    }
+
+    /// The demo's Service of that number, and its pods' template if it has pods of its own.
+    fn add_example(&mut self, index: usize) {
+        let kind = Kind::dealt(index);
+        let name = format!("{}-{index}", kind.prefix());
+        let namespace = self.rng.usize(..self.namespaces.len());
+        let neighbours = self.groups.iter().enumerate();
+        let neighbours = neighbours.filter(|(_, group)| group.namespace == namespace);
+        let neighbours: Vec<usize> = neighbours.map(|(index, _)| index).collect();
+        let selection = match kind {
+            Kind::NoSelector | Kind::ExternalName => Selection::None,
+            Kind::NoPods => Selection::Nobody,
+            Kind::Overlapping if index.is_multiple_of(2) => Selection::Tier(TIERS[index % TIERS.len()]),
+            Kind::Overlapping if !neighbours.is_empty() => {
+                Selection::Group(neighbours[self.rng.usize(..neighbours.len())])
+            }
+            _ => Selection::Group(self.add_group(namespace, name.clone(), kind, 0)),
+        };
+        self.add_service(namespace, name, kind, selection);
+    }
+
+    /// Says how many pods each group of the demo has: the first, the large Service's, most.
+    fn deal_pods(&mut self, pods: usize) {
+        let large = if self.groups.len() > 1 {
+            (pods / 12).max(250.min(pods / 2))
+        } else {
+            pods
+        };
+        self.groups[0].size = large;
+        let mut hands = Vec::new();
+        for group in 1..self.groups.len() {
+            hands.extend(std::iter::repeat_n(group, self.rng.usize(1..=4)));
+        }
+        for group in hands.into_iter().cycle().take(pods - large) {
+            self.groups[group].size += 1;
+        }
     }
 
     /// What the objects of this run are selected by.
@@ -197,7 +304,7 @@ impl World {
         let services = self.services.iter().enumerate();
         let output = |(index, service): (usize, &Service)| {
             let key = (self.namespaces[service.namespace].clone(), service.name.clone());
-            (key, (index, Family::V4))
+            (key, (index, service.kind.families()[0]))
         };
         services.map(output).collect()
     }
@@ -214,17 +321,18 @@ impl World {
             }
             node = self.rng.usize(..self.nodes.len());
         }
-        self.groups[group].members.push(number);
-        self.pods.insert(
+        let demo = self.layout == Layout::Demo;
+        let pod = Pod {
             number,
-            Pod {
-                number,
-                group,
-                node,
-                state: State::Pending,
-                idle: None,
-            },
-        );
+            group,
+            node,
+            canary: demo && self.rng.u8(..10) == 0,
+            old: demo && self.groups[group].kind.has_old_pods() && self.rng.u8(..8) == 0,
+            state: State::Pending,
+            idle: None,
+        };
+        self.groups[group].members.push(number);
+        self.pods.insert(number, pod);
         number
     }
 
@@ -289,20 +397,35 @@ impl World {
         }
     }
 
-    /// Where changes of a group's pods show.
-    pub(super) fn places(&self, group: usize) -> Vec<Place> {
-        let group = &self.groups[group];
-        let in_endpoints = group.members.len() <= MAX_ADDRESSES;
-        let existing = group
-            .services
-            .iter()
-            .filter(|service| self.services[**service].exists);
-        existing
-            .map(|service| Place {
-                service: *service,
-                in_endpoints,
-            })
-            .collect()
+    /// Where changes of a pod show.
+    pub(super) fn places(&self, pod: &Pod) -> Vec<Place> {
+        let group = &self.groups[pod.group];
+        let pod_families = group.kind.families();
+        let shows_all = group.members.len() <= MAX_ADDRESSES;
+        let mut places = Vec::new();
+        for index in self.services_in[group.namespace].iter().copied() {
+            let service = &self.services[index];
+            if !service.exists || !self.selects(service, pod) {
+                continue;
+            }
+            let families = service.kind.families();
+            let shown = families.iter().filter(|family| pod_families.contains(family));
+            places.extend(shown.map(|family| Place {
+                set: (index, *family),
+                in_endpoints: shows_all && *family == families[0],
+                not_ready: service.kind.publishes_not_ready(),
+            }));
+        }
+        places
+    }
+
+    fn selects(&self, service: &Service, pod: &Pod) -> bool {
+        let selected = match service.selection {
+            Selection::None | Selection::Nobody => false,
+            Selection::Group(group) => group == pod.group,
+            Selection::Tier(tier) => tier == self.groups[pod.group].tier,
+        };
+        selected && !(service.stable && pod.canary)
     }
 
     /// Whether some Service has more pods than its Endpoints object shows.
@@ -310,18 +433,22 @@ impl World {
         self.groups.iter().any(|group| group.size > MAX_ADDRESSES)
     }
 
-    /// A Service comes to select another group.
-    pub(super) fn select(&mut self, service: usize, group: usize) {
-        let before = std::mem::replace(&mut self.services[service].group, group);
-        self.groups[before].services.retain(|other| *other != service);
-        self.groups[group].services.push(service);
+    /// The first pod of the group that the Service selects: it stands for all when they come and go with the Service.
+    pub(super) fn first_selected(&self, service: usize) -> Option<&Pod> {
+        let Selection::Group(group) = self.services[service].selection else {
+            return None;
+        };
+        self.pod(*self.groups[group].members.iter().min()?)
     }
 
     /// Some other group of the Service's namespace, if it has one.
     pub(super) fn another_group(&mut self, service: usize) -> Option<usize> {
-        let Service { namespace, group, .. } = self.services[service];
+        let Service {
+            namespace, selection, ..
+        } = self.services[service];
         let others = self.groups.iter().enumerate();
-        let others = others.filter(|(index, other)| other.namespace == namespace && *index != group);
+        let others = others
+            .filter(|(index, other)| other.namespace == namespace && selection != Selection::Group(*index));
         let others: Vec<usize> = others.map(|(index, _)| index).collect();
         (!others.is_empty()).then(|| others[self.rng.usize(..others.len())])
     }
@@ -341,6 +468,15 @@ impl World {
     }
 }
 
+// === impl Service ===
+
+impl Service {
+    /// Its selector can come and go with the track, since it has one, and that is not what it is an example of.
+    pub(super) fn can_narrow(&self) -> bool {
+        self.selection != Selection::None && self.kind != Kind::MultiKey
+    }
+}
+
 // === impl Pod ===
 
 impl Pod {
@@ -355,17 +491,17 @@ impl Pod {
 // === impl State ===
 
 impl State {
-    /// What slices show of it.
-    pub(super) fn in_slices(self) -> Shown {
-        match self {
-            Self::Pending | Self::Gone => Shown::Absent,
-            Self::Running { ready: true } => Shown::READY,
-            Self::Running { ready: false } => Shown::NOT_READY,
-            Self::Ending { ready } => Shown::Present {
-                ready: false,
-                serving: ready,
-                terminating: true,
-            },
+    /// What slices show of it; `not_ready`: of a Service that publishes pods as ready before they are.
+    pub(super) fn in_slices(self, not_ready: bool) -> Shown {
+        let (serving, terminating) = match self {
+            Self::Pending | Self::Gone => return Shown::Absent,
+            Self::Running { ready } => (ready, false),
+            Self::Ending { ready } => (ready, true),
+        };
+        Shown::Present {
+            ready: not_ready || (serving && !terminating),
+            serving,
+            terminating,
         }
     }
 

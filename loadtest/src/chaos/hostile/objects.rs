@@ -4,23 +4,24 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
+use crate::objects::{self, ZONE_LABEL, object};
+
 /// Where all pods run, but for those of the attack on nodes.
 pub(super) const NODE: &str = "node";
 
 pub(super) fn namespace(name: &str) -> Value {
-    json!({ "metadata": { "name": name } })
+    object("Namespace", name, json!({}))
 }
 
 pub(super) fn node(name: &str) -> Value {
-    json!({ "metadata": { "name": name, "labels": { "topology.kubernetes.io/zone": "zone-0" } } })
+    object("Node", name, json!({ ZONE_LABEL: "zone-0" }))
 }
 
 /// A Service with one port.
 pub(super) fn service(name: &str, labels: &Value, selector: &Value) -> Value {
-    json!({
-        "metadata": { "name": name, "labels": labels },
-        "spec": { "selector": selector, "ports": [{ "port": 80 }] },
-    })
+    let mut service = object("Service", name, labels.clone());
+    service["spec"] = json!({ "selector": selector, "ports": [{ "port": 80 }] });
+    service
 }
 
 /// A pod on a node, which has no status yet.
@@ -28,20 +29,15 @@ pub(super) fn pod(name: &str, node: &str, labels: &Value, container: &Value) -> 
     let mut container = container.clone();
     container["name"] = json!("c");
     container["image"] = json!("i");
-    json!({
-        "metadata": { "name": name, "labels": labels },
-        "spec": { "nodeName": node, "containers": [container] },
-    })
+    let mut pod = object("Pod", name, labels.clone());
+    pod["spec"] = json!({ "nodeName": node, "containers": [container] });
+    pod
 }
 
 /// A pod's status, as a patch. `at` is a number that grows.
 pub(super) fn status(ip: IpAddr, ready: bool, at: u64) -> Value {
-    let status = if ready { "True" } else { "False" };
     let time = jiff::Timestamp::from_second(1_767_225_600 + at.cast_signed()).unwrap_or_default();
-    json!({ "status": {
-        "phase": "Running", "podIP": ip, "podIPs": [{ "ip": ip }],
-        "conditions": [{ "type": "Ready", "status": status, "lastTransitionTime": time.to_string() }],
-    } })
+    objects::pod_status("Running", &[ip], ready, &objects::seconds(time))
 }
 
 /// Labels with these keys.

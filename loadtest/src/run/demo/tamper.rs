@@ -7,7 +7,7 @@ use kube::{
     api::{ListParams, PostParams},
 };
 
-use super::sizes::Tamper;
+use super::Tamper;
 
 /// Does it, and says what was done.
 pub(super) async fn tamper(client: &Client, how: Tamper) -> anyhow::Result<String> {

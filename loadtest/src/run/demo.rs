@@ -1,0 +1,146 @@
+//! `loadtest demo`: a run of the profile `demo` on a server in memory, with fewer flags, the figures that people want to
+//! see first, and a verification of the whole cluster in the end.
+
+mod summary;
+mod tamper;
+
+use std::{ffi::OsString, process::ExitCode, time::Duration};
+
+use anyhow::ensure;
+
+use self::summary::Summary;
+use super::{
+    args::{self, ControllerFlags, OutputsFlag, TargetFlags},
+    exit_code,
+    measure::{Measured, measure},
+    phase::{Profile, Tuning},
+    plan::Source,
+    session::Session,
+    sizes::SizeFlags,
+    world::World,
+};
+use crate::{
+    oracle,
+    parse::{count, duration},
+};
+
+/// Flags of `loadtest demo`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    sizes: Sizes,
+    /// How long to churn, e.g. 15s or 2m.
+    #[arg(long, default_value = "15s", value_parser = duration)]
+    duration: Duration,
+    /// Churn operations per second.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rate: u32,
+    /// Seed of the cluster and of the churn's choices; a random one otherwise.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How long the controller may take to get everything right once nothing changes any more.
+    #[arg(long, default_value = "60s", value_parser = duration)]
+    time_limit: Duration,
+    /// How many endpoints a slice may hold, for the controller and the verification.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    max_endpoints_per_slice: u16,
+    /// Spoil one endpoint before the verification, which must then fail.
+    #[arg(long, hide = true, value_enum)]
+    tamper: Option<Tamper>,
+    /// More flags for `endpointd run`.
+    #[arg(last = true, value_name = "CONTROLLER FLAGS")]
+    controller: Vec<OsString>,
+}
+
+/// How many of everything there are.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct Sizes {
+    /// Pods.
+    #[arg(long, default_value_t = 5000, value_parser = count(200_000))]
+    pods: usize,
+    /// Services, of many sorts.
+    #[arg(long, default_value_t = 200, value_parser = count(20_000))]
+    services: usize,
+    /// Namespaces.
+    #[arg(long, default_value_t = 10, value_parser = count(1_000))]
+    namespaces: usize,
+    /// Nodes, in three zones.
+    #[arg(long, default_value_t = 50, value_parser = count(10_000))]
+    nodes: usize,
+}
+
+/// How an endpoint is spoilt.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Tamper {
+    /// Its address is changed.
+    Corrupt,
+    /// It is taken out.
+    Drop,
+    /// One that belongs to no pod is put beside it.
+    Add,
+}
+
+/// Runs the demo; a failed verification is an exit code of its own, not an error.
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let tamper = args.tamper;
+    let args = args.of_run();
+    let session = Session::prepare(&args).await?;
+    let plan = &session.plan;
+    eprintln!("{}; seed {}", plan.sizes, plan.seed);
+    let world = World::new(plan, &session.name);
+    let measured = Box::pin(measure(&session, world)).await?;
+    let warnings = measured.report.verdict.warnings.join("; ");
+    ensure!(measured.report.changes.failed == 0, "{warnings}");
+    println!("\n{}", Summary::of(&measured, plan));
+    let Measured { stopped, .. } = measured;
+    stopped?;
+
+    if let Some(how) = tamper {
+        println!("tampered with {}", tamper::tamper(&session.writing, how).await?);
+    }
+    let report = oracle::check(&session.writing, &session.options()).await?;
+    println!("{report}");
+    Ok(exit_code(report.is_correct()))
+}
+
+// === impl Args ===
+
+impl Args {
+    /// The run that the demo is.
+    fn of_run(self) -> args::Args {
+        // Nobody else asks this server anything, and the churn is worth more writes than the 500 a second that a
+        // shared one is spared above.
+        let flags = std::iter::once("--kube-api-qps=0".into()).chain(self.controller);
+        args::Args {
+            source: Source::Profile(Profile::Demo),
+            sizes: SizeFlags {
+                pods: Some(self.sizes.pods),
+                namespaces: Some(self.sizes.namespaces),
+                services: Some(self.sizes.services),
+                nodes: Some(self.sizes.nodes),
+            },
+            tuning: Tuning {
+                rate: Some(self.rate),
+                duration: Some(self.duration),
+                ..Tuning::default()
+            },
+            seed: self.seed,
+            target: TargetFlags {
+                kubeconfig: None,
+                run: Some("demo".to_owned()),
+                yes: false,
+            },
+            controller: ControllerFlags {
+                spawn: true,
+                pid: Vec::new(),
+                metrics_url: None,
+                outputs: OutputsFlag::All,
+                max_endpoints_per_slice: self.max_endpoints_per_slice,
+                flags: flags.collect(),
+            },
+            report: None,
+            title: None,
+            time_limit: self.time_limit,
+        }
+    }
+}
