@@ -11,14 +11,18 @@ use serde_json::Value;
 use model::{Report, SCHEMA};
 
 pub mod compare;
+mod components;
 mod curves;
-pub(crate) mod format;
+mod figures;
+mod format;
 pub mod model;
 mod page;
 mod plot;
+mod plots;
+mod runs;
 mod scale;
-mod single;
-mod table;
+mod settings;
+mod text;
 
 #[cfg(test)]
 #[path = "../tests/page/sample.rs"]
@@ -47,13 +51,13 @@ pub fn save(report: &Report, dir: &Path) -> anyhow::Result<Saved> {
     let mut json = serde_json::to_vec_pretty(report).context("cannot encode the report")?;
     json.push(b'\n');
     write(&saved.json, &json)?;
-    write(&saved.html, single::page(report).as_bytes())?;
+    write(&saved.html, page::of_one(report).as_bytes())?;
     Ok(saved)
 }
 
 /// The figures for a terminal, at most 80 columns wide; colour is for terminals only.
 pub fn table(report: &Report, colour: bool) -> String {
-    table::table(report, colour)
+    text::table(report, colour)
 }
 
 /// Reads a report, or the one in a directory.

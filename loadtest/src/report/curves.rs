@@ -24,34 +24,24 @@ pub(super) enum Merge {
 
 /// The time that all plots of these reports show.
 pub(super) fn span(reports: &[&Report]) -> (f64, f64) {
-    let (mut from, mut to) = (0.0_f64, 0.0_f64);
+    let mut moments = vec![0.0_f64];
     for report in reports {
-        let moments = [report.seconds]
-            .into_iter()
-            .chain(report.phases.iter().flat_map(|phase| [phase.from, phase.to]))
-            .chain(report.changes.over_time.iter().map(|sample| sample.at))
-            .chain(report.writes.over_time.iter().map(|sample| sample.at))
-            .chain(report.slices.over_time.iter().map(|sample| sample.at))
-            .chain(report.endpoints.over_time.iter().map(|sample| sample.at))
-            .chain(
-                report
-                    .processes
-                    .iter()
-                    .flat_map(|process| process.over_time.iter().map(|sample| sample.at)),
-            )
-            .chain(report.queue.iter().map(|sample| sample.at))
-            .chain(
-                report
-                    .restarts
-                    .iter()
-                    .map(|restart| restart.at + restart.without_writer_seconds.max(0.0)),
-            );
-        for moment in moments.filter(|moment| moment.is_finite()) {
-            from = from.min(moment);
-            to = to.max(moment);
-        }
+        moments.push(report.seconds);
+        moments.extend(report.phases.iter().flat_map(|phase| [phase.from, phase.to]));
+        let counts = report.changes.over_time.iter().chain(&report.writes.over_time);
+        moments.extend(counts.map(|sample| sample.at));
+        let latencies = report.slices.over_time.iter().chain(&report.endpoints.over_time);
+        moments.extend(latencies.map(|sample| sample.at));
+        let processes = report.processes.iter().flat_map(|process| &process.over_time);
+        moments.extend(processes.map(|sample| sample.at));
+        moments.extend(report.queue.iter().map(|sample| sample.at));
+        let restarts = report.restarts.iter();
+        moments.extend(restarts.map(|restart| restart.at + restart.without_writer_seconds.max(0.0)));
     }
-    if to > from { (from, to) } else { (from, from + 1.0) }
+    moments.retain(|moment| moment.is_finite());
+    let from = moments.iter().copied().fold(0.0, f64::min);
+    let to = moments.iter().copied().fold(0.0, f64::max);
+    (from, if to > from { to } else { from + 1.0 })
 }
 
 /// How far apart most samples are.
@@ -111,28 +101,23 @@ pub(super) fn rate(counts: &[Count], seconds: f64) -> Pieces {
 
 /// The CPU time of a process over the run, as a share of one core.
 pub(super) fn cpu(process: &Process) -> Pieces {
-    let points: Vec<Point> = process
-        .over_time
-        .iter()
-        .map(|sample| (sample.at, sample.cpu))
-        .collect();
-    pieces(&points, None, Merge::Average)
+    let points = process.over_time.iter().map(|sample| (sample.at, sample.cpu));
+    pieces(&points.collect::<Vec<_>>(), None, Merge::Average)
 }
 
 /// The memory of a process over the run, in bytes.
 pub(super) fn memory(process: &Process) -> Pieces {
-    let points: Vec<Point> = process
+    let points = process
         .over_time
         .iter()
-        .map(|sample| (sample.at, sample.rss_bytes as f64))
-        .collect();
-    pieces(&points, None, Merge::Highest)
+        .map(|sample| (sample.at, sample.rss_bytes as f64));
+    pieces(&points.collect::<Vec<_>>(), None, Merge::Highest)
 }
 
 /// The depth of the queue over the run.
 pub(super) fn queue(samples: &[QueueSample]) -> Pieces {
-    let points: Vec<Point> = samples.iter().map(|sample| (sample.at, sample.depth)).collect();
-    pieces(&points, None, Merge::Highest)
+    let points = samples.iter().map(|sample| (sample.at, sample.depth));
+    pieces(&points.collect::<Vec<_>>(), None, Merge::Highest)
 }
 
 /// Several curves added up, from the moment at which all of them have begun: between its points each keeps its value.
@@ -156,18 +141,19 @@ pub(super) fn sum(curves: &[Pieces]) -> Pieces {
         Some((moment, sum?))
     });
     let points: Vec<Point> = points.collect();
-    if points.is_empty() {
-        Vec::new()
-    } else {
-        vec![points]
-    }
+    one_piece(points)
+}
+
+/// How many durations there are.
+pub(super) fn total(histogram: &[Bucket]) -> u64 {
+    histogram
+        .iter()
+        .fold(0, |sum, bucket| sum.saturating_add(bucket.count))
 }
 
 /// The distribution as a curve: to each quantile its duration, exact but for the width of the buckets.
 pub(super) fn distribution(histogram: &[Bucket]) -> Pieces {
-    let total: u64 = histogram
-        .iter()
-        .fold(0, |sum, bucket| sum.saturating_add(bucket.count));
+    let total = total(histogram);
     let mut below = 0_u64;
     let mut points = Vec::new();
     for bucket in histogram.iter().filter(|bucket| bucket.count > 0) {
@@ -176,18 +162,12 @@ pub(super) fn distribution(histogram: &[Bucket]) -> Pieces {
         below = below.saturating_add(bucket.count);
         points.push((below as f64 / total as f64, duration));
     }
-    if points.is_empty() {
-        Vec::new()
-    } else {
-        vec![points]
-    }
+    one_piece(points)
 }
 
 /// The least duration that this share of all reached at most.
 pub(super) fn quantile(histogram: &[Bucket], quantile: f64) -> Option<u64> {
-    let total: u64 = histogram
-        .iter()
-        .fold(0, |sum, bucket| sum.saturating_add(bucket.count));
+    let total = total(histogram);
     let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));
     let mut below = 0_u64;
     histogram
@@ -197,6 +177,14 @@ pub(super) fn quantile(histogram: &[Bucket], quantile: f64) -> Option<u64> {
             below = below.saturating_add(bucket.count);
             (below >= rank).then_some(bucket.up_to)
         })
+}
+
+fn one_piece(points: Vec<Point>) -> Pieces {
+    if points.is_empty() {
+        Vec::new()
+    } else {
+        vec![points]
+    }
 }
 
 /// How many samples one point stands for.

@@ -13,6 +13,15 @@ pub(super) fn number(number: u64) -> String {
     crate::figures::number(number)
 }
 
+/// A count in at most nine characters.
+pub(super) fn short(count: u64) -> String {
+    if count < 10_000_000 {
+        number(count)
+    } else {
+        format!("{:.2e}", count as f64)
+    }
+}
+
 /// Any number, with three digits that count, or all of those before the point.
 pub(super) fn figure(value: f64) -> String {
     if !value.is_finite() {

@@ -1,116 +1,155 @@
-//! What all pages share: a page is one file, which loads nothing and whose policy allows nothing but itself.
+//! The page of one run, or of several side by side. Both have the same sections; one run has its figures in tables of
+//! each section, several have them in one table that compares them.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
-use ring::digest;
+use maud::{Markup, html};
 
 use super::{
-    curves::{self, Pieces},
+    components::{Mood, Tile, badge, lines, row, table, tiles, whole},
+    figures::{self, Better, DURATIONS, Figure, Group, Judgement, WRITES},
     format,
-    model::{Latency, Machine, Report},
-    plot::{self, Band, Curve, Look, Marks, Plot, Row},
-    scale::{Axis, Unit},
+    model::{Latency, Process, Report},
+    plot::Plot,
+    plots::{self, is_measured, latencies},
+    runs::Run,
+    settings::{self, Setting},
 };
 
-const STYLE: &str = include_str!("page/style.css");
-const SCRIPT: &str = include_str!("page/readout.js");
-
-/// The quantiles in the tables of distributions.
-const QUANTILES: [f64; 16] = [
-    0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999, 0.99999, 0.999_999, 1.0,
-];
-
-/// A whole page.
-pub(super) fn whole(title: &str, body: &Markup) -> String {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy());
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) }
-                // Or else browsers ask the server for one.
-                link rel="icon" href="data:,";
-                style { (PreEscaped(STYLE)) }
+/// The page of one run.
+pub(super) fn of_one(report: &Report) -> String {
+    let run = Run::alone(report);
+    whole(
+        &format!("{}: loadtest report", run.name),
+        &html! {
+            (header(&run))
+            main {
+                (verdict(report))
+                (tiles(&all_tiles(report)))
+                (sections(std::slice::from_ref(&run)))
             }
-            body {
-                (body)
-                script { (PreEscaped(SCRIPT)) }
-            }
-        }
-    };
-    page.into_string()
-}
-
-/// Nothing may be loaded, and of style and script only those of this file run: text of a report that found its way
-/// into the page as markup could do nothing.
-fn policy() -> String {
-    let hash = |text: &str| STANDARD.encode(digest::digest(&digest::SHA256, text.as_bytes()));
-    format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; img-src data:; base-uri 'none'; \
-         form-action 'none'",
-        hash(STYLE),
-        hash(SCRIPT)
+            footer { "The same as data is in report.json, which was written beside this page." }
+        },
     )
 }
 
-/// One figure, large.
-pub(super) struct Tile {
-    pub(super) label: String,
-    pub(super) figure: String,
-    pub(super) more: String,
-    /// Something is wrong with it.
-    pub(super) bad: bool,
+/// The page of several runs.
+pub(super) fn of_several(runs: &[Run<'_>], groups: &[Group], warnings: &[String]) -> String {
+    let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+    whole(
+        &format!("{}: loadtest comparison", format::cut(&names.join(" and "), 80)),
+        &html! {
+            header {
+                p.kind { "Load tests compared" }
+                h1 { (format::plural(runs.len() as u64, "run")) " side by side" }
+            }
+            main {
+                ul.runs { @for (number, run) in runs.iter().enumerate() { (card(number, run)) } }
+                @if !warnings.is_empty() {
+                    div.card.doubtful { (badge(Mood::Doubtful, "Compare with care")) (lines(warnings)) }
+                }
+                section {
+                    h2 { "Figures" }
+                    p.explain {
+                        "× is how many times the figure of " (runs[0].letter) ". ↓ means that lower is better. "
+                        "What differs by less than 5\u{a0}% is called the same. One run of each says little: repeat them."
+                    }
+                    (compared(runs, groups))
+                }
+                (sections(runs))
+            }
+        },
+    )
 }
 
-/// Figures in a row.
-pub(super) fn tiles(tiles: &[Tile]) -> Markup {
+/// What all pages have: curves, and what the runs were made with.
+fn sections(runs: &[Run<'_>]) -> Markup {
+    let one = if let [run] = runs {
+        Some(&*run.report)
+    } else {
+        None
+    };
+    let is_charged = runs.iter().any(|run| !run.report.processes.is_empty());
     html! {
-        ul.tiles {
-            @for tile in tiles {
-                li.bad[tile.bad] {
-                    span.label { (tile.label) }
-                    strong { (tile.figure) }
-                    span.more {
-                        // Lines break between these, not between a figure and its unit.
-                        @for (number, part) in tile.more.split(", ").enumerate() {
-                            @if number > 0 { ", " }
-                            span.part { (part) }
-                        }
-                    }
-                }
+        section {
+            h2 { "Latency" }
+            p.explain {
+                "From the API server’s answer to a change until a watching client received the object that shows it. "
+                @if one.is_some() { "Generator lag: from when a change was due until it was sent." }
+            }
+            @if let Some(report) = one { (latency_table(report)) }
+            (rendered(&plots::latency(runs)))
+        }
+        section {
+            h2 { "Changes and writes" }
+            (rendered(&plots::work(runs)))
+            @if let Some(report) = one { (writes_table(report)) }
+        }
+        section {
+            h2 { "Processes" }
+            @if is_charged { (rendered(&plots::processes(runs))) } @else { p.explain { "No process was charged." } }
+            @if let Some(report) = one.filter(|_| is_charged) { (processes_table(report)) }
+        }
+        @if let Some(report) = one { (phases(report)) }
+        @if one.is_some() {
+            section {
+                h2 { "The run" }
+                div.facts { @for (title, settings) in settings::all(runs) { div { h3 { (title) } (pairs(&settings)) } } }
+            }
+        } @else {
+            @for (title, settings) in settings::all(runs) {
+                section.settings { h2 { (title) } (settings_table(title, runs, &settings)) }
             }
         }
     }
 }
 
-/// How good something is, told by a shape and a word as well as by a colour.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Mood {
-    Good,
-    Doubtful,
-    Bad,
+fn rendered(plots: &[Plot]) -> Markup {
+    html! { div.plots { @for plot in plots { (plot.render()) } } }
 }
 
-/// A short judgement.
-pub(super) fn badge(mood: Mood, text: &str) -> Markup {
-    let (class, shape) = match mood {
-        Mood::Good => ("badge good", "M3.5 8.5l3 3 6-7"),
-        Mood::Doubtful => ("badge doubtful", "M8 3.5v5.5M8 12.3v.2"),
-        Mood::Bad => ("badge bad", "M4 4l8 8M12 4l-8 8"),
-    };
+fn header(run: &Run<'_>) -> Markup {
+    let report = &run.report;
     html! {
-        span class=(class) {
-            svg width="16" height="16" viewBox="0 0 16 16" aria-hidden="true" { path d=(shape) {} }
-            (text)
+        header {
+            p.kind { "Load test" }
+            h1 { (run.name) }
+            p.facts-line {
+                @if !report.profile.is_empty() { span { "Profile " b { (report.profile) } } }
+                @if !report.started.is_empty() {
+                    span { "Began " time datetime=(report.started) { (format::date(&report.started)) } }
+                }
+                @if report.seconds > 0.0 { span { "Took " b { (format::seconds(report.seconds)) } } }
+            }
         }
     }
 }
 
-/// Whether the run was verified.
-pub(super) fn verified(report: &Report) -> Markup {
+/// A run among others.
+fn card(number: usize, run: &Run<'_>) -> Markup {
+    let report = &run.report;
+    html! {
+        li {
+            h2 {
+                span.letter {
+                    (run.letter) " "
+                    // The line that its curves are drawn with.
+                    svg.key width="22" height="10" aria-hidden="true" {
+                        path class=(format!("curve c{number}")) d="M0 5H22" {}
+                    }
+                }
+                span { (run.name) }
+            }
+            p {
+                @if !report.profile.is_empty() { (report.profile) ", " }
+                @if report.seconds > 0.0 { (format::seconds(report.seconds)) }
+                @if !report.started.is_empty() { ", " (format::date(&report.started)) }
+                @if number == 0 { " (reference)" }
+            }
+            div.badges { (verified(report)) (kept_up(report)) }
+        }
+    }
+}
+
+fn verified(report: &Report) -> Markup {
     if report.verdict.verified {
         badge(Mood::Good, "Verified")
     } else {
@@ -118,8 +157,7 @@ pub(super) fn verified(report: &Report) -> Markup {
     }
 }
 
-/// Whether the generator kept up.
-pub(super) fn kept_up(report: &Report) -> Markup {
+fn kept_up(report: &Report) -> Markup {
     if report.verdict.generator_kept_up {
         badge(Mood::Good, "Generator kept up")
     } else if report.changes.made == 0 {
@@ -129,246 +167,274 @@ pub(super) fn kept_up(report: &Report) -> Markup {
     }
 }
 
-/// Lines, of which a few are shown at once.
-pub(super) fn lines(lines: &[String]) -> Markup {
-    const SHOWN: usize = 8;
-    let (shown, more) = lines.split_at(lines.len().min(SHOWN));
+fn verdict(report: &Report) -> Markup {
+    let verdict = &report.verdict;
+    let lag = &report.generator_lag;
+    let problems = verdict.problems.len() as u64;
     html! {
-        ul.lines { @for line in shown { li { (line) } } }
-        @if !more.is_empty() {
-            details {
-                summary { (format::number(more.len() as u64)) " more" }
-                ul.lines { @for line in more { li { (line) } } }
+        section.verdict {
+            h2.unseen { "Verdict" }
+            div.card.good[verdict.verified].bad[!verdict.verified].long[problems > 2] {
+                (verified(report))
+                @if verdict.verified {
+                    p { "In the end every object was as it should be." }
+                } @else if problems == 0 {
+                    p { "Nobody knows whether the objects are as they should be: the run did not get so far." }
+                } @else {
+                    p { (format::plural(problems, "problem")) " in the end:" }
+                }
+                @if problems > 0 { (lines(&verdict.problems)) }
+            }
+            div.card.good[verdict.generator_kept_up].doubtful[!verdict.generator_kept_up] {
+                (kept_up(report))
+                p {
+                    @if verdict.generator_kept_up {
+                        "Changes were made when they were due, so the latencies are the controller's."
+                    } @else if report.changes.made == 0 {
+                        "None were made, so nothing could be measured."
+                    } @else {
+                        "Changes were made late, so the load was lower than it claims to be."
+                    }
+                    @if lag.count > 0 {
+                        " Lag p99 " (format::micros(lag.p99 as f64)) ", longest " (format::micros(lag.max as f64)) "."
+                    }
+                }
+            }
+            @if !verdict.warnings.is_empty() {
+                div.card.doubtful {
+                    (badge(Mood::Doubtful, &format::plural(verdict.warnings.len() as u64, "warning")))
+                    (lines(&verdict.warnings))
+                }
+            }
+        }
+    }
+}
+
+fn all_tiles(report: &Report) -> Vec<Tile> {
+    let mut tiles = Vec::new();
+    for (name, latency) in &latencies(report)[..2] {
+        if latency.count > 0 || latency.never_seen > 0 {
+            tiles.push(latency_tile(name, latency));
+        }
+    }
+    let (changes, writes) = (&report.changes, &report.writes);
+    let more = if changes.failed > 0 {
+        format!("{} failed", format::number(changes.failed))
+    } else if changes.made == 0 {
+        "none were made".to_owned()
+    } else {
+        let rate = changes.made as f64 / report.seconds;
+        format!("{}, none failed", format::rate(rate))
+    };
+    tiles.push(Tile {
+        bad: changes.failed > 0,
+        ..tile("Changes", format::number(changes.made), more)
+    });
+    if changes.made > 0 {
+        let per_change = format!("{} per change", format::bytes(writes.bytes_per_change));
+        tiles.push(tile(
+            "Writes per change",
+            format::figure(writes.per_change),
+            per_change,
+        ));
+    }
+    tiles.extend(process_tiles(report));
+    if let Some(longest) = figures::longest_gap(report) {
+        let more = format!("no writer for up to {}", format::seconds(longest));
+        let restarts = format::number(report.restarts.len() as u64);
+        tiles.push(tile("Restarts", restarts, more));
+    }
+    tiles
+}
+
+fn tile(label: &str, figure: String, more: String) -> Tile {
+    Tile {
+        label: label.to_owned(),
+        figure,
+        more,
+        bad: false,
+    }
+}
+
+fn latency_tile(name: &str, latency: &Latency) -> Tile {
+    let [p50, _, p99, _, max] = figures::durations(latency);
+    let bad = latency.never_seen > 0;
+    let more = if bad {
+        format!("{} never seen", format::number(latency.never_seen))
+    } else {
+        format!("p50 {p50}, max {max}")
+    };
+    Tile {
+        bad,
+        ..tile(&format!("{name}, p99"), p99, more)
+    }
+}
+
+/// What the processes used, added up, and how long a start took.
+fn process_tiles(report: &Report) -> Vec<Tile> {
+    let sum = |figure: fn(&Process) -> f64| report.processes.iter().map(figure).sum::<f64>();
+    let mut tiles = Vec::new();
+    let mut cold = String::new();
+    if !report.processes.is_empty() {
+        let in_all = format!("{} in all", format::seconds(sum(|process| process.cpu_seconds)));
+        let per_change = format::micros(sum(|process| process.cpu_micros_per_change));
+        tiles.push(tile("CPU per change", per_change, in_all));
+        let end = format!(
+            "{} at the end",
+            format::bytes(sum(|process| process.rss_bytes as f64))
+        );
+        let peak = format::bytes(sum(|process| process.peak_rss_bytes as f64));
+        tiles.push(tile("Memory at its peak", peak, end));
+        cold = format!(
+            "{} of CPU time",
+            format::seconds(sum(|process| process.cold_cpu_seconds))
+        );
+    }
+    let converged = report.converge_seconds.map(format::seconds);
+    tiles.extend(converged.map(|converged| tile("Converged from cold in", converged, cold)));
+    tiles
+}
+
+fn latency_table(report: &Report) -> Markup {
+    let mut head = vec![""];
+    head.extend(DURATIONS.map(|(name, _)| name));
+    head.extend(["measured", "overtaken", "never seen"]);
+    let shown = latencies(report).into_iter();
+    let rows = shown
+        .filter(|(_, latency)| is_measured(latency))
+        .map(|(name, latency)| {
+            html! { tr {
+                th scope="row" { (name) }
+                @for duration in figures::durations(latency) { td { (duration) } }
+                td { (format::number(latency.count)) }
+                td { (format::number(latency.overtaken)) }
+                td.bad[latency.never_seen > 0] { (format::number(latency.never_seen)) }
+            } }
+        });
+    let rows: Vec<Markup> = rows.collect();
+    html! { @if !rows.is_empty() { (table("Latencies", "figures", &head, &rows)) } }
+}
+
+fn writes_table(report: &Report) -> Markup {
+    let mut head = vec![""];
+    head.extend(WRITES);
+    let writes = [
+        ("Slices", &report.writes.slices),
+        ("Endpoints", &report.writes.endpoints),
+    ];
+    let rows = writes.map(|(name, counts)| row(name, figures::of_writes(counts, format::number)));
+    table("Writes", "figures", &head, &rows)
+}
+
+fn processes_table(report: &Report) -> Markup {
+    let head = [
+        "",
+        "CPU per change",
+        "CPU time",
+        "CPU from cold",
+        "memory",
+        "peak",
+        "process",
+    ];
+    let rows = report.processes.iter().map(|process| {
+        let figures = figures::of_process(process).into_iter();
+        row(&process.name, figures.chain([process.pid.to_string()]))
+    });
+    table("Processes", "figures", &head, &rows.collect::<Vec<_>>())
+}
+
+fn phases(report: &Report) -> Markup {
+    let phases = report.phases.iter().map(|phase| {
+        let cells = [
+            format::moment(phase.from),
+            format::moment(phase.to),
+            format::number(phase.changes),
+            format::rate(phase.changes as f64 / (phase.to - phase.from)),
+        ];
+        row(&phase.name, cells)
+    });
+    let restarts = report.restarts.iter().map(|restart| {
+        let without = format::seconds(restart.without_writer_seconds);
+        row(&restart.signal, [format::moment(restart.at), without])
+    });
+    let (phases, restarts): (Vec<_>, Vec<_>) = (phases.collect(), restarts.collect());
+    html! {
+        @if !phases.is_empty() || !restarts.is_empty() {
+            section {
+                h2 { "Phases" }
+                @if !phases.is_empty() {
+                    (table("Phases", "figures", &["", "from", "to", "changes", "rate"], &phases))
+                }
+                @if !restarts.is_empty() {
+                    (table("Restarts", "figures", &["Restart", "at", "without a writer"], &restarts))
+                }
             }
         }
     }
 }
 
 /// Names and values, or that there are none.
-pub(super) fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Markup {
-    let mut pairs = pairs.into_iter().peekable();
+fn pairs(settings: &[Setting]) -> Markup {
     html! {
-        @if pairs.peek().is_none() {
+        @if settings.is_empty() {
             p.none { "None are known." }
         } @else {
-            dl { @for (name, value) in pairs { div { dt { (name) } dd { (value) } } } }
+            dl { @for setting in settings {
+                div { dt { (setting.name) } dd { (setting.values[0].as_deref().unwrap_or(format::NONE)) } }
+            } }
         }
     }
 }
 
-/// What a machine is, by name.
-pub(super) fn machine(machine: &Machine) -> [(&'static str, String); 5] {
-    let text = |text: &str| {
-        if text.is_empty() {
-            format::NONE.to_owned()
-        } else {
-            text.to_owned()
-        }
-    };
-    let known = |known: bool, text: String| if known { text } else { format::NONE.to_owned() };
-    [
-        ("Processor", text(&machine.processor)),
-        ("Cores", known(machine.cores > 0, machine.cores.to_string())),
-        (
-            "Memory",
-            known(
-                machine.memory_bytes > 0,
-                format::bytes(machine.memory_bytes as f64),
-            ),
-        ),
-        ("System", text(&machine.system)),
-        (
-            "Load average",
-            known(
-                machine.cores > 0,
-                format!("{:.2} at the start", machine.load_average),
-            ),
-        ),
-    ]
-}
-
-/// The phases and restarts of a run, as marks.
-pub(super) fn marks(report: &Report) -> Marks {
-    let phases = report.phases.iter().map(|phase| Band {
-        from: phase.from,
-        to: phase.to,
-        name: phase.name.clone(),
+fn settings_table(title: &str, runs: &[Run<'_>], settings: &[Setting]) -> Markup {
+    if settings.is_empty() {
+        return html! { p.explain { "None are known." } };
+    }
+    let mut head = vec![String::new()];
+    head.extend(runs.iter().map(|run| run.letter.to_string()));
+    let rows = settings.iter().map(|setting| {
+        html! { tr.differs[setting.differs()] {
+            th scope="row" { (setting.name) @if setting.differs() { span.unseen { " (differs)" } } }
+            @for value in &setting.values { td { (value.as_deref().unwrap_or(format::NONE)) } }
+        } }
     });
-    let restarts = report.restarts.iter().map(|restart| Band {
-        from: restart.at,
-        to: restart.at + restart.without_writer_seconds,
-        name: format!(
-            "restart ({}) at {}: no writer for {}",
-            restart.signal,
-            format::moment(restart.at),
-            format::seconds(restart.without_writer_seconds)
-        ),
-    });
-    Marks {
-        phases: phases.collect(),
-        restarts: restarts.collect(),
-        restart: "restart".to_owned(),
-    }
+    table(title, "figures", &head, &rows.collect::<Vec<_>>())
 }
 
-/// The axes and marks that plots over time share.
-pub(super) struct OverTime {
-    pub(super) axis: Axis,
-    pub(super) marks: Marks,
-}
-
-// === impl OverTime ===
-
-impl OverTime {
-    /// A plot of durations in microseconds.
-    pub(super) fn durations(
-        &self,
-        id: &'static str,
-        title: &'static str,
-        note: String,
-        curves: Vec<Curve>,
-    ) -> Plot {
-        let y = Axis::durations(plot::least(&curves), plot::most(&curves));
-        self.plot(id, title, note, y, curves)
+/// The figures of all runs, with how they stand to the first one's.
+fn compared(runs: &[Run<'_>], groups: &[Group]) -> Markup {
+    let mut head = vec![String::new(), runs[0].letter.to_string()];
+    for run in &runs[1..] {
+        head.extend([run.letter.to_string(), format!("to {}", runs[0].letter)]);
     }
-
-    /// A plot that begins at nought.
-    pub(super) fn linear(
-        &self,
-        id: &'static str,
-        title: &'static str,
-        note: String,
-        unit: Unit,
-        curves: Vec<Curve>,
-    ) -> Plot {
-        let y = Axis::linear(plot::most(&curves), unit);
-        self.plot(id, title, note, y, curves)
-    }
-
-    fn plot(&self, id: &'static str, title: &'static str, note: String, y: Axis, curves: Vec<Curve>) -> Plot {
-        Plot {
-            id,
-            title,
-            note,
-            across: "Since the first change",
-            y,
-            height: 200.0,
-            rows: plot::rows_over_time(&curves, &self.axis),
-            x: self.axis.clone(),
-            curves,
-            marks: self.marks.clone(),
+    let mut rows = Vec::new();
+    for group in groups {
+        rows.push(html! {
+            tr.group { th scope="rowgroup" colspan=(runs.len() * 2) { (group.title) } }
+        });
+        for figure in &group.figures {
+            rows.push(html! { tr {
+                th scope="row" {
+                    (figure.name)
+                    @if figure.better == Better::Lower {
+                        " " span.hint { span aria-hidden="true" { "↓" } span.unseen { "(lower is better)" } }
+                    }
+                }
+                td { (figure.text(0)) }
+                @for run in 1..runs.len() { td { (figure.text(run)) } (ratio(figure, run)) }
+            } });
         }
     }
+    table("Figures of all runs", "figures compared", &head, &rows)
 }
 
-/// The distributions of several latencies in one plot.
-pub(super) fn distributions(id: &'static str, title: &'static str, latencies: &[(String, &Latency)]) -> Plot {
-    let curve = |(number, (name, latency)): (usize, &(String, &Latency))| Curve {
-        name: name.clone(),
-        look: Look::Line(number),
-        pieces: curves::distribution(&latency.histogram),
-        figure: format::micros,
+fn ratio(figure: &Figure, run: usize) -> Markup {
+    let standing = figure.standing(run);
+    let (class, word) = match standing.judgement {
+        Judgement::Better => ("ratio better", "better"),
+        Judgement::Worse => ("ratio worse", "worse"),
+        Judgement::Same => ("ratio", "same"),
+        Judgement::None => ("ratio", ""),
     };
-    let curves: Vec<Curve> = latencies.iter().enumerate().map(curve).collect();
-    let count = |latency: &Latency| {
-        latency
-            .histogram
-            .iter()
-            .fold(0_u64, |sum, b| sum.saturating_add(b.count))
-    };
-    let most = latencies
-        .iter()
-        .map(|(_, latency)| count(latency))
-        .max()
-        .unwrap_or(0);
-    let x = Axis::quantiles(most);
-    let row = |share: f64| Row {
-        place: x.place(share),
-        label: if share >= 1.0 {
-            "all".to_owned()
-        } else {
-            format!("{} %", format::plain(share * 100.0))
-        },
-        cells: latencies
-            .iter()
-            .map(|(_, latency)| {
-                // Of a hundred values none is the thousandth.
-                let known = share >= 1.0 || count(latency) as f64 * (1.0 - share) >= 0.999;
-                let quantile = curves::quantile(&latency.histogram, share).filter(|_| known);
-                quantile.map(|micros| format::micros(micros as f64))
-            })
-            .collect(),
-    };
-    let rows = QUANTILES
-        .into_iter()
-        .map(row)
-        .filter(|row| row.cells.iter().any(Option::is_some));
-    Plot {
-        id,
-        title,
-        note: "How many of 100 changes were visible within which time. Log scale.".to_owned(),
-        across: "Share of changes",
-        y: Axis::durations(plot::least(&curves), plot::most(&curves)),
-        height: 200.0,
-        rows: rows.collect(),
-        x,
-        curves,
-        marks: Marks::default(),
-    }
-}
-
-/// The note of a plot whose samples were too many: how many of them each point stands for.
-pub(super) fn merged(note: &str, samples: usize, how: &str) -> String {
-    match curves::merged(samples) {
-        1 => note.to_owned(),
-        many => format!("{note} Each point is the {how} of {many} intervals."),
-    }
-}
-
-/// A curve of a line.
-pub(super) fn line(
-    number: usize,
-    name: impl Into<String>,
-    pieces: Pieces,
-    figure: fn(f64) -> String,
-) -> Curve {
-    Curve {
-        name: name.into(),
-        look: Look::Line(number),
-        pieces,
-        figure,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn style_and_script_cannot_end_their_elements() {
-        for text in [STYLE, SCRIPT] {
-            assert!(!text.contains("</") && !text.contains("<!--"));
-        }
-        // Or the hashes in the policy would not be those of what is there.
-        let page = whole("t", &html! {});
-        assert!(page.contains(&format!("<style>{STYLE}</style>")));
-        assert!(page.contains(&format!("<script>{SCRIPT}</script>")));
-        assert!(!STYLE.contains('\r') && !SCRIPT.contains('\r'));
-    }
-
-    #[test]
-    fn a_title_stays_text() {
-        let page = whole("</title><script>alert(1)</script>", &html! { "&" });
-        assert!(page.contains("<title>&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;</title>"));
-        assert_eq!(page.matches("<script").count(), 1);
-    }
-
-    #[test]
-    fn many_lines_are_folded() {
-        let all: Vec<String> = (0..30).map(|n| format!("<{n}>")).collect();
-        let text = lines(&all).into_string();
-        assert_eq!(text.matches("<li>").count(), 30);
-        assert!(text.contains("22 more") && text.contains("&lt;29&gt;"));
-        assert!(!lines(&all[..5]).into_string().contains("more"));
-    }
+    html! { td class=(class) { (standing.text()) " " span { (word) } } }
 }

@@ -26,7 +26,7 @@ const LETTER: f64 = 6.6;
 pub(super) struct Plot {
     /// What in-page links and labels name it by; unique in its page.
     pub(super) id: &'static str,
-    pub(super) title: &'static str,
+    pub(super) title: String,
     pub(super) note: String,
     /// The heading of the table's first column.
     pub(super) across: &'static str,
@@ -98,32 +98,25 @@ impl Look {
 // === impl Curve ===
 
 impl Curve {
-    /// The greatest of its values; not a number if there is none.
-    fn most(&self) -> f64 {
-        self.pieces
-            .iter()
-            .flatten()
-            .map(|point| point.1)
-            .fold(f64::NAN, f64::max)
-    }
-
-    fn least(&self) -> f64 {
-        self.pieces
-            .iter()
-            .flatten()
-            .map(|point| point.1)
-            .fold(f64::NAN, f64::min)
+    fn values(&self) -> impl Iterator<Item = f64> {
+        self.pieces.iter().flatten().map(|point| point.1)
     }
 }
 
-/// The greatest value of several curves.
-pub(super) fn most(curves: &[Curve]) -> f64 {
-    curves.iter().map(Curve::most).fold(f64::NAN, f64::max)
+/// The greatest value of several curves; not a number if there is none.
+pub(super) fn most<'a>(curves: impl IntoIterator<Item = &'a Curve>) -> f64 {
+    curves
+        .into_iter()
+        .flat_map(Curve::values)
+        .fold(f64::NAN, f64::max)
 }
 
-/// The least value of several curves.
-pub(super) fn least(curves: &[Curve]) -> f64 {
-    curves.iter().map(Curve::least).fold(f64::NAN, f64::min)
+/// The least value of several curves; not a number if there is none.
+pub(super) fn least<'a>(curves: impl IntoIterator<Item = &'a Curve>) -> f64 {
+    curves
+        .into_iter()
+        .flat_map(Curve::values)
+        .fold(f64::NAN, f64::min)
 }
 
 /// Rows for curves over time: one for each moment at which any of them has a value.
@@ -226,7 +219,7 @@ impl Plot {
     fn description(&self) -> String {
         let mut text = String::new();
         for curve in &self.curves {
-            let (least, most) = (curve.least(), curve.most());
+            let (least, most) = (least([curve]), most([curve]));
             if most.is_finite() {
                 let figure = curve.figure;
                 let _ = write!(
@@ -379,7 +372,7 @@ mod tests {
         let x = Axis::time(0.0, 10.0);
         Plot {
             id: "sample",
-            title: "Sample",
+            title: "Sample".to_owned(),
             note: String::new(),
             across: "At",
             y: Axis::linear(most(&curves), Unit::Plain),

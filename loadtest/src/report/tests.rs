@@ -126,7 +126,7 @@ fn what_is_no_report_is_told_in_one_line() {
 
 #[test]
 fn text_of_a_report_stays_text() {
-    let page = single::page(&sample::hostile());
+    let page = page::of_one(&sample::hostile());
     assert_eq!(page.matches("<script").count(), 1);
     assert!(!page.contains("<img") && !page.contains("\"'>"));
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
@@ -135,7 +135,7 @@ fn text_of_a_report_stays_text() {
 
 #[test]
 fn a_page_shows_what_was_measured() {
-    let page = single::page(&sample::endpointd());
+    let page = page::of_one(&sample::endpointd());
     for id in [
         "slices",
         "endpoints",
@@ -160,6 +160,6 @@ fn a_page_shows_what_was_measured() {
     ] {
         assert!(page.contains(text), "{text}");
     }
-    assert!(!single::page(&sample::three_processes()).contains("id=\"queue\""));
-    assert!(single::page(&sample::empty()).contains("Nothing was measured."));
+    assert!(!page::of_one(&sample::three_processes()).contains("id=\"queue\""));
+    assert!(page::of_one(&sample::empty()).contains("Nothing was measured."));
 }

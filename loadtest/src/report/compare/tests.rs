@@ -1,13 +1,19 @@
 //! Ratios, what makes a comparison doubtful, and both forms of it.
 
+use std::path::Path;
+
 use super::{
-    super::{model::Report, sample, table::WIDTH},
-    figures::{Figure, Group, Judgement},
+    super::{
+        figures::{Figure, Group, Judgement},
+        model::Report,
+        sample,
+        text::WIDTH,
+    },
     *,
 };
 
-fn runs(reports: impl IntoIterator<Item = Report>) -> Vec<Run> {
-    name(
+fn runs(reports: impl IntoIterator<Item = Report>) -> Vec<Run<'static>> {
+    Run::named(
         reports
             .into_iter()
             .map(|report| (Path::new("some.json"), report))
@@ -95,7 +101,7 @@ fn runs_of_one_title_are_told_apart() {
 #[test]
 fn differences_are_warned_of() {
     assert_eq!(
-        differences::warnings(&runs([sample::endpointd(), sample::three_processes()])),
+        settings::warnings(&runs([sample::endpointd(), sample::three_processes()])),
         Vec::<String>::new()
     );
 
@@ -105,7 +111,7 @@ fn differences_are_warned_of() {
     other.machine.load_average = 9.0;
     other.parameters.remove("pods");
     other.versions.insert("loadtest".to_owned(), "0.2.0".to_owned());
-    let warnings = differences::warnings(&runs([sample::endpointd(), sample::three_processes(), other]));
+    let warnings = settings::warnings(&runs([sample::endpointd(), sample::three_processes(), other]));
     let wanted = [
         "C was not verified",
         "C had a generator that lagged",
@@ -131,7 +137,7 @@ fn a_comparison_fits_on_a_terminal() {
     for reports in [all[..2].to_vec(), all[..3].to_vec(), eight] {
         let runs = runs(reports);
         let groups = figures::groups(&runs);
-        let text = text::text(&runs, &groups, &differences::warnings(&runs), false);
+        let text = text::comparison(&runs, &groups, &settings::warnings(&runs), false);
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
             assert!(!line.contains('\u{1b}'));
@@ -151,7 +157,7 @@ fn a_comparison_fits_on_a_terminal() {
 fn a_comparison_names_ratio_and_judgement() {
     let runs = runs([sample::three_processes(), sample::endpointd()]);
     let groups = figures::groups(&runs);
-    let text = text::text(&runs, &groups, &[], false);
+    let text = text::comparison(&runs, &groups, &[], false);
     let p50 = text
         .lines()
         .find(|line| line.trim_start().starts_with("p50"))
@@ -160,17 +166,17 @@ fn a_comparison_names_ratio_and_judgement() {
     assert_eq!(words[..2], ["p50", "↓"], "{p50}");
     assert!(words[words.len() - 2].starts_with("×0.00"), "{p50}");
     assert_eq!(words[words.len() - 1], "+", "{p50}");
-    let page = page::page(&runs, &groups, &[]);
+    let page = page::of_several(&runs, &groups, &[]);
     assert!(page.contains("<span>better</span>") && !page.contains("<span>worse</span>"));
     assert!(!page.contains("Compare with care"));
     let runs = self::runs([sample::endpointd(), sample::three_processes()]);
-    assert!(page::page(&runs, &figures::groups(&runs), &[]).contains("<span>worse</span>"));
+    assert!(page::of_several(&runs, &figures::groups(&runs), &[]).contains("<span>worse</span>"));
 }
 
 #[test]
 fn text_of_reports_stays_text() {
     let runs = runs([sample::hostile(), sample::hostile(), sample::endpointd()]);
-    let page = page::page(&runs, &figures::groups(&runs), &differences::warnings(&runs));
+    let page = page::of_several(&runs, &figures::groups(&runs), &settings::warnings(&runs));
     assert_eq!(page.matches("<script").count(), 1);
     assert!(!page.contains("<img") && !page.contains("\"'>"));
     assert!(page.contains("Compare with care"));

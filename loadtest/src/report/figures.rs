@@ -1,15 +1,44 @@
-//! The figures of the runs, and how they stand to the reference's.
+//! The figures of runs, for pages and for terminals, and how those of several runs stand to the first one's.
 
 use super::{
-    super::{
-        format,
-        model::{Latency, Process, Report},
-    },
-    Run,
+    format,
+    model::{Latency, Process, Report, WriteCounts},
+    runs::Run,
 };
 
 /// Less of a difference than this says nothing about one run of each.
 const SAME: f64 = 0.05;
+
+/// The figures of a latency: their names and, in microseconds, their values.
+pub(super) const DURATIONS: [(&str, fn(&Latency) -> u64); 5] = [
+    ("p50", |latency| latency.p50),
+    ("p90", |latency| latency.p90),
+    ("p99", |latency| latency.p99),
+    ("p99.9", |latency| latency.p999),
+    ("max", |latency| latency.max),
+];
+
+type OfProcess = (&'static str, fn(f64) -> String, fn(&Process) -> f64);
+
+/// The figures of a process.
+const PROCESS: [OfProcess; 5] = [
+    ("CPU per change", format::micros, |process| {
+        process.cpu_micros_per_change
+    }),
+    ("CPU in all", format::seconds, |process| process.cpu_seconds),
+    ("CPU from cold", format::seconds, |process| {
+        process.cold_cpu_seconds
+    }),
+    ("memory at the end", format::bytes, |process| {
+        process.rss_bytes as f64
+    }),
+    ("memory at its peak", format::bytes, |process| {
+        process.peak_rss_bytes as f64
+    }),
+];
+
+/// The names of the figures of writes.
+pub(super) const WRITES: [&str; 4] = ["created", "updated", "deleted", "received"];
 
 /// Which way a figure is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +77,32 @@ pub(super) enum Judgement {
     Same,
     Better,
     Worse,
+}
+
+/// The durations of a latency as text, or that nothing was measured.
+pub(super) fn durations(latency: &Latency) -> [String; 5] {
+    DURATIONS.map(|(_, value)| {
+        if latency.count > 0 {
+            format::micros(value(latency) as f64)
+        } else {
+            format::NONE.to_owned()
+        }
+    })
+}
+
+/// The figures of writes as text; long numbers may have to be short.
+pub(super) fn of_writes(counts: &WriteCounts, number: fn(u64) -> String) -> [String; 4] {
+    [
+        number(counts.created),
+        number(counts.updated),
+        number(counts.deleted),
+        format::bytes(counts.bytes as f64),
+    ]
+}
+
+/// The figures of a process as text.
+pub(super) fn of_process(process: &Process) -> [String; 5] {
+    PROCESS.map(|(_, format, value)| format(value(process)))
 }
 
 // === impl Figure ===
@@ -90,8 +145,8 @@ impl Standing {
 }
 
 /// All figures that at least one of the runs has.
-pub(super) fn groups(runs: &[Run]) -> Vec<Group> {
-    let reports: Vec<&Report> = runs.iter().map(|run| &run.report).collect();
+pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
+    let reports: Vec<&Report> = runs.iter().map(|run| &*run.report).collect();
     let mut groups = vec![
         latency("Slices: change to visible", &reports, |report| &report.slices),
         latency("Endpoints: change to visible", &reports, |report| {
@@ -130,29 +185,26 @@ fn figure(
 }
 
 fn latency(title: &str, reports: &[&Report], of: fn(&Report) -> &Latency) -> Group {
-    let duration = |name: &str, value: fn(&Latency) -> u64| {
-        figure(reports, name, Better::Lower, format::micros, |report| {
-            let latency = of(report);
-            (latency.count > 0).then(|| value(latency) as f64)
+    let mut figures: Vec<Figure> = DURATIONS
+        .into_iter()
+        .map(|(name, value)| {
+            figure(reports, name, Better::Lower, format::micros, |report| {
+                let latency = of(report);
+                (latency.count > 0).then(|| value(latency) as f64)
+            })
         })
-    };
+        .collect();
     let count = |name: &str, better, value: fn(&Latency) -> u64| {
         figure(reports, name, better, format::whole, |report| {
             let latency = of(report);
             (latency.count > 0 || latency.never_seen > 0).then(|| value(latency) as f64)
         })
     };
+    figures.push(count("never seen", Better::Lower, |latency| latency.never_seen));
+    figures.push(count("measured", Better::Neither, |latency| latency.count));
     Group {
         title: title.to_owned(),
-        figures: vec![
-            duration("p50", |latency| latency.p50),
-            duration("p90", |latency| latency.p90),
-            duration("p99", |latency| latency.p99),
-            duration("p99.9", |latency| latency.p999),
-            duration("max", |latency| latency.max),
-            count("never seen", Better::Lower, |latency| latency.never_seen),
-            count("measured", Better::Neither, |latency| latency.count),
-        ],
+        figures,
     }
 }
 
@@ -184,24 +236,6 @@ fn work(reports: &[&Report]) -> Group {
         ],
     }
 }
-
-type OfProcess = (&'static str, fn(f64) -> String, fn(&Process) -> f64);
-
-const PROCESS: [OfProcess; 5] = [
-    ("CPU per change", format::micros, |process| {
-        process.cpu_micros_per_change
-    }),
-    ("CPU in all", format::seconds, |process| process.cpu_seconds),
-    ("CPU from cold", format::seconds, |process| {
-        process.cold_cpu_seconds
-    }),
-    ("memory at the end", format::bytes, |process| {
-        process.rss_bytes as f64
-    }),
-    ("memory at its peak", format::bytes, |process| {
-        process.peak_rss_bytes as f64
-    }),
-];
 
 /// The processes of each run added up: controllers differ in how many they are.
 fn processes(reports: &[&Report]) -> Group {
@@ -251,15 +285,6 @@ fn each_process(reports: &[&Report]) -> Vec<Group> {
 }
 
 fn starts(reports: &[&Report]) -> Group {
-    let longest = |report: &Report| {
-        let without = report
-            .restarts
-            .iter()
-            .map(|restart| restart.without_writer_seconds);
-        without.fold(None, |longest: Option<f64>, seconds| {
-            Some(longest.map_or(seconds, |other| other.max(seconds)))
-        })
-    };
     Group {
         title: "Starts".to_owned(),
         figures: vec![
@@ -275,8 +300,17 @@ fn starts(reports: &[&Report]) -> Group {
                 "longest writer gap",
                 Better::Lower,
                 format::seconds,
-                longest,
+                longest_gap,
             ),
         ],
     }
+}
+
+/// The longest time that a restart left nobody to write, in seconds.
+pub(super) fn longest_gap(report: &Report) -> Option<f64> {
+    let gaps = report
+        .restarts
+        .iter()
+        .map(|restart| restart.without_writer_seconds);
+    gaps.reduce(f64::max)
 }

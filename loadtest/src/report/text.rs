@@ -1,44 +1,54 @@
-//! The figures of one run for a terminal, at most 80 columns wide.
+//! The figures of runs for a terminal, at most 80 columns wide.
 
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
 use super::{
-    format::{self, NONE, bytes, clean, cut, micros, number, rate, seconds},
+    figures::{self, Better, DURATIONS, Figure, Group, Judgement, WRITES},
+    format::{self, bytes, clean, cut, number, rate, seconds, short},
     model::Report,
-    single,
+    plots,
+    runs::Run,
 };
 
 /// What fits on a terminal of the usual width.
 pub(super) const WIDTH: usize = 80;
+/// The width of the first column.
+const NAME: usize = 16;
 /// More problems than these are in the report only.
 const SHOWN: usize = 10;
+/// The width of the columns of a comparison.
+const FIGURE: usize = 22;
+const VALUE: usize = 11;
+const RATIO: usize = 8;
+/// How many runs stand beside the reference.
+const BESIDE: usize = 2;
 
 /// Colours, or none of them.
 #[derive(Clone, Copy)]
-pub(super) struct Paint(pub(super) bool);
+struct Paint(bool);
 
 // === impl Paint ===
 
 impl Paint {
-    pub(super) fn good(self, text: &str) -> String {
+    fn good(self, text: &str) -> String {
         self.paint(AnsiColor::Green.on_default(), text)
     }
 
-    pub(super) fn doubtful(self, text: &str) -> String {
+    fn doubtful(self, text: &str) -> String {
         self.paint(AnsiColor::Yellow.on_default(), text)
     }
 
-    pub(super) fn bad(self, text: &str) -> String {
+    fn bad(self, text: &str) -> String {
         self.paint(AnsiColor::Red.on_default().bold(), text)
     }
 
-    pub(super) fn strong(self, text: &str) -> String {
+    fn strong(self, text: &str) -> String {
         self.paint(Style::new().bold(), text)
     }
 
-    pub(super) fn quiet(self, text: &str) -> String {
+    fn quiet(self, text: &str) -> String {
         self.paint(Style::new().dimmed(), text)
     }
 
@@ -80,7 +90,7 @@ impl Table {
     }
 
     fn head(&mut self, report: &Report) {
-        let title = cut(&clean(single::name(report)), WIDTH);
+        let title = cut(&clean(&Run::alone(report).name), WIDTH);
         let title = self.paint.strong(&title);
         self.line(&title);
         let profile = if report.profile.is_empty() {
@@ -101,7 +111,7 @@ impl Table {
 
     /// A heading for columns below it, after an empty line.
     fn columns(&mut self, first: &str, columns: &[&str], width: usize) {
-        let mut line = format!("{first:<16}");
+        let mut line = format!("{first:<NAME$}");
         for column in columns {
             let _ = write!(line, "{column:>width$}");
         }
@@ -110,20 +120,23 @@ impl Table {
         self.line(&line);
     }
 
+    /// A row of cells below columns.
+    fn row(&mut self, name: &str, cells: &[String], width: usize) {
+        let mut line = format!("{:<NAME$}", cut(&clean(name), NAME));
+        for cell in cells {
+            let _ = write!(line, "{cell:>width$}");
+        }
+        self.line(&line);
+    }
+
     fn latencies(&mut self, report: &Report) {
-        self.columns("latency", &["p50", "p90", "p99", "p99.9", "max", "count"], 10);
-        for (name, latency) in single::latencies(report) {
-            let mut line = format!("{name:<16}");
-            for figure in [latency.p50, latency.p90, latency.p99, latency.p999, latency.max] {
-                let text = if latency.count > 0 {
-                    micros(figure as f64)
-                } else {
-                    NONE.to_owned()
-                };
-                let _ = write!(line, "{text:>10}");
-            }
-            let _ = write!(line, "{:>10}", short(latency.count));
-            self.line(&line);
+        let mut columns = DURATIONS.map(|(name, _)| name).to_vec();
+        columns.push("count");
+        self.columns("latency", &columns, 10);
+        for (name, latency) in plots::latencies(report) {
+            let mut cells = figures::durations(latency).to_vec();
+            cells.push(short(latency.count));
+            self.row(name, &cells, 10);
             if latency.overtaken > 0 {
                 let overtaken = format!(
                     "  not counted: {} overtaken by later changes",
@@ -142,23 +155,13 @@ impl Table {
 
     fn work(&mut self, report: &Report) {
         let (changes, writes) = (&report.changes, &report.writes);
-        self.columns("writes", &["created", "updated", "deleted", "received"], 12);
+        self.columns("writes", &WRITES, 12);
         for (name, counts) in [("Slices", &writes.slices), ("Endpoints", &writes.endpoints)] {
-            let counts = [
-                short(counts.created),
-                short(counts.updated),
-                short(counts.deleted),
-                bytes(counts.bytes as f64),
-            ];
-            let mut line = format!("{name:<16}");
-            for count in counts {
-                let _ = write!(line, "{count:>12}");
-            }
-            self.line(&line);
+            self.row(name, &figures::of_writes(counts, short), 12);
         }
         self.line("");
         let mut line = format!(
-            "{:<16}{}, {}",
+            "{:<NAME$}{}, {}",
             "Changes",
             number(changes.made),
             rate(changes.made as f64 / report.seconds)
@@ -173,7 +176,7 @@ impl Table {
             format::figure(writes.per_change),
             bytes(writes.bytes_per_change)
         );
-        self.line(&format!("{:<16}{each}", "Per change"));
+        self.line(&format!("{:<NAME$}{each}", "Per change"));
     }
 
     fn processes(&mut self, report: &Report) {
@@ -186,19 +189,7 @@ impl Table {
             12,
         );
         for process in &report.processes {
-            let figures = [
-                micros(process.cpu_micros_per_change),
-                seconds(process.cpu_seconds),
-                seconds(process.cold_cpu_seconds),
-                bytes(process.rss_bytes as f64),
-                bytes(process.peak_rss_bytes as f64),
-            ];
-            let name = clean(&process.name);
-            let mut line = format!("{:<16}", cut(&name, 16));
-            for figure in figures {
-                let _ = write!(line, "{figure:>12}");
-            }
-            self.line(&line);
+            self.row(&process.name, &figures::of_process(process), 12);
         }
     }
 
@@ -207,14 +198,18 @@ impl Table {
             self.line("");
         }
         if let Some(converged) = report.converge_seconds {
-            self.line(&format!("{:<16}{} from cold", "Converged in", seconds(converged)));
+            self.line(&format!(
+                "{:<NAME$}{} from cold",
+                "Converged in",
+                seconds(converged)
+            ));
         }
         for restart in &report.restarts {
             let signal = clean(&restart.signal);
             let without = seconds(restart.without_writer_seconds);
             let at = format::moment(restart.at);
             self.line(&format!(
-                "{:<16}at {at} by {}: no writer for {without}",
+                "{:<NAME$}at {at} by {}: no writer for {without}",
                 "Restarted",
                 cut(&signal, 16)
             ));
@@ -256,17 +251,75 @@ impl Table {
     }
 }
 
-/// A count in at most nine characters.
-fn short(count: u64) -> String {
-    if count < 10_000_000 {
-        number(count)
-    } else {
-        format!("{:.2e}", count as f64)
+/// The tables of several runs, and what makes them doubtful.
+pub(super) fn comparison(runs: &[Run<'_>], groups: &[Group], warnings: &[String], colour: bool) -> String {
+    let paint = Paint(colour);
+    let mut text = String::new();
+    for run in runs {
+        let name = cut(&clean(&run.name), WIDTH - 4);
+        let _ = writeln!(text, "{}   {name}", paint.strong(&run.letter.to_string()));
     }
+    let others: Vec<usize> = (1..runs.len()).collect();
+    for shown in others.chunks(BESIDE) {
+        let mut head = format!("{:FIGURE$}  {:>VALUE$}", "", runs[0].letter);
+        for &run in shown {
+            let _ = write!(
+                head,
+                "{:>VALUE$}{:>RATIO$}   ",
+                runs[run].letter,
+                format!("to {}", runs[0].letter)
+            );
+        }
+        let _ = writeln!(text, "\n{}", paint.quiet(head.trim_end()));
+        for group in groups {
+            let _ = writeln!(text, "{}", paint.strong(&cut(&clean(&group.title), WIDTH)));
+            for figure in &group.figures {
+                let _ = writeln!(text, "{}", row(figure, shown, paint).trim_end());
+            }
+        }
+    }
+    let note = "↓ lower is better; + better, - worse, = within 5 %. One run each says little.";
+    let _ = writeln!(text, "\n{}", paint.quiet(note));
+    for warning in warnings {
+        let lines = wrap(&clean(&format!("warning: {warning}")), WIDTH - 2);
+        for (number, line) in lines.iter().enumerate() {
+            let indent = if number == 0 { "" } else { "  " };
+            let _ = writeln!(text, "{indent}{}", paint.doubtful(line));
+        }
+    }
+    text
+}
+
+fn row(figure: &Figure, shown: &[usize], paint: Paint) -> String {
+    let arrow = if figure.better == Better::Lower {
+        '↓'
+    } else {
+        ' '
+    };
+    let name = cut(&figure.name, FIGURE - 2);
+    let mut row = format!(
+        "  {name:<width$} {arrow}{:>VALUE$}",
+        figure.text(0),
+        width = FIGURE - 2
+    );
+    for &run in shown {
+        let standing = figure.standing(run);
+        let _ = write!(row, "{:>VALUE$}", figure.text(run));
+        let (ratio, padded) = (standing.text(), |mark: char, ratio: &str| {
+            format!("{ratio:>RATIO$} {mark} ")
+        });
+        row.push_str(&match standing.judgement {
+            Judgement::Better => paint.good(&padded('+', &ratio)),
+            Judgement::Worse => paint.bad(&padded('-', &ratio)),
+            Judgement::Same => paint.quiet(&padded('=', &ratio)),
+            Judgement::None => padded(' ', &ratio),
+        });
+    }
+    row
 }
 
 /// Lines of so many characters; a word that is longer is broken.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
     for word in text.split_whitespace() {

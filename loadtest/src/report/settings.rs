@@ -1,10 +1,11 @@
-//! What makes a comparison doubtful.
+//! What runs were made with, and what of it makes a comparison doubtful.
 
 use std::collections::BTreeSet;
 
 use super::{
-    super::{format, model::Report, page},
-    Run,
+    format,
+    model::{Machine, Report},
+    runs::Run,
 };
 
 /// Runs whose lengths differ by less than this are as long.
@@ -20,7 +21,7 @@ pub(super) struct Setting {
 // === impl Setting ===
 
 impl Setting {
-    fn new(name: impl Into<String>, runs: &[Run], value: impl Fn(&Report) -> Option<String>) -> Self {
+    fn new(name: impl Into<String>, runs: &[Run<'_>], value: impl Fn(&Report) -> Option<String>) -> Self {
         Self {
             name: name.into(),
             values: runs.iter().map(|run| value(&run.report)).collect(),
@@ -33,7 +34,7 @@ impl Setting {
     }
 
     /// `rate: 500 (A), 100 (B, C)`.
-    fn line(&self, runs: &[Run]) -> String {
+    fn line(&self, runs: &[Run<'_>]) -> String {
         let mut values: Vec<(&Option<String>, Vec<String>)> = Vec::new();
         for (value, run) in self.values.iter().zip(runs) {
             match values.iter_mut().find(|(other, _)| *other == value) {
@@ -52,7 +53,7 @@ impl Setting {
 }
 
 /// The parameters of all runs, profile included.
-pub(super) fn parameters(runs: &[Run]) -> Vec<Setting> {
+fn parameters(runs: &[Run<'_>]) -> Vec<Setting> {
     let profile = Setting::new("profile", runs, |report| Some(report.profile.clone()));
     let names: BTreeSet<&String> = runs.iter().flat_map(|run| run.report.parameters.keys()).collect();
     let others = names.into_iter().filter(|name| *name != "profile");
@@ -61,23 +62,31 @@ pub(super) fn parameters(runs: &[Run]) -> Vec<Setting> {
 }
 
 /// Where the runs ran.
-pub(super) fn machines(runs: &[Run]) -> Vec<Setting> {
-    let names = page::machine(&runs[0].report.machine).map(|(name, _)| name);
-    let settings = names.into_iter().enumerate();
-    settings
-        .map(|(number, name)| {
-            Setting::new(name, runs, |report| {
-                let [.., (_, value)] = &page::machine(&report.machine)[..=number] else {
-                    return None;
-                };
-                Some(value.clone())
-            })
-        })
-        .collect()
+fn machines(runs: &[Run<'_>]) -> Vec<Setting> {
+    type Of = fn(&Machine) -> Option<String>;
+    let all: [(&str, Of); 5] = [
+        ("Processor", |machine| known(&machine.processor)),
+        ("Cores", |machine| {
+            (machine.cores > 0).then(|| machine.cores.to_string())
+        }),
+        ("Memory", |machine| {
+            (machine.memory_bytes > 0).then(|| format::bytes(machine.memory_bytes as f64))
+        }),
+        ("System", |machine| known(&machine.system)),
+        ("Load average", |machine| {
+            (machine.cores > 0).then(|| format!("{:.2} at the start", machine.load_average))
+        }),
+    ];
+    let setting = |(name, of): (&str, Of)| Setting::new(name, runs, |report| of(&report.machine));
+    all.into_iter().map(setting).collect()
+}
+
+fn known(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// What ran.
-pub(super) fn versions(runs: &[Run]) -> Vec<Setting> {
+fn versions(runs: &[Run<'_>]) -> Vec<Setting> {
     let names: BTreeSet<&String> = runs.iter().flat_map(|run| run.report.versions.keys()).collect();
     names
         .into_iter()
@@ -85,57 +94,57 @@ pub(super) fn versions(runs: &[Run]) -> Vec<Setting> {
         .collect()
 }
 
+/// All of it, by sort.
+pub(super) fn all(runs: &[Run<'_>]) -> [(&'static str, Vec<Setting>); 3] {
+    let mut parameters = parameters(runs);
+    if runs.len() == 1 {
+        // It stands above already.
+        parameters.retain(|setting| setting.name != "profile");
+    }
+    [
+        ("Parameters", parameters),
+        ("Machine", machines(runs)),
+        ("Versions", versions(runs)),
+    ]
+}
+
 /// What readers should know before they trust the comparison, a line each.
-pub(super) fn warnings(runs: &[Run]) -> Vec<String> {
+pub(super) fn warnings(runs: &[Run<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
-    for run in runs {
-        let verdict = &run.report.verdict;
-        if !verdict.verified {
+    for Run { letter, report, .. } in runs {
+        if !report.verdict.verified {
             warnings.push(format!(
-                "{} was not verified: its figures are those of a run that went wrong",
-                run.letter
+                "{letter} was not verified: its figures are those of a run that went wrong"
             ));
         }
-        if run.report.changes.made == 0 {
+        if report.changes.made == 0 {
+            warnings.push(format!("{letter} made no changes: it has nothing to compare"));
+        } else if !report.verdict.generator_kept_up {
             warnings.push(format!(
-                "{} made no changes: it has nothing to compare",
-                run.letter
-            ));
-        } else if !verdict.generator_kept_up {
-            warnings.push(format!(
-                "{} had a generator that lagged: the load was lower than it claims to be",
-                run.letter
+                "{letter} had a generator that lagged: the load was lower than it claims to be"
             ));
         }
     }
-    warnings.extend(
-        parameters(runs)
+    let differing = |prefix: &str, mut settings: Vec<Setting>| -> Vec<String> {
+        settings.retain(Setting::differs);
+        let lines = settings
             .iter()
-            .filter(|setting| setting.differs())
-            .map(|setting| setting.line(runs)),
-    );
+            .map(|setting| format!("{prefix}{}", setting.line(runs)));
+        lines.collect()
+    };
+    warnings.extend(differing("", parameters(runs)));
     // The load at the start is never the same to the hundredth, and is judged by whoever made the report.
-    let machines = machines(runs)
-        .into_iter()
-        .filter(|setting| setting.name != "Load average");
-    warnings.extend(
-        machines
-            .filter(Setting::differs)
-            .map(|setting| format!("machine: {}", setting.line(runs))),
-    );
+    let mut machines = machines(runs);
+    machines.retain(|setting| setting.name != "Load average");
+    warnings.extend(differing("machine: ", machines));
     // The controllers are what is compared, but both by the same measure.
-    let measure = versions(runs)
-        .into_iter()
-        .find(|setting| setting.name == "loadtest");
-    warnings.extend(
-        measure
-            .filter(Setting::differs)
-            .map(|setting| format!("version of {}", setting.line(runs))),
-    );
-    let seconds = |run: &Run| run.report.seconds;
+    let mut versions = versions(runs);
+    versions.retain(|setting| setting.name == "loadtest");
+    warnings.extend(differing("version of ", versions));
+    let first = runs[0].report.seconds;
     if runs
         .iter()
-        .any(|run| (seconds(run) - seconds(&runs[0])).abs() > AS_LONG * seconds(&runs[0]))
+        .any(|run| (run.report.seconds - first).abs() > AS_LONG * first)
     {
         let length = Setting::new("length", runs, |report| Some(format::seconds(report.seconds)));
         warnings.push(length.line(runs));
