@@ -12,8 +12,10 @@ mod goals;
 
 use baseline::{Naive, check};
 use criterion::Criterion;
-use endpointd::core::body::{AddressBody, EndpointsBody, PodReference};
-use endpointd::core::object::Remote;
+use endpointd::cluster::codec::Json;
+use endpointd::core::body::{AddressBody, Encode as _, EndpointsBody, Metadata, PodReference};
+use endpointd::core::facts::PodFacts;
+use endpointd::core::object::{Output, Remote};
 use endpointd::core::ports::resolve;
 use endpointd::core::subsets::{Published, Subset};
 use fixtures::{ENDPOINTS, SLICES, World, app_pod, app_service, node_name, zone};
@@ -232,20 +234,33 @@ fn body_alone(addresses: u32, runs: u64) -> Duration {
     let mut total = Duration::ZERO;
     for _ in 0..runs {
         timed(&mut total, || {
-            let body = EndpointsBody::new(&service, &published, |at| {
-                let pod = &pods[at as usize];
-                AddressBody {
-                    ip: IpAddr::V4(pod.v4.expect("fixtures have an address")),
-                    hostname: None,
-                    node: pod.node.as_deref(),
-                    target: PodReference {
-                        namespace: "ns",
-                        name: &pod.name,
-                        uid: &pod.uid,
-                    },
-                }
-            });
-            black_box(body.into_json("ns", Some(&remote), None, None))
+            let body = EndpointsBody {
+                metadata: Metadata {
+                    output: Output::Endpoints,
+                    namespace: "ns",
+                    name: &service.name,
+                    service: &service,
+                    remote: Some(&remote),
+                    extras: None,
+                    trigger: None,
+                    truncated: false,
+                },
+                published: &published,
+                address: |at| {
+                    let pod: &PodFacts = &pods[at as usize];
+                    AddressBody {
+                        ip: IpAddr::V4(pod.v4.expect("fixtures have an address")),
+                        hostname: None,
+                        node: pod.node.as_deref(),
+                        target: PodReference {
+                            namespace: "ns",
+                            name: &pod.name,
+                            uid: &pod.uid,
+                        },
+                    }
+                },
+            };
+            black_box(Json.endpoints(body))
         });
     }
     total

@@ -8,12 +8,12 @@ mod fixtures;
 mod goals;
 
 use criterion::Criterion;
-use endpointd::cluster::codec::{self, ListReader, Namespaced};
-use endpointd::core::body::{EndpointBody, PodReference, SliceBody};
+use endpointd::cluster::codec::{self, Json, ListReader, Namespaced};
+use endpointd::core::body::{Encode as _, EndpointBody, Metadata, PodReference, SliceBody};
 use endpointd::core::facts::PodFacts;
 use endpointd::core::hints::Hint;
 use endpointd::core::ids::Uid;
-use endpointd::core::object::Remote;
+use endpointd::core::object::{Output, Remote};
 use endpointd::core::ports::resolve;
 use endpointd::core::slices::Conditions;
 use fixtures::{app_pod, app_service};
@@ -126,38 +126,38 @@ fn body(criterion: &mut Criterion, goals: &mut Goals) {
     let service = app_service(0);
     let pods: Vec<_> = (0..100).map(|number| app_pod(0, number, 50, true)).collect();
     let ports = resolve(&service.ports, &[]);
-    let endpoints = || {
-        pods.iter().map(|pod| EndpointBody {
-            ip: IpAddr::V4(pod.v4.expect("fixtures have an address")),
-            conditions: Conditions::new(true, true, false),
-            hostname: None,
-            node: pod.node.as_deref(),
-            zone: Some("zone-1"),
-            target: PodReference {
-                namespace: "ns",
-                name: &pod.name,
-                uid: &pod.uid,
-            },
-            hints: Hint::default(),
-        })
-    };
     let remote = Remote {
         uid: Uid::Uuid([7; 16]),
         version: 123_456,
     };
     let build = || {
-        SliceBody {
-            namespace: "ns",
-            name: "app-0-x2b4c",
-            remote: Some(&remote),
-            extras: None,
-            service: &service,
-            trigger: None,
+        Json.slice(SliceBody {
+            metadata: Metadata {
+                output: Output::Slice,
+                namespace: "ns",
+                name: "app-0-x2b4c",
+                service: &service,
+                remote: Some(&remote),
+                extras: None,
+                trigger: None,
+                truncated: false,
+            },
             address_type: "IPv4",
             ports: &ports,
-            endpoints,
-        }
-        .to_json()
+            endpoints: pods.iter().map(|pod| EndpointBody {
+                ip: IpAddr::V4(pod.v4.expect("fixtures have an address")),
+                conditions: Conditions::new(true, true, false),
+                hostname: None,
+                node: pod.node.as_deref(),
+                zone: Some("zone-1"),
+                target: PodReference {
+                    namespace: "ns",
+                    name: &pod.name,
+                    uid: &pod.uid,
+                },
+                hints: Hint::default(),
+            }),
+        })
     };
     let json = build();
     let whole: EndpointSlice = serde_json::from_slice(&json).expect("a body is a slice");

@@ -6,6 +6,7 @@
 //! `endpointd explain`. Nothing here reads from a server or from a clock.
 
 pub(crate) mod census;
+pub(crate) mod desired;
 pub(crate) mod differences;
 pub mod explain;
 pub mod findings;

@@ -1,5 +1,6 @@
 //! Objects and a namespace to hold them, for benchmarks and for the tests that count what a change costs.
 
+use endpointd::cluster::codec::Json;
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts, TolerateUnready};
@@ -188,7 +189,7 @@ impl World {
 
     /// Has an object's request built and accepted. Returns the body's size, or `None` if nothing was due.
     pub(crate) fn write(&mut self, object: &ObjectName) -> Option<usize> {
-        let granted = self.state.grant(object)?;
+        let granted = self.state.grant(object, &mut Json)?;
         let (size, outcome) = match granted.request {
             Request::Create(body) | Request::Update(body) => {
                 self.version += 1;

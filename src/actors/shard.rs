@@ -4,6 +4,7 @@ use super::drift::{Comparison, DriftTracker};
 use super::inbox::Inbox;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
+use crate::cluster::codec::Json;
 use crate::core::namespace::{NamespaceState, Notification, PendingLists, Settings};
 use crate::core::object::ObjectName;
 use crate::core::publish::reports::{Reply, Report};
@@ -87,7 +88,7 @@ impl ShardState {
                 return (Vec::new(), woken);
             }
             ShardMsg::Grant(object) => {
-                let reply = self.core.reply_to_grant(&object);
+                let reply = self.core.reply_to_grant(&object, &mut Json);
                 if let Report::Replied(Reply::Built(granted)) = &reply {
                     self.turn.spend((granted.request.size() / BYTES) as u64);
                 }

@@ -1,33 +1,45 @@
-//! The requests sent to the API server, with objects encoded as JSON.
+//! The objects to be written, as values. An [`Encode`] turns them into the body of a request.
 
 use super::facts::{
-    ANNOTATION_TRIGGER_TIME, Extras, LABEL_HEADLESS, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY,
+    ANNOTATION_TRIGGER_TIME, ENDPOINTS_MANAGED_BY, Extras, LABEL_ENDPOINTS_MANAGED_BY, LABEL_HEADLESS,
+    LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, OwnerReference, ServiceFacts, is_reserved_label,
 };
-use super::facts::{OwnerReference, ServiceFacts, is_reserved_label};
+use super::hash::LongHasher;
+use super::hints::Hint;
 use super::ids::Uid;
-use super::object::Remote;
+use super::object::{Output, Remote};
 use super::ports::SlicePort;
-use super::subsets::{ANNOTATION_OVER_CAPACITY, TRUNCATED};
+use super::slices::Conditions;
+use super::subsets::{ANNOTATION_OVER_CAPACITY, Address, Published, TRUNCATED};
 use super::time::Time;
 use serde::Serialize;
-use serde::ser::{SerializeMap as _, SerializeSeq as _, Serializer};
+use std::borrow::Cow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
 
-mod endpoint;
-mod endpoints;
+/// An encoding of the objects to be written.
+pub trait Encode {
+    /// An encoded object.
+    type Body;
 
-pub use endpoint::{AddressBody, EndpointBody};
-pub use endpoints::{EndpointsBody, labels as endpoints_labels};
+    /// Encodes a slice.
+    fn slice<'a>(&mut self, slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Self::Body;
 
-use endpoint::push_all;
+    /// Encodes an Endpoints object.
+    fn endpoints<'a, A: Address>(
+        &mut self,
+        endpoints: EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
+    ) -> Self::Body;
+}
 
-/// The request to send for one object.
+/// The request to send for one object. `B` is an encoded object.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum Request<B = Vec<u8>> {
     /// POST this object.
-    Create(Vec<u8>),
+    Create(B),
     /// PUT this object. It carries the resourceVersion that it was computed against.
-    Update(Vec<u8>),
+    Update(B),
     /// DELETE, if the object is still this one.
     Delete(Preconditions),
     /// GET.
@@ -42,6 +54,18 @@ impl Request {
         match self {
             Self::Create(body) | Self::Update(body) => body.len(),
             Self::Delete(_) | Self::Fetch | Self::Probe => 0,
+        }
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create(body) => write!(f, "Create({})", String::from_utf8_lossy(body)),
+            Self::Update(body) => write!(f, "Update({})", String::from_utf8_lossy(body)),
+            Self::Delete(preconditions) => f.debug_tuple("Delete").field(preconditions).finish(),
+            Self::Fetch => f.write_str("Fetch"),
+            Self::Probe => f.write_str("Probe"),
         }
     }
 }
@@ -73,221 +97,167 @@ impl Preconditions {
     }
 }
 
-impl fmt::Debug for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Create(body) => write!(f, "Create({})", String::from_utf8_lossy(body)),
-            Self::Update(body) => write!(f, "Update({})", String::from_utf8_lossy(body)),
-            Self::Delete(preconditions) => f.debug_tuple("Delete").field(preconditions).finish(),
-            Self::Fetch => f.write_str("Fetch"),
-            Self::Probe => f.write_str("Probe"),
-        }
-    }
-}
-
-/// A slice, ready to be written.
-pub struct SliceBody<'a, E> {
-    /// `metadata.namespace`.
+/// The metadata of an object to be written.
+#[derive(Clone, Copy)]
+pub struct Metadata<'a> {
+    /// The object's kind.
+    pub output: Output,
+    /// `namespace`.
     pub namespace: &'a str,
-    /// `metadata.name`.
+    /// `name`.
     pub name: &'a str,
+    /// The Service that the object is published for.
+    pub service: &'a ServiceFacts,
     /// The server's copy, for an update.
     pub remote: Option<&'a Remote>,
     /// Metadata that others added to the object.
     pub extras: Option<&'a Extras>,
-    /// The Service.
-    pub service: &'a ServiceFacts,
     /// The trigger time, if the write has one.
     pub trigger: Option<Time>,
+    /// Whether addresses are left out of the object.
+    pub truncated: bool,
+}
+
+impl<'a> Metadata<'a> {
+    /// Returns `generateName`.
+    pub fn generate_name(&self) -> Option<Cow<'a, str>> {
+        match (self.extras, self.output) {
+            (Some(extras), _) => extras.generate_name.as_deref().map(Cow::Borrowed),
+            (None, Output::Slice) => Some(Cow::Owned(format!("{}-", self.service.name))),
+            (None, Output::Endpoints) => None,
+        }
+    }
+
+    /// Returns `labels`: the Service's, as far as they are copied, and our own.
+    pub fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let service = self.service;
+        let headless = service.headless.then_some((LABEL_HEADLESS, ""));
+        let (copied, own): (fn(&str) -> bool, _) = match self.output {
+            Output::Slice => (
+                |key| !is_reserved_label(key),
+                [
+                    Some((LABEL_MANAGED_BY, MANAGED_BY)),
+                    Some((LABEL_SERVICE_NAME, &*service.name)),
+                    headless,
+                ],
+            ),
+            Output::Endpoints => (
+                |key| !matches!(key, LABEL_ENDPOINTS_MANAGED_BY | LABEL_HEADLESS),
+                [
+                    Some((LABEL_ENDPOINTS_MANAGED_BY, ENDPOINTS_MANAGED_BY)),
+                    None,
+                    headless,
+                ],
+            ),
+        };
+        let labels = service.labels.iter().filter(move |(key, _)| copied(key));
+        labels.chain(own.into_iter().flatten())
+    }
+
+    /// Returns `annotations`.
+    pub fn annotations(&self) -> impl Iterator<Item = (&'a str, Cow<'a, str>)> + use<'a> {
+        let others = self.extras.into_iter().flat_map(|extras| &extras.annotations);
+        let others = others.map(|(key, value)| (&**key, Cow::Borrowed(&**value)));
+        let time = self.trigger.map(|time| Cow::Owned(time.to_string()));
+        let time = time.map(|time| (ANNOTATION_TRIGGER_TIME, time));
+        let truncated = self
+            .truncated
+            .then_some((ANNOTATION_OVER_CAPACITY, Cow::Borrowed(TRUNCATED)));
+        others.chain(time).chain(truncated)
+    }
+
+    /// Returns `ownerReferences`. A slice is owned by its Service.
+    pub fn owners(&self) -> impl Iterator<Item = Cow<'a, OwnerReference>> + use<'a> {
+        let others = self.extras.map_or(&[][..], |extras| &extras.owners);
+        // If the preserved references include the Service, all of them stay as others wrote them, because there can be
+        // only one controller.
+        let own = (self.output == Output::Slice)
+            .then(|| self.service.uid.to_string())
+            .filter(|uid| others.iter().all(|owner| *owner.uid != **uid));
+        let own = own.map(|uid| {
+            Cow::Owned(OwnerReference {
+                api_version: "v1".into(),
+                kind: "Service".into(),
+                name: (&*self.service.name).into(),
+                uid: uid.into(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            })
+        });
+        own.into_iter().chain(others.iter().map(Cow::Borrowed))
+    }
+
+    /// Returns `finalizers`.
+    pub fn finalizers(&self) -> &'a [Box<str>] {
+        self.extras.map_or(&[], |extras| &extras.finalizers)
+    }
+}
+
+/// Returns the labels that an Endpoints object must have, except the one that marks a headless Service.
+pub fn endpoints_labels(service: &ServiceFacts) -> impl Iterator<Item = (&str, &str)> {
+    let metadata = Metadata {
+        output: Output::Endpoints,
+        namespace: "",
+        name: "",
+        service,
+        remote: None,
+        extras: None,
+        trigger: None,
+        truncated: false,
+    };
+    metadata.labels().filter(|(key, _)| *key != LABEL_HEADLESS)
+}
+
+/// A slice to be written.
+pub struct SliceBody<'a, I> {
+    /// `metadata`.
+    pub metadata: Metadata<'a>,
     /// `addressType`.
     pub address_type: &'static str,
     /// `ports`.
     pub ports: &'a [SlicePort],
-    /// A function that returns an iterator over `endpoints`.
-    pub endpoints: E,
+    /// `endpoints`.
+    pub endpoints: I,
 }
 
-impl<'a, E, I> SliceBody<'a, E>
-where
-    E: Fn() -> I,
-    I: Iterator<Item = EndpointBody<'a>>,
-{
-    /// Encodes the slice as JSON.
-    pub fn to_json(&self) -> Vec<u8> {
-        let endpoints = (self.endpoints)();
-        let mut out = Vec::with_capacity(1024 + 320 * endpoints.size_hint().0);
-        let metadata = Metadata {
-            namespace: self.namespace,
-            name: self.name,
-            generate_name_of: Some(&self.service.name),
-            remote: self.remote,
-            extras: self.extras,
-            owner: Some(self.service),
-            labels: SliceLabels(self.service),
-            trigger: self.trigger,
-            truncated: false,
-        };
-        out.extend_from_slice(br#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":"#);
-        push(&mut out, &metadata);
-        out.extend_from_slice(br#","addressType":"#);
-        push(&mut out, self.address_type);
-        out.extend_from_slice(br#","endpoints":["#);
-        push_all(&mut out, endpoints, |endpoint, out| endpoint.push_to(out));
-        out.extend_from_slice(br#"],"ports":"#);
-        push(&mut out, self.ports);
-        out.push(b'}');
-        out
-    }
+/// An Endpoints object to be written.
+pub struct EndpointsBody<'a, A, F> {
+    /// `metadata`.
+    pub metadata: Metadata<'a>,
+    /// `subsets`, with handles for the addresses.
+    pub published: &'a Published<SlicePort, A>,
+    /// Returns the address that a handle stands for.
+    pub address: F,
 }
 
-/// Appends a value as JSON.
-fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
-    serde_json::to_writer(out, value).expect("strings and numbers can always be written to memory");
-}
-
-struct Metadata<'a, L> {
-    namespace: &'a str,
-    name: &'a str,
-    /// The name that `generateName` is derived from.
-    generate_name_of: Option<&'a str>,
-    remote: Option<&'a Remote>,
-    extras: Option<&'a Extras>,
-    /// The Service that owns the object.
-    owner: Option<&'a ServiceFacts>,
-    labels: L,
-    trigger: Option<Time>,
-    /// True if addresses were left out of the object.
-    truncated: bool,
-}
-
-impl<L: Serialize> Serialize for Metadata<'_, L> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(None)?;
-        out.serialize_entry("name", self.name)?;
-        match (self.extras, self.generate_name_of) {
-            (None, Some(of)) => out.serialize_entry("generateName", &format_args!("{of}-"))?,
-            (
-                Some(Extras {
-                    generate_name: Some(name),
-                    ..
-                }),
-                _,
-            ) => out.serialize_entry("generateName", name)?,
-            _ => {}
-        }
-        out.serialize_entry("namespace", self.namespace)?;
-        if let Some(remote) = self.remote {
-            out.serialize_entry("uid", &remote.uid)?;
-            out.serialize_entry("resourceVersion", &format_args!("{}", remote.version))?;
-        }
-        out.serialize_entry("labels", &self.labels)?;
-        let annotations = Annotations {
-            extras: self.extras,
-            trigger: self.trigger,
-            truncated: self.truncated,
-        };
-        if !annotations.is_empty() {
-            out.serialize_entry("annotations", &annotations)?;
-        }
-        let owners = Owners {
-            service: self.owner,
-            extras: self.extras,
-        };
-        if !owners.is_empty() {
-            out.serialize_entry("ownerReferences", &owners)?;
-        }
-        if let Some(extras) = self.extras.filter(|extras| !extras.finalizers.is_empty()) {
-            out.serialize_entry("finalizers", &extras.finalizers)?;
-        }
-        out.end()
-    }
-}
-
-/// The Service's labels without reserved ones, plus the slice's own.
-struct SliceLabels<'a>(&'a ServiceFacts);
-
-impl Serialize for SliceLabels<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(None)?;
-        for (key, value) in self.0.labels.iter().filter(|(key, _)| !is_reserved_label(key)) {
-            out.serialize_entry(key, value)?;
-        }
-        out.serialize_entry(LABEL_MANAGED_BY, MANAGED_BY)?;
-        out.serialize_entry(LABEL_SERVICE_NAME, &*self.0.name)?;
-        if self.0.headless {
-            out.serialize_entry(LABEL_HEADLESS, "")?;
-        }
-        out.end()
-    }
-}
-
-struct Annotations<'a> {
-    extras: Option<&'a Extras>,
-    trigger: Option<Time>,
-    truncated: bool,
-}
-
-impl Annotations<'_> {
-    fn is_empty(&self) -> bool {
-        self.trigger.is_none()
-            && !self.truncated
-            && self.extras.is_none_or(|extras| extras.annotations.is_empty())
-    }
-}
-
-impl Serialize for Annotations<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(None)?;
-        for (key, value) in self.extras.iter().flat_map(|extras| &extras.annotations) {
-            out.serialize_entry(key, value)?;
-        }
-        if let Some(time) = self.trigger {
-            out.serialize_entry(ANNOTATION_TRIGGER_TIME, &format_args!("{time}"))?;
-        }
-        if self.truncated {
-            out.serialize_entry(ANNOTATION_OVER_CAPACITY, TRUNCATED)?;
-        }
-        out.end()
-    }
-}
-
-struct Owners<'a> {
-    service: Option<&'a ServiceFacts>,
-    extras: Option<&'a Extras>,
-}
-
-impl Owners<'_> {
-    fn is_empty(&self) -> bool {
-        self.service.is_none() && self.others().is_empty()
+impl<'a, A: Address, F: Fn(A) -> AddressBody<'a>> EndpointsBody<'a, A, F> {
+    /// Returns the number of addresses in all subsets.
+    pub fn addresses(&self) -> usize {
+        let subsets = self.published.subsets.iter();
+        subsets
+            .map(|subset| subset.ready.len() + subset.not_ready.len())
+            .sum()
     }
 
-    fn others(&self) -> &[OwnerReference] {
-        self.extras.map_or(&[], |extras| &extras.owners)
-    }
-}
-
-impl Serialize for Owners<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_seq(None)?;
-        let service = self.service.map(|service| (service, service.uid.to_string()));
-        // If the preserved references include the Service, all of them stay as others wrote them, because there can be
-        // only one controller.
-        if let Some((service, uid)) = service
-            && self.others().iter().all(|owner| *owner.uid != *uid)
-        {
-            out.serialize_element(&OwnerReference {
-                api_version: "v1".into(),
-                kind: "Service".into(),
-                name: (&*service.name).into(),
-                uid: uid.into(),
-                controller: Some(true),
-                block_owner_deletion: Some(true),
-            })?;
+    /// Returns a 64-bit hash that tells the object apart from what was written before. It covers the labels (except
+    /// the headless one, which is no reason to write), whether addresses are left out, and the subsets.
+    pub fn fingerprint(&self) -> u64 {
+        // If two bodies had the same fingerprint, the change would never be written.
+        let mut hasher = LongHasher::default();
+        for label in endpoints_labels(self.metadata.service) {
+            label.hash(&mut hasher);
         }
-        for owner in self.others() {
-            out.serialize_element(owner)?;
+        self.metadata.truncated.hash(&mut hasher);
+        for subset in &self.published.subsets {
+            subset.ports.hash(&mut hasher);
+            for list in [&subset.ready, &subset.not_ready] {
+                hasher.write_usize(list.len());
+                for &handle in list {
+                    (self.address)(handle).hash(&mut hasher);
+                }
+            }
         }
-        out.end()
+        hasher.finish()
     }
 }
 
@@ -300,4 +270,62 @@ pub struct PodReference<'a> {
     pub name: &'a str,
     /// The pod's UID.
     pub uid: &'a Uid,
+}
+
+/// An endpoint to be written.
+#[derive(Clone, Copy)]
+pub struct EndpointBody<'a> {
+    /// Its only address.
+    pub ip: IpAddr,
+    /// Its conditions.
+    pub conditions: Conditions,
+    /// `hostname`.
+    pub hostname: Option<&'a str>,
+    /// `targetRef`.
+    pub target: PodReference<'a>,
+    /// `nodeName`.
+    pub node: Option<&'a str>,
+    /// `zone`.
+    pub zone: Option<&'a str>,
+    /// `hints`.
+    pub hints: Hint<'a>,
+}
+
+/// An address of an Endpoints object, to be written.
+#[derive(Clone, Copy)]
+pub struct AddressBody<'a> {
+    /// `ip`.
+    pub ip: IpAddr,
+    /// `hostname`.
+    pub hostname: Option<&'a str>,
+    /// `nodeName`.
+    pub node: Option<&'a str>,
+    /// `targetRef`.
+    pub target: PodReference<'a>,
+}
+
+impl Hash for AddressBody<'_> {
+    /// Hashes in as few and as short pieces as are unambiguous, because an object has up to 1,000 addresses.
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let shape = [
+            self.ip.is_ipv6(),
+            self.hostname.is_some(),
+            self.node.is_some(),
+            matches!(self.target.uid, Uid::Uuid(_)),
+        ];
+        hasher.write_u8(shape.iter().fold(0, |bits, &bit| bits << 1 | u8::from(bit)));
+        match self.ip {
+            IpAddr::V4(ip) => hasher.write(&ip.octets()),
+            IpAddr::V6(ip) => hasher.write(&ip.octets()),
+        }
+        match self.target.uid {
+            Uid::Uuid(bytes) => hasher.write(bytes),
+            Uid::Text(text) => text.hash(hasher),
+        }
+        // The namespace is the object's own.
+        let texts = [self.hostname, self.node, Some(self.target.name)];
+        for text in texts.into_iter().flatten() {
+            text.hash(hasher);
+        }
+    }
 }

@@ -110,30 +110,69 @@ const BLOCK: usize = 1024;
 /// One part of the key for each 8 bytes of a block.
 static BLOCK_KEY: OnceLock<[u64; BLOCK / 8]> = OnceLock::new();
 
-/// Hashes a long text, such as the body of a request, at a fraction of the cost of `SipHash` alone.
+/// Hashes long values, such as the addresses of an object, at a fraction of the cost of `SipHash` alone.
 ///
 /// Each block is condensed to 16 bytes by the function NH (Black, Halevi, Krawczyk, Krovetz and Rogaway, *UMAC: fast
 /// and secure message authentication*, 1999), and the results are hashed. For any two texts chosen without knowledge of
 /// the key, two blocks that differ are condensed to the same value with a probability of 2^-64.
-pub(crate) fn hash_long(text: &[u8], hasher: &mut impl Hasher) {
+#[derive(Clone)]
+pub(crate) struct LongHasher {
+    block: [u8; BLOCK],
+    /// The part of the block that is in use.
+    filled: usize,
+    blocks: u64,
+    condensed: KeyedHasher,
+}
+
+impl Default for LongHasher {
+    fn default() -> Self {
+        Self {
+            block: [0; BLOCK],
+            filled: 0,
+            blocks: 0,
+            condensed: KeyedState.build_hasher(),
+        }
+    }
+}
+
+impl Hasher for LongHasher {
+    fn write(&mut self, mut bytes: &[u8]) {
+        while self.filled + bytes.len() > BLOCK {
+            let (now, later) = bytes.split_at(BLOCK - self.filled);
+            self.block[self.filled..].copy_from_slice(now);
+            condense_block(&self.block, &mut self.condensed);
+            (self.filled, bytes) = (0, later);
+            self.blocks += 1;
+        }
+        self.block[self.filled..self.filled + bytes.len()].copy_from_slice(bytes);
+        self.filled += bytes.len();
+    }
+
+    fn finish(&self) -> u64 {
+        let mut hasher = self.condensed;
+        condense_block(&self.block[..self.filled], &mut hasher);
+        // The padding of the last block is not part of the text.
+        hasher.write_u64(self.blocks);
+        hasher.write_usize(self.filled);
+        hasher.finish()
+    }
+}
+
+fn condense_block(block: &[u8], hasher: &mut KeyedHasher) {
     let key = BLOCK_KEY.get_or_init(|| std::array::from_fn(|at| hash_of(&("a part of the key of NH", at))));
     let (keys, _) = key.as_chunks::<2>();
-    for block in text.chunks(BLOCK) {
-        let (pairs, rest) = block.as_chunks::<16>();
-        let mut sum = 0u128;
-        for (pair, key) in pairs.iter().zip(keys) {
-            sum = sum.wrapping_add(condense(*pair, *key));
-        }
-        if !rest.is_empty() {
-            let mut last = [0; 16];
-            last[..rest.len()].copy_from_slice(rest);
-            sum = sum.wrapping_add(condense(last, keys[pairs.len()]));
-        }
-        hasher.write_u64(sum as u64);
-        hasher.write_u64((sum >> 64) as u64);
+    let (pairs, rest) = block.as_chunks::<16>();
+    let mut sum = 0u128;
+    for (pair, key) in pairs.iter().zip(keys) {
+        sum = sum.wrapping_add(condense(*pair, *key));
     }
-    // The padding of the last block is not part of the text.
-    hasher.write_usize(text.len());
+    if !rest.is_empty() {
+        let mut last = [0; 16];
+        last[..rest.len()].copy_from_slice(rest);
+        sum = sum.wrapping_add(condense(last, keys[pairs.len()]));
+    }
+    hasher.write_u64(sum as u64);
+    hasher.write_u64((sum >> 64) as u64);
 }
 
 /// Multiplies the two halves, each combined with its part of the key.
@@ -148,9 +187,12 @@ mod tests {
     use super::*;
 
     fn long(text: &[u8]) -> u64 {
-        let mut hasher = KeyedState.build_hasher();
-        hash_long(text, &mut hasher);
-        hasher.finish()
+        let mut whole = LongHasher::default();
+        whole.write(text);
+        let mut pieces = LongHasher::default();
+        text.chunks(7).for_each(|piece| pieces.write(piece));
+        assert_eq!(whole.finish(), pieces.finish());
+        whole.finish()
     }
 
     #[test]

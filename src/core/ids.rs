@@ -41,7 +41,7 @@ impl From<&str> for Uid {
 
 impl Uid {
     /// Formats a UUID in the usual form.
-    pub(super) fn spelled(bytes: &[u8; 16]) -> [u8; 36] {
+    pub fn spelled(bytes: &[u8; 16]) -> [u8; 36] {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut out = [b'-'; 36];
         let mut at = 0;

@@ -6,6 +6,7 @@ use super::facts::Extras;
 use super::ids::Uid;
 use super::queue::Priority;
 use super::time::{Time, earliest};
+use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 
@@ -67,6 +68,32 @@ impl Output {
 impl fmt::Display for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// A write.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// DELETE.
+    Delete,
+}
+
+impl Verb {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Create, Self::Update, Self::Delete];
+
+    /// Returns its name as users write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
     }
 }
 

@@ -17,7 +17,7 @@
 pub mod reports;
 
 use super::backoff::Retry;
-use super::body::Request;
+use super::body::{Encode, Request};
 use super::bucket::TokenBucket;
 use super::hash::{IdMap, KeyedMap, KeyedSet, hash_of};
 use super::leadership::Term;
@@ -359,8 +359,13 @@ impl Publisher {
 
 impl NamespaceState {
     /// Returns the shard's reply when an object's turn has come.
-    pub fn reply_to_grant(&mut self, object: &ObjectName) -> Report {
-        Report::Replied(self.grant(object).map_or(Reply::Nothing, Reply::Built))
+    pub fn reply_to_grant(
+        &mut self,
+        object: &ObjectName,
+        encoder: &mut impl Encode<Body = Vec<u8>>,
+    ) -> Report {
+        let granted = self.grant(object, encoder);
+        Report::Replied(granted.map_or(Reply::Nothing, Reply::Built))
     }
 
     /// Returns the shard's reply to the outcome of an object's request; `why` is what the API server said of a

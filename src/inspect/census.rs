@@ -1,11 +1,12 @@
-//! Computes the requests that a controller would send if it started now.
+//! Computes what a controller would write if it started now.
 
+use super::desired::{Desired, Values};
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use crate::core::hash::KeyedSet;
 use crate::core::namespace::{Kind, NamespaceState, Outcome, PendingLists, Settings};
 use crate::core::nodes::NodeTable;
-use crate::core::object::ObjectName;
+use crate::core::object::{ObjectName, Verb};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub(crate) struct Census {
     epochs: [u8; Kind::ALL.len()],
 }
 
-/// A request that is due.
+/// A write that is due.
 #[derive(Clone, Debug)]
 pub struct Due {
     /// The namespace.
@@ -30,8 +31,10 @@ pub struct Due {
     pub service: Arc<str>,
     /// The object.
     pub object: ObjectName,
-    /// The request that would be sent.
-    pub request: Request,
+    /// The write.
+    pub verb: Verb,
+    /// What the object should be; none if it is to be deleted.
+    pub desired: Option<Desired>,
 }
 
 /// The numbers of Services and namespaces.
@@ -135,18 +138,25 @@ impl Census {
             for want in state.plan() {
                 let mut next = Some(want);
                 while let Some(want) = next.take() {
-                    let Some(granted) = state.grant(&want.object) else {
+                    let Some(granted) = state.grant(&want.object, &mut Values) else {
                         break;
                     };
-                    if granted.request == Request::Probe {
-                        next = state.outcome(&want.object, Outcome::NotFound, None);
-                        continue;
-                    }
+                    let (verb, desired) = match granted.request {
+                        Request::Create(desired) => (Verb::Create, Some(desired)),
+                        Request::Update(desired) => (Verb::Update, Some(desired)),
+                        Request::Delete(_) => (Verb::Delete, None),
+                        Request::Probe => {
+                            next = state.outcome(&want.object, Outcome::NotFound, None);
+                            continue;
+                        }
+                        Request::Fetch => break,
+                    };
                     each(Due {
                         namespace: namespace.clone(),
                         service: want.service,
                         object: want.object,
-                        request: granted.request,
+                        verb,
+                        desired,
                     });
                 }
             }

@@ -1,12 +1,11 @@
 //! The findings of `endpointd audit`: the objects that are not as they should be, and why.
 
 use super::census::{Counts, Due, Objects};
+use super::desired::Desired;
 use super::differences::{Difference, PodState, SliceContext, of_endpoints, of_slice};
 use super::text::{Table, plural};
-use crate::core::body::Request;
-use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
-use crate::core::object::Output;
+use crate::core::object::{Output, Verb};
 use serde::Serialize;
 use serde::ser::{SerializeStruct as _, Serializer};
 use std::collections::BTreeSet;
@@ -15,49 +14,6 @@ use std::sync::Arc;
 
 /// The number of differences that are printed for an object.
 const SHOWN: usize = 3;
-
-/// The desired object, decoded from the body that would be written.
-#[derive(Clone, Debug)]
-pub enum Desired {
-    /// A slice.
-    Slice(SliceFacts),
-    /// An Endpoints object.
-    Endpoints(EndpointsFacts),
-    /// No object, for a request without a body.
-    Nothing,
-}
-
-/// The write that would be made.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verb {
-    /// POST.
-    Create,
-    /// PUT.
-    Update,
-    /// DELETE.
-    Delete,
-}
-
-impl Verb {
-    /// Returns the verb of a request; none if it writes nothing.
-    fn of(request: &Request) -> Option<Self> {
-        match request {
-            Request::Create(_) => Some(Self::Create),
-            Request::Update(_) => Some(Self::Update),
-            Request::Delete(_) => Some(Self::Delete),
-            Request::Fetch | Request::Probe => None,
-        }
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Delete => "delete",
-        }
-    }
-}
 
 /// An object that is not as it should be.
 #[derive(Clone, Debug)]
@@ -77,46 +33,35 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Creates the finding for an object for which a request is due. None if the request writes nothing.
-    pub fn of(due: &Due, desired: &Desired, objects: &Objects) -> Option<Self> {
-        let verb = Verb::of(&due.request)?;
+    /// Creates the finding for a write that is due.
+    pub fn of(due: &Due, objects: &Objects) -> Self {
         let name = &due.object.name;
-        let why = match due.object.output {
-            Output::Slice => {
-                let stored = objects.slices.iter().find(|slice| *slice.meta.name == **name);
-                let desired = match desired {
-                    Desired::Slice(slice) => Some(slice),
-                    _ => None,
-                };
-                let around = SliceContext {
-                    service: objects.services.iter().find(|s| s.name == due.service),
-                    stored: &objects.slices,
-                };
-                of_slice(stored, desired, around)
-            }
-            Output::Endpoints => {
-                let stored = objects.endpoints.iter().find(|e| e.meta.name == *name);
-                let desired = match desired {
-                    Desired::Endpoints(endpoints) => Some(endpoints),
-                    _ => None,
-                };
-                of_endpoints(stored, desired)
-            }
+        let slice = || objects.slices.iter().find(|slice| *slice.meta.name == **name);
+        let endpoints = || objects.endpoints.iter().find(|e| e.meta.name == *name);
+        let around = SliceContext {
+            service: objects.services.iter().find(|s| s.name == due.service),
+            stored: &objects.slices,
+        };
+        let why = match (&due.desired, due.object.output) {
+            (Some(Desired::Slice(desired)), _) => of_slice(slice(), Some(desired), around),
+            (Some(Desired::Endpoints(desired)), _) => of_endpoints(endpoints(), Some(desired)),
+            (None, Output::Slice) => of_slice(slice(), None, around),
+            (None, Output::Endpoints) => of_endpoints(endpoints(), None),
         };
         let seen = |pod: &str| objects.pods.iter().find(|facts| *facts.name == *pod);
         let why = why.into_iter().map(|difference| {
             let state = difference.pod.as_deref().and_then(seen).map(PodState::of);
             (difference, state)
         });
-        let made_up = due.object.output == Output::Slice && verb == Verb::Create;
-        Some(Self {
+        let made_up = due.object.output == Output::Slice && due.verb == Verb::Create;
+        Self {
             namespace: due.namespace.clone(),
             service: due.service.clone(),
             output: due.object.output,
             name: (!made_up).then(|| name.clone()),
-            verb,
+            verb: due.verb,
             why: why.collect(),
-        })
+        }
     }
 
     /// Returns the key that identifies a difference across two looks. A difference about a pod leaves out the object,

@@ -1,14 +1,12 @@
 //! `endpointd audit`: lists everything once, then looks closely at the Services that seem wrong.
 
-use crate::cluster::codec::{self, Decode, DecodeError, NamedNode, Namespaced};
+use crate::cluster::codec::{Decode, NamedNode, Namespaced};
 use crate::cluster::read::{ReadError, Reader, Selection, Shown};
-use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, ServiceFacts};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
-use crate::core::object::Output;
-use crate::inspect::census::{Census, Counts, Due, Objects};
-use crate::inspect::findings::{Desired, Finding, Report, still};
+use crate::inspect::census::{Census, Counts, Objects};
+use crate::inspect::findings::{Finding, Report, still};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -192,26 +190,10 @@ pub(super) fn wrong(
     nodes: &mut NodeTable,
 ) -> Vec<Finding> {
     let due = objects.due(namespace, settings, nodes);
-    let findings = due.iter().filter_map(|due| {
-        let desired = desired(due).expect("what we would write can be read");
-        Finding::of(due, &desired, objects)
-    });
-    let mut findings: Vec<_> = findings.collect();
+    let mut findings: Vec<_> = due.iter().map(|due| Finding::of(due, objects)).collect();
     let order = |f: &Finding| (f.service.clone(), f.output, f.name.clone());
     findings.sort_by_cached_key(order);
     findings
-}
-
-fn desired(due: &Due) -> Result<Desired, DecodeError> {
-    Ok(match (&due.request, due.object.output) {
-        (Request::Create(body) | Request::Update(body), Output::Slice) => {
-            Desired::Slice(codec::planned_slice(body)?)
-        }
-        (Request::Create(body) | Request::Update(body), Output::Endpoints) => {
-            Desired::Endpoints(codec::planned_endpoints(body)?)
-        }
-        _ => Desired::Nothing,
-    })
 }
 
 fn in_namespace(namespace: &str) -> Selection {

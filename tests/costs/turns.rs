@@ -4,6 +4,7 @@
 use crate::fixtures;
 use crate::fixtures::{SLICES, World, app_pod, app_service, named_port, pod, service};
 use crate::processor::Processor;
+use endpointd::cluster::codec::Json;
 use endpointd::core::facts::ServiceFacts;
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Kind, WorkItem};
@@ -95,7 +96,8 @@ fn what_is_done_in_steps_ends_as_if_it_were_done_at_once() {
             }
             assert_eq!(names(&wants), names(&cut_wants));
             for want in &wants {
-                let (one, other) = (whole.state.grant(&want.object), cut.state.grant(&want.object));
+                let one = whole.state.grant(&want.object, &mut Json);
+                let other = cut.state.grant(&want.object, &mut Json);
                 assert_eq!(one, other, "{want:?}");
                 if one.is_some() {
                     let outcome = || {

@@ -1,7 +1,7 @@
 //! A namespace as a test sees it: what exists, a server that stores slices, and the state under test between
 //! them. Everything is synchronous; the order of events is the test's.
 
-use endpointd::cluster::codec;
+use endpointd::cluster::codec::{self, Json};
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{
@@ -411,7 +411,7 @@ impl Model {
             self.wanted.push(name);
             return None;
         }
-        let granted = self.state.grant(&name);
+        let granted = self.state.grant(&name, &mut Json);
         if self.in_flight.contains_key(&name) {
             assert_eq!(granted, None, "{name:?}: a second request while one is in flight");
         }

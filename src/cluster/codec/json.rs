@@ -1,6 +1,7 @@
 //! The API in JSON.
 
 pub(super) mod decode;
+pub(super) mod encode;
 mod items;
 mod wire;
 

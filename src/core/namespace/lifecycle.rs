@@ -23,7 +23,7 @@
 mod driver;
 
 use super::{NamespaceState, WorkItem};
-use crate::core::body::Request;
+use crate::core::body::{Encode, Request};
 use crate::core::compact::table::{EntryId, Named, Table};
 use crate::core::events::Notice;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
@@ -87,13 +87,22 @@ pub enum Content {
     Endpoints(Box<EndpointsFacts>),
 }
 
-/// A request whose turn has come.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Granted {
+/// A request whose turn has come. `B` is an encoded object.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Granted<B = Vec<u8>> {
     /// The request to send.
-    pub request: Request,
+    pub request: Request<B>,
     /// The number of changes it carries.
     pub changes: u32,
+}
+
+impl fmt::Debug for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Granted");
+        out.field("request", &self.request)
+            .field("changes", &self.changes)
+            .finish()
+    }
 }
 
 /// The request that an object needs next.
@@ -341,7 +350,7 @@ pub(super) trait Published: Named + Clone + fmt::Debug + 'static {
     /// Returns whether the object's Service cannot be evaluated yet.
     fn waits_for_slices(&self, state: &NamespaceState) -> bool;
     /// Builds what a managed object should hold, to be sent; `None` if the API server turns out to have exactly that.
-    fn build(state: &mut NamespaceState, id: Self::Id) -> Option<Vec<u8>>;
+    fn build<E: Encode>(state: &mut NamespaceState, id: Self::Id, encoder: &mut E) -> Option<E::Body>;
     /// Records that what was built is sent: it counts as published from here on.
     fn depart(state: &mut NamespaceState, id: Self::Id, flight: Flight) {
         Self::objects_mut(state)[id].object_mut().depart(flight);

@@ -4,6 +4,7 @@
 use super::endpoints::Endpoints;
 use super::lifecycle::{Granted, Outcome};
 use super::{NamespaceState, WorkItem};
+use crate::core::body::Encode;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::ids::ServiceId;
 use crate::core::object::{ObjectName, Output};
@@ -24,10 +25,10 @@ pub(super) struct Planning {
 impl NamespaceState {
     /// Builds the request of an object whose turn has come, from the state at that moment, or returns `None` if
     /// nothing is due any more. At most one request of an object is in flight at a time.
-    pub fn grant(&mut self, object: &ObjectName) -> Option<Granted> {
+    pub fn grant<E: Encode>(&mut self, object: &ObjectName, encoder: &mut E) -> Option<Granted<E::Body>> {
         match object.output {
-            Output::Slice => self.grant_one::<Slice>(&object.name),
-            Output::Endpoints => self.grant_one::<Endpoints>(&object.name),
+            Output::Slice => self.grant_one::<Slice, E>(&object.name, encoder),
+            Output::Endpoints => self.grant_one::<Endpoints, E>(&object.name, encoder),
         }
     }
 

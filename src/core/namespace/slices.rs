@@ -4,13 +4,13 @@ use super::hinting::auto_hint;
 use super::lifecycle::{Content, Metadata, Objects, Published};
 use super::members::desired;
 use super::{NamespaceState, WorkItem};
-use crate::core::body::{EndpointBody, PodReference, SliceBody};
+use crate::core::body::{Encode, EndpointBody, Metadata as BodyMetadata, PodReference, SliceBody};
 use crate::core::compact::table::Named;
 use crate::core::events::{Notice, Source};
 use crate::core::facts::{SliceFacts, SliceMeta};
 use crate::core::hints::HintMode;
 use crate::core::ids::{SliceId, Uid};
-use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
+use crate::core::object::{Flight, ObjectName, ObjectState, Output, Phase};
 use crate::core::queue::Priority;
 use crate::core::slices::Slice;
 use crate::core::time::Time;
@@ -98,8 +98,8 @@ impl Published for Slice {
         service.is_some_and(|service| service.awaiting > 0)
     }
 
-    fn build(state: &mut NamespaceState, id: SliceId) -> Option<Vec<u8>> {
-        Some(state.body(&state.slices[id]))
+    fn build<E: Encode>(state: &mut NamespaceState, id: SliceId, encoder: &mut E) -> Option<E::Body> {
+        Some(state.body(&state.slices[id], encoder))
     }
 
     fn depart(state: &mut NamespaceState, id: SliceId, flight: Flight) {
@@ -229,48 +229,49 @@ impl Published for Slice {
 }
 
 impl NamespaceState {
-    fn body(&self, slice: &Slice) -> Vec<u8> {
+    fn body<E: Encode>(&self, slice: &Slice, encoder: &mut E) -> E::Body {
         let service = &self.services[slice.service];
         let state = service.families[slice.family.index()].as_ref();
         let state = state.expect("a managed slice's Service has the slice's family");
-        let endpoints = || {
-            slice.slots.iter().enumerate().map(|(at, slot)| {
-                let pod = &self.pods[slot.pod];
-                let node = self.nodes.get(pod.node);
-                let zone = node.and_then(|node| node.view.facts.as_ref()?.zone.as_deref());
-                let node = node.map(|node| &*node.view.name);
-                let conditions = desired(pod, service);
-                EndpointBody {
-                    hints: match service.facts.hints {
-                        HintMode::Auto => auto_hint(slice, at),
-                        mode => mode.hint(conditions.ready(), zone, node),
-                    },
-                    ip: pod
-                        .ip(slice.family)
-                        .expect("a placed pod has an address of the slice's family"),
-                    conditions,
-                    hostname: self.hostname(pod, &service.facts.name),
-                    target: PodReference {
-                        namespace: &self.namespace,
-                        name: &pod.name,
-                        uid: &pod.uid,
-                    },
-                    node,
-                    zone,
-                }
-            })
-        };
-        SliceBody {
-            namespace: &self.namespace,
-            name: &slice.name,
-            remote: slice.object.remote.as_ref(),
-            extras: slice.object.extras.as_deref(),
-            service: &service.facts,
-            trigger: slice.object.trigger,
+        let endpoints = slice.slots.iter().enumerate().map(|(at, slot)| {
+            let pod = &self.pods[slot.pod];
+            let node = self.nodes.get(pod.node);
+            let zone = node.and_then(|node| node.view.facts.as_ref()?.zone.as_deref());
+            let node = node.map(|node| &*node.view.name);
+            let conditions = desired(pod, service);
+            EndpointBody {
+                hints: match service.facts.hints {
+                    HintMode::Auto => auto_hint(slice, at),
+                    mode => mode.hint(conditions.ready(), zone, node),
+                },
+                ip: pod
+                    .ip(slice.family)
+                    .expect("a placed pod has an address of the slice's family"),
+                conditions,
+                hostname: self.hostname(pod, &service.facts.name),
+                target: PodReference {
+                    namespace: &self.namespace,
+                    name: &pod.name,
+                    uid: &pod.uid,
+                },
+                node,
+                zone,
+            }
+        });
+        encoder.slice(SliceBody {
+            metadata: BodyMetadata {
+                output: Output::Slice,
+                namespace: &self.namespace,
+                name: &slice.name,
+                service: &service.facts,
+                remote: slice.object.remote.as_ref(),
+                extras: slice.object.extras.as_deref(),
+                trigger: slice.object.trigger,
+                truncated: false,
+            },
             address_type: slice.family.as_str(),
             ports: &state.groups.get(slice.group).ports,
             endpoints,
-        }
-        .to_json()
+        })
     }
 }

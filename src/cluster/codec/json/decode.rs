@@ -4,8 +4,6 @@ mod endpoints;
 mod observed;
 mod slices;
 
-pub use observed::{planned_endpoints, planned_slice};
-
 use super::items::ItemSplitter;
 use super::wire::{self, BookmarkMeta, Str, StrMap};
 use crate::core::address::{Family, parse_sloppy};

@@ -75,7 +75,7 @@ impl NamespaceState {
         }
         if endpoints.members.is_over(MAX_ADDRESSES) {
             // Which addresses are left out is anyone's choice, and any pod may change it.
-            keys.push(hash_of(&(name, self.endpoints_body(id).fingerprint())));
+            keys.push(hash_of(&(name, self.endpoints_fingerprint(id))));
         } else {
             self.other_addresses(id, endpoints, facts, &mut keys);
         }

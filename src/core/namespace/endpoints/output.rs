@@ -2,7 +2,7 @@
 
 use super::server::Verdict;
 use super::{Endpoints, by_uid};
-use crate::core::body::{AddressBody, EndpointsBody, PodReference};
+use crate::core::body::{AddressBody, Encode, EndpointsBody, Metadata as BodyMetadata, PodReference};
 use crate::core::compact::table::Named;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, ServiceFacts};
@@ -10,9 +10,10 @@ use crate::core::ids::{EndpointsId, PodId, ServiceId, Uid};
 use crate::core::namespace::addresses::ServiceEndpoints;
 use crate::core::namespace::lifecycle::{Content, Metadata, Objects, Outcome, Published};
 use crate::core::namespace::{NamespaceState, WorkItem};
-use crate::core::object::{Flight, ObjectName, ObjectState, Phase, Remote};
+use crate::core::object::{Flight, ObjectName, ObjectState, Output, Phase, Remote};
+use crate::core::ports::SlicePort;
 use crate::core::queue::Priority;
-use crate::core::subsets::MAX_ADDRESSES;
+use crate::core::subsets::{MAX_ADDRESSES, Published as Subsets};
 use std::net::IpAddr;
 
 impl Named for Endpoints {
@@ -87,17 +88,15 @@ impl Published for Endpoints {
     }
 
     /// Builds nothing if all that changed has changed back, or is not shown.
-    fn build(state: &mut NamespaceState, id: EndpointsId) -> Option<Vec<u8>> {
+    fn build<E: Encode>(state: &mut NamespaceState, id: EndpointsId, encoder: &mut E) -> Option<E::Body> {
         let entry = &state.endpoints[id];
         let service = state.services.find(&entry.name)?;
-        let body = state.endpoints_body(service);
+        let published = state.published(service);
+        let body = state.endpoints_body(service, &published);
         let (visited, read) = (body.addresses() as u64, state.listed_ports(service));
         let departing = body.fingerprint();
         let same = entry.published == Some(departing);
-        let json = (!same).then(|| {
-            let (remote, extras) = (entry.object.remote.as_ref(), entry.object.extras.as_deref());
-            body.into_json(&state.namespace, remote, extras, entry.object.trigger)
-        });
+        let body = (!same).then(|| encoder.endpoints(body));
         state.work.addresses_visited += visited;
         state.work.ports_read += read;
         let entry = &mut state.endpoints[id];
@@ -107,7 +106,7 @@ impl Published for Endpoints {
             object.priority = Priority::Rest;
         }
         entry.departing = departing;
-        json
+        body
     }
 
     fn accepted(&mut self) {
@@ -300,16 +299,49 @@ impl NamespaceState {
         endpoints.map_or(0, |endpoints| endpoints.members.listed_ports())
     }
 
-    pub(super) fn endpoints_body(&self, id: ServiceId) -> EndpointsBody<'_> {
-        let service = &self.services[id];
-        let ServiceEndpoints { members, .. } = service
+    /// Returns the subsets that a managed Service's object should have.
+    fn published(&self, id: ServiceId) -> Subsets<SlicePort, PodId> {
+        let members = &self.endpoints_of(id).members;
+        members.publish(MAX_ADDRESSES, by_uid(&self.pods))
+    }
+
+    fn endpoints_of(&self, id: ServiceId) -> &ServiceEndpoints {
+        let endpoints = self.services[id].endpoints.as_deref();
+        endpoints.expect("only objects of managed Services are built")
+    }
+
+    fn endpoints_body<'a>(
+        &'a self,
+        id: ServiceId,
+        published: &'a Subsets<SlicePort, PodId>,
+    ) -> EndpointsBody<'a, PodId, impl Fn(PodId) -> AddressBody<'a>> {
+        let service = &self.services[id].facts;
+        let members = &self.endpoints_of(id).members;
+        let object = self
             .endpoints
-            .as_deref()
-            .expect("only objects of managed Services are built");
-        let published = members.publish(MAX_ADDRESSES, by_uid(&self.pods));
-        EndpointsBody::new(&service.facts, &published, |pod| {
-            let (ip, ..) = members.get(pod).expect("only members are published");
-            self.address_body(pod, ip, &service.facts)
-        })
+            .find(&service.name)
+            .map(|id| &self.endpoints[id].object);
+        EndpointsBody {
+            metadata: BodyMetadata {
+                output: Output::Endpoints,
+                namespace: &self.namespace,
+                name: &service.name,
+                service,
+                remote: object.and_then(|object| object.remote.as_ref()),
+                extras: object.and_then(|object| object.extras.as_deref()),
+                trigger: object.and_then(|object| object.trigger),
+                truncated: published.truncated,
+            },
+            published,
+            address: move |pod| {
+                let (ip, ..) = members.get(pod).expect("only members are published");
+                self.address_body(pod, ip, service)
+            },
+        }
+    }
+
+    /// Returns the fingerprint of what a managed Service's object should hold.
+    pub(super) fn endpoints_fingerprint(&self, id: ServiceId) -> u64 {
+        self.endpoints_body(id, &self.published(id)).fingerprint()
     }
 }

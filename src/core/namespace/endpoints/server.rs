@@ -108,7 +108,7 @@ impl NamespaceState {
             Some(stored) if over && !members.shows(&stored, MAX_ADDRESSES, by_uid(&self.pods)) => {
                 Verdict::Same(None)
             }
-            Some(_) => Verdict::Same(Some(self.endpoints_body(id).fingerprint())),
+            Some(_) => Verdict::Same(Some(self.endpoints_fingerprint(id))),
             None => Verdict::Differs(priority),
         }
     }

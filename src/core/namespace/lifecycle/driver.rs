@@ -1,14 +1,18 @@
 //! The driver of the lifecycle, the same for every kind of [`Published`] objects.
 
 use super::{Effect, Granted, Metadata, Outcome, Published, Step, effect, next_step, set_back};
-use crate::core::body::{Preconditions, Request};
+use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::namespace::{NamespaceState, WorkItem};
 use crate::core::object::{Flight, Phase};
 use smallvec::SmallVec;
 
 impl NamespaceState {
     /// Does what [`NamespaceState::grant`] does, for one kind.
-    pub(in crate::core::namespace) fn grant_one<T: Published>(&mut self, name: &str) -> Option<Granted> {
+    pub(in crate::core::namespace) fn grant_one<T: Published, E: Encode>(
+        &mut self,
+        name: &str,
+        encoder: &mut E,
+    ) -> Option<Granted<E::Body>> {
         let id = T::objects(self).find(name)?;
         let entry = &T::objects(self)[id];
         let object = entry.object();
@@ -31,7 +35,7 @@ impl NamespaceState {
         let (request, flight) = match step {
             Step::Fetch => (Request::Fetch, Flight::Fetch),
             Step::Write => {
-                let body = T::build(self, id)?;
+                let body = T::build(self, id, encoder)?;
                 match T::objects(self)[id].object().remote {
                     Some(_) => (Request::Update(body), Flight::Update),
                     None => (Request::Create(body), Flight::Create),

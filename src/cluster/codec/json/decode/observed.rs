@@ -1,9 +1,9 @@
-//! Details of objects that only people read, beside the facts; and decoding of objects that are yet to be written.
+//! Details of objects that only people read, beside the facts.
 
 use super::{Decode, DecodeError, Namespaced, set};
 use crate::cluster::codec::json::wire::{self, Str, StrMap};
 use crate::core::facts::observed::{ObservedPod, ObservedService};
-use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
+use crate::core::facts::{PodFacts, ServiceFacts};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
@@ -127,25 +127,5 @@ impl Decode for Namespaced<ObservedService> {
 
     fn version_of<'w>(Twice(service, _): &'w Self::Wire<'_>) -> &'w str {
         Namespaced::<ServiceFacts>::version_of(service)
-    }
-}
-
-/// Decodes a slice that is to be written. A slice that is to be created has no version yet.
-pub fn planned_slice(json: &[u8]) -> Result<SliceFacts, DecodeError> {
-    let mut slice: wire::Slice<'_> = serde_json::from_slice(json)?;
-    number(&mut slice.metadata);
-    Ok(Namespaced::<SliceFacts>::decode(slice)?.facts)
-}
-
-/// Decodes an Endpoints object that is to be written, likewise.
-pub fn planned_endpoints(json: &[u8]) -> Result<EndpointsFacts, DecodeError> {
-    let mut endpoints: wire::Endpoints<'_> = serde_json::from_slice(json)?;
-    number(&mut endpoints.metadata);
-    Ok(Namespaced::<EndpointsFacts>::decode(endpoints)?.facts)
-}
-
-fn number(meta: &mut wire::Meta<'_>) {
-    if meta.resource_version.is_empty() {
-        meta.resource_version = Str::from("0");
     }
 }

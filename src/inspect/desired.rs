@@ -1,0 +1,114 @@
+//! Desired objects in the form in which stored ones are known, so that the two can be compared.
+
+use crate::core::address::Family;
+use crate::core::body::{AddressBody, Encode, EndpointBody, EndpointsBody, Metadata, SliceBody};
+use crate::core::facts::{
+    AddressFacts, EndpointFacts, EndpointsFacts, EndpointsMeta, Extras, Owners, SliceFacts, SliceMeta,
+    SubsetFacts,
+};
+use crate::core::ids::Uid;
+use crate::core::subsets::{Address, TRUNCATED};
+
+/// A desired object.
+#[derive(Clone, Debug)]
+pub enum Desired {
+    /// A slice.
+    Slice(SliceFacts),
+    /// An Endpoints object.
+    Endpoints(EndpointsFacts),
+}
+
+/// Turns objects to be written into [`Desired`] ones.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Values;
+
+impl Encode for Values {
+    type Body = Desired;
+
+    fn slice<'a>(&mut self, slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Desired {
+        let metadata = slice.metadata;
+        Desired::Slice(SliceFacts {
+            meta: SliceMeta {
+                name: metadata.name.into(),
+                uid: uid(&metadata),
+                version: version(&metadata),
+                service: metadata.service.name.clone(),
+                owner: Owners::from(metadata.service.uid.clone()),
+                deleting: false,
+            },
+            created: None,
+            labels: metadata.labels().collect(),
+            extras: Extras::default(),
+            family: Family::parse(slice.address_type),
+            ports: slice.ports.iter().cloned().collect(),
+            endpoints: slice.endpoints.map(endpoint).collect(),
+        })
+    }
+
+    fn endpoints<'a, A: Address>(
+        &mut self,
+        endpoints: EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
+    ) -> Desired {
+        let metadata = endpoints.metadata;
+        let addresses = |list: &[A]| {
+            list.iter()
+                .map(|&handle| address((endpoints.address)(handle)))
+                .collect()
+        };
+        let subsets = endpoints.published.subsets.iter().map(|subset| SubsetFacts {
+            ports: subset.ports.clone(),
+            ready: addresses(&subset.ready),
+            not_ready: addresses(&subset.not_ready),
+        });
+        Desired::Endpoints(EndpointsFacts {
+            meta: EndpointsMeta {
+                name: metadata.service.name.clone(),
+                uid: uid(&metadata),
+                version: version(&metadata),
+                ours: true,
+                leader: false,
+            },
+            labels: metadata.labels().collect(),
+            extras: Extras::default(),
+            over_capacity: metadata.truncated.then(|| TRUNCATED.into()),
+            subsets: subsets.collect(),
+        })
+    }
+}
+
+fn uid(metadata: &Metadata<'_>) -> Uid {
+    metadata
+        .remote
+        .map_or_else(Uid::none, |remote| remote.uid.clone())
+}
+
+/// Returns the version that the write is computed against; an object that is to be created has none.
+fn version(metadata: &Metadata<'_>) -> u64 {
+    metadata.remote.map_or(0, |remote| remote.version)
+}
+
+fn endpoint(body: EndpointBody<'_>) -> EndpointFacts {
+    EndpointFacts {
+        addresses: vec![body.ip.to_string().into()],
+        ready: Some(body.conditions.ready()),
+        serving: Some(body.conditions.serving()),
+        terminating: Some(body.conditions.terminating()),
+        hostname: body.hostname.map(Into::into),
+        node: body.node.map(Into::into),
+        zone: body.zone.map(Into::into),
+        pod: Some(body.target.name.into()),
+        pod_uid: Some(body.target.uid.clone()),
+        odd: false,
+        zone_hints: body.hints.zone.into_iter().map(Into::into).collect(),
+        node_hints: body.hints.node.into_iter().map(Into::into).collect(),
+    }
+}
+
+fn address(body: AddressBody<'_>) -> AddressFacts {
+    AddressFacts {
+        ip: body.ip.to_string().into(),
+        hostname: body.hostname.map(Into::into),
+        node: body.node.map(Into::into),
+        pod: Some((body.target.name.into(), body.target.uid.clone())),
+    }
+}
