@@ -7,13 +7,13 @@
 //!  kube-apiserver
 //!    │  watch: Pods, Services, Nodes (whole)      watch: EndpointSlices, Endpoints (metadata)
 //!    ▼                                                     ▼
-//!  cluster::watch ── decode to facts, one batch per gulp ──┐
+//!  cluster::watch ── decode to facts, one batch per read ──┐
 //!                                                          ▼
 //!                      actors::router: namespace ─► inbox (latest wins) ─► actors::shard
 //!                                                          │ core::namespace::NamespaceState:
 //!                                                          │   selector cache, placements, trigger times,
 //!                                                          │   what the server last acknowledged
-//!                                                          ▼ wants
+//!                                                          ▼ pending writes
 //!                      actors::writer: core::queue (priorities), core::bucket, requests in flight
 //!                                                          │ grant ► shard builds the body ► request
 //!                                                          ▼

@@ -211,10 +211,11 @@ pub(crate) struct RunArgs {
     pub log_level: String,
 }
 
-/// How to reach the API server. Without flags, the pod's service account is used. An empty value counts as unset.
+/// How to reach the API server. An empty value counts as unset. Without flags, the controller uses its pod's service
+/// account; see [`Self::target_of_tool`] for the other commands.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ConnectionArgs {
-    /// Kubeconfig file; without it and --server, the service account of the pod is used
+    /// Kubeconfig file that selects the cluster
     #[arg(long, value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new().map(PathBuf::from))]
     pub kubeconfig: Option<PathBuf>,
 

@@ -1,5 +1,5 @@
-//! Flags of kube-controller-manager that mean nothing here. They are taken off the command line before it is
-//! parsed, so that one that was copied starts; flags that neither program knows are left to be refused.
+//! Flags of kube-controller-manager that have no meaning here. They are removed from the command line before it is
+//! parsed, so that a copied command line starts; flags that neither program knows stay and are refused.
 
 use crate::core::golang::parse_bool;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! The flags of the commands that only look.
+//! The flags of the read-only commands.
 
 use super::{ConnectionArgs, PublishingArgs};
 use crate::cluster::connect::Target;

@@ -7,11 +7,11 @@ use crate::core::outputs::Outputs;
 /// The flags that decide what is published.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PublishingArgs {
-    /// Controllers to run: `*` for all, NAME for one, -NAME to leave one out; the first item that names a controller
+    /// Controllers to replace: `*` for all, NAME for one, -NAME to leave one out; the first item that names a controller
     /// decides
     ///
-    /// endpointd runs endpoints-controller and endpointslice-controller. The list may also name other controllers of
-    /// kube-controller-manager, which it does not run.
+    /// endpointd replaces endpoints-controller and endpointslice-controller. The list may also name other controllers
+    /// of kube-controller-manager, which endpointd does not run.
     #[arg(
         long,
         value_name = "LIST",
