@@ -253,7 +253,6 @@ fn body_alone(addresses: u32, runs: u64) -> Duration {
                         hostname: None,
                         node: pod.node.as_deref(),
                         target: PodReference {
-                            namespace: "ns",
                             name: &pod.name,
                             uid: &pod.uid,
                         },

@@ -151,7 +151,6 @@ fn body(criterion: &mut Criterion, goals: &mut Goals) {
                 node: pod.node.as_deref(),
                 zone: Some("zone-1"),
                 target: PodReference {
-                    namespace: "ns",
                     name: &pod.name,
                     uid: &pod.uid,
                 },

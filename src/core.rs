@@ -10,7 +10,6 @@ pub(crate) mod backoff;
 pub mod body;
 pub(crate) mod bucket;
 pub(crate) mod compact;
-pub(crate) mod drift;
 pub mod events;
 pub(crate) mod excerpt;
 pub mod facts;

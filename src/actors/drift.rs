@@ -10,15 +10,18 @@
 //! compared a few times within the time that a difference must last, and an unchanged one not at all.
 
 use crate::core::bucket::TokenBucket;
-use crate::core::drift::{Deviations, Drift, Report};
-use crate::core::hash::KeyedMap;
+use crate::core::excerpt::Excerpt;
+use crate::core::hash::{KeyedMap, KeyedSet};
+use crate::core::inbox::Pending;
 use crate::core::namespace::NamespaceState;
 use crate::core::object::Output;
+use crate::inspect::dry_run::{Drift, DryRun};
+use crate::inspect::findings::Finding;
 use crate::metrics::DryRunMetrics;
 use crate::tenant_log;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -31,8 +34,10 @@ const BETWEEN: (Duration, Duration) = (Duration::from_millis(20), Duration::from
 const TICK: Duration = Duration::from_secs(1);
 /// Log lines per second, and burst.
 const LINES: (f64, u32) = (2.0, 20);
-/// Maximum number of objects named in a log line.
+/// Maximum number of objects named in a log line, and of reasons.
 const NAMED: usize = 5;
+/// Maximum number of bytes of a reason.
+const REASON: usize = 256;
 
 /// A Service, cluster-wide.
 type Key = (Arc<str>, Arc<str>);
@@ -91,7 +96,7 @@ impl DriftTracker {
     }
 
     /// Records the sync state of a Service when it has changed.
-    fn report(&self, namespace: &Arc<str>, report: &Report, now: Duration) {
+    fn report(&self, namespace: &Arc<str>, report: &Drift, now: Duration) {
         self.0.metrics.differences(report.new);
         let key = (namespace.clone(), report.service.clone());
         let state = &mut *self.0.state.lock();
@@ -110,7 +115,8 @@ impl DriftTracker {
                         %namespace,
                         service = %report.service,
                         differs_for_seconds = lasted(since),
-                        would = describe(&report.lasting),
+                        would = would(&report.lasting),
+                        why = why(&report.lasting),
                         "dry run: out of sync"
                     );
                 }
@@ -167,31 +173,47 @@ impl State {
 }
 
 /// Describes the writes that would be made.
-fn describe(deviations: &[Drift]) -> String {
-    let mut text = String::new();
-    for deviation in deviations.iter().take(NAMED) {
-        let kind = match deviation.output {
+fn would(findings: &[Finding]) -> String {
+    let writes = findings.iter().map(|finding| {
+        let kind = match finding.output {
             Output::Slice => "EndpointSlice",
             Output::Endpoints => "Endpoints",
         };
-        let separator = if text.is_empty() { "" } else { ", " };
+        let name = finding
+            .name
+            .as_ref()
+            .map_or_else(String::new, |name| format!(" {name}"));
+        format!("{} {kind}{name}", finding.verb.as_str())
+    });
+    some(writes, ", ")
+}
+
+/// Describes why.
+fn why(findings: &[Finding]) -> String {
+    // A slice and Endpoints mostly differ for the same reasons.
+    let mut said = KeyedSet::default();
+    let reasons = findings.iter().flat_map(|finding| &finding.why);
+    let reasons = reasons.filter_map(|(why, _)| said.insert(&why.text).then_some(&why.text));
+    some(reasons.map(|text| Excerpt::new(text, REASON)), "; ")
+}
+
+/// Joins the first few of many texts.
+fn some(mut texts: impl Iterator<Item = impl Display>, separator: &str) -> String {
+    let first: Vec<_> = texts.by_ref().take(NAMED).map(|text| text.to_string()).collect();
+    let mut text = first.join(separator);
+    let more = texts.count();
+    if more > 0 {
         // Writing to a string cannot fail.
-        let _ = write!(text, "{separator}{} {kind}", deviation.operation.as_str());
-        if let Some(name) = &deviation.name {
-            let _ = write!(text, " {name}");
-        }
-    }
-    if deviations.len() > NAMED {
-        let _ = write!(text, ", and {} more", deviations.len() - NAMED);
+        let _ = write!(text, "{separator}and {more} more");
     }
     text
 }
 
-/// The comparison state of a shard: the differences in its namespace, and when it looks next.
+/// The dry run of a shard: what is known of its namespace, and when it looks next.
 #[derive(Debug)]
 pub struct Comparison {
     ledger: DriftTracker,
-    deviations: Deviations,
+    dry_run: DryRun,
     /// When the next look is due, if one is armed.
     armed: Option<Duration>,
 }
@@ -200,10 +222,15 @@ impl Comparison {
     /// Creates the comparison for a namespace that has not been looked at.
     pub fn new(ledger: DriftTracker) -> Self {
         Self {
-            deviations: Deviations::new(ledger.0.patience),
+            dry_run: DryRun::new(ledger.0.patience),
             ledger,
             armed: None,
         }
+    }
+
+    /// Takes from the changes that wait for the namespace those of published objects.
+    pub fn take(&mut self, pending: &mut Pending) {
+        self.dry_run.take(pending);
     }
 
     /// Looks, if it is due, at the Services that have changed, and at whether earlier differences have lasted.
@@ -213,13 +240,9 @@ impl Comparison {
             return;
         }
         self.armed = None;
-        let marked = core.take_marked();
-        self.ledger.0.metrics.compared(marked.len());
-        for service in marked {
-            let differences = core.compare(&service);
-            self.deviations.found(&service, differences, now);
-        }
-        for report in self.deviations.reports(now) {
+        let (compared, reports) = self.dry_run.look(core, now);
+        self.ledger.0.metrics.compared(compared);
+        for report in reports {
             self.ledger.report(core.namespace(), &report, now);
         }
     }
@@ -228,8 +251,8 @@ impl Comparison {
     pub fn arm(&mut self, core: &NamespaceState) -> Option<Duration> {
         let now = self.ledger.now();
         let between = (self.ledger.0.patience / LOOKS).clamp(BETWEEN.0, BETWEEN.1);
-        let look = core.is_marked().then(|| now + between);
-        let at = look.into_iter().chain(self.deviations.due(now)).min()?;
+        let look = self.dry_run.has_changed(core).then(|| now + between);
+        let at = look.into_iter().chain(self.dry_run.due(now)).min()?;
         if self.armed.is_some_and(|armed| armed <= at) {
             return None;
         }
@@ -239,21 +262,21 @@ impl Comparison {
 
     /// Returns whether no difference is known.
     pub fn is_empty(&self) -> bool {
-        self.deviations.is_empty()
+        self.dry_run.is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::drift::Operation;
+    use crate::core::object::Verb;
 
     #[tokio::test(start_paused = true)]
     async fn lines_are_few_services_are_counted_and_the_oldest_is_found() {
         let ledger = DriftTracker::new(Duration::ZERO);
         // Ten per namespace, which is as many lines as a namespace may log.
         let namespace = |number: u64| Arc::from(format!("dry-run-{}", number / 10));
-        let report = |number: u64, since: Option<u64>| Report {
+        let report = |number: u64, since: Option<u64>| Drift {
             service: format!("s{number}").into(),
             since: since.map(Duration::from_secs),
             lasting: Vec::new(),
@@ -279,20 +302,19 @@ mod tests {
 
     #[test]
     fn a_line_names_some_of_the_writes() {
-        let deviations: Vec<_> = (0..7)
-            .map(|ordinal| Drift {
-                operation: if ordinal < 2 {
-                    Operation::Create
-                } else {
-                    Operation::Delete
-                },
+        let findings: Vec<_> = (0..7)
+            .map(|number| Finding {
+                namespace: "n".into(),
+                service: "s".into(),
                 output: Output::Slice,
-                name: (ordinal >= 2).then(|| format!("s-{ordinal}").into()),
-                ordinal,
+                name: (number >= 2).then(|| format!("s-{number}").into()),
+                verb: if number < 2 { Verb::Create } else { Verb::Delete },
+                as_whole: false,
+                why: Vec::new(),
             })
             .collect();
         assert_eq!(
-            describe(&deviations),
+            would(&findings),
             "create EndpointSlice, create EndpointSlice, delete EndpointSlice s-2, delete EndpointSlice s-3, \
              delete EndpointSlice s-4, and 2 more"
         );

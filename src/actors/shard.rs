@@ -77,7 +77,10 @@ impl ShardState {
     async fn take(&mut self, message: ShardMsg) -> (Vec<(ObjectName, Report)>, Option<Instant>) {
         match message {
             ShardMsg::Wake => {
-                let (pending, sequence, woken) = self.inbox.take();
+                let (mut pending, sequence, woken) = self.inbox.take();
+                if let Some(comparison) = &mut self.comparison {
+                    comparison.take(&mut pending);
+                }
                 self.sequence = sequence;
                 let mut applying = pending.begin();
                 self.turn = Budget::new(TURN);
@@ -204,12 +207,8 @@ impl Actor for Shard {
             ledger,
             metrics,
         } = arguments;
-        let core = match ledger {
-            None => NamespaceState::new(namespace, settings, pending_lists),
-            Some(_) => NamespaceState::comparing(namespace, settings, pending_lists),
-        };
         Ok(ShardState {
-            core,
+            core: NamespaceState::new(namespace, settings, pending_lists),
             turn: Budget::new(TURN),
             inbox,
             sequence: 0,
@@ -240,7 +239,9 @@ impl Actor for Shard {
         if replies {
             state.turn.spend(state.core.work().total() - before);
         }
-        state.plan(said, noticed.unwrap_or_else(Instant::now)).await;
+        if state.comparison.is_none() {
+            state.plan(said, noticed.unwrap_or_else(Instant::now)).await;
+        }
         state.finish(replies);
         if state.turn.is_spent() {
             // Requests can be large, and the runtime runs an actor for a hundred messages before it polls others.

@@ -261,11 +261,9 @@ impl<'a, A: Address, F: Fn(A) -> AddressBody<'a>> EndpointsBody<'a, A, F> {
     }
 }
 
-/// A `targetRef` to a pod.
+/// A `targetRef` to a pod of the object's namespace.
 #[derive(Clone, Copy)]
 pub struct PodReference<'a> {
-    /// The pod's namespace.
-    pub namespace: &'a str,
     /// The pod's name.
     pub name: &'a str,
     /// The pod's UID.
@@ -305,27 +303,29 @@ pub struct AddressBody<'a> {
 }
 
 impl Hash for AddressBody<'_> {
-    /// Hashes in as few and as short pieces as are unambiguous, because an object has up to 1,000 addresses.
+    /// Hashes in as few pieces as possible, because an object has up to 1,000 addresses.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let shape = [
-            self.ip.is_ipv6(),
-            self.hostname.is_some(),
-            self.node.is_some(),
-            matches!(self.target.uid, Uid::Uuid(_)),
-        ];
-        hasher.write_u8(shape.iter().fold(0, |bits, &bit| bits << 1 | u8::from(bit)));
+        let mut fixed = [0; 49];
         match self.ip {
-            IpAddr::V4(ip) => hasher.write(&ip.octets()),
-            IpAddr::V6(ip) => hasher.write(&ip.octets()),
+            IpAddr::V4(ip) => fixed[1..5].copy_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => {
+                fixed[0] = 1;
+                fixed[1..17].copy_from_slice(&ip.octets());
+            }
         }
+        let mut texts = [Some(self.target.name), self.node, self.hostname, None];
         match self.target.uid {
-            Uid::Uuid(bytes) => hasher.write(bytes),
-            Uid::Text(text) => text.hash(hasher),
+            Uid::Uuid(uid) => fixed[17..33].copy_from_slice(uid),
+            Uid::Text(uid) => texts[3] = Some(uid),
         }
-        // The namespace is the object's own.
-        let texts = [self.hostname, self.node, Some(self.target.name)];
+        // The lengths tell the texts apart.
+        for (text, length) in texts.iter().zip(fixed[33..].chunks_exact_mut(4)) {
+            let bytes = text.map_or(u32::MAX, |text| text.len() as u32);
+            length.copy_from_slice(&bytes.to_le_bytes());
+        }
+        hasher.write(&fixed);
         for text in texts.into_iter().flatten() {
-            text.hash(hasher);
+            hasher.write(text.as_bytes());
         }
     }
 }

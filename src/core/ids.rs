@@ -42,20 +42,28 @@ impl From<&str> for Uid {
 impl Uid {
     /// Formats a UUID in the usual form.
     pub fn spelled(bytes: &[u8; 16]) -> [u8; 36] {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut out = [b'-'; 36];
-        let mut at = 0;
-        for (i, byte) in bytes.iter().enumerate() {
-            if matches!(i, 4 | 6 | 8 | 10) {
-                at += 1;
-            }
-            out[at] = HEX[usize::from(byte >> 4)];
-            out[at + 1] = HEX[usize::from(byte & 15)];
-            at += 2;
+        for (byte, at) in bytes.iter().zip(HEX_AT) {
+            out[at..at + 2].copy_from_slice(&HEX[usize::from(*byte)]);
         }
         out
     }
 }
+
+/// The positions of a UUID's bytes in its text.
+const HEX_AT: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+
+/// The text of each byte.
+static HEX: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut table = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    table
+};
 
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -237,6 +237,36 @@ impl Pending {
         }
     }
 
+    /// Returns the names of the Services that have changed.
+    pub fn services(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.services.names()
+    }
+
+    /// Takes the changes of slices and Endpoints, in an order in which they can be applied. Changes of whole lists, and
+    /// kinds that are forgotten, are returned too, but stay.
+    pub fn take_published(&mut self) -> impl Iterator<Item = Change> + use<> {
+        let kinds = || Kind::ALL.into_iter();
+        let forgotten = kinds().zip(self.forgotten).filter(|(_, forgotten)| *forgotten);
+        let ends = kinds().zip(self.lists).filter_map(|(kind, list)| match list {
+            ListEvent::Ended { epoch, version } => Some(Change::End(kind, epoch, version)),
+            ListEvent::None | ListEvent::Begun => None,
+        });
+        let slices = std::mem::take(&mut self.slices).into_entries();
+        let slices = slices.map(|(name, event)| match event {
+            ObjectEvent::Whole(facts, epoch) => Change::Slice(facts, epoch),
+            ObjectEvent::Meta(meta, epoch) => Change::SliceMeta(meta, epoch),
+            ObjectEvent::Gone(version) => Change::SliceGone(name, version),
+        });
+        let endpoints = std::mem::take(&mut self.endpoints).into_entries();
+        let endpoints = endpoints.map(|(name, event)| match event {
+            ObjectEvent::Whole(facts, epoch) => Change::Endpoints(facts, epoch),
+            ObjectEvent::Meta(meta, epoch) => Change::EndpointsMeta(meta, epoch),
+            ObjectEvent::Gone(version) => Change::EndpointsGone(name, version),
+        });
+        let forgotten = forgotten.map(|(kind, _)| Change::Forget(kind));
+        forgotten.chain(slices).chain(endpoints).chain(ends)
+    }
+
     fn push_pod(&mut self, facts: PodFacts, epoch: u8) {
         let mut earlier = SmallVec::new();
         if let Some(PodEvent {

@@ -8,7 +8,6 @@
 
 mod addresses;
 mod adopt;
-mod compare;
 mod endpoints;
 mod evaluate;
 mod forget;
@@ -19,6 +18,7 @@ mod notifications;
 mod passes;
 mod planning;
 mod pods;
+mod readopt;
 mod services;
 mod slices;
 mod sync_stats;
@@ -406,8 +406,6 @@ pub struct NamespaceState {
     starting: bool,
     notifications: Vec<Notification>,
     work: Work,
-    /// The objects that the API server has, in a process that compares and does not write.
-    shown: Option<Box<compare::Shown>>,
     syncs: Vec<SyncReport>,
     totals: Totals,
 }
@@ -441,7 +439,6 @@ impl NamespaceState {
             starting: pending_lists.any(),
             notifications: Vec::new(),
             work: Work::default(),
-            shown: None,
             syncs: Vec::new(),
             totals: Totals::default(),
         }
@@ -481,7 +478,6 @@ impl NamespaceState {
             && self.services.is_empty()
             && self.slices.is_empty()
             && self.endpoints.is_empty()
-            && self.shown.as_ref().is_none_or(|shown| shown.is_empty())
     }
 
     /// Marks a list as pending, since another one is about to arrive: nothing is planned or written until it is
@@ -526,12 +522,10 @@ impl NamespaceState {
 
     /// Does the rest of [`Self::end_list`], once everything that [`Self::unlisted`] names is removed.
     pub fn finish_list(&mut self, kind: Kind, epoch: u8, version: u64) {
-        match (&mut self.shown, kind) {
-            // Slices adopted by the last comparison are from an older list; the next one adopts them anew.
-            (Some(shown), _) => shown.sweep(kind, epoch, version),
-            (None, Kind::Slice) => self.sweep::<Slice>(epoch, version),
-            (None, Kind::Endpoints) => self.sweep::<Endpoints>(epoch, version),
-            (None, Kind::Node | Kind::Pod | Kind::Service) => {}
+        match kind {
+            Kind::Slice => self.sweep::<Slice>(epoch, version),
+            Kind::Endpoints => self.sweep::<Endpoints>(epoch, version),
+            Kind::Node | Kind::Pod | Kind::Service => {}
         }
         self.pending_lists.clear(kind);
     }

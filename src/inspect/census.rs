@@ -1,17 +1,16 @@
-//! Computes what a controller would write if it started now.
+//! Finds the Services for which a controller would write something if it started now.
 
-use super::desired::{Desired, Values};
-use crate::core::body::Request;
+use super::examine::due;
+use super::findings::Counts;
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use crate::core::hash::KeyedSet;
-use crate::core::namespace::{Kind, NamespaceState, Outcome, PendingLists, Settings};
+use crate::core::namespace::{Kind, NamespaceState, PendingLists, Settings};
 use crate::core::nodes::NodeTable;
-use crate::core::object::{ObjectName, Verb};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Takes in lists as a starting controller does, one kind after the other, in the order of [`Kind::ALL`], and then
-/// computes which requests are due. It keeps no more of an object than the controller does.
+/// computes what is due. It keeps no more of an object than the controller does.
 #[derive(Debug)]
 pub(crate) struct Census {
     settings: Settings,
@@ -20,30 +19,6 @@ pub(crate) struct Census {
     pending_lists: PendingLists,
     /// The number of times that each kind's list was restarted.
     epochs: [u8; Kind::ALL.len()],
-}
-
-/// A write that is due.
-#[derive(Clone, Debug)]
-pub struct Due {
-    /// The namespace.
-    pub namespace: Arc<str>,
-    /// The Service that the object is published for, or was.
-    pub service: Arc<str>,
-    /// The object.
-    pub object: ObjectName,
-    /// The write.
-    pub verb: Verb,
-    /// What the object should be; none if it is to be deleted.
-    pub desired: Option<Desired>,
-}
-
-/// The numbers of Services and namespaces.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
-    /// Managed Services, which are those with a selector.
-    pub services: usize,
-    /// Namespaces with such a Service.
-    pub namespaces: usize,
 }
 
 impl Census {
@@ -131,78 +106,10 @@ impl Census {
         }
     }
 
-    /// Calls `each` with every request that is due, namespace by namespace. Where the controller would first ask the
-    /// API server whether an object exists, the answer is taken to be what the lists say.
-    pub(crate) fn due(self, mut each: impl FnMut(Due)) {
+    /// Calls `each` with every Service, and its namespace, for which the controller would write something.
+    pub(crate) fn suspects(self, mut each: impl FnMut(&Arc<str>, Arc<str>)) {
         for (namespace, mut state) in self.namespaces {
-            for want in state.plan() {
-                let mut next = Some(want);
-                while let Some(want) = next.take() {
-                    let Some(granted) = state.grant(&want.object, &mut Values) else {
-                        break;
-                    };
-                    let (verb, desired) = match granted.request {
-                        Request::Create(desired) => (Verb::Create, Some(desired)),
-                        Request::Update(desired) => (Verb::Update, Some(desired)),
-                        Request::Delete(_) => (Verb::Delete, None),
-                        Request::Probe => {
-                            next = state.outcome(&want.object, Outcome::NotFound, None);
-                            continue;
-                        }
-                        Request::Fetch => break,
-                    };
-                    each(Due {
-                        namespace: namespace.clone(),
-                        service: want.service,
-                        object: want.object,
-                        verb,
-                        desired,
-                    });
-                }
-            }
+            due(&mut state, |_| true, |_, due| each(&namespace, due.service));
         }
-    }
-}
-
-/// The listed objects of a namespace, or of one Service in it.
-#[derive(Clone, Debug, Default)]
-pub struct Objects {
-    /// Services.
-    pub services: Vec<ServiceFacts>,
-    /// Pods, at least those that the Services select.
-    pub pods: Vec<PodFacts>,
-    /// Slices, managed by this controller or not.
-    pub slices: Vec<SliceFacts>,
-    /// Endpoints objects.
-    pub endpoints: Vec<EndpointsFacts>,
-}
-
-impl Objects {
-    /// Returns the requests that are due for these objects.
-    pub fn due(&self, namespace: &Arc<str>, settings: Settings, nodes: &mut NodeTable) -> Vec<Due> {
-        let mut census = Census::new(settings);
-        for pod in &self.pods {
-            census.pod(namespace, pod.clone(), nodes);
-        }
-        for service in &self.services {
-            census.service(namespace, service.clone());
-        }
-        for slice in self.slices.iter().filter(|slice| slice.is_ours()) {
-            census.slice(namespace, slice.clone());
-        }
-        for endpoints in &self.endpoints {
-            census.endpoints(namespace, endpoints.clone());
-        }
-        // All lists end at once, so that slices are adopted by age, whatever their order in the list.
-        for kind in Kind::needed_for(settings.outputs).filter(|kind| *kind != Kind::Node) {
-            census.end(kind, nodes);
-        }
-        // The node table is complete and belongs to the caller, so it is not swept here.
-        for state in census.namespaces.values_mut() {
-            state.end_list(Kind::Node, 0, u64::MAX, nodes);
-        }
-        let mut due = Vec::new();
-        census.due(|one| due.push(one));
-        due
     }
 }

@@ -7,11 +7,26 @@ use crate::core::facts::{
     SubsetFacts,
 };
 use crate::core::ids::Uid;
+use crate::core::object::{ObjectName, Verb};
 use crate::core::subsets::{Address, TRUNCATED};
+use std::sync::Arc;
+
+/// A write that is due.
+#[derive(Clone, Debug)]
+pub(crate) struct Due {
+    /// The Service that the object is published for, or was.
+    pub service: Arc<str>,
+    /// The object.
+    pub object: ObjectName,
+    /// The write.
+    pub verb: Verb,
+    /// What the object should be; none if it is to be deleted.
+    pub desired: Option<Desired>,
+}
 
 /// A desired object.
 #[derive(Clone, Debug)]
-pub enum Desired {
+pub(crate) enum Desired {
     /// A slice.
     Slice(SliceFacts),
     /// An Endpoints object.

@@ -1,17 +1,15 @@
 //! Describes in plain words how a stored object differs from the one that would be written.
 
-mod endpoints;
-mod slices;
+pub(super) mod endpoints;
+pub(super) mod slices;
 
-pub(crate) use endpoints::of_endpoints;
-pub(super) use slices::hints;
-pub(crate) use slices::{SliceContext, of_slice};
-
-use crate::core::facts::PodFacts;
 use crate::core::ids::Uid;
 use crate::core::labels::Labels;
+use crate::core::namespace::NamespaceState;
 use crate::core::ports::SlicePort;
+use crate::core::slices::Conditions;
 use crate::core::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// One difference between a stored object and the desired one.
@@ -23,6 +21,8 @@ pub struct Difference {
     pub text: String,
     /// The pod that it is about, if any.
     pub pod: Option<Box<str>>,
+    /// Where the text begins to say what is stored and what should be, if it is about a field of an endpoint.
+    pub(super) field: Option<usize>,
 }
 
 /// The kind of a difference, most severe first.
@@ -56,13 +56,16 @@ impl Found {
             rank,
             text: text.into(),
             pod: pod.map(Into::into),
+            field: None,
         });
     }
 
     /// Adds labels that differ, except those that `counts` rejects, because they are no reason to write.
     fn labels(&mut self, stored: &Labels, desired: &Labels, counts: impl Fn(&str) -> bool) {
+        // There may be thousands.
+        let mut left: BTreeMap<_, _> = stored.iter().filter(|(key, _)| counts(key)).collect();
         for (key, value) in desired.iter().filter(|(key, _)| counts(key)) {
-            match stored.get(key) {
+            match left.remove(key) {
                 None => self.add(Rank::Metadata, format!("label {key}={value} is missing")),
                 Some(other) if other != value => {
                     self.add(
@@ -73,43 +76,59 @@ impl Found {
                 Some(_) => {}
             }
         }
-        for (key, _) in stored.iter().filter(|(key, _)| counts(key)) {
-            if desired.get(key).is_none() {
-                self.add(Rank::Metadata, format!("label {key} should not be there"));
-            }
+        for key in left.into_keys() {
+            self.add(Rank::Metadata, format!("label {key} should not be there"));
         }
     }
 
     /// Adds ports that differ; `of` names their owner, if that is not the whole object.
-    fn ports(&mut self, stored: &[SlicePort], desired: &[SlicePort], of: &str, pod: Option<&str>) {
-        let named = |ports: &[SlicePort], port: &SlicePort| {
-            let mut found = ports.iter().filter(|other| other.name == port.name);
-            found.next().cloned()
-        };
-        for port in desired.iter().filter(|port| !stored.contains(port)) {
-            let text = match named(stored, port).filter(|other| !desired.contains(other)) {
-                Some(other) => format!("{of}port {} should be {}", spelled(&other), spelled(port)),
+    fn ports<'p>(
+        &mut self,
+        stored: impl IntoIterator<Item = &'p SlicePort>,
+        desired: impl IntoIterator<Item = &'p SlicePort>,
+        of: &str,
+        pod: Option<&str>,
+    ) {
+        let stored: BTreeSet<_> = stored.into_iter().collect();
+        let desired: BTreeSet<_> = desired.into_iter().collect();
+        // One with the same name as a port that is missing stands in its place.
+        let extra = stored.difference(&desired);
+        let mut extra: BTreeMap<_, _> = extra.map(|port| (&port.name, *port)).collect();
+        for port in desired.difference(&stored) {
+            let text = match extra.remove(&port.name) {
+                Some(other) => format!("{of}port {} should be {}", spelled(other), spelled(port)),
                 None => format!("{of}port {} is missing", spelled(port)),
             };
             self.about(Rank::Port, pod, text);
         }
-        for port in stored.iter().filter(|port| !desired.contains(port)) {
-            if named(desired, port).is_none_or(|other| stored.contains(&other)) {
-                let text = format!("{of}port {} should not be there", spelled(port));
-                self.about(Rank::Port, pod, text);
-            }
+        for port in extra.into_values() {
+            let text = format!("{of}port {} should not be there", spelled(port));
+            self.about(Rank::Port, pod, text);
         }
     }
 
     /// Adds `what x, should be y` if the two values differ.
     fn field(&mut self, of: Subject<'_>, what: &str, stored: Option<&str>, desired: Option<&str>) {
+        self.ranked(Rank::Endpoint, of, what, stored, desired);
+    }
+
+    fn ranked(
+        &mut self,
+        rank: Rank,
+        of: Subject<'_>,
+        what: &str,
+        stored: Option<&str>,
+        desired: Option<&str>,
+    ) {
         if stored != desired {
             let stored = stored.unwrap_or("not set");
-            let text = match desired {
-                Some(desired) => format!("{}: {what} {stored}, should be {desired}", of.address),
-                None => format!("{}: {what} {stored}, should not be set", of.address),
-            };
-            self.about(Rank::Endpoint, of.pod, text);
+            let should = desired.map_or_else(|| "not be set".to_owned(), |desired| format!("be {desired}"));
+            self.0.push(Difference {
+                rank,
+                text: format!("{}: {what} {stored}, should {should}", of.address),
+                pod: of.pod.map(Into::into),
+                field: Some(of.address.len() + 2),
+            });
         }
     }
 
@@ -158,13 +177,15 @@ pub(super) fn spelled(port: &SlicePort) -> String {
     text
 }
 
-/// The state in which a pod was seen. Two findings about a pod are the same only if its state was the same too.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PodState(Uid, Option<Time>, bool, bool);
+/// The state in which a pod was seen: what its endpoints depend on, and since when it has been ready or not. Two findings
+/// about a pod are the same only if its state was the same too.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PodState(Uid, Conditions, Option<Time>);
 
 impl PodState {
-    /// Captures the state that a pod's endpoints depend on, and since when it has been ready or not.
-    pub fn of(pod: &PodFacts) -> Self {
-        Self(pod.uid.clone(), pod.ready_time, pod.ready, pod.terminating)
+    /// Captures the state of a pod, if there is such a pod.
+    pub(super) fn of(core: &NamespaceState, pod: &str) -> Option<Self> {
+        let (uid, conditions, ready_time) = core.pod(pod)?;
+        Some(Self(uid.clone(), conditions, ready_time))
     }
 }

@@ -7,11 +7,11 @@ mod print;
 pub use near::{NearPod, Pods, meant};
 pub use pods::{Place, PodFinding, State};
 
-use super::differences::spelled;
+use super::differences::{Difference, spelled};
 use super::findings::Finding;
 use super::text::plural;
 use crate::core::address::Family;
-use crate::core::facts::observed::ObservedService;
+use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{
     ANNOTATION_TOLERATE_UNREADY, AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts,
     LABEL_ENDPOINTS_MANAGED_BY, ServiceFacts, SliceFacts, SubsetFacts, TolerateUnready,
@@ -48,8 +48,8 @@ pub struct Seen {
     pub slices: Vec<SliceFacts>,
     /// The Endpoints object of the same name.
     pub endpoints: Option<EndpointsFacts>,
-    /// The writes that the controller would make; none if they cannot be determined.
-    pub wrong: Option<Vec<Finding>>,
+    /// The writes that the controller would make; of Endpoints only, if nodes are unreadable.
+    pub wrong: Vec<Finding>,
 }
 
 /// The explanation of a Service.
@@ -147,7 +147,19 @@ pub fn explain(mut seen: Seen) -> Explanation {
         }
     }
     if let Some(pods) = &seen.pods {
-        findings = pods.matching.iter().map(|pod| pods::find(pod, &seen)).collect();
+        let mut by_pod: BTreeMap<&str, Vec<(&Finding, &Difference)>> = BTreeMap::new();
+        for finding in &seen.wrong {
+            for (difference, _) in &finding.why {
+                let pod = difference.pod.as_deref().unwrap_or_default();
+                by_pod.entry(pod).or_default().push((finding, difference));
+            }
+        }
+        let differences = |pod: &ObservedPod| by_pod.get(&*pod.facts.name).map_or(&[][..], |found| found);
+        let found = pods
+            .matching
+            .iter()
+            .map(|pod| pods::find(pod, &seen, differences(pod)));
+        findings = found.collect();
         findings.sort_by(|a: &PodFinding, b| (a.rank(), &a.name).cmp(&(b.rank(), &b.name)));
     }
     if let Some(endpoints) = &seen.endpoints
@@ -156,6 +168,7 @@ pub fn explain(mut seen: Seen) -> Explanation {
         warnings.push(note);
     }
     let facts = &seen.service.facts;
+    let known = matches!(seen.nodes, SeenNodes::Known(_));
     Explanation {
         namespace: seen.namespace.to_string(),
         service: facts.name.to_string(),
@@ -170,11 +183,11 @@ pub fn explain(mut seen: Seen) -> Explanation {
         selector: selector(facts),
         ports: ports(&seen.service),
         publish_not_ready_addresses: facts.publish_not_ready,
-        in_sync: seen.wrong.as_ref().map(Vec::is_empty),
+        in_sync: known.then_some(seen.wrong.is_empty()),
         strays: if managed { strays(&seen) } else { Vec::new() },
         slices: seen.slices.iter().map(|slice| summary(slice, facts)).collect(),
         endpoints: seen.endpoints.as_ref().map(endpoints_summary),
-        out_of_sync: seen.wrong.unwrap_or_default(),
+        out_of_sync: if known { seen.wrong } else { Vec::new() },
         notes,
         warnings,
         pods: findings,

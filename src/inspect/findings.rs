@@ -1,10 +1,11 @@
 //! The findings of `endpointd audit`: the objects that are not as they should be, and why.
 
-use super::census::{Counts, Due, Objects};
-use super::desired::Desired;
-use super::differences::{Difference, PodState, SliceContext, of_endpoints, of_slice};
+use super::desired::{Desired, Due};
+use super::differences::{Difference, PodState, endpoints, slices};
+use super::published::Around;
 use super::text::{Table, plural};
-use crate::core::hash::KeyedMap;
+use crate::core::hash::hash_of;
+use crate::core::namespace::NamespaceState;
 use crate::core::object::{Output, Verb};
 use serde::Serialize;
 use serde::ser::{SerializeStruct as _, Serializer};
@@ -28,91 +29,86 @@ pub struct Finding {
     pub name: Option<Arc<str>>,
     /// The write that would fix it.
     pub verb: Verb,
+    /// Whether its differences last together or not at all. Which addresses are left out of a truncated object is anyone's
+    /// choice, and any pod may change it.
+    pub(crate) as_whole: bool,
     /// The differences, most severe first, each with the state of the pod that it is about.
     pub why: Vec<(Difference, Option<PodState>)>,
 }
 
 impl Finding {
-    /// Creates the finding for a write that is due.
-    pub fn of(due: &Due, objects: &Objects) -> Self {
-        let name = &due.object.name;
-        let slice = || objects.slices.iter().find(|slice| *slice.meta.name == **name);
-        let endpoints = || objects.endpoints.iter().find(|e| e.meta.name == *name);
-        let around = SliceContext {
-            service: objects.services.iter().find(|s| s.name == due.service),
-            stored: &objects.slices,
+    /// Creates the finding for a write that is due, given what is known and what is published for the Service.
+    pub(super) fn of(due: &Due, core: &NamespaceState, around: &Around<'_>) -> Self {
+        let Due {
+            service,
+            object,
+            verb,
+            desired,
+        } = due;
+        let slice = || around.slice(&object.name);
+        let why = match (desired, object.output) {
+            (Some(Desired::Slice(desired)), _) => {
+                slices::of(slice(), Some(desired), core.service(service), around)
+            }
+            (Some(Desired::Endpoints(desired)), _) => endpoints::of(around.endpoints, Some(desired)),
+            (None, Output::Slice) => slices::of(slice(), None, core.service(service), around),
+            (None, Output::Endpoints) => endpoints::of(around.endpoints, None),
         };
-        let why = match (&due.desired, due.object.output) {
-            (Some(Desired::Slice(desired)), _) => of_slice(slice(), Some(desired), around),
-            (Some(Desired::Endpoints(desired)), _) => of_endpoints(endpoints(), Some(desired)),
-            (None, Output::Slice) => of_slice(slice(), None, around),
-            (None, Output::Endpoints) => of_endpoints(endpoints(), None),
-        };
-        let seen = |pod: &str| objects.pods.iter().find(|facts| *facts.name == *pod);
         let why = why.into_iter().map(|difference| {
-            let state = difference.pod.as_deref().and_then(seen).map(PodState::of);
+            let state = difference.pod.as_deref().and_then(|pod| PodState::of(core, pod));
             (difference, state)
         });
-        let made_up = due.object.output == Output::Slice && due.verb == Verb::Create;
+        let made_up = object.output == Output::Slice && *verb == Verb::Create;
         Self {
-            namespace: due.namespace.clone(),
-            service: due.service.clone(),
-            output: due.object.output,
-            name: (!made_up).then(|| name.clone()),
-            verb: due.verb,
+            namespace: core.namespace().clone(),
+            service: service.clone(),
+            output: object.output,
+            name: (!made_up).then(|| object.name.clone()),
+            verb: *verb,
+            as_whole: matches!(desired, Some(Desired::Endpoints(desired)) if desired.over_capacity.is_some()),
             why: why.collect(),
         }
     }
 
-    /// Returns the key that identifies a difference across two looks. A difference about a pod leaves out the object,
+    /// Returns the keys that identify its differences across looks. A difference about a pod leaves out the object,
     /// because an endpoint may be missing from another slice the next time; any other difference includes it.
-    fn key<'a>(&'a self, (difference, state): &'a (Difference, Option<PodState>)) -> Key<'a> {
-        Key {
-            namespace: &self.namespace,
-            service: &self.service,
+    pub(super) fn keys(&self) -> impl Iterator<Item = u64> {
+        let texts = || self.why.iter().map(|(difference, _)| &difference.text);
+        let whole = self.as_whole.then(|| texts().collect::<Vec<_>>());
+        let whole = whole.map(|texts| hash_of(&texts));
+        self.why.iter().map(move |(difference, state)| {
+            let object = self.name.as_deref().filter(|_| difference.pod.is_none());
+            let place = (&self.namespace, &self.service, self.output, object);
+            hash_of(&(place, whole, &difference.text, state))
+        })
+    }
+
+    /// Returns the finding with some of its differences only; none if there are none.
+    pub(super) fn only(&self, keep: impl Fn(u64) -> bool) -> Option<Self> {
+        let why = self.why.iter().zip(self.keys());
+        let why: Vec<_> = why
+            .filter(|(_, key)| keep(*key))
+            .map(|(why, _)| why.clone())
+            .collect();
+        (!why.is_empty()).then(|| Self {
+            namespace: self.namespace.clone(),
+            service: self.service.clone(),
             output: self.output,
-            object: match difference.pod {
-                Some(_) => None,
-                None => self.name.as_deref(),
-            },
-            text: &difference.text,
-            state: state.as_ref(),
-        }
+            name: self.name.clone(),
+            verb: self.verb,
+            as_whole: self.as_whole,
+            why,
+        })
     }
 }
 
-#[derive(PartialEq)]
-struct Key<'a> {
-    namespace: &'a str,
-    service: &'a str,
-    output: Output,
-    object: Option<&'a str>,
-    text: &'a str,
-    state: Option<&'a PodState>,
-}
-
-/// Returns those of the later findings that an earlier look had made already: about the same object, for the same
-/// reason, and about pods that have not changed since. This leaves out what a running controller has fixed in the
-/// meantime or has not got to yet.
-pub fn still(earlier: &[Finding], later: Vec<Finding>) -> Vec<Finding> {
-    let mut known: KeyedMap<(&str, &str), Vec<Key<'_>>> = KeyedMap::default();
-    for finding in earlier {
-        let place = (&*finding.namespace, &*finding.service);
-        let keys = finding.why.iter().map(|one| finding.key(one));
-        known.entry(place).or_default().extend(keys);
-    }
-    let mut left = Vec::new();
-    for mut finding in later {
-        let Some(known) = known.get(&(&*finding.namespace, &*finding.service)) else {
-            continue;
-        };
-        let kept = finding.why.iter().filter(|one| known.contains(&finding.key(one)));
-        finding.why = kept.cloned().collect();
-        if !finding.why.is_empty() {
-            left.push(finding);
-        }
-    }
-    left
+/// The numbers of Services and namespaces.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// Managed Services, which are those with a selector.
+    pub services: usize,
+    /// Namespaces with such a Service.
+    pub namespaces: usize,
 }
 
 /// The result of an audit.

@@ -1,6 +1,6 @@
 //! Metrics of a dry run.
 
-use crate::core::drift::Operation;
+use crate::core::object::Verb;
 use metrics::{Counter, Gauge, counter, gauge};
 use std::time::Duration;
 
@@ -17,11 +17,12 @@ pub(crate) struct DryRunMetrics {
 impl DryRunMetrics {
     /// Registers the metrics.
     pub(crate) fn new() -> Self {
-        let differences = |operation: Operation| counter!("endpointd_dry_run_differences_total", "operation" => operation.as_str());
+        let differences =
+            |verb: Verb| counter!("endpointd_dry_run_differences_total", "operation" => verb.as_str());
         Self {
             out_of_sync: gauge!("endpointd_services_out_of_sync"),
             oldest: gauge!("endpointd_services_out_of_sync_oldest_seconds"),
-            differences: Operation::ALL.map(differences),
+            differences: Verb::ALL.map(differences),
             comparisons: counter!("endpointd_dry_run_comparisons_total"),
         }
     }

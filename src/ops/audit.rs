@@ -5,8 +5,10 @@ use crate::cluster::read::{ReadError, Reader, Selection, Shown};
 use crate::core::facts::{EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, ServiceFacts};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
-use crate::inspect::census::{Census, Counts, Objects};
-use crate::inspect::findings::{Finding, Report, still};
+use crate::inspect::census::Census;
+use crate::inspect::examine::Objects;
+use crate::inspect::findings::{Counts, Finding, Report};
+use crate::inspect::lasting::still;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -61,7 +63,7 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, ReadError> 
         nodes = node_table(reader).await?;
     }
     let second = look(reader, scope.settings, &left, &mut nodes).await?;
-    report.findings = still(&first, second);
+    report.findings = still(&first, &second);
     Ok(report)
 }
 
@@ -102,8 +104,8 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Counts, Suspects, Nod
     }
     let counts = census.counts();
     let mut suspects = Suspects::new();
-    census.due(|due| {
-        suspects.entry(due.namespace).or_default().insert(due.service);
+    census.suspects(|namespace, service| {
+        suspects.entry(namespace.clone()).or_default().insert(service);
     });
     Ok((counts, suspects, nodes))
 }
@@ -170,30 +172,12 @@ async fn look(
     .buffered(AT_ONCE);
     let mut findings = Vec::new();
     while let Some((namespace, objects)) = looks.try_next().await? {
-        findings.extend(
-            wrong(&objects, namespace, settings, nodes)
-                .into_iter()
-                .filter(|found| {
-                    // In a namespace that was read whole, other Services may look wrong for a moment.
-                    suspects[namespace].contains(&found.service)
-                }),
-        );
+        let found = objects.examine(namespace, settings, nodes).into_iter();
+        // In a namespace that was read whole, other Services may look wrong for a moment.
+        let found = found.filter(|(service, _)| suspects[namespace].contains(service));
+        findings.extend(found.flat_map(|(_, found)| found));
     }
     Ok(findings)
-}
-
-/// Returns the differences of the objects that were read.
-pub(super) fn wrong(
-    objects: &Objects,
-    namespace: &Arc<str>,
-    settings: Settings,
-    nodes: &mut NodeTable,
-) -> Vec<Finding> {
-    let due = objects.due(namespace, settings, nodes);
-    let mut findings: Vec<_> = due.iter().map(|due| Finding::of(due, objects)).collect();
-    let order = |f: &Finding| (f.service.clone(), f.output, f.name.clone());
-    findings.sort_by_cached_key(order);
-    findings
 }
 
 fn in_namespace(namespace: &str) -> Selection {

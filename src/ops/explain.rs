@@ -1,6 +1,6 @@
 //! `endpointd explain`: reads one Service, its pods, and the objects that are published for it.
 
-use super::audit::{node_table, published, wrong};
+use super::audit::{node_table, published};
 use crate::cluster::codec::{NamedNode, Namespaced};
 use crate::cluster::read::{ReadError, Reader, Selection, Shown};
 use crate::core::facts::observed::{ObservedPod, ObservedService};
@@ -8,7 +8,8 @@ use crate::core::facts::{ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_M
 use crate::core::hints::HintMode;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
-use crate::inspect::census::Objects;
+use crate::core::outputs::Outputs;
+use crate::inspect::examine::Objects;
 use crate::inspect::explain::{Explanation, Pods, Seen, SeenNodes, explain, meant};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,13 +81,19 @@ pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explan
     };
     let settings = Settings::default();
     published(reader, settings, &namespace, name, &mut objects).await?;
-    let (nodes, wrong) = match nodes {
-        Ok((known, mut table)) => {
-            let found = wrong(&objects, &namespace, settings, &mut table);
-            (SeenNodes::Known(known), Some(found))
+    let (nodes, mut table, outputs) = match nodes {
+        Ok((known, table)) => (SeenNodes::Known(known), table, settings.outputs),
+        // Endpoints do not depend on nodes.
+        Err(why) => {
+            let endpoints = Outputs {
+                slices: false,
+                ..settings.outputs
+            };
+            (SeenNodes::Unreadable(why), NodeTable::default(), endpoints)
         }
-        Err(why) => (SeenNodes::Unreadable(why), None),
     };
+    let settings = Settings { outputs, ..settings };
+    let wrong = objects.examine(&namespace, settings, &mut table);
     let Objects {
         slices, endpoints, ..
     } = objects;
@@ -97,7 +104,7 @@ pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explan
         nodes,
         slices,
         endpoints: endpoints.into_iter().next(),
-        wrong,
+        wrong: wrong.into_values().flatten().collect(),
     }))
 }
 

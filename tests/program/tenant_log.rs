@@ -128,6 +128,8 @@ async fn a_namespace_that_is_out_of_sync_does_not_bury_a_dry_runs_lines_about_ot
     };
     assert!((1..=12).contains(&lines("namespace=loud ")), "{log}");
     assert_eq!(lines("namespace=quiet "), 1, "{log}");
+    let why = "the empty IPv4 slice of a Service without endpoints is missing; there is no such object";
+    assert!(log.contains(&format!("why={why:?}")), "{log}");
 }
 
 const ANNOTATION: &str = "service.alpha.kubernetes.io/tolerate-unready-endpoints";

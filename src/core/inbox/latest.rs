@@ -67,6 +67,11 @@ impl<K: Hash + Eq, V> Latest<K, V> {
             .insert_unique(hash, at, |&at| hash_of(&entries[at as usize].0));
     }
 
+    /// Returns all keys, in order.
+    pub(super) fn names(&self) -> impl Iterator<Item = &K> {
+        self.entries.iter().map(|(key, _)| key)
+    }
+
     /// Removes all values.
     pub(super) fn clear(&mut self) {
         *self = Self::default();

@@ -15,10 +15,7 @@ use std::sync::Arc;
 impl NamespaceState {
     /// Applies a whole slice from the list of an epoch.
     pub fn apply_slice(&mut self, facts: SliceFacts, epoch: u8) {
-        match &mut self.shown {
-            Some(shown) => shown.slice(facts, epoch),
-            None => self.listed::<Slice>(facts, epoch),
-        }
+        self.listed::<Slice>(facts, epoch);
     }
 
     /// Applies the metadata of a slice from a watch.
@@ -28,10 +25,7 @@ impl NamespaceState {
 
     /// Handles a slice that is no longer ours, as of a resourceVersion.
     pub fn slice_gone(&mut self, name: &str, version: u64) {
-        match &mut self.shown {
-            Some(shown) => shown.slice_gone(name, version),
-            None => self.vanished::<Slice>(name, version),
-        }
+        self.vanished::<Slice>(name, version);
     }
 
     /// Adds a slice that was not known, unmanaged until it is attributed to its Service.

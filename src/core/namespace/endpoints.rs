@@ -5,7 +5,6 @@
 //! object; when its turn comes, it is built, and sent only if the fingerprint differs. So a pod that comes and goes
 //! before that, or that sorts beyond the thousandth, costs no write.
 
-mod compare;
 mod output;
 mod server;
 
@@ -30,7 +29,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) struct Endpoints {
     name: Arc<str>,
-    object: ObjectState,
+    pub(super) object: ObjectState,
     /// The fingerprint of what the API server has, where that is known to be what we would write.
     published: Option<u64>,
     /// The fingerprint of what is in flight.
@@ -224,16 +223,9 @@ impl NamespaceState {
 
     /// Deletes the object of a Service that is gone, whoever created it.
     pub(super) fn delete_endpoints(&mut self, name: &Arc<str>) {
-        if let Some(shown) = &mut self.shown {
-            shown.service_gone(name);
-        }
         let Some(id) = self.endpoints.find(name) else {
             return;
         };
-        if self.shown.is_some() {
-            self.endpoints.remove(id);
-            return;
-        }
         let entry = &mut self.endpoints[id];
         // Until Endpoints are listed, perhaps for days, none of them is known. If there is an object, it will be found
         // to be a leftover then.

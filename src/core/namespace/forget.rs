@@ -29,11 +29,6 @@ impl NamespaceState {
     pub(crate) fn begin_forgetting(&mut self, kind: Kind) -> u64 {
         debug_assert!(self.passes.is_empty(), "an event has not been applied in full");
         let looked_at = self.slices.len() + self.endpoints.len() + self.services.len();
-        if let Some(shown) = &mut self.shown {
-            shown.forget(kind);
-            self.pending_lists.set(kind);
-            return 1;
-        }
         match kind {
             Kind::Slice => self.forget_slices(),
             Kind::Endpoints => self.forget_endpoints(),

@@ -262,12 +262,6 @@ impl<T: Published> Objects<T> {
         self.wanted.insert(id);
     }
 
-    /// Drops all queued work.
-    pub(super) fn want_nothing(&mut self) {
-        self.wanted.clear();
-        self.blocked.clear();
-    }
-
     /// Forgets an object that is known.
     pub(super) fn remove(&mut self, id: T::Id) -> T {
         self.wanted.remove(&id);

@@ -53,7 +53,7 @@ impl NamespaceState {
     /// Does what [`Self::plan`] does, as far as the budget goes; returns true when the plan is complete. Adds the
     /// objects that are due by what has been evaluated so far. No event, grant or outcome may come in between.
     pub fn step_plan(&mut self, wants: &mut Vec<WorkItem>, budget: &mut Budget) -> bool {
-        if self.pending_lists.any() || self.shown.is_some() {
+        if self.pending_lists.any() {
             return true;
         }
         debug_assert!(self.passes.is_empty(), "an event has not been applied in full");

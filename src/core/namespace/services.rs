@@ -236,10 +236,6 @@ impl NamespaceState {
     fn stop_service(&mut self, id: ServiceId) {
         self.auto_hinted.remove(&id);
         self.reset_sync_stats(id);
-        if let Some(shown) = &mut self.shown {
-            shown.mark(&self.services[id].facts.name);
-            self.forget_slices_of(id);
-        }
         self.unmanage_endpoints(id);
         let pods = self.cache.pods(id).into();
         self.passes.push_back(Pass::Stop(id, pods));

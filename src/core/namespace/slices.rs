@@ -250,7 +250,6 @@ impl NamespaceState {
                 conditions,
                 hostname: self.hostname(pod, &service.facts.name),
                 target: PodReference {
-                    namespace: &self.namespace,
                     name: &pod.name,
                     uid: &pod.uid,
                 },

@@ -3,47 +3,22 @@
 use super::{Difference, Found, Rank, Subject, addressed};
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, ServiceFacts, SliceFacts, is_reserved_label};
+use crate::core::hash::KeyedMap;
+use crate::inspect::published::Around;
 
-/// The context of a slice.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SliceContext<'a> {
-    /// Its Service, if there is one.
-    pub service: Option<&'a ServiceFacts>,
-    /// All stored slices.
-    pub stored: &'a [SliceFacts],
-}
-
-impl SliceContext<'_> {
-    /// Returns the other managed slices of the Service of the same family.
-    fn others<'s>(&'s self, slice: &'s SliceFacts) -> impl Iterator<Item = &'s SliceFacts> {
-        self.stored.iter().filter(move |other| {
-            other.is_ours()
-                && other.meta.service == slice.meta.service
-                && other.family == slice.family
-                && other.meta.owner.meet(&slice.meta.owner)
-                && other.meta.name != slice.meta.name
-        })
-    }
-
-    /// Returns another slice that holds the same pod.
-    fn elsewhere<'s>(&'s self, slice: &'s SliceFacts, endpoint: &EndpointFacts) -> Option<&'s SliceFacts> {
-        let pod = endpoint.pod.as_ref()?;
-        self.others(slice)
-            .find(|other| other.endpoints.iter().any(|e| e.pod.as_ref() == Some(pod)))
-    }
-}
-
-/// Returns why a slice is to be created, updated or deleted, given the stored and the desired slice.
-pub(crate) fn of_slice(
+/// Returns why a slice is to be created, updated or deleted, given the stored and the desired slice, its Service if there
+/// is one, and what else is published for that.
+pub(in crate::inspect) fn of(
     stored: Option<&SliceFacts>,
     desired: Option<&SliceFacts>,
-    around: SliceContext<'_>,
+    service: Option<&ServiceFacts>,
+    around: &Around<'_>,
 ) -> Vec<Difference> {
     let mut found = Found::default();
     match (stored, desired) {
         (Some(stored), Some(desired)) => changed(&mut found, stored, desired, around),
         (None, Some(desired)) => absent(&mut found, desired, around),
-        (Some(stored), None) => superfluous(&mut found, stored, around),
+        (Some(stored), None) => superfluous(&mut found, stored, service, around),
         (None, None) => {}
     }
     found.finish()
@@ -58,32 +33,35 @@ fn named(endpoint: &EndpointFacts) -> String {
     addressed(address(endpoint), endpoint.pod.as_deref())
 }
 
-fn changed(found: &mut Found, stored: &SliceFacts, desired: &SliceFacts, around: SliceContext<'_>) {
-    let mut left: Vec<&EndpointFacts> = stored.endpoints.iter().collect();
+fn changed(found: &mut Found, stored: &SliceFacts, desired: &SliceFacts, around: &Around<'_>) {
+    // By pod, or by addresses where there is none.
+    let key = |e: &EndpointFacts| e.pod.clone().ok_or_else(|| e.addresses.clone());
+    let mut left: KeyedMap<_, Vec<&EndpointFacts>> = KeyedMap::default();
+    for endpoint in &stored.endpoints {
+        left.entry(key(endpoint)).or_default().push(endpoint);
+    }
     for wanted in &desired.endpoints {
-        let at = left
-            .iter()
-            .position(|e| e.pod == wanted.pod && e.pod_uid == wanted.pod_uid)
-            .or_else(|| left.iter().position(|e| e.pod.is_some() && e.pod == wanted.pod))
-            .or_else(|| {
-                left.iter()
-                    .position(|e| e.pod.is_none() && e.addresses == wanted.addresses)
-            });
-        if let Some(at) = at {
-            endpoint(found, left.remove(at), wanted);
+        let same = left.entry(key(wanted)).or_default();
+        let at = same.iter().position(|e| e.pod_uid == wanted.pod_uid);
+        let like = match at.or_else(|| same.len().checked_sub(1)) {
+            Some(at) => Some(same.remove(at)),
+            None => left.entry(Err(wanted.addresses.clone())).or_default().pop(),
+        };
+        if let Some(like) = like {
+            endpoint(found, like, wanted);
         } else {
             let text = format!("{} is missing", named(wanted));
             found.about(Rank::Missing, wanted.pod.as_deref(), text);
         }
     }
-    for extra in left {
-        let text = match around.elsewhere(stored, extra) {
+    for extra in left.into_values().flatten() {
+        let text = match around.elsewhere(stored, extra.pod.as_deref()) {
             Some(other) => format!("{} is in {} too", named(extra), other.meta.name),
             None => format!("{} should not be there", named(extra)),
         };
         found.about(Rank::Extra, extra.pod.as_deref(), text);
     }
-    found.ports(&stored.ports, &desired.ports, "", None);
+    found.ports(&*stored.ports, &*desired.ports, "", None);
     found.labels(&stored.labels, &desired.labels, |key| !is_reserved_label(key));
 }
 
@@ -91,15 +69,19 @@ fn endpoint(found: &mut Found, stored: &EndpointFacts, wanted: &EndpointFacts) {
     let name = named(wanted);
     let pod = wanted.pod.as_deref();
     let of = Subject { address: &name, pod };
-    if stored.addresses != wanted.addresses {
-        let text = format!(
-            "{}: address {}, should be {}",
-            pod.map_or_else(|| name.clone(), |pod| format!("pod {pod}")),
-            stored.addresses.join(" "),
-            wanted.addresses.join(" ")
-        );
-        found.about(Rank::Extra, pod, text);
-    }
+    let subject = pod.map(|pod| format!("pod {pod}"));
+    let of_it = Subject {
+        address: subject.as_deref().unwrap_or(&name),
+        pod,
+    };
+    let addresses = [stored, wanted].map(|endpoint| endpoint.addresses.join(" "));
+    found.ranked(
+        Rank::Extra,
+        of_it,
+        "address",
+        Some(&addresses[0]),
+        Some(&addresses[1]),
+    );
     if stored.pod_uid != wanted.pod_uid {
         let text = format!("{name}: refers to an earlier pod of that name");
         found.about(Rank::Endpoint, pod, text);
@@ -153,7 +135,7 @@ pub(in crate::inspect) fn hints(endpoint: &EndpointFacts) -> String {
 }
 
 /// Describes a slice that is missing.
-fn absent(found: &mut Found, desired: &SliceFacts, around: SliceContext<'_>) {
+fn absent(found: &mut Found, desired: &SliceFacts, around: &Around<'_>) {
     if desired.endpoints.is_empty() {
         let family = desired.family.map_or("", Family::as_str);
         let text = format!("the empty {family} slice of a Service without endpoints is missing");
@@ -164,11 +146,8 @@ fn absent(found: &mut Found, desired: &SliceFacts, around: SliceContext<'_>) {
         found.about(Rank::Missing, wanted.pod.as_deref(), text);
     }
     // Unmanaged slices are left alone, but they may be the reason.
-    for foreign in around.stored.iter().filter(|slice| {
-        slice.meta.service == desired.meta.service
-            && slice.family == desired.family
-            && !slice.is_ours()
-            && slice.meta.owner.meet(&desired.meta.owner)
+    for foreign in around.slices.iter().filter(|slice| {
+        slice.family == desired.family && !slice.is_ours() && slice.meta.owner.meet(&desired.meta.owner)
     }) {
         found.add(Rank::Metadata, managed_elsewhere(foreign));
     }
@@ -183,8 +162,8 @@ pub(in crate::inspect) fn managed_elsewhere(slice: &SliceFacts) -> String {
 }
 
 /// Describes a slice that should not exist.
-fn superfluous(found: &mut Found, stored: &SliceFacts, around: SliceContext<'_>) {
-    let Some(service) = around.service else {
+fn superfluous(found: &mut Found, stored: &SliceFacts, service: Option<&ServiceFacts>, around: &Around<'_>) {
+    let Some(service) = service else {
         found.add(Rank::Object, "left over: there is no such Service");
         return;
     };
@@ -211,7 +190,7 @@ fn superfluous(found: &mut Found, stored: &SliceFacts, around: SliceContext<'_>)
     let doubles: Vec<_> = stored
         .endpoints
         .iter()
-        .map(|endpoint| around.elsewhere(stored, endpoint))
+        .map(|endpoint| around.elsewhere(stored, endpoint.pod.as_deref()))
         .collect();
     if let [Some(first), rest @ ..] = &doubles[..]
         && rest.iter().all(Option::is_some)

@@ -4,10 +4,13 @@ use super::{Seen, SeenNodes};
 use crate::core::address::Family;
 use crate::core::facts::observed::ObservedPod;
 use crate::core::facts::{AddressFacts, EndpointFacts, EndpointsFacts, PodFacts, ServiceFacts};
+use crate::core::object::Output;
 use crate::core::ports::{TargetPort, resolve};
-use crate::core::subsets::TRUNCATED;
-use crate::inspect::differences::hints;
+use crate::inspect::differences::slices::hints;
+use crate::inspect::differences::{Difference, Rank};
+use crate::inspect::findings::Finding;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// The state in which a pod is published.
@@ -112,8 +115,8 @@ struct Looked<'a> {
     amiss: Vec<String>,
 }
 
-/// Explains a pod that the selector matches.
-pub(super) fn find(pod: &ObservedPod, seen: &Seen) -> PodFinding {
+/// Explains a pod that the selector matches, given the differences that are about it.
+pub(super) fn find(pod: &ObservedPod, seen: &Seen, differences: &[(&Finding, &Difference)]) -> PodFinding {
     let facts = &pod.facts;
     let node = match (&facts.node, &seen.nodes) {
         (None, _) => Node::Unbound,
@@ -130,14 +133,11 @@ pub(super) fn find(pod: &ObservedPod, seen: &Seen) -> PodFinding {
     };
     looked.explain(pod);
     let published = places(facts, seen);
-    looked.check_slices(&published);
+    looked.compare(&published, differences);
     let endpoints = seen
         .endpoints
         .as_ref()
         .and_then(|endpoints| shown(facts, endpoints));
-    if let Some(stored) = &seen.endpoints {
-        looked.check_endpoints(stored, endpoints);
-    }
     let state = if published.is_empty() {
         State::NotPublished
     } else if published.iter().any(|place| place.terminating) {
@@ -304,97 +304,62 @@ impl Looked<'_> {
         portless || !resolve(&self.service.ports, &self.pod.ports).is_empty()
     }
 
-    /// Compares the pod's endpoints in slices with what they should be.
-    fn check_slices(&mut self, places: &[Place]) {
+    /// Adds the ways in which the pod is not published as it should be, of what the controller would put right.
+    fn compare(&mut self, places: &[Place], differences: &[(&Finding, &Difference)]) {
         let (pod, service) = (self.pod, self.service);
-        let ready = service.publish_not_ready || (pod.ready && !pod.terminating);
-        let node = match self.node {
-            Node::There => Some(true),
-            Node::Unbound | Node::Gone => Some(service.publish_not_ready),
-            Node::Untold => service.publish_not_ready.then_some(true),
-        };
-        for family in Family::ALL {
-            let fit = if pod.terminal || !service.has(family) || ip(pod, family).is_none() {
-                Some(false)
-            } else {
-                node
-            };
-            let here: Vec<_> = places
-                .iter()
-                .filter(|place| place.family == family.as_str())
-                .collect();
-            match (fit, &here[..]) {
-                // An existing slice may have room for it, but no slice is created any more.
-                (Some(true), []) if service.deleting => {
-                    self.why
-                        .push("the Service is being deleted, and gets no new slice for it".to_owned());
-                }
-                (Some(true), []) => {
-                    self.amiss.push(format!(
-                        "should be in an {} slice, and is in none",
-                        family.as_str()
-                    ));
-                }
-                (Some(false), [place, ..]) => {
-                    self.amiss.push(format!("should not be in slice {}", place.slice));
-                }
-                (_, [first, second, ..]) => {
-                    self.amiss
-                        .push(format!("is in two slices: {} and {}", first.slice, second.slice));
-                }
-                (_, [place]) => {
-                    let address = ip(pod, family).map(|ip| ip.to_string()).unwrap_or_default();
-                    if place.address != address {
-                        self.amiss.push(format!(
-                            "slice {} has the address {} for it",
-                            place.slice, place.address
-                        ));
+        let amiss = &mut self.amiss;
+        for (finding, difference) in differences {
+            let says = difference.field.map(|at| &difference.text[at..]);
+            let object = finding.name.as_deref().unwrap_or_default();
+            match (finding.output, difference.rank, says) {
+                (Output::Slice, Rank::Missing, _) => {
+                    let lacking = Family::ALL.into_iter().filter(|&family| {
+                        let mut here = places.iter().map(|place| place.family);
+                        service.has(family)
+                            && ip(pod, family).is_some()
+                            && here.all(|other| other != family.as_str())
+                    });
+                    let lacking: Vec<_> = lacking.map(Family::as_str).collect();
+                    if lacking.is_empty() {
+                        amiss.push("should be in another slice".to_owned());
                     }
-                    // The two are mostly wrong together, and then reported as one.
-                    let both = (place.ready, ready) == (place.serving, pod.ready);
-                    let both_named = if both { "ready and serving" } else { "ready" };
-                    for (what, stored, wanted) in [
-                        (both_named, place.ready, ready),
-                        ("serving", place.serving, pod.ready),
-                        ("terminating", place.terminating, pod.terminating),
-                    ] {
-                        if stored != wanted && !(both && what == "serving") {
-                            self.amiss.push(format!(
-                                "slice {} says {what} {stored}, should be {wanted}",
-                                place.slice
-                            ));
-                        }
-                    }
+                    let none = |family| format!("should be in an {family} slice, and is in none");
+                    amiss.extend(lacking.into_iter().map(none));
                 }
-                (_, []) => {}
+                (Output::Slice, _, Some(says)) => amiss.push(format!("slice {object} says {says}")),
+                (Output::Slice, Rank::Extra, None) => amiss.push(format!("should not be in slice {object}")),
+                (Output::Slice, _, None) => amiss.push(format!("slice {object}: {}", difference.text)),
+                // A warning about the whole object covers all pods that were truncated.
+                (Output::Endpoints, Rank::Missing | Rank::Extra, _) if finding.as_whole => {}
+                (Output::Endpoints, Rank::Missing, _) => {
+                    amiss.push("should be in Endpoints, and is not".to_owned());
+                }
+                (Output::Endpoints, Rank::Extra, _) => amiss.push("should not be in Endpoints".to_owned()),
+                (Output::Endpoints, _, Some("ready true, should be false")) => {
+                    amiss.push("Endpoints show it as ready, should be not ready".to_owned());
+                }
+                (Output::Endpoints, _, Some("ready false, should be true")) => {
+                    amiss.push("Endpoints show it as not ready, should be ready".to_owned());
+                }
+                (Output::Endpoints, _, Some(says)) => amiss.push(format!("Endpoints say {says}")),
+                (Output::Endpoints, _, None) => amiss.push(format!("Endpoints: {}", difference.text)),
             }
+        }
+        // A pod of two families is mostly wrong twice.
+        let mut said = BTreeSet::new();
+        amiss.retain(|text| said.insert(text.clone()));
+        // An existing slice may have room for it, but no slice is created any more.
+        if service.deleting && self.amiss.is_empty() && places.is_empty() && self.fits() {
+            self.why
+                .push("the Service is being deleted, and gets no new slice for it".to_owned());
         }
     }
 
-    /// Compares the pod's address in the Endpoints object with what it should be.
-    fn check_endpoints(&mut self, stored: &EndpointsFacts, found: Option<bool>) {
-        let (pod, service) = (self.pod, self.service);
-        let tolerant = service.publish_not_ready;
-        let family = service.endpoints_family.or(pod.primary);
-        let fit = !pod.terminal
-            && family.is_some_and(|family| ip(pod, family).is_some())
-            && (tolerant || !pod.terminating)
-            && self.serves();
-        let ready = tolerant || pod.ready;
-        match (fit, found) {
-            // A warning about the whole object covers all pods that were truncated.
-            (true, None) if stored.over_capacity.as_deref() == Some(TRUNCATED) => {}
-            (true, None) => self.amiss.push("should be in Endpoints, and is not".to_owned()),
-            (false, Some(_)) => self.amiss.push("should not be in Endpoints".to_owned()),
-            (true, Some(is)) if is != ready => {
-                let spell = |ready| if ready { "ready" } else { "not ready" };
-                self.amiss.push(format!(
-                    "Endpoints show it as {}, should be {}",
-                    spell(is),
-                    spell(ready)
-                ));
-            }
-            _ => {}
-        }
+    /// Returns whether a slice would take the pod.
+    fn fits(&self) -> bool {
+        let mut families = Family::ALL.into_iter().filter(|&family| self.service.has(family));
+        !self.pod.terminal
+            && families.any(|family| ip(self.pod, family).is_some())
+            && (self.service.publish_not_ready || matches!(self.node, Node::There))
     }
 }

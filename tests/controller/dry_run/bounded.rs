@@ -4,9 +4,12 @@ use crate::world::{ip, pod, service, time};
 use endpointd::cluster::codec::{self, Namespaced};
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::hints::NodeCapacity;
+use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Kind, NamespaceState, PendingLists, Settings, Sizes};
 use endpointd::core::nodes::NodeTable;
+use endpointd::inspect::dry_run::DryRun;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 fn facts<T>(object: &Value) -> T
 where
@@ -25,14 +28,40 @@ fn meta(object: &mut Value, round: u64) {
     ));
 }
 
+/// What a dry run of the namespace `default` knows.
+struct World {
+    dry_run: DryRun,
+    state: NamespaceState,
+    nodes: NodeTable,
+    pending: Pending,
+    now: Duration,
+}
+
+impl World {
+    /// Applies what waits, and looks. Returns how many Services were looked at, and how much differs.
+    fn look(&mut self) -> (usize, usize) {
+        self.take();
+        self.now += Duration::from_secs(1);
+        let (looked_at, _) = self.dry_run.look(&mut self.state, self.now);
+        (looked_at, self.dry_run.differences())
+    }
+
+    fn take(&mut self) {
+        let mut pending = std::mem::take(&mut self.pending);
+        self.dry_run.take(&mut pending);
+        pending.apply(&mut self.state, &mut self.nodes);
+    }
+}
+
 /// A round in which the Service, its pods, and what is published of them are all new.
-fn round(state: &mut NamespaceState, nodes: &mut NodeTable, round: u64) -> usize {
+fn round(world: &mut World, round: u64) -> usize {
+    let pending = &mut world.pending;
     let mut service = service();
     service["metadata"]["creationTimestamp"] = json!(time(0));
     service["spec"]["clusterIP"] = json!("10.0.0.1");
     service["spec"]["ipFamilies"] = json!(["IPv4"]);
     meta(&mut service, round);
-    state.apply_service(facts::<ServiceFacts>(&service), 1);
+    pending.push(Change::Service(facts::<ServiceFacts>(&service), 1));
     let mut endpoints = Vec::new();
     for number in 0..30 {
         let address = ip((round as usize * 7 + number) % 2000);
@@ -43,9 +72,9 @@ fn round(state: &mut NamespaceState, nodes: &mut NodeTable, round: u64) -> usize
             "targetRef": {"kind": "Pod", "namespace": "default", "name": pod["metadata"]["name"],
                 "uid": pod["metadata"]["uid"]},
         }));
-        state.apply_pod(facts::<PodFacts>(&pod), &[], 1, nodes);
+        pending.push(Change::Pod(facts::<PodFacts>(&pod), 1));
         if round > 0 {
-            state.remove_pod(&format!("p{number}-{}", (round - 1) % 3), nodes);
+            pending.push(Change::PodGone(format!("p{number}-{}", (round - 1) % 3).into()));
         }
     }
     let mut slice = json!({
@@ -57,23 +86,25 @@ fn round(state: &mut NamespaceState, nodes: &mut NodeTable, round: u64) -> usize
         "addressType": "IPv4", "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}], "endpoints": endpoints,
     });
     meta(&mut slice, round);
-    state.apply_slice(facts::<SliceFacts>(&slice), 1);
+    let slice = || Box::new(facts::<SliceFacts>(&slice));
+    pending.push(Change::Slice(slice(), 1));
     if round % 4 == 3 {
         // Slices are listed again: what the last look took over is of the list before.
         let epoch = (round % 200) as u8 + 2;
-        state.begin_list(Kind::Slice);
-        state.apply_slice(facts::<SliceFacts>(&slice), epoch);
-        state.end_list(Kind::Slice, epoch, round + 1, nodes);
+        pending.push(Change::Begin(Kind::Slice));
+        pending.push(Change::Slice(slice(), epoch));
+        pending.push(Change::End(Kind::Slice, epoch, round + 1));
     }
     if round > 0 {
-        state.slice_gone(&format!("s-{}", (round - 1) % 5), round + 1);
+        pending.push(Change::SliceGone(
+            format!("s-{}", (round - 1) % 5).into(),
+            round + 1,
+        ));
     }
     let mut object = json!({"metadata": {"name": "s"}});
     meta(&mut object, round);
-    state.apply_endpoints(facts::<EndpointsFacts>(&object), 1);
-    let marked = state.take_marked();
-    let found = marked.iter().flat_map(|name| state.compare(name));
-    found.count()
+    pending.push(Change::Endpoints(Box::new(facts::<EndpointsFacts>(&object)), 1));
+    world.look().1
 }
 
 #[test]
@@ -86,15 +117,21 @@ fn what_is_known_does_not_grow_and_is_forgotten_in_the_end() {
         max_endpoints: 100,
         ..Settings::default()
     };
-    let mut state = NamespaceState::comparing("default".into(), settings, PendingLists::NONE);
+    let mut world = World {
+        dry_run: DryRun::new(Duration::ZERO),
+        state: NamespaceState::new("default".into(), settings, PendingLists::NONE),
+        nodes,
+        pending: Pending::default(),
+        now: Duration::ZERO,
+    };
     let mut sizes: Option<Sizes> = None;
     for number in 0..300 {
-        let found = round(&mut state, &mut nodes, number);
+        let found = round(&mut world, number);
         assert_eq!(
             found, 31,
             "the Endpoints have no address and no label, the slice is right"
         );
-        let now = state.sizes();
+        let now = world.state.sizes();
         if number >= 5 {
             assert_eq!(*sizes.get_or_insert(now), now, "after {number} rounds");
         }
@@ -105,16 +142,16 @@ fn what_is_known_does_not_grow_and_is_forgotten_in_the_end() {
         (30, 1, 1),
         "{sizes:?}"
     );
-    assert_eq!(state.plan(), []);
+    assert_eq!(world.state.plan(), []);
 
-    state.remove_service("s");
-    state.slice_gone("s-4", 1000);
-    state.endpoints_gone("s", 1000);
+    world.pending.push(Change::ServiceGone("s".into()));
+    world.pending.push(Change::SliceGone("s-4".into(), 1000));
+    world.pending.push(Change::EndpointsGone("s".into(), 1000));
     for number in 0..30 {
-        state.remove_pod(&format!("p{number}-2"), &mut nodes);
+        world.pending.push(Change::PodGone(format!("p{number}-2").into()));
     }
-    assert!(!state.is_empty(), "the Service is still to be looked at");
-    assert_eq!(state.take_marked(), [std::sync::Arc::from("s")]);
-    assert_eq!(state.compare(&"s".into()), []);
-    assert!(state.is_empty());
+    world.take();
+    assert!(!world.dry_run.is_empty(), "the Service is still to be looked at");
+    assert_eq!(world.look(), (1, 0));
+    assert!(world.dry_run.is_empty() && world.state.is_empty());
 }

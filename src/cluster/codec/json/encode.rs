@@ -28,7 +28,10 @@ impl Encode for Json {
         push_metadata(&mut out, &slice.metadata);
         push_field(&mut out, br#","addressType":"#, Some(slice.address_type));
         out.extend_from_slice(br#","endpoints":"#);
-        push_all(&mut out, slice.endpoints, push_endpoint);
+        let target = target_head(slice.metadata.namespace);
+        push_all(&mut out, slice.endpoints, |out, endpoint| {
+            push_endpoint(out, &target, endpoint)
+        });
         out.extend_from_slice(br#","ports":"#);
         push_all(&mut out, slice.ports, push_port);
         out.push(b'}');
@@ -43,6 +46,7 @@ impl Encode for Json {
         out.extend_from_slice(br#"{"apiVersion":"v1","kind":"Endpoints","metadata":"#);
         push_metadata(&mut out, &endpoints.metadata);
         out.extend_from_slice(br#","subsets":"#);
+        let target = target_head(endpoints.metadata.namespace);
         push_all(&mut out, &endpoints.published.subsets, |out, subset| {
             // A subset has addresses, and ports unless its Service has none. Empty lists are left out.
             let mut open = b'{';
@@ -54,7 +58,7 @@ impl Encode for Json {
                 out.push(std::mem::replace(&mut open, b','));
                 out.extend_from_slice(key);
                 push_all(out, list, |out, &handle| {
-                    push_address(out, (endpoints.address)(handle))
+                    push_address(out, &target, (endpoints.address)(handle))
                 });
             }
             if !subset.ports.is_empty() {
@@ -111,7 +115,7 @@ fn push_map<V: AsRef<str>>(
     }
 }
 
-fn push_endpoint(out: &mut Vec<u8>, endpoint: EndpointBody<'_>) {
+fn push_endpoint(out: &mut Vec<u8>, target: &[u8], endpoint: EndpointBody<'_>) {
     out.extend_from_slice(br#"{"addresses":["#);
     push_ip(out, endpoint.ip);
     out.extend_from_slice(br#"],"conditions":{"ready":"#);
@@ -123,7 +127,7 @@ fn push_endpoint(out: &mut Vec<u8>, endpoint: EndpointBody<'_>) {
     out.push(b'}');
     push_field(out, br#","hostname":"#, endpoint.hostname);
     push_field(out, br#","nodeName":"#, endpoint.node);
-    push_target(out, endpoint.target);
+    push_target(out, target, endpoint.target);
     push_field(out, br#","zone":"#, endpoint.zone);
     let hints = endpoint.hints;
     if !hints.is_none() {
@@ -138,12 +142,12 @@ fn push_endpoint(out: &mut Vec<u8>, endpoint: EndpointBody<'_>) {
     out.push(b'}');
 }
 
-fn push_address(out: &mut Vec<u8>, address: AddressBody<'_>) {
+fn push_address(out: &mut Vec<u8>, target: &[u8], address: AddressBody<'_>) {
     out.extend_from_slice(br#"{"ip":"#);
     push_ip(out, address.ip);
     push_field(out, br#","hostname":"#, address.hostname);
     push_field(out, br#","nodeName":"#, address.node);
-    push_target(out, address.target);
+    push_target(out, target, address.target);
     out.push(b'}');
 }
 
@@ -171,10 +175,20 @@ fn push_value(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) {
     out.write_fmt(value).expect("memory takes all that is written");
 }
 
-fn push_target(out: &mut Vec<u8>, target: PodReference<'_>) {
-    out.extend_from_slice(br#","targetRef":{"kind":"Pod","namespace":"#);
-    push_text(out, target.namespace);
-    out.extend_from_slice(br#","name":"#);
+/// Returns what all references to pods begin with.
+fn target_head(namespace: &str) -> Vec<u8> {
+    let mut head = Vec::new();
+    push_field(
+        &mut head,
+        br#","targetRef":{"kind":"Pod","namespace":"#,
+        Some(namespace),
+    );
+    head.extend_from_slice(br#","name":"#);
+    head
+}
+
+fn push_target(out: &mut Vec<u8>, head: &[u8], target: PodReference<'_>) {
+    out.extend_from_slice(head);
     push_text(out, target.name);
     out.extend_from_slice(br#","uid":"#);
     push_uid(out, target.uid);
@@ -288,7 +302,8 @@ mod tests {
         ) {
             let [namespace, name] = &texts;
             let [hostname, node, zone, zone_hint, node_hint] = optional.each_ref().map(Option::as_deref);
-            let target = PodReference { namespace, name, uid: &uid };
+            let target = PodReference { name, uid: &uid };
+            let head = target_head(namespace);
             let [ready, serving, terminating] = conditions;
             let endpoint = EndpointBody {
                 ip, hostname, node, zone, target,
@@ -310,7 +325,7 @@ mod tests {
                     expected["hints"][key] = json!([{"name": value}]);
                 }
             }
-            prop_assert_eq!(parsed(|out| push_endpoint(out, endpoint)), expected);
+            prop_assert_eq!(parsed(|out| push_endpoint(out, &head, endpoint)), expected);
 
             let address = AddressBody { ip, hostname, node, target };
             let mut expected = json!({
@@ -322,7 +337,7 @@ mod tests {
                     expected[key] = json!(value);
                 }
             }
-            prop_assert_eq!(parsed(|out| push_address(out, address)), expected);
+            prop_assert_eq!(parsed(|out| push_address(out, &head, address)), expected);
         }
     }
 }

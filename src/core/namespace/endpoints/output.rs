@@ -286,7 +286,6 @@ impl NamespaceState {
             hostname: self.hostname(pod, &service.name),
             node: self.nodes.get(pod.node).map(|node| &*node.view.name),
             target: PodReference {
-                namespace: &self.namespace,
                 name: &pod.name,
                 uid: &pod.uid,
             },

@@ -42,10 +42,7 @@ impl Endpoints {
 impl NamespaceState {
     /// Applies a whole object from the list of an epoch.
     pub fn apply_endpoints(&mut self, facts: EndpointsFacts, epoch: u8) {
-        match &mut self.shown {
-            Some(shown) => shown.endpoints(facts, epoch),
-            None => self.listed::<Endpoints>(facts, epoch),
-        }
+        self.listed::<Endpoints>(facts, epoch);
     }
 
     /// Applies the metadata of an object from a watch.
@@ -55,10 +52,7 @@ impl NamespaceState {
 
     /// Handles an object that is gone, as of a resourceVersion.
     pub fn endpoints_gone(&mut self, name: &str, version: u64) {
-        match &mut self.shown {
-            Some(shown) => shown.endpoints_gone(name, version),
-            None => self.vanished::<Endpoints>(name, version),
-        }
+        self.vanished::<Endpoints>(name, version);
     }
 
     /// Compares what the API server has with what it should have. Order and packing do not count.

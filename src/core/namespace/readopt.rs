@@ -1,0 +1,126 @@
+//! Adopting the objects of single Services anew, as if the process began at this moment. Inspections do so before each
+//! look, since whoever writes decides how endpoints are spread over slices, and what these are called.
+
+use super::endpoints::Endpoints;
+use super::lifecycle::Published as _;
+use super::{NamespaceState, PodChange};
+use crate::core::facts::{EndpointsFacts, ServiceFacts, SliceFacts};
+use crate::core::ids::{ServiceId, SliceId, Uid};
+use crate::core::object::Phase;
+use crate::core::slices::{Conditions, FamilyState, Slice};
+use crate::core::time::Time;
+use std::sync::Arc;
+
+impl NamespaceState {
+    /// Returns the facts of a Service.
+    pub fn service(&self, name: &str) -> Option<&ServiceFacts> {
+        let id = self.services.find(name)?;
+        Some(&self.services[id].facts)
+    }
+
+    /// Returns the UID, the conditions and the Ready time of a pod.
+    pub fn pod(&self, name: &str) -> Option<(&Uid, Conditions, Option<Time>)> {
+        let pod = &self.pods[self.pods.find(name)?];
+        Some((&pod.uid, pod.conditions, pod.ready_time))
+    }
+
+    /// Returns whether a list is pending, so that nothing can be planned.
+    pub fn is_waiting(&self) -> bool {
+        self.pending_lists.any()
+    }
+
+    /// Returns whether a Service has changed since it was last evaluated.
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Takes the names of the Services that have changed since they were last evaluated, or taken here.
+    pub fn take_dirty(&mut self) -> Vec<Arc<str>> {
+        let mut names = Vec::new();
+        for id in std::mem::take(&mut self.dirty) {
+            // The index may belong to another Service by now.
+            if let Some(service) = self.services.get_mut(id)
+                && std::mem::take(&mut service.dirty)
+            {
+                names.push(service.facts.name.clone());
+            }
+        }
+        names
+    }
+
+    /// Forgets the slices of a Service, managed or not. None of its pods is placed any more.
+    pub fn forget_slices_of(&mut self, name: &str) {
+        let mut slices = self.unmanaged.remove(name).unwrap_or_default();
+        let managed = self.managed(name);
+        if let Some(id) = managed {
+            let service = &mut self.services[id];
+            service.awaiting = 0;
+            for slice in std::mem::take(&mut service.slices).iter() {
+                slices.insert(slice);
+            }
+            for family in service.families.iter_mut().flatten() {
+                **family = FamilyState::default();
+            }
+        }
+        for slice in slices.iter() {
+            self.slices.remove(slice);
+        }
+        let Some(id) = managed else { return };
+        for pod_id in self.cache.pods(id) {
+            let Some(pod) = self.pods.get_mut(pod_id) else {
+                continue;
+            };
+            for at in pod.members_of(id) {
+                let member = &mut self.pods[pod_id].members[at];
+                (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
+                self.visit(pod_id, at, PodChange::default());
+            }
+        }
+        self.reset_sync_stats(id);
+    }
+
+    /// Adopts what the API server has for a Service whose slices are forgotten: its slices, and the Endpoints object of
+    /// its name. `orphaned` says that this object has lost its Service, so that it is to be deleted, whoever made it.
+    pub fn adopt_objects_of(
+        &mut self,
+        name: &Arc<str>,
+        mut slices: Vec<SliceFacts>,
+        endpoints: Option<EndpointsFacts>,
+        orphaned: bool,
+    ) {
+        let starting = std::mem::replace(&mut self.starting, true);
+        if let Some(id) = self.managed(name) {
+            if self.settings.outputs.slices {
+                slices.sort_unstable_by(|a, b| (a.created, &a.meta.name).cmp(&(b.created, &b.meta.name)));
+                for facts in slices {
+                    Slice::arrive(self, facts, 0);
+                }
+            }
+            if self.settings.outputs.endpoints {
+                let entry = self.endpoints.find(name);
+                let entry = entry.expect("a managed Service has an entry for its Endpoints");
+                match endpoints {
+                    Some(facts) => self.observed::<Endpoints>(entry, facts),
+                    None => Endpoints::remake(self, entry),
+                }
+            }
+            self.mark(id);
+        } else if self.services.find(name).is_none() {
+            if let Some(id) = self.endpoints.find(name) {
+                self.endpoints.remove(id);
+            }
+            if let Some(facts) = endpoints.filter(|_| self.settings.outputs.endpoints) {
+                Endpoints::arrive(self, facts, 0);
+                if orphaned && let Some(id) = self.endpoints.find(name) {
+                    self.endpoints[id].object.phase = Phase::Deleting;
+                }
+            }
+        }
+        self.starting = starting;
+    }
+
+    fn managed(&self, name: &str) -> Option<ServiceId> {
+        let id = self.services.find(name);
+        id.filter(|&id| self.services[id].facts.selector.is_some())
+    }
+}
