@@ -114,7 +114,7 @@ pub struct Metadata<'a> {
     pub extras: Option<&'a Extras>,
     /// The trigger time, if the write has one.
     pub trigger: Option<Time>,
-    /// Whether addresses are left out of the object.
+    /// Set when addresses are left out of the object.
     pub truncated: bool,
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Due {
     pub object: ObjectName,
     /// The write.
     pub verb: Verb,
-    /// What the object should be; none if it is to be deleted.
+    /// The object as it should be; none if it is to be deleted.
     pub desired: Option<Desired>,
 }
 

@@ -40,7 +40,7 @@ type Write = (Verb, Output, Option<Arc<str>>, usize);
 
 #[derive(Debug, Default)]
 struct Record {
-    /// What the last look found.
+    /// The findings of the last look.
     found: Vec<Finding>,
     since: Since,
     /// When there may be something new to report, without another look.

@@ -5,12 +5,12 @@ use super::findings::Finding;
 use super::published::{Around, Published};
 use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
-use crate::core::hash::{KeyedMap, KeyedSet};
+use crate::core::hash::KeyedMap;
 use crate::core::inbox::Change;
 use crate::core::namespace::{NamespaceState, Outcome, PendingLists, Settings, WorkItem};
 use crate::core::nodes::NodeTable;
 use crate::core::object::Verb;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Plans, and calls `each` with every write that is due for certain Services. None is carried out. Where the controller
@@ -53,7 +53,7 @@ pub(super) fn due(
 pub(super) fn examine(
     core: &mut NamespaceState,
     published: &mut Published,
-    services: &KeyedSet<Arc<str>>,
+    services: &BTreeSet<Arc<str>>,
 ) -> BTreeMap<Arc<str>, Vec<Finding>> {
     // An object may have gone from one Service to another.
     for name in services {

@@ -29,8 +29,8 @@ pub struct Finding {
     pub name: Option<Arc<str>>,
     /// The write that would fix it.
     pub verb: Verb,
-    /// Whether its differences last together or not at all. Which addresses are left out of a truncated object is anyone's
-    /// choice, and any pod may change it.
+    /// Set when its differences last together or not at all: it is anyone's choice which addresses a truncated object
+    /// leaves out, and any pod may change it.
     pub(crate) as_whole: bool,
     /// The differences, most severe first, each with the state of the pod that it is about.
     pub why: Vec<(Difference, Option<PodState>)>,

@@ -22,7 +22,7 @@ struct Stored<F> {
     facts: F,
     /// The epoch of the last list that showed it.
     epoch: u8,
-    /// Whether there was a Service of its name. Only for Endpoints.
+    /// Set when there was a Service of its name at the last look. Only for Endpoints.
     had_service: bool,
 }
 
@@ -156,8 +156,8 @@ impl Published {
     }
 
     /// Takes the Services of which an object has changed, and those that were marked.
-    pub(super) fn take_changed(&mut self) -> KeyedSet<Arc<str>> {
-        std::mem::take(&mut self.changed)
+    pub(super) fn take_changed(&mut self) -> BTreeSet<Arc<str>> {
+        std::mem::take(&mut self.changed).into_iter().collect()
     }
 
     /// Returns all slices that name a Service, by name.
@@ -186,7 +186,7 @@ impl Published {
     }
 }
 
-/// What is published for a Service.
+/// The published objects of a Service.
 #[derive(Debug)]
 pub(crate) struct Around<'a> {
     /// All slices that name it, by name.

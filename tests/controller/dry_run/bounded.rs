@@ -28,7 +28,7 @@ fn meta(object: &mut Value, round: u64) {
     ));
 }
 
-/// What a dry run of the namespace `default` knows.
+/// The namespace `default`, as a dry run knows it.
 struct World {
     dry_run: DryRun,
     state: NamespaceState,
