@@ -7,14 +7,17 @@
 
 #[path = "election/cluster.rs"]
 mod cluster;
+#[path = "support/program.rs"]
+mod program;
 #[path = "election/proxy.rs"]
 mod proxy;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use cluster::{Cluster, Process, Times, until};
+use cluster::{Cluster, Process, Times};
 use fastrand::Rng;
 use loadtest::oracle::Outputs;
+use program::until;
 use proxy::{Cut, Sent};
 use rustix::process::Signal;
 use tokio::{

@@ -5,7 +5,6 @@
 )]
 
 use std::{
-    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -21,59 +20,19 @@ use memory_apiserver::{
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+#[path = "support/program.rs"]
+mod program;
+
+use program::{LIMIT, LOOK, Program, until};
+
 const KILLS: usize = 50;
 /// As small as lets every history fill several slices.
 const MAX_ENDPOINTS: usize = 4;
-/// Far longer than anything takes on a machine that is busy with other things.
-const LIMIT: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(20);
 
-/// The real process, by the way of the loadtest binary, which holds the same `main`.
-struct Process(Child);
-
-impl Process {
-    fn start(url: &str) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_loadtest"))
-            // One after the other, each at once: nobody waits for the lease of one that was killed.
-            .args([
-                "endpointd",
-                "run",
-                "--leader-elect=false",
-                "--admin-port=0",
-                "--server",
-                url,
-            ])
-            .arg(format!("--max-endpoints-per-slice={MAX_ENDPOINTS}"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Self(child.unwrap())
-    }
-
-    fn assert_runs(&mut self) {
-        assert_eq!(self.0.try_wait().unwrap(), None, "the process ended by itself");
-    }
-}
-
-impl Drop for Process {
-    /// SIGKILL.
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-/// Waits until something is so, for as long as that may take on a busy machine.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so().await {
-        assert!(
-            Instant::now().saturating_duration_since(start) < LIMIT,
-            "{what}: not within {LIMIT:?}"
-        );
-        sleep(LOOK).await;
-    }
+/// Starts the program. One after the other leads at once: nobody waits for the lease of one that was killed.
+fn start_program(url: &str) -> Program {
+    let max_endpoints = format!("--max-endpoints-per-slice={MAX_ENDPOINTS}");
+    Program::start(url, &["--leader-elect=false".to_owned(), max_endpoints])
 }
 
 fn is_write(request: &RequestRecord) -> bool {
@@ -150,13 +109,13 @@ async fn kill_often(handle: &Handle) -> (usize, usize) {
     let (mut wrote, mut writing) = (0, 0);
     for kill in 0..KILLS {
         let before = server.requests().len();
-        let mut process = Process::start(&handle.url());
+        let mut process = start_program(&handle.url());
         if kill % 5 > 0 {
             until("the process watches", async || {
                 is_watching(&server.requests()[before..])
             })
             .await;
-            process.assert_runs();
+            assert!(process.runs(), "the process ended by itself");
         }
         sleep(Duration::from_millis(rng.u64(..400))).await;
         drop(process);
@@ -214,24 +173,24 @@ async fn fifty_kills_under_churn_leave_nothing_wrong_and_nothing_to_write() {
     );
     assert!(writing > 0, "no kill met a write on its way");
 
-    let mut last = Process::start(&handle.url());
+    let mut last = start_program(&handle.url());
     stop.store(true, Ordering::Relaxed);
     tokio::task::spawn_blocking(|| churn.join().unwrap())
         .await
         .unwrap();
     converge(&server, &client).await;
-    last.assert_runs();
+    assert!(last.runs(), "the process ended by itself");
     drop(last);
 
     // On what is right already another process writes nothing before something happens.
     let before = server.requests().len();
-    let mut idle = Process::start(&handle.url());
+    let mut idle = start_program(&handle.url());
     until("the last process watches", async || {
         is_watching(&server.requests()[before..])
     })
     .await;
     sleep(Duration::from_secs(2)).await;
-    idle.assert_runs();
+    assert!(idle.runs(), "the process ended by itself");
     let written: Vec<RequestRecord> = server.requests()[before..]
         .iter()
         .filter(|r| is_write(r))

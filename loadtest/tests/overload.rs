@@ -31,7 +31,9 @@ use endpointd::{
 use http::Request;
 use kube::Client;
 use loadtest::oracle;
-use memory_apiserver::{ApiServer, Config, Fault, FaultPlan, Over, Rule, Verb, Verbs, WatchFault};
+use memory_apiserver::{
+    ApiServer, Config, Fault, FaultPlan, Over, RequestRecord, Rule, Verb, Verbs, WatchFault,
+};
 use metrics::{Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -229,6 +231,22 @@ async fn settle(client: &Client, limit: Duration) -> oracle::Report {
     }
 }
 
+/// The controller is told nothing of the pods until all have changed: then it comes at once. Writes are slow.
+fn faults() -> FaultPlan {
+    let silent = WatchFault::Silent {
+        after: Duration::ZERO,
+        lasting: Duration::from_secs(1),
+    };
+    let budget = Fault::Budget {
+        per_second: WRITES_PER_SECOND,
+        burst: 1,
+        over: Over::Wait,
+    };
+    FaultPlan::new(1)
+        .rule(Rule::on(Verb::Watch, "pods").fault(silent.into()))
+        .rule(Rule::on(Verbs::WRITES, "*").fault(budget))
+}
+
 async fn overload() {
     let server = ApiServer::new(Config {
         seed: Some(1),
@@ -253,20 +271,7 @@ async fn overload() {
     let controller = tokio::spawn(run(clients, options(), std::future::pending()));
     settle(&cluster.client, Duration::from_secs(60)).await;
 
-    // Nothing is told of the pods until all have changed: then it comes at once.
-    let silent = WatchFault::Silent {
-        after: Duration::ZERO,
-        lasting: Duration::from_secs(1),
-    };
-    let budget = Fault::Budget {
-        per_second: WRITES_PER_SECOND,
-        burst: 1,
-        over: Over::Wait,
-    };
-    let plan = FaultPlan::new(1)
-        .rule(Rule::on(Verb::Watch, "pods").fault(silent.into()))
-        .rule(Rule::on(Verbs::WRITES, "*").fault(budget));
-    cluster.server.set_faults(plan);
+    cluster.server.set_faults(faults());
     let began = Instant::now();
     for flip in 1..=FLIPS {
         for pod in pods() {
@@ -284,11 +289,12 @@ async fn overload() {
     assert!(!controller.is_finished());
     assert_eq!(report.endpoints, NAMESPACES * SERVICES * PODS, "{report}");
 
-    // Which writes of slices came in which order.
-    let requests = cluster.server.requests();
-    let writes = requests[before..]
-        .iter()
-        .filter(|r| r.method != "GET" && r.applied);
+    assert_removals_first(&cluster.server.requests()[before..]);
+}
+
+/// The writes of slices are few, and those that take traffic away come first.
+fn assert_removals_first(requests: &[RequestRecord]) {
+    let writes = requests.iter().filter(|r| r.method != "GET" && r.applied);
     let slices: Vec<&str> = writes
         .clone()
         .filter_map(|r| r.path.split_once("/endpointslices/").map(|(_, name)| name))

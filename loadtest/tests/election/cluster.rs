@@ -1,14 +1,14 @@
 //! A cluster that changes all the time, and processes that stand for election in it.
 
+use crate::program::{LIMIT, LOOK, Program, until};
 use crate::proxy::{Proxy, Sent};
 use fastrand::Rng;
 use kube::Client;
 use loadtest::oracle;
 use memory_apiserver::{Config, Handle, start};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::{
-    process::{Child, Command, ExitStatus, Stdio},
+    ops::{Deref, DerefMut},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -23,9 +23,6 @@ use tokio::{
 const MAX_ENDPOINTS: usize = 4;
 const SERVICES: usize = 5;
 const PODS: usize = 60;
-/// Far longer than anything takes on a machine that is busy with other things.
-pub(crate) const LIMIT: Duration = Duration::from_secs(90);
-const LOOK: Duration = Duration::from_millis(10);
 
 /// The times of an election, for the flags.
 #[derive(Clone, Copy, Debug)]
@@ -51,33 +48,27 @@ impl Times {
     };
 }
 
-/// The real process, by the way of the loadtest binary, which holds the same `main`, and its line to the server.
+/// A candidate, and its line to the server.
 pub(crate) struct Process {
-    child: Child,
+    program: Program,
     pub(crate) proxy: Proxy,
 }
 
+impl Deref for Process {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.program
+    }
+}
+
+impl DerefMut for Process {
+    fn deref_mut(&mut self) -> &mut Program {
+        &mut self.program
+    }
+}
+
 impl Process {
-    pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id().cast_signed());
-        kill_process(pid.unwrap(), signal).unwrap();
-    }
-
-    pub(crate) fn runs(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
-    }
-
-    /// Waits until it has ended by itself.
-    pub(crate) async fn end(&mut self) -> ExitStatus {
-        let mut status = None;
-        until("the process ends", async || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        })
-        .await;
-        status.unwrap()
-    }
-
     /// Writes of slices and Endpoints, from a moment on.
     pub(crate) fn outputs_since(&self, since: Instant) -> Vec<Sent> {
         let mut sent = self.proxy.sent();
@@ -92,24 +83,6 @@ impl Process {
             .iter()
             .rfind(|s| s.is_lease() && s.is_write() && s.succeeded());
         last.is_some_and(Sent::holds)
-    }
-}
-
-impl Drop for Process {
-    /// SIGKILL.
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-/// Waits until something is so, for as long as that may take on a busy machine.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so().await {
-        let waited = Instant::now().saturating_duration_since(start);
-        assert!(waited < LIMIT, "{what}: not within {LIMIT:?}");
-        sleep(LOOK).await;
     }
 }
 
@@ -156,18 +129,14 @@ impl Cluster {
     pub(crate) async fn process(&self, times: Times) -> Process {
         let proxy = Proxy::start(self.handle.addr()).await;
         let millis = |time: Duration| format!("{}ms", time.as_millis());
-        let child = Command::new(env!("CARGO_BIN_EXE_loadtest"))
-            .args(["endpointd", "run", "--admin-port=0", "--server", &proxy.url()])
-            .arg(format!("--max-endpoints-per-slice={MAX_ENDPOINTS}"))
-            .arg(format!("--leader-elect-lease-duration={}", millis(times.lease)))
-            .arg(format!("--leader-elect-renew-deadline={}", millis(times.renew)))
-            .arg(format!("--leader-elect-retry-period={}", millis(times.retry)))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
+        let flags = [
+            format!("--max-endpoints-per-slice={MAX_ENDPOINTS}"),
+            format!("--leader-elect-lease-duration={}", millis(times.lease)),
+            format!("--leader-elect-renew-deadline={}", millis(times.renew)),
+            format!("--leader-elect-retry-period={}", millis(times.retry)),
+        ];
         Process {
-            child: child.unwrap(),
+            program: Program::start(&proxy.url(), &flags),
             proxy,
         }
     }

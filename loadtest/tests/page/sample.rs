@@ -163,32 +163,9 @@ fn make(shape: &Shape) -> Report {
     let step = (shape.seconds / 240.0).max(0.5).floor().max(0.5);
     let intervals = (shape.seconds / step) as u64;
     let each = ((shape.rate as f64 * step) as u64).max(1);
-    let third = shape.seconds / 3.0;
-    let phase = |n: usize, name: &str| Phase {
-        name: name.to_owned(),
-        from: short(n as f64 * third),
-        to: short((n + 1) as f64 * third),
-        changes: each * intervals / 3,
-    };
-    let counts = |rng: &mut Rng, factor: f64| -> Vec<Count> {
-        let count = |n, jitter: f64| (each as f64 * factor * burst(n, intervals) * jitter) as u64;
-        (0..intervals)
-            .map(|n| Count {
-                at: n as f64 * step,
-                count: count(n, 0.93 + rng.f64() * 0.14),
-            })
-            .collect()
-    };
-    let changes = counts(&mut rng, 1.0);
-    let writes = counts(&mut rng, 1.7);
+    let [changes, writes] = [1.0, 1.7].map(|factor| counts(&mut rng, each as f64 * factor, step, intervals));
     let made = changes.iter().map(|count| count.count).sum::<u64>();
-    let write_counts = |rng: &mut Rng| WriteCounts {
-        created: rng.u64(100..900),
-        updated: made * 8 / 10,
-        deleted: rng.u64(50..400),
-        bytes: made * 2_900,
-    };
-    let (slice_writes, endpoints_writes) = (write_counts(&mut rng), write_counts(&mut rng));
+    let [slice_writes, endpoints_writes] = [(); 2].map(|()| write_counts(&mut rng, made));
     let latency = |rng: &mut Rng, factor| latency(rng, shape.median * factor, shape.spread, &changes);
     Report {
         schema: SCHEMA,
@@ -196,35 +173,12 @@ fn make(shape: &Shape) -> Report {
         profile: "burst".to_owned(),
         started: "2026-07-01T12:34:56.789Z".to_owned(),
         seconds: shape.seconds,
-        parameters: texts(&[
-            ("pods", "20000"),
-            ("namespaces", "40"),
-            ("rate", "500"),
-            ("seed", "7"),
-            ("services", "400"),
-        ]),
-        machine: Machine {
-            processor: "AMD EPYC 7B13".to_owned(),
-            cores: 2,
-            memory_bytes: 24 << 30,
-            system: "Linux 6.8.0".to_owned(),
-            load_average: 0.31,
-        },
-        versions: texts(&[
-            ("loadtest", "0.1.0 (3a81cc0)"),
-            ("controller", shape.title),
-            ("server", "memory-apiserver 0.1.0"),
-        ]),
         verdict: Verdict {
             verified: true,
             generator_kept_up: true,
             ..Verdict::default()
         },
-        phases: vec![
-            phase(0, "steady"),
-            phase(1, "rolling restart of all"),
-            phase(2, "burst"),
-        ],
+        phases: phases(shape, each * intervals / 3),
         changes: Changes {
             made,
             failed: 0,
@@ -250,7 +204,63 @@ fn make(shape: &Shape) -> Report {
             })
             .collect(),
         converge_seconds: Some(short(shape.median / 1e3 * 0.9)),
-        restarts: Vec::new(),
+        ..setting(shape.title)
+    }
+}
+
+fn phases(shape: &Shape, changes: u64) -> Vec<Phase> {
+    let third = shape.seconds / 3.0;
+    let names = ["steady", "rolling restart of all", "burst"].into_iter();
+    let phase = |(n, name): (usize, &str)| Phase {
+        name: name.to_owned(),
+        from: short(n as f64 * third),
+        to: short((n + 1) as f64 * third),
+        changes,
+    };
+    names.enumerate().map(phase).collect()
+}
+
+/// Counts around so many in each interval.
+fn counts(rng: &mut Rng, each: f64, step: f64, intervals: u64) -> Vec<Count> {
+    let count = |n| Count {
+        at: n as f64 * step,
+        count: (each * burst(n, intervals) * (0.93 + rng.f64() * 0.14)) as u64,
+    };
+    (0..intervals).map(count).collect()
+}
+
+fn write_counts(rng: &mut Rng, made: u64) -> WriteCounts {
+    WriteCounts {
+        created: rng.u64(100..900),
+        updated: made * 8 / 10,
+        deleted: rng.u64(50..400),
+        bytes: made * 2_900,
+    }
+}
+
+/// The part of a report that says what ran where.
+fn setting(title: &str) -> Report {
+    Report {
+        parameters: texts(&[
+            ("pods", "20000"),
+            ("namespaces", "40"),
+            ("rate", "500"),
+            ("seed", "7"),
+            ("services", "400"),
+        ]),
+        machine: Machine {
+            processor: "AMD EPYC 7B13".to_owned(),
+            cores: 2,
+            memory_bytes: 24 << 30,
+            system: "Linux 6.8.0".to_owned(),
+            load_average: 0.31,
+        },
+        versions: texts(&[
+            ("loadtest", "0.1.0 (3a81cc0)"),
+            ("controller", title),
+            ("server", "memory-apiserver 0.1.0"),
+        ]),
+        ..Report::default()
     }
 }
 
