@@ -20,6 +20,7 @@ use endpointd::core::ports::TargetPort;
 use fixtures::{SLICES, World, app_pod, app_service, node_name, zone};
 use goals::{Goals, measure, ratio, timed};
 use mimalloc::MiMalloc;
+use std::ops::Range;
 use std::time::Duration;
 
 /// As the program has it.
@@ -233,35 +234,7 @@ fn rolling_update(criterion: &mut Criterion, goals: &mut Goals) {
             for _ in 0..PODS / STEP {
                 let (old, new) = (first..first + STEP, first + PODS..first + PODS + STEP);
                 first += STEP;
-                let facts = |numbers: &std::ops::Range<u32>, ready, terminating| {
-                    let pods = numbers.clone().map(|number| PodFacts {
-                        terminating,
-                        ..app_pod(0, number, NODES, ready)
-                    });
-                    pods.collect::<Vec<_>>()
-                };
-                let steps = [
-                    facts(&new, false, false),
-                    facts(&new, true, false),
-                    facts(&old, false, true),
-                ];
-                for events in steps {
-                    let wants = timed(&mut total, || {
-                        for facts in events {
-                            world.apply(facts);
-                        }
-                        world.state.plan()
-                    });
-                    writes += world.write_all(&wants).0;
-                }
-                let names: Vec<_> = facts(&old, false, true).into_iter().map(|pod| pod.name).collect();
-                let wants = timed(&mut total, || {
-                    for name in &names {
-                        world.state.remove_pod(name, &mut world.nodes);
-                    }
-                    world.state.plan()
-                });
-                writes += world.write_all(&wants).0;
+                writes += replace_pods(&mut world, &mut total, &old, &new);
             }
         }
         total
@@ -285,6 +258,40 @@ fn rolling_update(criterion: &mut Criterion, goals: &mut Goals) {
         change.map(|_| writes as f64),
         "",
     );
+}
+
+/// New pods come and become ready, and old ones end and go. Returns how many writes that took.
+fn replace_pods(world: &mut World, total: &mut Duration, old: &Range<u32>, new: &Range<u32>) -> usize {
+    let facts = |numbers: &Range<u32>, ready, terminating| {
+        let pods = numbers.clone().map(|number| PodFacts {
+            terminating,
+            ..app_pod(0, number, NODES, ready)
+        });
+        pods.collect::<Vec<_>>()
+    };
+    let steps = [
+        facts(new, false, false),
+        facts(new, true, false),
+        facts(old, false, true),
+    ];
+    let mut writes = 0;
+    for events in steps {
+        let wants = timed(total, || {
+            for facts in events {
+                world.apply(facts);
+            }
+            world.state.plan()
+        });
+        writes += world.write_all(&wants).0;
+    }
+    let names: Vec<_> = facts(old, false, true).into_iter().map(|pod| pod.name).collect();
+    let wants = timed(total, || {
+        for name in &names {
+            world.state.remove_pod(name, &mut world.nodes);
+        }
+        world.state.plan()
+    });
+    writes + world.write_all(&wants).0
 }
 
 /// 100,000 pods, 50 for each Service, in some namespaces, to a server that has no slices yet.

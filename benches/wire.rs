@@ -34,6 +34,7 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let mut goals = Goals::default();
     decode_pods(&mut criterion, &mut goals);
+    decode_list(&mut criterion, &mut goals);
     body(&mut criterion, &mut goals);
     criterion.final_summary();
     goals.print();
@@ -92,15 +93,13 @@ fn decode_pods(criterion: &mut Criterion, goals: &mut Goals) {
         time.map(|ns| ns / 1000.0 / pods.len() as f64),
         " µs",
     );
-    let against = |goals: &mut Goals, what: &str, facts, whole| {
-        let [facts, whole] = in_turns(10, [facts, whole]);
-        let what = format!("decode: k8s_openapi's Pod over facts, {what}, in turns");
-        goals.at_least(&what, ratio(Some(whole), Some(facts)), 3.0, "x");
-    };
     if time.is_some() {
         against(goals, "objects of a watch", Box::new(facts), Box::new(whole));
     }
+}
 
+fn decode_list(criterion: &mut Criterion, goals: &mut Goals) {
+    let mut group = criterion.benchmark_group("decode");
     let list = capture("pods.list.json");
     let facts = |runs| {
         repeated(runs, || {
@@ -119,6 +118,17 @@ fn decode_pods(criterion: &mut Criterion, goals: &mut Goals) {
     if time.is_some() {
         against(goals, "a list", Box::new(facts), Box::new(whole));
     }
+}
+
+fn against<'a>(
+    goals: &mut Goals,
+    what: &str,
+    facts: Box<dyn FnMut(u64) -> Duration + 'a>,
+    whole: Box<dyn FnMut(u64) -> Duration + 'a>,
+) {
+    let [facts, whole] = in_turns(10, [facts, whole]);
+    let what = format!("decode: k8s_openapi's Pod over facts, {what}, in turns");
+    goals.at_least(&what, ratio(Some(whole), Some(facts)), 3.0, "x");
 }
 
 fn body(criterion: &mut Criterion, goals: &mut Goals) {
