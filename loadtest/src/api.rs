@@ -1,21 +1,29 @@
-//! Plain requests to the API server: who sends them says what is wanted in JSON and does not read the answers.
+//! Plain requests to the API server, in JSON.
 
 use std::time::Duration;
 
 use anyhow::Context;
 use http::{Method, Request, header::CONTENT_TYPE};
 use kube::{Client, Config};
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
-
-const JSON: &str = "application/json";
-const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// How often a request is sent that the server is too busy for.
 const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Sends writes.
+/// A kind of object that is made or changed here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Resource {
+    Namespaces,
+    Nodes,
+    Pods,
+    Services,
+    Slices,
+    Endpoints,
+}
+
+/// Sends requests.
 #[derive(Clone)]
 pub(crate) struct Http {
     client: Client,
@@ -36,7 +44,7 @@ pub(crate) fn code(error: &anyhow::Error) -> Option<u16> {
     }
 }
 
-/// What the server answered, if it did.
+/// The message of the server's refusal, if there was one.
 pub(crate) fn message(error: &anyhow::Error) -> Option<&str> {
     match error.downcast_ref::<kube::Error>()? {
         kube::Error::Api(status) => Some(&status.message),
@@ -59,6 +67,31 @@ pub(crate) async fn retrying(send: impl AsyncFn() -> anyhow::Result<()>) -> anyh
     send().await
 }
 
+// === impl Resource ===
+
+impl Resource {
+    /// The path of an object, or of its collection if there is no name. What has no namespace has an empty one.
+    pub(crate) fn path(self, namespace: &str, name: &str) -> String {
+        let (base, plural) = match self {
+            Self::Namespaces => ("/api/v1", "namespaces"),
+            Self::Nodes => ("/api/v1", "nodes"),
+            Self::Pods => ("/api/v1", "pods"),
+            Self::Services => ("/api/v1", "services"),
+            Self::Slices => ("/apis/discovery.k8s.io/v1", "endpointslices"),
+            Self::Endpoints => ("/api/v1", "endpoints"),
+        };
+        let scope = match namespace {
+            "" => String::new(),
+            namespace => format!("/namespaces/{namespace}"),
+        };
+        let object = match name {
+            "" => String::new(),
+            name => format!("/{name}"),
+        };
+        format!("{base}{scope}/{plural}{object}")
+    }
+}
+
 // === impl Http ===
 
 impl Http {
@@ -68,57 +101,59 @@ impl Http {
 
     /// Creates an object in the collection at `path`.
     pub(crate) async fn create(&self, path: &str, body: &Value) -> anyhow::Result<()> {
-        self.send(Method::POST, path, JSON, body).await
+        self.send(Method::POST, path, body).await
     }
 
     /// Patches the object, or the subresource, at `path`.
     pub(crate) async fn patch(&self, path: &str, body: &Value) -> anyhow::Result<()> {
-        self.send(Method::PATCH, path, MERGE_PATCH, body).await
+        self.send(Method::PATCH, path, body).await
     }
 
-    /// Deletes the object at `path`, which is gone at once only if the grace is nought.
+    /// Deletes the object at `path`, or all objects of the collection. It is gone at once only if the grace is nought.
     pub(crate) async fn delete(&self, path: &str, grace_seconds: u32) -> anyhow::Result<()> {
         let options =
             json!({ "kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": grace_seconds });
-        self.send(Method::DELETE, path, JSON, &options).await
-    }
-
-    /// Deletes all objects of the collection at `path`.
-    pub(crate) async fn delete_all(&self, path: &str) -> anyhow::Result<()> {
-        self.delete(path, 0).await
+        self.send(Method::DELETE, path, &options).await
     }
 
     /// Asks a question, and reads the answer.
     pub(crate) async fn ask(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(path)
-            .header(CONTENT_TYPE, JSON)
-            .body(serde_json::to_vec(body)?)?;
-        let answer = self.client.request(request).await;
-        answer.with_context(|| format!("POST {path}"))
+        self.request(Method::POST, path, body).await
     }
 
     /// Reads what is at `path`.
     pub(crate) async fn read(&self, path: &str) -> anyhow::Result<Value> {
-        let request = Request::get(path).body(Vec::new())?;
-        self.client
-            .request(request)
-            .await
-            .with_context(|| format!("GET {path}"))
+        self.request(Method::GET, path, &Value::Null).await
     }
 
-    async fn send(&self, method: Method, path: &str, content: &str, body: &Value) -> anyhow::Result<()> {
+    async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<()> {
+        let _: IgnoredAny = self.request(method, path, body).await?;
+        Ok(())
+    }
+
+    /// Sends a request, whose body is none if it is null, and reads the answer.
+    pub(crate) async fn request<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> anyhow::Result<T> {
+        let content = if method == Method::PATCH {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let bytes = if body.is_null() {
+            Vec::new()
+        } else {
+            serde_json::to_vec(body)?
+        };
         let request = Request::builder()
             .method(method.clone())
             .uri(path)
             .header(CONTENT_TYPE, content)
-            .body(serde_json::to_vec(body)?)?;
-        let _: IgnoredAny = self
-            .client
-            .request(request)
-            .await
-            .with_context(|| format!("{method} {path}"))?;
-        Ok(())
+            .body(bytes)?;
+        let answer = self.client.request(request).await;
+        answer.with_context(|| format!("{method} {path}"))
     }
 }

@@ -139,7 +139,8 @@ pub fn run_all(trials: &[Trial], failed: impl Fn(&str) + Sync) -> Summary {
 /// until `stop` is set. Pauses between operations are `pace` times what trials have.
 pub async fn churn(server: &ApiServer, seed: u64, pace: f64, stop: &AtomicBool) {
     let client = kube::Client::new(server.service_without_faults(), "default");
-    let mut history = history::History::new(api::Api::new(client), seed, jiff::Timestamp::now(), None);
+    let mut history =
+        history::History::new(crate::api::Http::new(client), seed, jiff::Timestamp::now(), None);
     history.fill().await;
     while !stop.load(Ordering::Relaxed) {
         history.run(Duration::from_millis(100), pace).await;

@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duratio
 use anyhow::{Context, bail};
 use futures::{TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Namespace, Node};
-use kube::{Api, Client, ResourceExt, api::ListParams, core::Resource};
+use kube::{Api, Client, Resource as Object, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    api::{self, Http},
+    api::{self, Http, Resource},
     names::{LABEL, is_ours},
     target::Target,
 };
@@ -80,7 +80,7 @@ pub(crate) async fn clean(client: &Client, run: Option<&str>) -> anyhow::Result<
     let nodes = Found::list::<Node>(client, run).await?;
     stream::iter(nodes.ours.iter().map(Ok))
         .try_for_each_concurrent(CONCURRENCY, async |name| {
-            delete(&http, &format!("/api/v1/nodes/{name}")).await
+            delete(&http, &Resource::Nodes.path("", name)).await
         })
         .await?;
     loop {
@@ -113,22 +113,22 @@ pub(crate) async fn clean(client: &Client, run: Option<&str>) -> anyhow::Result<
 
 /// Deletes what is in a namespace, and then the namespace. Not everywhere is there a controller that would do it.
 async fn empty(http: &Http, namespace: &str) -> anyhow::Result<()> {
-    let core = format!("/api/v1/namespaces/{namespace}");
     // Services first: for Services without pods a controller would have much to write.
-    for collection in [
-        format!("{core}/services"),
-        format!("{core}/endpoints"),
-        format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
-        format!("{core}/pods"),
+    for kind in [
+        Resource::Services,
+        Resource::Endpoints,
+        Resource::Slices,
+        Resource::Pods,
     ] {
-        let emptied = api::retrying(async || http.delete_all(&collection).await).await;
+        let collection = kind.path(namespace, "");
+        let emptied = api::retrying(async || http.delete(&collection, 0).await).await;
         if let Err(error) = emptied
             && api::code(&error) != Some(404)
         {
             return Err(error);
         }
     }
-    delete(http, &core).await
+    delete(http, &Resource::Namespaces.path("", namespace)).await
 }
 
 /// Deletes an object that may be gone, or going, already.
@@ -153,7 +153,7 @@ fn some(names: &[&String]) -> String {
 impl Found {
     async fn list<K>(client: &Client, run: Option<&str>) -> anyhow::Result<Self>
     where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+        K: Object<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
     {
         let label = run.map_or_else(|| LABEL.to_owned(), |run| format!("{LABEL}={run}"));
         let selected = ListParams::default().labels(&label);

@@ -42,7 +42,7 @@ pub(crate) enum Server {
     Kubeconfig(PathBuf),
 }
 
-/// What a process used so far.
+/// Resources that a process used so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     pub(crate) cpu: Duration,
@@ -100,7 +100,7 @@ impl Controller {
         }
     }
 
-    /// What the process used so far, where the system tells.
+    /// Resources that the process used so far, where the system tells.
     pub(crate) fn usage(&self) -> Option<Usage> {
         Usage::of(self.pid())
     }
@@ -148,7 +148,7 @@ impl Controller {
 // === impl Usage ===
 
 impl Usage {
-    /// What the process of that number used so far, where the system tells.
+    /// Resources that the process of that number used so far, where the system tells.
     pub(crate) fn of(pid: i32) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -189,7 +189,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         if !self.keep {
-            // It is in the way of nobody if it stays.
+            // A file that stays is in nobody's way.
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -1,15 +1,27 @@
-//! What the objects that are made here have in common, as the API server gets them.
+//! Builders of objects, as the API server gets them, for all that makes a cluster here.
 
 use std::net::IpAddr;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::oracle::Family;
+
+/// The families of a pod or a Service, the first one first.
+pub(crate) type Families = &'static [Family];
+
+pub(crate) const V4: Families = &[Family::V4];
+pub(crate) const V6: Families = &[Family::V6];
+pub(crate) const V4_V6: Families = &[Family::V4, Family::V6];
+pub(crate) const V6_V4: Families = &[Family::V6, Family::V4];
+
 pub(crate) const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 /// An object of the core group with nothing but a name and labels.
 pub(crate) fn object(kind: &str, name: &str, labels: Value) -> Value {
-    json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "labels": labels } })
+    let mut object = json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name } });
+    object["metadata"]["labels"] = labels;
+    object
 }
 
 /// An object in a namespace, with a spec.
@@ -40,4 +52,9 @@ pub(crate) fn pod_status(phase: &str, ips: &[IpAddr], ready: bool, since: &str) 
 /// A time as objects have it, to the second.
 pub(crate) fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Families as Services list them.
+pub(crate) fn names(families: Families) -> Value {
+    families.iter().map(ToString::to_string).collect()
 }

@@ -217,6 +217,7 @@ impl Snapshot<'_> {
                 continue;
             };
             let pods = pods.get(namespace).map_or(&[][..], Vec::as_slice);
+            let differences = &mut report.differences;
             report.services += 1;
             let mut expected_endpoints = 0;
             if outputs.endpoints {
@@ -224,38 +225,31 @@ impl Snapshot<'_> {
                 let object = endpoints.get(&(namespace, name)).map(|objects| objects[0]);
                 let addresses: BTreeSet<_> = expected.values().flat_map(BTreeMap::keys).collect();
                 expected_endpoints = addresses.len();
-                endpoints::compare(service, &expected, object, options, &mut report.differences);
+                endpoints::compare(service, &expected, object, options, differences);
             }
             if outputs.slices {
                 let expected = slices::expected::of_service(service, pods, &nodes);
                 let slices = slices.get(&(namespace, name)).map_or(&[][..], Vec::as_slice);
                 let groups = expected.values().flat_map(BTreeMap::values);
                 expected_endpoints = groups.map(BTreeMap::len).sum();
-                slices::compare(
-                    service,
-                    &expected,
-                    slices,
-                    &zones,
-                    options,
-                    &mut report.differences,
-                );
+                slices::compare(service, &expected, slices, &zones, options, differences);
             }
             report.endpoints += expected_endpoints;
         }
         if outputs.endpoints {
-            let services: HashSet<_> = self
-                .services
-                .iter()
-                .filter_map(|service| name(*service))
-                .collect();
-            let orphans = self
-                .endpoints
-                .iter()
-                .filter(|object| name(**object).is_none_or(|name| !services.contains(&name)));
-            let orphans = orphans.filter_map(|object| endpoints::orphan(object));
-            report.differences.extend(orphans);
+            report.differences.extend(self.orphans());
         }
         report
+    }
+
+    /// Endpoints objects that no Service is there for.
+    fn orphans(&self) -> impl Iterator<Item = Difference> {
+        let services = self.services.iter().filter_map(|service| name(*service));
+        let services: HashSet<_> = services.collect();
+        let orphans = self.endpoints.iter();
+        let orphans =
+            orphans.filter(move |object| name(**object).is_none_or(|name| !services.contains(&name)));
+        orphans.filter_map(|object| endpoints::orphan(object))
     }
 }
 

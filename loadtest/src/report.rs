@@ -1,4 +1,4 @@
-//! What a run measured: as JSON, as a page, and two or more of them side by side.
+//! The report of a run: as JSON, as a page, and two or more of them side by side.
 
 use std::{
     fs,

@@ -45,7 +45,7 @@ use crate::{
     serve,
 };
 
-/// What a shell reports for a command that Ctrl-C ended.
+/// The exit code of a command that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Does a run; a failed verification is an exit code of its own, not an error.

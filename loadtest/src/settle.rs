@@ -13,7 +13,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(3);
 
 /// How it ended.
 pub(crate) struct Settled {
-    /// What the last look found: nothing wrong, unless time ran out.
+    /// The findings of the last look: nothing wrong, unless time ran out.
     pub(crate) report: Report,
     /// When an output changed last.
     pub(crate) last_change: Instant,

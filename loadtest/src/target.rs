@@ -18,7 +18,7 @@ use crate::{
     controller::Server,
 };
 
-/// What a run does to a cluster that it did not make.
+/// The rights that a run needs in a cluster that it did not make.
 const NEEDED: [(&str, &str, &str, &[&str]); 7] = [
     ("", "namespaces", "", &["create", "delete", "list"]),
     ("", "nodes", "", &["create", "delete", "list"]),
@@ -139,7 +139,7 @@ impl Target {
         Ok(())
     }
 
-    /// What the server says it is.
+    /// The version that the server reports.
     pub(crate) async fn version(&self, client: &Client) -> anyhow::Result<String> {
         let info = client.apiserver_version().await;
         let info = info.with_context(|| format!("asking {} for its version", self.url()))?;

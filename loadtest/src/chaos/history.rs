@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
-    api::{Api, Ask, Resource},
+    api::{Ask, Resource, list},
     trace::Trace,
     world::{self, World},
 };
-use crate::objects::object;
+use crate::{api::Http, objects::object};
 
 /// Drives the cluster.
 pub(super) struct History {
-    api: Api,
+    api: Http,
     world: World,
     rng: Rng,
     /// The wall time at the start, of which tokio's clock tells how far it is by now.
@@ -65,7 +65,7 @@ const CHANCES: u32 = 100;
 
 impl History {
     /// Of a cluster that is still empty.
-    pub(super) fn new(api: Api, seed: u64, wall: Timestamp, trace: Option<Trace>) -> Self {
+    pub(super) fn new(api: Http, seed: u64, wall: Timestamp, trace: Option<Trace>) -> Self {
         let mut rng = Rng::with_seed(seed);
         let namespaces = rng.usize(2..=3);
         Self {
@@ -182,12 +182,12 @@ impl History {
 
     /// Sends a write and counts it. The object as it is then, if the server took it.
     async fn write(&mut self, what: &'static str, ask: Ask) -> Option<Value> {
-        let answer = self.api.send(&ask).await;
+        let answer = ask.send(&self.api).await;
         if let Some(trace) = &self.trace {
             trace.catch_up();
             let at = Instant::now().saturating_duration_since(self.start);
             let refused = answer.as_ref().err();
-            let refused = refused.map_or_else(String::new, |r| format!(" ({} {})", r.code, r.message));
+            let refused = refused.map_or_else(String::new, |error| format!(" ({error:#})"));
             println!("{at:?} {what}: {ask}{refused}");
         }
         let count = self.operations.entry(what).or_default();
@@ -256,13 +256,13 @@ impl History {
     /// Ends what is left in a namespace that goes, and makes it anew when it has gone.
     async fn finish_namespace(&mut self, i: usize) {
         let name = self.world.namespaces[i].name.clone();
-        for pod in self.api.list(Resource::Pods, &name).await {
+        for pod in list(&self.api, Resource::Pods, &name).await {
             let pod = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let options = json!({ "gracePeriodSeconds": 0 });
             let ask = Ask::delete(Resource::Pods, &name, &pod, options);
             self.write("end a pod of a namespace that goes", ask).await;
         }
-        for service in self.api.list(Resource::Services, &name).await {
+        for service in list(&self.api, Resource::Services, &name).await {
             let service = service["metadata"]["name"]
                 .as_str()
                 .unwrap_or_default()
@@ -270,9 +270,10 @@ impl History {
             self.release_service(&name, &service).await;
         }
         // The collector has its turn.
+        let path = Resource::Namespaces.path("", &name);
         for _ in 0..100 {
             tokio::task::yield_now().await;
-            if self.api.get(Resource::Namespaces, "", &name).await.is_none() {
+            if self.api.read(&path).await.is_err() {
                 self.create_namespace(i).await;
                 return;
             }

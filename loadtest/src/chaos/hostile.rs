@@ -22,7 +22,7 @@ mod neighbours;
 mod objects;
 mod relay;
 
-use std::{collections::HashMap, ffi::OsString, fmt, process::ExitCode, sync::Arc, time::Duration};
+use std::{ffi::OsString, fmt, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use kube::Client;
@@ -81,7 +81,7 @@ pub struct Args {
     flags: Vec<OsString>,
 }
 
-/// What an attack did to the neighbours.
+/// The effect of an attack on the neighbours.
 #[derive(Debug)]
 struct Outcome {
     attack: Attack,
@@ -97,7 +97,7 @@ struct Outcome {
     server: (Duration, Duration),
     /// The longest time between two renewals of the lease.
     renewal: Duration,
-    /// Whether the lease was lost.
+    /// The lease was lost.
     lost: bool,
     /// The controller's processor time, as a share of the attack's.
     cpu: Option<f64>,
@@ -106,7 +106,7 @@ struct Outcome {
 // === impl Args ===
 
 impl Args {
-    /// Whether this is what is wanted.
+    /// `--hostile` is given.
     pub fn is_wanted(&self) -> bool {
         self.hostile
     }
@@ -151,27 +151,24 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// One attack, from an empty cluster to the end of the last flip.
 async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
-    let handle = start(Config {
+    let config = Config {
         seed: Some(1),
         history: HISTORY,
         ..Config::default()
-    })
-    .await?;
+    };
+    let handle = start(config).await?;
     // Whoever attacks, flips and watches does so without a socket, so that the machine is the controller's as far as can be.
     let client = Client::new(handle.server().service_without_faults(), "default");
     let http = Http::new(client.clone());
     let neighbours = Arc::new(Neighbours::create(http.clone()).await?);
-    let mut strikes = Strikes::prepare(attack, http.clone(), &handle, args.scale).await?;
-    let services: HashMap<_, _> = Neighbours::services();
+    let strikes = Strikes::prepare(attack, http.clone(), &handle, args.scale).await?;
     let scope = Scope {
         outputs: Outputs::SLICES,
         label: Some(neighbours::LABEL.to_owned()),
-        services,
+        services: Neighbours::services(),
     };
     let watch = OutputWatch::start(client.clone(), scope).await?;
-    let flags: Vec<OsString> = std::iter::once("--leader-elect=true".into())
-        .chain(args.flags.iter().cloned())
-        .collect();
+    let flags = [&[OsString::from("--leader-elect=true")][..], &args.flags].concat();
     let delays = Arc::new(Delays::new());
     let relay = Relay::start(handle.addr(), Arc::clone(&delays))?;
     let mut controller = Controller::start(&Server::Url(relay.url()), 100, &flags)?;
@@ -182,33 +179,25 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
     let lease = LeaseWatch::start(client.clone());
     let probe = Probe::start(http.clone()).await?;
     let flips = neighbours.flip(watch.seen());
-    let cpu = controller.usage().map(|usage| usage.cpu);
+    let cpu = cpu_time(&controller);
     let begin = Instant::now();
-    let attacked = async {
-        let mut tick = interval(Duration::from_secs(1).div_f64(attack.rate()));
-        // A server that is slower than the attack makes it slower.
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut count = 0;
-        while Instant::now().saturating_duration_since(begin) < args.length {
-            tick.tick().await;
-            strikes.strike(count).await?;
-            count += 1;
-        }
-        anyhow::Ok(count)
-    };
-    let count = controller.during(attacked).await?;
+    let count = controller.during(strike(strikes, args.length)).await?;
     let lasted = Instant::now().saturating_duration_since(begin);
-    let cpu = controller
-        .usage()
+    let used = cpu_time(&controller)
         .zip(cpu)
-        .map(|(usage, before)| usage.cpu.saturating_sub(before).as_secs_f64() / lasted.as_secs_f64());
+        .map(|(after, before)| after.saturating_sub(before));
     let made = flips.stop().await?;
     let server = probe.stop().await?;
     controller.during(last_flips(&watch)).await?;
     let (renewal, lost) = lease.stop().await?;
     let whole = watch.seen().slices.lock().latency();
     let (told, own) = delays.report();
-    let outcome = Outcome {
+    // The controller may be in the middle of a hundred thousand writes, which an end in order would wait for.
+    drop(controller);
+    drop(relay);
+    drop(watch);
+    handle.shutdown().await;
+    Ok(Outcome {
         attack,
         strikes: count,
         flips: made,
@@ -218,14 +207,27 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
         server: (quantile(&server, 0.99), quantile(&server, 1.0)),
         renewal,
         lost,
-        cpu,
-    };
-    // It may be in the middle of a hundred thousand writes, which an end in order would wait for.
-    drop(controller);
-    drop(relay);
-    drop(watch);
-    handle.shutdown().await;
-    Ok(outcome)
+        cpu: used.map(|used| used.as_secs_f64() / lasted.as_secs_f64()),
+    })
+}
+
+fn cpu_time(controller: &Controller) -> Option<Duration> {
+    controller.usage().map(|usage| usage.cpu)
+}
+
+/// Strikes for so long, and says how often.
+async fn strike(mut strikes: Strikes, lasting: Duration) -> anyhow::Result<u64> {
+    let begin = Instant::now();
+    let mut tick = interval(Duration::from_secs(1).div_f64(strikes.rate()));
+    // A server that is slower than the attack makes it slower.
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut count = 0;
+    while Instant::now().saturating_duration_since(begin) < lasting {
+        tick.tick().await;
+        strikes.strike(count).await?;
+        count += 1;
+    }
+    Ok(count)
 }
 
 fn quantile(latencies: &Latencies, quantile: f64) -> Duration {

@@ -8,14 +8,16 @@ use memory_apiserver::{ApiServer, Config, FaultPlan, Handle, RequestRecord};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
-    api::Api,
     controller::{Controller, Place},
     history::{Count, History},
     plan,
     shape::Shape,
     trace::{Trace, show},
 };
-use crate::oracle::{self, Report};
+use crate::{
+    api::Http,
+    oracle::{self, Report},
+};
 
 /// How many differences a failure shows.
 const SHOWN: usize = 20;
@@ -166,7 +168,7 @@ impl Run {
         let client = Client::new(self.server.service_without_faults(), "default");
         let wall = WALL.parse().context("the wall time of all trials")?;
         let trace = self.trial.trace.then(|| Trace::new(&self.server));
-        let mut history = History::new(Api::new(client.clone()), self.trial.seed, wall, trace.clone());
+        let mut history = History::new(Http::new(client.clone()), self.trial.seed, wall, trace.clone());
         if self.shape.filled_first {
             history.fill().await;
         }

@@ -6,7 +6,10 @@ use fastrand::Rng;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::objects::{ZONE_LABEL, namespaced, object, pod_status, seconds};
+use crate::{
+    objects::{Families, V4, V4_V6, V6, V6_V4, ZONE_LABEL, names, namespaced, object, pod_status, seconds},
+    oracle::Family,
+};
 
 /// The apps that pods belong to and Services select.
 const APPS: usize = 3;
@@ -46,14 +49,6 @@ pub(super) struct Pod {
     pub(super) ports: u8,
     /// The Service in whose domain it has a name.
     pub(super) subdomain: Option<String>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Families {
-    V4,
-    V6,
-    Both,
-    BothV6First,
 }
 
 #[derive(Clone)]
@@ -136,10 +131,10 @@ impl World {
             node,
             address: (rng.usize(..8) > 0).then(|| self.address(rng)),
             families: match rng.usize(..10) {
-                0 => Families::V6,
-                1..=4 => Families::V4,
-                5 => Families::BothV6First,
-                _ => Families::Both,
+                0 => V6,
+                1..=4 => V4,
+                5 => V6_V4,
+                _ => V4_V6,
             },
             ready: rng.usize(..4) > 0,
             phase: "Running",
@@ -161,10 +156,10 @@ impl World {
             external: rng.usize(..15) == 0,
             headless: rng.usize(..4) == 0,
             families: match rng.usize(..8) {
-                0 => Families::V6,
-                1 | 2 => Families::Both,
-                3 => Families::BothV6First,
-                _ => Families::V4,
+                0 => V6,
+                1 | 2 => V4_V6,
+                3 => V6_V4,
+                _ => V4,
             },
             ports: rng.u8(..6),
             publish_not_ready: rng.usize(..6) == 0,
@@ -248,50 +243,18 @@ impl Pod {
 
     /// The pod's status as a patch, its Ready condition with the time given.
     pub(super) fn status(&self, since: Timestamp) -> Value {
-        let ips = self.address.map_or_else(Vec::new, |n| self.families.addresses(n));
+        let ips = self.address.map_or_else(Vec::new, |n| {
+            self.families.iter().map(|family| address(*family, n)).collect()
+        });
         pod_status(self.phase, &ips, self.ready, &seconds(since))
     }
 }
 
-// === impl Families ===
-
-impl Families {
-    fn addresses(self, n: u16) -> Vec<IpAddr> {
-        let [high, low] = n.to_be_bytes();
-        let v4 = IpAddr::from([10, 100, high, low]);
-        let v6 = IpAddr::from([0xfd00, 0x100, 0, 0, 0, 0, 0, n]);
-        match self {
-            Self::V4 => vec![v4],
-            Self::V6 => vec![v6],
-            Self::Both => vec![v4, v6],
-            Self::BothV6First => vec![v6, v4],
-        }
-    }
-
-    pub(super) fn names(self) -> &'static [&'static str] {
-        match self {
-            Self::V4 => &["IPv4"],
-            Self::V6 => &["IPv6"],
-            Self::Both => &["IPv4", "IPv6"],
-            Self::BothV6First => &["IPv6", "IPv4"],
-        }
-    }
-
-    /// The same first family, with or without the other one.
-    pub(super) fn toggled(self) -> Self {
-        match self {
-            Self::V4 => Self::Both,
-            Self::V6 => Self::BothV6First,
-            Self::Both => Self::V4,
-            Self::BothV6First => Self::V6,
-        }
-    }
-
-    fn policy(self) -> &'static str {
-        match self {
-            Self::V4 | Self::V6 => "SingleStack",
-            Self::Both | Self::BothV6First => "RequireDualStack",
-        }
+fn address(family: Family, n: u16) -> IpAddr {
+    let [high, low] = n.to_be_bytes();
+    match family {
+        Family::V4 => IpAddr::from([10, 100, high, low]),
+        Family::V6 => IpAddr::from([0xfd00, 0x100, 0, 0, 0, 0, 0, n]),
     }
 }
 
@@ -361,16 +324,30 @@ impl Service {
                 "ipFamilies": null, "ipFamilyPolicy": null,
             });
         }
-        json!({
-            "type": "ClusterIP", "externalName": null,
-            "clusterIP": if self.headless { json!("None") } else { Value::Null },
-            "ipFamilies": self.families.names(), "ipFamilyPolicy": self.families.policy(),
-        })
+        let mut patch = self.families_patch();
+        patch["type"] = json!("ClusterIP");
+        patch["externalName"] = Value::Null;
+        patch["clusterIP"] = if self.headless { json!("None") } else { Value::Null };
+        patch
     }
 
     /// The families alone, as a patch of the spec.
     pub(super) fn families_patch(&self) -> Value {
-        json!({ "ipFamilies": self.families.names(), "ipFamilyPolicy": self.families.policy() })
+        let is_single = self.families.len() == 1;
+        json!({
+            "ipFamilies": names(self.families),
+            "ipFamilyPolicy": if is_single { "SingleStack" } else { "RequireDualStack" },
+        })
+    }
+
+    /// The same first family comes with the other one, or loses it.
+    pub(super) fn toggle_families(&mut self) {
+        self.families = match self.families {
+            [Family::V4] => V4_V6,
+            [Family::V6] => V6_V4,
+            [Family::V4, ..] => V4,
+            _ => V6,
+        };
     }
 
     /// What decides hints, as a patch.

@@ -2,10 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -38,7 +35,7 @@ pub(crate) struct OutputWatch {
     _tasks: JoinSet<()>,
 }
 
-/// What is watched.
+/// The objects to watch.
 pub(crate) struct Scope {
     pub(crate) outputs: Outputs,
     /// `KEY=VALUE` that the objects have; all objects if there is none.
@@ -48,47 +45,26 @@ pub(crate) struct Scope {
     pub(crate) services: HashMap<(String, String), (usize, Family)>,
 }
 
-/// What was seen. Written by the watching tasks, read by all.
+/// Everything that was seen. Written by the watching tasks, read by all.
 pub(crate) struct Seen {
     pub(crate) slices: Mutex<Visibility>,
     pub(crate) endpoints: Mutex<Visibility>,
-    last_change: Mutex<Instant>,
-    next_change: Mutex<NextChange>,
-    slice_writes: Counter,
-    endpoints_writes: Counter,
+    events: Mutex<Events>,
 }
 
-/// The first event since somebody asked for it.
-#[derive(Clone, Copy, Default)]
-enum NextChange {
-    #[default]
-    NotAsked,
-    Awaited,
-    At(Instant),
-}
-
-#[derive(Default)]
-struct Counter {
-    created: AtomicU64,
-    updated: AtomicU64,
-    deleted: AtomicU64,
-    bytes: AtomicU64,
+/// When events arrived, and how much they wrote.
+struct Events {
+    last: Instant,
+    /// The first since somebody asked for it.
+    next: Option<Instant>,
+    writes: Writes,
 }
 
 /// How much was written, as a watching client sees it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Writes {
-    pub(crate) slices: Volume,
-    pub(crate) endpoints: Volume,
-}
-
-/// How much was written to one sort of objects.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Volume {
-    created: u64,
-    updated: u64,
-    deleted: u64,
-    pub(crate) bytes: u64,
+    pub(crate) slices: WriteCounts,
+    pub(crate) endpoints: WriteCounts,
 }
 
 /// A sort of objects to watch.
@@ -110,7 +86,7 @@ struct Watcher {
     version: String,
 }
 
-/// What an object showed last.
+/// The last contents of an object.
 struct Known {
     set: SetId,
     /// By number.
@@ -130,10 +106,11 @@ impl OutputWatch {
         let seen = Arc::new(Seen {
             slices: Mutex::new(Visibility::new()),
             endpoints: Mutex::new(Visibility::new()),
-            last_change: Mutex::new(Instant::now()),
-            next_change: Mutex::default(),
-            slice_writes: Counter::default(),
-            endpoints_writes: Counter::default(),
+            events: Mutex::new(Events {
+                last: Instant::now(),
+                next: None,
+                writes: Writes::default(),
+            }),
         });
         let services = Arc::new(services);
         let selection = label.map_or_else(String::new, |label| {
@@ -172,27 +149,21 @@ impl OutputWatch {
 impl Seen {
     /// When the last event arrived.
     pub(crate) fn last_change(&self) -> Instant {
-        *self.last_change.lock()
+        self.events.lock().last
     }
 
     pub(crate) fn writes(&self) -> Writes {
-        Writes {
-            slices: self.slice_writes.volume(),
-            endpoints: self.endpoints_writes.volume(),
-        }
+        self.events.lock().writes
     }
 
     /// Waits for the first event from now on, in the background: [`Seen::next_change`] has it then.
     pub(crate) fn expect_change(&self) {
-        *self.next_change.lock() = NextChange::Awaited;
+        self.events.lock().next = None;
     }
 
     /// When the first event arrived since it was last asked for.
     pub(crate) fn next_change(&self) -> Option<Instant> {
-        match *self.next_change.lock() {
-            NextChange::At(at) => Some(at),
-            NextChange::NotAsked | NextChange::Awaited => None,
-        }
+        self.events.lock().next
     }
 
     fn of(&self, output: Output) -> &Mutex<Visibility> {
@@ -203,36 +174,19 @@ impl Seen {
     }
 
     fn note(&self, output: Output, kind: Kind, line: &[u8], at: Instant) {
-        *self.last_change.lock() = at;
-        let mut next = self.next_change.lock();
-        if let NextChange::Awaited = *next {
-            *next = NextChange::At(at);
-        }
-        drop(next);
-        let counter = match output {
-            Output::Slices => &self.slice_writes,
-            Output::Endpoints => &self.endpoints_writes,
+        let mut events = self.events.lock();
+        events.last = at;
+        events.next.get_or_insert(at);
+        let counts = match output {
+            Output::Slices => &mut events.writes.slices,
+            Output::Endpoints => &mut events.writes.endpoints,
         };
-        let events = match kind {
-            Kind::Added => &counter.created,
-            Kind::Deleted => &counter.deleted,
-            _ => &counter.updated,
-        };
-        events.fetch_add(1, Ordering::Relaxed);
-        counter.bytes.fetch_add(line.len() as u64, Ordering::Relaxed);
-    }
-}
-
-// === impl Counter ===
-
-impl Counter {
-    fn volume(&self) -> Volume {
-        Volume {
-            created: self.created.load(Ordering::Relaxed),
-            updated: self.updated.load(Ordering::Relaxed),
-            deleted: self.deleted.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-        }
+        counts.bytes += line.len() as u64;
+        *match kind {
+            Kind::Added => &mut counts.created,
+            Kind::Deleted => &mut counts.deleted,
+            _ => &mut counts.updated,
+        } += 1;
     }
 }
 
@@ -240,57 +194,14 @@ impl Counter {
 
 impl Writes {
     /// Writes to objects of all sorts.
-    pub(crate) fn events(&self) -> u64 {
-        self.slices.events() + self.endpoints.events()
+    pub(crate) fn all(&self) -> u64 {
+        self.slices.all() + self.endpoints.all()
     }
-}
 
-impl std::ops::Sub for Writes {
-    type Output = Self;
-
-    fn sub(self, earlier: Self) -> Self {
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
-            slices: self.slices - earlier.slices,
-            endpoints: self.endpoints - earlier.endpoints,
-        }
-    }
-}
-
-// === impl Volume ===
-
-impl Volume {
-    /// Writes of all sorts.
-    pub(crate) fn events(&self) -> u64 {
-        self.created + self.updated + self.deleted
-    }
-}
-
-impl From<Volume> for WriteCounts {
-    fn from(volume: Volume) -> Self {
-        let Volume {
-            created,
-            updated,
-            deleted,
-            bytes,
-        } = volume;
-        Self {
-            created,
-            updated,
-            deleted,
-            bytes,
-        }
-    }
-}
-
-impl std::ops::Sub for Volume {
-    type Output = Self;
-
-    fn sub(self, earlier: Self) -> Self {
-        Self {
-            created: self.created - earlier.created,
-            updated: self.updated - earlier.updated,
-            deleted: self.deleted - earlier.deleted,
-            bytes: self.bytes - earlier.bytes,
+            slices: self.slices.since(&earlier.slices),
+            endpoints: self.endpoints.since(&earlier.endpoints),
         }
     }
 }

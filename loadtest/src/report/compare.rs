@@ -14,7 +14,7 @@ use super::{
     settings, text, write,
 };
 
-/// Which reports to compare.
+/// Flags of `loadtest compare`.
 #[derive(Debug, Parser)]
 pub struct Args {
     /// Report files or their directories; all others are compared with the first.

@@ -13,7 +13,7 @@ const MOST_POINTS: usize = 800;
 /// Samples further apart than this many times their interval have a gap between them.
 const GAP: f64 = 1.9;
 
-/// What stands for several samples where there are too many.
+/// The value that stands for several samples where there are too many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Merge {
     /// The highest of them, so that no peak is lost.

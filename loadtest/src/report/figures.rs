@@ -9,8 +9,10 @@ use super::{
 /// Less of a difference than this says nothing about one run of each.
 const SAME: f64 = 0.05;
 
+type OfLatency = (&'static str, fn(&Latency) -> u64);
+
 /// The figures of a latency: their names and, in microseconds, their values.
-pub(super) const DURATIONS: [(&str, fn(&Latency) -> u64); 5] = [
+pub(super) const DURATIONS: [OfLatency; 5] = [
     ("p50", |latency| latency.p50),
     ("p90", |latency| latency.p90),
     ("p99", |latency| latency.p99),
@@ -37,10 +39,47 @@ const PROCESS: [OfProcess; 5] = [
     }),
 ];
 
+type OfReport = (
+    &'static str,
+    Better,
+    fn(f64) -> String,
+    fn(&Report) -> Option<f64>,
+);
+
+/// The figures of changes and writes.
+const WORK: [OfReport; 6] = [
+    ("changes made", Better::Neither, format::whole, |report| {
+        Some(report.changes.made as f64)
+    }),
+    ("changes per second", Better::Neither, format::figure, |report| {
+        Some(report.changes.made as f64 / report.seconds)
+    }),
+    ("changes failed", Better::Lower, format::whole, |report| {
+        Some(report.changes.failed as f64)
+    }),
+    ("writes per change", Better::Lower, format::figure, |report| {
+        (report.changes.made > 0).then_some(report.writes.per_change)
+    }),
+    ("bytes per change", Better::Lower, format::bytes, |report| {
+        (report.changes.made > 0).then_some(report.writes.bytes_per_change)
+    }),
+    ("generator lag p99", Better::Neither, format::micros, |report| {
+        (report.generator_lag.count > 0).then_some(report.generator_lag.p99 as f64)
+    }),
+];
+
+/// The figures of starts.
+const STARTS: [OfReport; 2] = [
+    ("converged from cold", Better::Lower, format::seconds, |report| {
+        report.converge_seconds
+    }),
+    ("longest writer gap", Better::Lower, format::seconds, longest_gap),
+];
+
 /// The names of the figures of writes.
 pub(super) const WRITES: [&str; 4] = ["created", "updated", "deleted", "received"];
 
-/// Which way a figure is better.
+/// The direction in which a figure is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Better {
     Lower,
@@ -69,7 +108,7 @@ pub(super) struct Standing {
     pub(super) judgement: Judgement,
 }
 
-/// Whether a difference is good.
+/// The judgement of a difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Judgement {
     /// Nobody can say, or neither way is better.
@@ -152,11 +191,11 @@ pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
         latency("Endpoints: change to visible", &reports, |report| {
             &report.endpoints
         }),
-        work(&reports),
+        group("Changes and writes", &reports, &WORK),
         processes(&reports),
     ];
     groups.extend(each_process(&reports));
-    groups.push(starts(&reports));
+    groups.push(group("Starts", &reports, &STARTS));
     for group in &mut groups {
         group
             .figures
@@ -164,6 +203,15 @@ pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
     }
     groups.retain(|group| !group.figures.is_empty());
     groups
+}
+
+fn group(title: &str, reports: &[&Report], figures: &[OfReport]) -> Group {
+    let figures = figures.iter();
+    let figures = figures.map(|(name, better, format, value)| figure(reports, name, *better, *format, value));
+    Group {
+        title: title.to_owned(),
+        figures: figures.collect(),
+    }
 }
 
 fn figure(
@@ -205,35 +253,6 @@ fn latency(title: &str, reports: &[&Report], of: fn(&Report) -> &Latency) -> Gro
     Group {
         title: title.to_owned(),
         figures,
-    }
-}
-
-fn work(reports: &[&Report]) -> Group {
-    let figure = |name: &str, better, format, value: fn(&Report) -> Option<f64>| {
-        figure(reports, name, better, format, value)
-    };
-    Group {
-        title: "Changes and writes".to_owned(),
-        figures: vec![
-            figure("changes made", Better::Neither, format::whole, |report| {
-                Some(report.changes.made as f64)
-            }),
-            figure("changes per second", Better::Neither, format::figure, |report| {
-                Some(report.changes.made as f64 / report.seconds)
-            }),
-            figure("changes failed", Better::Lower, format::whole, |report| {
-                Some(report.changes.failed as f64)
-            }),
-            figure("writes per change", Better::Lower, format::figure, |report| {
-                (report.changes.made > 0).then_some(report.writes.per_change)
-            }),
-            figure("bytes per change", Better::Lower, format::bytes, |report| {
-                (report.changes.made > 0).then_some(report.writes.bytes_per_change)
-            }),
-            figure("generator lag p99", Better::Neither, format::micros, |report| {
-                (report.generator_lag.count > 0).then_some(report.generator_lag.p99 as f64)
-            }),
-        ],
     }
 }
 
@@ -282,28 +301,6 @@ fn each_process(reports: &[&Report]) -> Vec<Group> {
         }
     };
     first.into_iter().map(group).collect()
-}
-
-fn starts(reports: &[&Report]) -> Group {
-    Group {
-        title: "Starts".to_owned(),
-        figures: vec![
-            figure(
-                reports,
-                "converged from cold",
-                Better::Lower,
-                format::seconds,
-                |report| report.converge_seconds,
-            ),
-            figure(
-                reports,
-                "longest writer gap",
-                Better::Lower,
-                format::seconds,
-                longest_gap,
-            ),
-        ],
-    }
 }
 
 /// The longest time that a restart left nobody to write, in seconds.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-/// What stands for a figure that is missing or no number.
+/// The sign for a figure that is missing or no number.
 pub(super) const NONE: &str = "–";
 
 /// From here on nobody counts digits.
@@ -37,7 +37,7 @@ pub(super) fn figure(value: f64) -> String {
     } else if size >= 10.0 {
         1
     } else {
-        // Of very small numbers some digits are lost: nobody reads ten of them.
+        // Very small numbers lose some digits: nobody reads ten of them.
         (2 - magnitude(size)).clamp(2, 5) as usize
     };
     signed(value, |size| group(&format!("{size:.decimals$}")))

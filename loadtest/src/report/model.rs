@@ -186,7 +186,7 @@ pub struct Writes {
 }
 
 /// Writes of one kind.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WriteCounts {
     /// Objects that were made.
@@ -253,4 +253,23 @@ pub struct Restart {
     pub signal: String,
     /// Seconds from then until the next write of its successor was seen.
     pub without_writer_seconds: f64,
+}
+
+// === impl WriteCounts ===
+
+impl WriteCounts {
+    /// Writes of all sorts.
+    pub fn all(&self) -> u64 {
+        self.created + self.updated + self.deleted
+    }
+
+    /// How many of these there were not yet at an earlier time.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            created: self.created - earlier.created,
+            updated: self.updated - earlier.updated,
+            deleted: self.deleted - earlier.deleted,
+            bytes: self.bytes - earlier.bytes,
+        }
+    }
 }

@@ -60,7 +60,7 @@ pub(super) fn of_several(runs: &[Run<'_>], groups: &[Group], warnings: &[String]
     )
 }
 
-/// What all pages have: curves, and what the runs were made with.
+/// The sections of all pages: curves, and the settings of the runs.
 fn sections(runs: &[Run<'_>]) -> Markup {
     let one = if let [run] = runs {
         Some(&*run.report)
@@ -270,7 +270,7 @@ fn latency_tile(name: &str, latency: &Latency) -> Tile {
     }
 }
 
-/// What the processes used, added up, and how long a start took.
+/// The use of all processes, added up, and how long a start took.
 fn process_tiles(report: &Report) -> Vec<Tile> {
     let sum = |figure: fn(&Process) -> f64| report.processes.iter().map(figure).sum::<f64>();
     let mut tiles = Vec::new();

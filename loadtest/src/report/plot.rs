@@ -24,7 +24,7 @@ const LETTER: f64 = 6.6;
 
 /// A plot with its title, its legend and its table.
 pub(super) struct Plot {
-    /// What in-page links and labels name it by; unique in its page.
+    /// The name that in-page links and labels use; unique in its page.
     pub(super) id: &'static str,
     pub(super) title: String,
     pub(super) note: String,
@@ -57,12 +57,12 @@ pub(super) enum Look {
     Dots,
 }
 
-/// What is marked on the axis of time.
+/// Marks on the axis of time.
 #[derive(Clone, Default)]
 pub(super) struct Marks {
     pub(super) phases: Vec<Band>,
     pub(super) restarts: Vec<Band>,
-    /// What the legend calls them.
+    /// The name of restarts in the legend.
     pub(super) restart: String,
 }
 
@@ -215,7 +215,7 @@ impl Plot {
         }
     }
 
-    /// What a person hears who does not see the plot.
+    /// The description for people who do not see the plot.
     fn description(&self) -> String {
         let mut text = String::new();
         for curve in &self.curves {
@@ -303,7 +303,7 @@ impl Plot {
             let mut before = (f64::NAN, f64::NAN);
             for (number, &(x, y)) in piece.iter().enumerate() {
                 let at = (self.x.place(x) * ACROSS, (1.0 - self.y.place(y)) * self.height);
-                // What is nearer than a tenth of a pixel to the last point adds nothing but bytes.
+                // A point nearer than a tenth of a pixel to the last one adds nothing but bytes.
                 if (at.0 - before.0).abs() < 0.1 && (at.1 - before.1).abs() < 0.1 {
                     continue;
                 }

@@ -30,7 +30,7 @@ struct OverTime<'a> {
 /// Something over time.
 struct Quantity<'a> {
     id: &'static str,
-    /// Of one run, and of several.
+    /// The title for one run, and that for several.
     titles: [&'a str; 2],
     notes: [&'a str; 2],
     unit: Option<Unit>,
@@ -42,7 +42,7 @@ struct Quantity<'a> {
     whole: &'a dyn Fn(&Report) -> Pieces,
 }
 
-/// What was measured, with its name.
+/// The latencies of a report, with their names.
 pub(super) fn latencies(report: &Report) -> [(&'static str, &Latency); 3] {
     [
         ("Slices", &report.slices),
@@ -92,7 +92,7 @@ pub(super) fn latency(runs: &[Run<'_>]) -> Vec<Plot> {
     plots
 }
 
-/// What was changed and written, and what waited.
+/// Changes, writes, and the queue.
 pub(super) fn work(runs: &[Run<'_>]) -> Vec<Plot> {
     let over_time = OverTime::of(runs);
     let line = |number, name: &str, pieces| (name.to_owned(), Look::Line(number), pieces);
@@ -134,7 +134,7 @@ pub(super) fn work(runs: &[Run<'_>]) -> Vec<Plot> {
     plots
 }
 
-/// What the processes used.
+/// CPU time and memory of the processes.
 pub(super) fn processes(runs: &[Run<'_>]) -> Vec<Plot> {
     let over_time = OverTime::of(runs);
     let plot = |id, title, notes, unit, figure, merged, of: fn(&Process) -> Pieces| {
@@ -257,7 +257,10 @@ impl<'a> OverTime<'a> {
         let mut note = quantity.notes[which].to_owned();
         let many = curves::merged(samples.max().unwrap_or(0));
         if many > 1 {
-            note += &format!(" Each point is the {} of {many} intervals.", quantity.merged);
+            note = format!(
+                "{note} Each point is the {} of {many} intervals.",
+                quantity.merged
+            );
         }
         Plot {
             id: quantity.id,
@@ -351,7 +354,7 @@ fn distributions(id: &'static str, title: String, latencies: &[(String, &Latency
     let x = Axis::quantiles(counts.iter().copied().max().unwrap_or(0));
     let row = |share: f64| {
         let cells = latencies.iter().zip(&counts).map(|((_, latency), count)| {
-            // Of a hundred values none is the thousandth.
+            // A hundred values have no thousandth.
             let known = share >= 1.0 || *count as f64 * (1.0 - share) >= 0.999;
             let quantile = curves::quantile(&latency.histogram, share).filter(|_| known);
             quantile.map(|micros| format::micros(micros as f64))

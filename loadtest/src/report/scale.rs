@@ -7,7 +7,7 @@ use super::format::{magnitude, number, plain};
 pub(super) struct Tick {
     /// Where it stands, from 0 to 1.
     pub(super) place: f64,
-    /// What is written there; nothing where there is only a line.
+    /// The text there; empty where there is only a line.
     pub(super) label: String,
     /// The label is left out where the plot is narrow.
     pub(super) optional: bool,

@@ -1,4 +1,4 @@
-//! What runs were made with, and what of it makes a comparison doubtful.
+//! The settings of runs, and the differences that make a comparison doubtful.
 
 use std::collections::BTreeSet;
 
@@ -85,7 +85,7 @@ fn known(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// What ran.
+/// Versions of the programs that ran.
 fn versions(runs: &[Run<'_>]) -> Vec<Setting> {
     let names: BTreeSet<&String> = runs.iter().flat_map(|run| run.report.versions.keys()).collect();
     names
@@ -98,7 +98,7 @@ fn versions(runs: &[Run<'_>]) -> Vec<Setting> {
 pub(super) fn all(runs: &[Run<'_>]) -> [(&'static str, Vec<Setting>); 3] {
     let mut parameters = parameters(runs);
     if runs.len() == 1 {
-        // It stands above already.
+        // The page's head has the profile already.
         parameters.retain(|setting| setting.name != "profile");
     }
     [
@@ -108,7 +108,7 @@ pub(super) fn all(runs: &[Run<'_>]) -> [(&'static str, Vec<Setting>); 3] {
     ]
 }
 
-/// What readers should know before they trust the comparison, a line each.
+/// Warnings for readers of the comparison, a line each.
 pub(super) fn warnings(runs: &[Run<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
     for Run { letter, report, .. } in runs {

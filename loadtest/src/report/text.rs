@@ -12,7 +12,7 @@ use super::{
     runs::Run,
 };
 
-/// What fits on a terminal of the usual width.
+/// The width of a usual terminal, in columns.
 pub(super) const WIDTH: usize = 80;
 /// The width of the first column.
 const NAME: usize = 16;

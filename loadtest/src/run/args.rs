@@ -34,7 +34,7 @@ pub struct Args {
     pub(super) time_limit: Duration,
 }
 
-/// Which cluster.
+/// The cluster.
 #[derive(Debug, clap::Args)]
 pub(super) struct TargetFlags {
     /// Kubeconfig file, whose current context selects the cluster; by default an in-memory API server
@@ -48,7 +48,7 @@ pub(super) struct TargetFlags {
     pub(super) yes: bool,
 }
 
-/// What runs on the cluster.
+/// The controller that runs on the cluster.
 #[derive(Debug, clap::Args)]
 pub(super) struct ControllerFlags {
     /// Start endpointd; on the in-memory API server it is always started, since there is no other controller
@@ -71,7 +71,7 @@ pub(super) struct ControllerFlags {
     pub(super) flags: Vec<OsString>,
 }
 
-/// What a controller publishes.
+/// The kinds of objects that a controller publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum OutputsFlag {
     /// `EndpointSlices` and Endpoints.

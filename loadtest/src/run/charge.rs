@@ -11,9 +11,9 @@ use crate::{
 pub(super) struct Charged {
     name: String,
     pid: i32,
-    /// What it had used when the measured part began, or nothing if it was started since.
+    /// CPU time used before the measured part; none if the process was started since.
     base: Duration,
-    /// What those before it used in the measured part.
+    /// CPU time that earlier processes of this name used in the measured part.
     ended: Duration,
     cold: Duration,
     last: Option<Usage>,
@@ -58,7 +58,7 @@ impl Charged {
         }
     }
 
-    /// It is about to be ended.
+    /// The process is about to be ended.
     pub(super) fn ends(&mut self) {
         self.look();
         self.ended = self.used();
@@ -66,7 +66,7 @@ impl Charged {
         self.last = None;
     }
 
-    /// It was started again.
+    /// The process was started again.
     pub(super) fn starts(&mut self, pid: i32) {
         self.pid = pid;
     }

@@ -29,19 +29,19 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     sizes: Sizes,
-    /// How long to churn, e.g. 15s or 2m.
+    /// Duration of the churn, such as 15s or 2m.
     #[arg(long, default_value = "15s", value_parser = duration)]
     duration: Duration,
     /// Churn operations per second.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate: u32,
-    /// Seed of the cluster and of the churn's choices; a random one otherwise.
+    /// Seed of the cluster and of the churn's choices; random by default.
     #[arg(long)]
     seed: Option<u64>,
-    /// How long the controller may take to get everything right once nothing changes any more.
+    /// How long the controller may take to be in sync after the last change.
     #[arg(long, default_value = "60s", value_parser = duration)]
     time_limit: Duration,
-    /// How many endpoints a slice may hold, for the controller and the verification.
+    /// Maximum number of endpoints in a slice, for the controller and for the verification.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     max_endpoints_per_slice: u16,
     /// Spoil one endpoint before the verification, which must then fail.
@@ -55,16 +55,16 @@ pub struct Args {
 /// How many of everything there are.
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct Sizes {
-    /// Pods.
+    /// Number of pods.
     #[arg(long, default_value_t = 5000, value_parser = count(200_000))]
     pods: usize,
-    /// Services, of many sorts.
+    /// Number of Services, of many kinds.
     #[arg(long, default_value_t = 200, value_parser = count(20_000))]
     services: usize,
-    /// Namespaces.
+    /// Number of namespaces.
     #[arg(long, default_value_t = 10, value_parser = count(1_000))]
     namespaces: usize,
-    /// Nodes, in three zones.
+    /// Number of nodes, in three zones.
     #[arg(long, default_value_t = 50, value_parser = count(10_000))]
     nodes: usize,
 }
@@ -74,7 +74,7 @@ struct Sizes {
 enum Tamper {
     /// Its address is changed.
     Corrupt,
-    /// It is taken out.
+    /// The endpoint is taken out.
     Drop,
     /// One that belongs to no pod is put beside it.
     Add,

@@ -13,7 +13,7 @@ use super::{
     objects,
     world::{Pod, State, World},
 };
-use crate::api::{self, Http};
+use crate::api::{self, Http, Resource};
 
 /// Requests under way at once. Each is a connection.
 const CONCURRENCY: usize = 32;
@@ -23,43 +23,30 @@ const ACCOUNT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Makes the namespaces, which must not be there.
 pub(super) async fn namespaces(http: &Http, world: &World) -> anyhow::Result<()> {
-    let bodies = world
-        .namespaces
-        .iter()
-        .map(|name| objects::namespace(world, name));
-    create_all(
-        http,
-        bodies
-            .map(|body| ("/api/v1/namespaces".to_owned(), body))
-            .collect(),
-    )
-    .await
+    let namespaces = world.namespaces.iter();
+    let bodies = namespaces.map(|name| (String::new(), objects::namespace(world, name)));
+    create_all(http, Resource::Namespaces, bodies).await
 }
 
 /// Makes the rest, with `progress` told how many pods there are so far.
 pub(super) async fn fill(http: &Http, world: &World, progress: impl Fn(u64)) -> anyhow::Result<()> {
-    let nodes = world.nodes.iter().map(|node| objects::node(world, node));
-    create_all(
-        http,
-        nodes.map(|body| ("/api/v1/nodes".to_owned(), body)).collect(),
-    )
-    .await?;
+    let nodes = world.nodes.iter();
+    let nodes = nodes.map(|node| (String::new(), objects::node(world, node)));
+    create_all(http, Resource::Nodes, nodes).await?;
     let services = world.services.iter().map(|service| {
-        let namespace = &world.namespaces[service.namespace];
-        (
-            format!("/api/v1/namespaces/{namespace}/services"),
-            objects::service(world, service),
-        )
+        let namespace = world.namespaces[service.namespace].clone();
+        (namespace, objects::service(world, service))
     });
-    create_all(http, services.collect()).await?;
+    create_all(http, Resource::Services, services).await?;
     let filled = AtomicU64::new(0);
     stream::iter(world.pods().map(Ok))
         .try_for_each_concurrent(CONCURRENCY, async |pod| {
-            let (collection, path) = paths(world, pod);
+            let namespace = &world.namespaces[world.groups[pod.group].namespace];
+            let collection = Resource::Pods.path(namespace, "");
             create_pod(http, &collection, &objects::pod(world, pod)).await?;
             if matches!(pod.state, State::Running { .. }) {
                 let status = objects::first_status(world, pod, pod.ready());
-                let path = format!("{path}/status");
+                let path = path(world, pod) + "/status";
                 api::retrying(async || http.patch(&path, &status).await).await?;
             }
             progress(filled.fetch_add(1, Ordering::Relaxed) + 1);
@@ -68,12 +55,10 @@ pub(super) async fn fill(http: &Http, world: &World, progress: impl Fn(u64)) -> 
         .await
 }
 
-/// The paths of a pod's collection and of the pod.
-pub(super) fn paths(world: &World, pod: &Pod) -> (String, String) {
+/// The path of a pod.
+pub(super) fn path(world: &World, pod: &Pod) -> String {
     let namespace = &world.namespaces[world.groups[pod.group].namespace];
-    let collection = format!("/api/v1/namespaces/{namespace}/pods");
-    let path = format!("{collection}/{}", objects::pod_name(world, pod));
-    (collection, path)
+    Resource::Pods.path(namespace, &objects::pod_name(world, pod))
 }
 
 async fn create_pod(http: &Http, collection: &str, body: &Value) -> anyhow::Result<()> {
@@ -91,10 +76,16 @@ async fn create_pod(http: &Http, collection: &str, body: &Value) -> anyhow::Resu
     }
 }
 
-async fn create_all(http: &Http, objects: Vec<(String, Value)>) -> anyhow::Result<()> {
-    stream::iter(objects.into_iter().map(Ok))
-        .try_for_each_concurrent(CONCURRENCY, async |(path, body)| {
-            api::retrying(async || http.create(&path, &body).await).await
+/// Creates objects of a kind, each in its namespace.
+async fn create_all(
+    http: &Http,
+    kind: Resource,
+    objects: impl Iterator<Item = (String, Value)>,
+) -> anyhow::Result<()> {
+    stream::iter(objects.map(Ok))
+        .try_for_each_concurrent(CONCURRENCY, async |(namespace, body)| {
+            let collection = kind.path(&namespace, "");
+            api::retrying(async || http.create(&collection, &body).await).await
         })
         .await
 }

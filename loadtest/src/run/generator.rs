@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::{
-    fill::paths,
+    fill::path,
     objects,
     phase::Phase,
     script::{Edit, Next, Operation, Script},
@@ -26,7 +26,7 @@ use super::{
     world::{Pod, Selection, State, World},
 };
 use crate::{
-    api::Http,
+    api::{Http, Resource},
     observe::{
         PodNumber,
         latencies::Latencies,
@@ -61,7 +61,7 @@ pub(super) struct Generator {
     requests: Arc<Semaphore>,
 }
 
-/// What was done.
+/// Counts of what was done, which all tasks share.
 pub(super) struct Tally {
     made: AtomicU64,
     failed: AtomicU64,
@@ -71,7 +71,7 @@ pub(super) struct Tally {
     pub(super) lag: Mutex<Latencies>,
 }
 
-/// What was done, counted as a person would.
+/// Operations, each counted once however many requests it took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Operations {
     pub(super) flips: u64,
@@ -80,7 +80,16 @@ pub(super) struct Operations {
     pub(super) edits: u64,
 }
 
-/// What a change leads to, for one pod.
+/// How a pod is changed.
+#[derive(Clone, Copy)]
+enum Change {
+    /// Its kubelet reports its state.
+    Report,
+    /// The pod is deleted, with so many seconds to end.
+    Delete(u32),
+}
+
+/// The states of one pod that a change leads to.
 struct Expected {
     pod: PodNumber,
     slices: Vec<(SetId, Shown)>,
@@ -226,7 +235,7 @@ impl Generator {
                     });
                     pace.go_on();
                 }
-                // What is due now comes late, and that counts as lag, unless time is up.
+                // The next operation comes late, and that counts as lag, unless time is up.
                 Next::Busy if is_over(Instant::now()) => break,
                 Next::Busy => sleep(BUSY_PAUSE).await,
                 Next::Settle => {
@@ -300,13 +309,13 @@ impl Generator {
             }
             Operation::Evict(pod) => {
                 if let Some(group) = self.group(pod)
-                    && self.delete(pod, 0, State::Gone, due).await
+                    && self.change(pod, State::Gone, due, Change::Delete(0)).await
                 {
                     self.start(group, Instant::now()).await;
                 }
             }
             Operation::Node { node, up } => {
-                let path = format!("/api/v1/nodes/{}/status", self.world.lock().nodes[node].name);
+                let path = Resource::Nodes.path("", &self.world.lock().nodes[node].name) + "/status";
                 let patch = objects::node_status(up);
                 self.send(due, Vec::new(), self.http.patch(&path, &patch)).await;
             }
@@ -330,7 +339,8 @@ impl Generator {
     }
 
     async fn set_ready(&self, pod: PodNumber, ready: bool, due: Instant) -> bool {
-        self.report(pod, State::Running { ready }, due).await
+        self.change(pod, State::Running { ready }, due, Change::Report)
+            .await
     }
 
     /// A new pod starts and becomes ready.
@@ -339,7 +349,9 @@ impl Generator {
             let mut world = self.world.lock();
             let number = world.new_pod(group);
             let pod = world.pod(number).expect("it was just made");
-            (number, paths(&world, pod).0, objects::pod(&world, pod))
+            let namespace = &world.namespaces[world.groups[group].namespace];
+            let collection = Resource::Pods.path(namespace, "");
+            (number, collection, objects::pod(&world, pod))
         };
         let created = self
             .send(due, Vec::new(), self.http.create(&collection, &body))
@@ -354,15 +366,21 @@ impl Generator {
     /// A pod is deleted: it is given time to end, stops being ready, and is gone.
     async fn end(&self, pod: PodNumber, due: Instant) {
         let ready = self.ready(pod);
-        if !self.delete(pod, GRACE, State::Ending { ready }, due).await {
+        if !self
+            .change(pod, State::Ending { ready }, due, Change::Delete(GRACE))
+            .await
+        {
             return;
         }
-        let due = self.pause().await;
-        if ready && !self.report(pod, State::Ending { ready: false }, due).await {
-            return;
+        let mut due = self.pause().await;
+        if ready {
+            let not_ready = State::Ending { ready: false };
+            if !self.change(pod, not_ready, due, Change::Report).await {
+                return;
+            }
+            due = self.pause().await;
         }
-        let due = if ready { self.pause().await } else { due };
-        self.delete(pod, 0, State::Gone, due).await;
+        self.change(pod, State::Gone, due, Change::Delete(0)).await;
     }
 
     /// Waits a moment, and says when it was over.
@@ -373,52 +391,18 @@ impl Generator {
         due
     }
 
-    /// The kubelet reports a pod's state.
-    async fn report(&self, number: PodNumber, state: State, due: Instant) -> bool {
+    /// Brings a pod to a state. Of a pod whose change is refused nobody knows any more what it is, so it is left alone
+    /// from then on.
+    async fn change(&self, number: PodNumber, state: State, due: Instant, how: Change) -> bool {
+        let mut expected = Expected {
+            pod: number,
+            slices: Vec::new(),
+            endpoints: Vec::new(),
+        };
         let (path, patch) = {
             let world = self.world.lock();
             let Some(pod) = world.pod(number) else {
                 return false;
-            };
-            (
-                paths(&world, pod).1 + "/status",
-                objects::pod_patch(&world, pod, state),
-            )
-        };
-        self.change(number, state, due, self.http.patch(&path, &patch))
-            .await
-    }
-
-    async fn delete(&self, number: PodNumber, grace: u32, state: State, due: Instant) -> bool {
-        let path = {
-            let world = self.world.lock();
-            let Some(pod) = world.pod(number) else {
-                return false;
-            };
-            paths(&world, pod).1
-        };
-        self.change(number, state, due, self.http.delete(&path, grace))
-            .await
-    }
-
-    /// Sends a change of a pod. Of a pod whose change is refused nobody knows any more what it is, so it is
-    /// left alone from then on.
-    async fn change(
-        &self,
-        number: PodNumber,
-        state: State,
-        due: Instant,
-        send: impl Future<Output = anyhow::Result<()>>,
-    ) -> bool {
-        let expected = {
-            let world = self.world.lock();
-            let Some(pod) = world.pod(number) else {
-                return false;
-            };
-            let mut expected = Expected {
-                pod: number,
-                slices: Vec::new(),
-                endpoints: Vec::new(),
             };
             for place in world.places(pod) {
                 let [before, after] = [pod.state, state].map(|state| state.in_slices(place.not_ready));
@@ -430,9 +414,15 @@ impl Generator {
                     expected.endpoints.push((place.set, after));
                 }
             }
-            vec![expected]
+            (path(&world, pod), objects::pod_patch(&world, pod, state))
         };
-        let made = self.send(due, expected, send).await;
+        let send = async {
+            match how {
+                Change::Report => self.http.patch(&(path + "/status"), &patch).await,
+                Change::Delete(grace) => self.http.delete(&path, grace).await,
+            }
+        };
+        let made = self.send(due, vec![expected], send).await;
         let state = if made { state } else { State::Gone };
         self.world.lock().set_state(number, state);
         made
@@ -483,14 +473,14 @@ impl Generator {
     }
 
     async fn edit(&self, index: usize, edit: Edit, due: Instant) {
-        let (service, collection) = {
+        let (exists, collection, path) = {
             let world = self.world.lock();
-            let service = world.services[index].clone();
+            let service = &world.services[index];
             let namespace = &world.namespaces[service.namespace];
-            (service, format!("/api/v1/namespaces/{namespace}/services"))
+            let path = |name: &str| Resource::Services.path(namespace, name);
+            (service.exists, path(""), path(&service.name))
         };
-        let path = format!("{collection}/{}", service.name);
-        if !service.exists {
+        if !exists {
             return self.create_service(index, &collection, due).await;
         }
         match edit {
@@ -580,8 +570,8 @@ impl Generator {
         }
     }
 
-    /// What a change of a Service leads to: one pod stands for all, which come and go with it. It is shown as it is,
-    /// or as said.
+    /// The effect of a change of a Service: one pod stands for all, which come and go with it. The pod is shown as it
+    /// is, or as `shown` says.
     fn expected(&self, service: usize, shown: Option<Shown>) -> Option<Expected> {
         let world = self.world.lock();
         let pod = world.first_selected(service)?;

@@ -1,6 +1,6 @@
 //! Sorts of Services. The demo has an example of each; the other layouts have plain and headless ones.
 
-use crate::oracle::Family;
+use crate::objects::{Families, V4, V4_V6, V6, V6_V4};
 
 /// How near Services of the sort [`Kind::Near`] want their clients, in turn.
 pub(super) const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
@@ -35,7 +35,7 @@ const DEALT: [Kind; 26] = [
     Kind::Plain,
 ];
 
-/// What a Service is an example of, and the pods that were made for it.
+/// A sort of Services, and of the pods that were made for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Large,
@@ -78,12 +78,12 @@ impl Kind {
     }
 
     /// The families of its slices and of its own pods, the first one first.
-    pub(super) fn families(self) -> &'static [Family] {
+    pub(super) fn families(self) -> Families {
         match self {
-            Self::DualStack => &[Family::V4, Family::V6],
-            Self::PreferDualStack => &[Family::V6, Family::V4],
-            Self::Ipv6 => &[Family::V6],
-            _ => &[Family::V4],
+            Self::DualStack => V4_V6,
+            Self::PreferDualStack => V6_V4,
+            Self::Ipv6 => V6,
+            _ => V4,
         }
     }
 
@@ -115,7 +115,7 @@ impl Kind {
         matches!(self, Self::NamedPort | Self::MultiPort)
     }
 
-    /// What the names of such Services begin with.
+    /// The beginning of the names of such Services.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             Self::Large => "gateway",

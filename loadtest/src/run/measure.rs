@@ -4,7 +4,6 @@ use std::{ffi::OsString, future, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use http::Uri;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::{
@@ -18,13 +17,13 @@ use super::{
     generator::{Generator, Operations},
     objects,
     phase::{Phase, Profile},
-    record::{Record, Sampled, Sampler},
+    record::{self, Sampler},
     session::Session,
     sizes::Layout,
     world::World,
 };
 use crate::{
-    api::Http,
+    api::{Http, Resource},
     controller::{Controller, Server},
     figures::{number, time},
     observe::watch::{OutputWatch, Scope, Seen},
@@ -42,10 +41,10 @@ const SAMPLE: Duration = Duration::from_millis(500);
 /// How many differences a failure to converge shows.
 const SHOWN_DIFFERENCES: usize = 20;
 
-/// What a run showed.
+/// The results of a run.
 pub(super) struct Measured {
     pub(super) report: Report,
-    /// What the oracle found in the end.
+    /// The oracle's findings in the end.
     pub(super) check: oracle::Report,
     pub(super) operations: Operations,
     /// How many pods there are in the end.
@@ -97,14 +96,15 @@ pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Resu
     let converged_in = run.converge(&mut charges).await?;
 
     let generator = Generator::new(http, Arc::clone(&world), Arc::clone(run.seen), followed);
-    let mut record = Record::begin(session, Timestamp::now());
+    let mut report = record::begin(session);
     if exceeds_endpoints {
-        record
-            .warn("Endpoints show no more than 1,000 addresses: of larger Services only slices are measured");
+        let warning =
+            "Endpoints show no more than 1,000 addresses: of larger Services only slices are measured";
+        report.verdict.warnings.push(warning.to_owned());
     }
-    let (churned_for, sampled, check) = run.churn(&mut charges, &generator, &mut record).await?;
-    let converged_in = session.spawn.then_some(converged_in);
-    let report = record.end(churned_for, converged_in, &check, sampled, &generator, run.seen);
+    report.converge_seconds = session.spawn.then_some(converged_in.as_secs_f64());
+    let check = run.churn(&mut charges, &generator, &mut report).await?;
+    record::judge(&mut report, &check, generator.tally());
     let pods = world.lock().pod_count();
     Ok(Measured {
         report,
@@ -134,7 +134,7 @@ fn heartbeats(http: Http, world: Arc<Mutex<World>>) -> JoinSet<()> {
             let paths: Vec<String> = {
                 let world = world.lock();
                 let up = world.nodes.iter().filter(|node| node.up);
-                up.map(|node| format!("/api/v1/nodes/{}/status", node.name))
+                up.map(|node| Resource::Nodes.path("", &node.name) + "/status")
                     .collect()
             };
             stream::iter(&paths)
@@ -160,7 +160,7 @@ fn sample(sampler: Arc<Mutex<Sampler>>, metrics: Option<Uri>) -> JoinSet<()> {
             ticks.tick().await;
             sampler.lock().sample();
             if let Some(url) = &metrics
-                && let Some(depth) = super::record::queue_depth(url).await
+                && let Some(depth) = record::queue_depth(url).await
             {
                 sampler.lock().queue(depth);
             }
@@ -315,7 +315,7 @@ impl Run<'_> {
     async fn settle(&self, charges: &mut Charges, stage: &Stage) -> anyhow::Result<Settled> {
         let Session { args, watching, .. } = self.session;
         let options = self.session.options();
-        let show = || stage.set(0, || format!("{} writes", number(self.seen.writes().events())));
+        let show = || stage.set(0, || format!("{} writes", number(self.seen.writes().all())));
         let settling = settle::settle(self.seen, args.time_limit, || {
             oracle::check_labelled(watching, &options, &self.label)
         });
@@ -347,14 +347,14 @@ impl Run<'_> {
         Ok(converged_in)
     }
 
-    /// Does what the plan says, until the controller has dealt with it all or its time is up. Says how long it made
-    /// changes, what was sampled meanwhile, and what the oracle found then.
+    /// Does what the plan says, until the controller has dealt with it all or its time is up. Puts all figures into the
+    /// report, and says what the oracle found.
     async fn churn(
         &self,
         charges: &mut Charges,
         generator: &Generator,
-        record: &mut Record,
-    ) -> anyhow::Result<(Duration, Sampled, oracle::Report)> {
+        report: &mut Report,
+    ) -> anyhow::Result<oracle::Report> {
         for charged in charges.charged.lock().iter_mut() {
             charged.begin(self.session.spawn);
         }
@@ -367,19 +367,23 @@ impl Run<'_> {
         let metrics = self.session.args.controller.metrics_url.clone();
         let _sampling = sample(Arc::clone(&sampler), metrics);
         for phase in &self.session.plan.phases {
-            self.phase(charges, generator, phase, start, record).await?;
+            self.phase(charges, generator, phase, start, report).await?;
         }
         let end = Instant::now();
         let stage = Stage::begin("settle", 0);
-        let Settled { report, last_change } = self.settle(charges, &stage).await?;
-        stage.end(&if report.is_correct() {
+        let Settled {
+            report: check,
+            last_change,
+        } = self.settle(charges, &stage).await?;
+        stage.end(&if check.is_correct() {
             let settled_in = time(last_change.saturating_duration_since(end));
             format!("{settled_in} after the last change")
         } else {
             format!("not within {}", time(self.session.args.time_limit))
         });
-        let sampled = sampler.lock().end();
-        Ok((end.saturating_duration_since(start), sampled, report))
+        report.seconds = end.saturating_duration_since(start).as_secs_f64();
+        sampler.lock().end(report);
+        Ok(check)
     }
 
     async fn phase(
@@ -388,7 +392,7 @@ impl Run<'_> {
         generator: &Generator,
         phase: &Phase,
         start: Instant,
-        record: &mut Record,
+        report: &mut Report,
     ) -> anyhow::Result<()> {
         let length = phase.duration.map_or(0, |duration| duration.as_millis() as u64);
         let stage = Stage::begin("churn", length);
@@ -406,13 +410,14 @@ impl Run<'_> {
             stage.set(stage.elapsed().as_millis() as u64, || {
                 let p99 = self.seen.slices.lock().latencies().quantile(0.99);
                 let p99 = p99.map(|p99| format!(", p99 {}", time(p99))).unwrap_or_default();
-                let writes = number((self.seen.writes() - writes).events());
+                let writes = number(self.seen.writes().since(&writes).all());
                 format!("{}, {writes} writes{p99}", done())
             });
         };
         let work = every_so_often(show, generator.run(phase));
         if phase.profile == Profile::Restart {
-            record.restarts(charges.restarting(phase.every, start, self.seen, work).await?);
+            let restarts = charges.restarting(phase.every, start, self.seen, work).await?;
+            report.restarts.extend(restarts);
         } else {
             charges.during(work).await?;
         }
@@ -421,7 +426,7 @@ impl Run<'_> {
             profile => profile.to_string(),
         };
         stage.end(&format!("{took}: {}", done()));
-        record.phase(model::Phase {
+        report.phases.push(model::Phase {
             name: phase.profile.to_string(),
             from,
             to: since(start),

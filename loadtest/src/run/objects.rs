@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     names::LABEL,
-    objects::{ZONE_LABEL, condition, namespaced, object, pod_status, seconds},
+    objects::{ZONE_LABEL, condition, names, namespaced, object, pod_status, seconds},
     observe::pod_ip,
 };
 
@@ -35,7 +35,8 @@ pub(super) fn node(world: &World, node: &Node) -> Value {
     body
 }
 
-/// What a kubelet says of its node now and then, or what is said of it when it is silent. Serves as a patch.
+/// The status that a kubelet reports of its node now and then, or that the node gets when its kubelet is silent.
+/// Serves as a patch.
 pub(super) fn node_status(up: bool) -> Value {
     let now = now();
     let (status, reason) = if up {
@@ -66,9 +67,8 @@ pub(super) fn service(world: &World, service: &Service) -> Value {
         spec = json!({ "type": "ExternalName", "externalName": "example.com" });
     }
     if let Some(policy) = kind.family_policy() {
-        let families: Vec<String> = kind.families().iter().map(ToString::to_string).collect();
         spec["ipFamilyPolicy"] = json!(policy);
-        spec["ipFamilies"] = json!(families);
+        spec["ipFamilies"] = names(kind.families());
     }
     if kind.is_headless() {
         spec["clusterIP"] = json!("None");
@@ -213,7 +213,7 @@ fn container(pod: &Pod) -> Value {
     })
 }
 
-/// What the demo's sorts of Services are examples by: a track and a tier, a label that no other pod has, ports of two
+/// Adds what the demo's sorts of Services need: a track and a tier, a label that no other pod has, ports of two
 /// protocols under one name, a sidecar.
 fn add_demo(body: &mut Value, world: &World, pod: &Pod) {
     let group = &world.groups[pod.group];

@@ -40,7 +40,7 @@ pub(super) enum Profile {
 }
 
 /// A phase's parameters, as they are given; the others have defaults.
-#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, clap::Args, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Tuning {
     #[arg(skip)]
@@ -122,7 +122,7 @@ impl Profile {
         }
     }
 
-    /// Whether it deletes Services and creates others, for which they must be many and small.
+    /// The profile deletes Services and creates others, for which they must be many and small.
     pub(super) fn replaces_services(self) -> bool {
         self == Self::ServiceChurn
     }
@@ -191,24 +191,9 @@ impl Tuning {
         })
     }
 
-    /// Whether anything is.
+    /// At least one parameter is given.
     pub(super) fn is_given(&self) -> bool {
-        let Self {
-            profile,
-            rate,
-            duration,
-            share,
-            surge,
-            lost_nodes,
-            outage,
-            flapping,
-            every,
-        } = self;
-        profile.is_some()
-            || rate.is_some()
-            || share.or(*surge).is_some()
-            || lost_nodes.or(*flapping).is_some()
-            || duration.or(*outage).or(*every).is_some()
+        *self != Self::default()
     }
 }
 

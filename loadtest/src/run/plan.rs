@@ -1,4 +1,4 @@
-//! What a run is to do, with everything decided: from flags, from a profile's defaults, or from a file.
+//! The plan of a run, with everything decided: from flags, from a profile's defaults, or from a file.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -38,7 +38,7 @@ struct File {
     phases: Vec<Tuning>,
 }
 
-/// What a run is to do.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) name: String,
@@ -167,7 +167,7 @@ impl Plan {
         self.phases.iter().any(|phase| phase.profile == Profile::Restart)
     }
 
-    /// Whether Services are deleted and created, so that not everything about them is sure.
+    /// Services are deleted and created, so that not everything about them is sure.
     pub(super) fn replaces_services(&self) -> bool {
         self.phases.iter().any(|phase| phase.profile.replaces_services())
     }

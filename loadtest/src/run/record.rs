@@ -7,11 +7,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{
-    charge::Charged,
-    generator::{Generator, Tally},
-    session::Session,
-};
+use super::{charge::Charged, generator::Tally, session::Session};
 use crate::{
     api,
     figures::time,
@@ -19,10 +15,7 @@ use crate::{
     oracle,
     report::{
         self,
-        model::{
-            Changes, Count, Latency, Machine, Phase, Process, QueueSample, Report, Restart, SCHEMA,
-            WriteCounts,
-        },
+        model::{self, Changes, Count, Latency, Machine, QueueSample, Report, SCHEMA},
     },
 };
 
@@ -38,33 +31,18 @@ const QUEUES: [&str; 2] = [
     "workqueue_depth{name=\"endpoint_slice\"}",
 ];
 
-/// A report in the making.
-pub(super) struct Record {
-    report: Report,
-}
-
-/// What is read now and then while changes are made.
+/// The part of a report that is read now and then while changes are made.
 pub(super) struct Sampler {
     start: Instant,
     last: Instant,
     tally: Arc<Tally>,
     seen: Arc<Seen>,
     charged: Arc<Mutex<Vec<Charged>>>,
-    made: u64,
+    /// The writes of before.
     first: Writes,
-    writes: u64,
     changes: Vec<Count>,
     written: Vec<Count>,
     queue: Vec<QueueSample>,
-}
-
-/// What the sampler has at the end.
-pub(super) struct Sampled {
-    changes: Vec<Count>,
-    written: Vec<Count>,
-    queue: Vec<QueueSample>,
-    writes: Writes,
-    processes: Vec<Process>,
 }
 
 // === impl Sampler ===
@@ -76,16 +54,13 @@ impl Sampler {
         seen: &Arc<Seen>,
         charged: &Arc<Mutex<Vec<Charged>>>,
     ) -> Self {
-        let first = seen.writes();
         Self {
             start,
             last: start,
             tally: Arc::clone(tally),
             seen: Arc::clone(seen),
             charged: Arc::clone(charged),
-            made: 0,
-            first,
-            writes: first.events(),
+            first: seen.writes(),
             changes: Vec::new(),
             written: Vec::new(),
             queue: Vec::new(),
@@ -95,19 +70,22 @@ impl Sampler {
     /// An interval ends.
     pub(super) fn sample(&mut self) {
         let now = Instant::now();
-        let at = self.last.saturating_duration_since(self.start).as_secs_f64();
+        let since_start = |time: Instant| time.saturating_duration_since(self.start).as_secs_f64();
+        let (at, end) = (since_start(self.last), since_start(now));
         let interval = now.saturating_duration_since(self.last);
         self.last = now;
         for visibility in [&self.seen.slices, &self.seen.endpoints] {
             visibility.lock().latencies().cut(at);
         }
         self.tally.lag.lock().cut(at);
-        let (made, writes) = (self.tally.made(), self.seen.writes().events());
-        let count = made - std::mem::replace(&mut self.made, made);
-        self.changes.push(Count { at, count });
-        let count = writes - std::mem::replace(&mut self.writes, writes);
-        self.written.push(Count { at, count });
-        let end = now.saturating_duration_since(self.start).as_secs_f64();
+        let writes = self.seen.writes().since(&self.first).all();
+        for (counts, all) in [
+            (&mut self.changes, self.tally.made()),
+            (&mut self.written, writes),
+        ] {
+            let count = all - counts.iter().map(|count| count.count).sum::<u64>();
+            counts.push(Count { at, count });
+        }
         for charged in self.charged.lock().iter_mut() {
             charged.sample(end, interval);
         }
@@ -119,111 +97,67 @@ impl Sampler {
         self.queue.push(QueueSample { at, depth });
     }
 
-    pub(super) fn end(&mut self) -> Sampled {
+    /// Puts all figures into the report.
+    pub(super) fn end(&mut self, report: &mut Report) {
         self.sample();
-        let made = self.tally.made();
-        let mut charged = self.charged.lock();
-        Sampled {
-            changes: std::mem::take(&mut self.changes),
-            written: std::mem::take(&mut self.written),
-            queue: std::mem::take(&mut self.queue),
-            writes: self.seen.writes() - self.first,
-            processes: charged.iter_mut().map(|charged| charged.report(made)).collect(),
-        }
-    }
-}
-
-// === impl Record ===
-
-impl Record {
-    pub(super) fn begin(session: &Session<'_>, started: Timestamp) -> Self {
-        let plan = &session.plan;
-        let mut report = Report {
-            schema: SCHEMA,
-            title: session.args.title.clone().unwrap_or_default(),
-            profile: plan.name.clone(),
-            started: started.to_string(),
-            parameters: plan.parameters(),
-            machine: machine(),
-            ..Report::default()
-        };
-        let own = env!("CARGO_PKG_VERSION").to_owned();
-        if session.spawn {
-            report
-                .versions
-                .insert("controller".to_owned(), format!("endpointd {own}"));
-        }
-        report.versions.insert("loadtest".to_owned(), own);
-        report
-            .versions
-            .insert("API server".to_owned(), session.version.clone());
-        if let Some(commit) = option_env!("LOADTEST_COMMIT") {
-            report.versions.insert("commit".to_owned(), commit.to_owned());
-        }
-        Self { report }
-    }
-
-    pub(super) fn warn(&mut self, what: &str) {
-        self.report.verdict.warnings.push(what.to_owned());
-    }
-
-    pub(super) fn phase(&mut self, phase: Phase) {
-        self.report.phases.push(phase);
-    }
-
-    pub(super) fn restarts(&mut self, restarts: Vec<Restart>) {
-        self.report.restarts.extend(restarts);
-    }
-
-    pub(super) fn end(
-        self,
-        churned_for: Duration,
-        converged_in: Option<Duration>,
-        check: &oracle::Report,
-        sampled: Sampled,
-        generator: &Generator,
-        seen: &Seen,
-    ) -> Report {
-        let mut report = self.report;
-        let tally = generator.tally();
-        let (made, failed) = (tally.made(), tally.failed());
-        let Sampled {
-            changes,
-            written,
-            queue,
-            writes,
-            processes,
-        } = sampled;
-        report.seconds = churned_for.as_secs_f64();
+        let (tally, seen) = (&self.tally, &self.seen);
+        let made = tally.made();
         report.changes = Changes {
             made,
-            failed,
-            over_time: changes,
+            failed: tally.failed(),
+            over_time: std::mem::take(&mut self.changes),
         };
         report.slices = seen.slices.lock().latency();
         report.endpoints = seen.endpoints.lock().latency();
         report.generator_lag = tally.lag.lock().report();
-        let (slices, endpoints) = (writes.slices, writes.endpoints);
-        report.writes.per_change = writes.events() as f64 / made.max(1) as f64;
-        report.writes.bytes_per_change = (slices.bytes + endpoints.bytes) as f64 / made.max(1) as f64;
-        report.writes.slices = WriteCounts::from(slices);
-        report.writes.endpoints = WriteCounts::from(endpoints);
-        report.writes.over_time = written;
-        if report.title.is_empty() {
-            let first = processes.first().map(|process| process.name.clone());
-            report.title = first.unwrap_or_else(|| "controller".to_owned());
-        }
-        report.processes = processes;
-        report.queue = queue;
-        report.converge_seconds = converged_in.map(|converged_in| converged_in.as_secs_f64());
-
-        judge(&mut report, check, tally);
-        report
+        let writes = seen.writes().since(&self.first);
+        let Writes { slices, endpoints } = writes;
+        let per_change = |count: u64| count as f64 / made.max(1) as f64;
+        report.writes = model::Writes {
+            slices,
+            endpoints,
+            per_change: per_change(writes.all()),
+            bytes_per_change: per_change(slices.bytes + endpoints.bytes),
+            over_time: std::mem::take(&mut self.written),
+        };
+        let mut charged = self.charged.lock();
+        report.processes = charged.iter_mut().map(|charged| charged.report(made)).collect();
+        report.queue = std::mem::take(&mut self.queue);
     }
 }
 
-/// Says what is wrong with what the controller did, and what makes the figures doubtful.
-fn judge(report: &mut Report, check: &oracle::Report, tally: &Tally) {
+/// A report of a run that begins to make changes.
+pub(super) fn begin(session: &Session<'_>) -> Report {
+    let plan = &session.plan;
+    let mut report = Report {
+        schema: SCHEMA,
+        title: session.args.title.clone().unwrap_or_default(),
+        profile: plan.name.clone(),
+        started: Timestamp::now().to_string(),
+        parameters: plan.parameters(),
+        machine: machine(),
+        ..Report::default()
+    };
+    let own = env!("CARGO_PKG_VERSION").to_owned();
+    let mut version = |of: &str, version: String| report.versions.insert(of.to_owned(), version);
+    if session.spawn {
+        version("controller", format!("endpointd {own}"));
+    }
+    version("loadtest", own);
+    version("API server", session.version.clone());
+    if let Some(commit) = option_env!("LOADTEST_COMMIT") {
+        version("commit", commit.to_owned());
+    }
+    report
+}
+
+/// Says what is wrong with what the controller did, and what makes the figures doubtful. Without a title, the report
+/// gets the controller's name.
+pub(super) fn judge(report: &mut Report, check: &oracle::Report, tally: &Tally) {
+    if report.title.is_empty() {
+        let first = report.processes.first().map(|process| process.name.clone());
+        report.title = first.unwrap_or_else(|| "controller".to_owned());
+    }
     let verdict = &mut report.verdict;
     verdict.verified = check.is_correct();
     let shown = check.differences.iter().take(PROBLEMS);

@@ -1,4 +1,4 @@
-//! Which operation comes next in a phase.
+//! The order of a phase's operations.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -35,21 +35,21 @@ pub(super) enum Operation {
     Service(usize, Edit),
 }
 
-/// What happens to a Service.
+/// A change of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edit {
     Label,
     Port,
-    /// It selects another group.
+    /// The Service selects another group.
     Selector,
-    /// Of the pods that it selects, it selects those of one track alone, or all again.
+    /// The Service selects only one track of its pods, or all of them again.
     Narrow,
     Delete,
     /// Deleted, and created at once.
     Recreate,
 }
 
-/// What to do next.
+/// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Do(Operation),
@@ -62,7 +62,7 @@ pub(super) enum Next {
     Done,
 }
 
-/// What a round has still to do; of pods, those that are not in hand yet.
+/// A part of a round that is still to be done. Its pods are not in hand yet.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Start(usize),
@@ -129,7 +129,7 @@ impl Script {
         }
     }
 
-    /// What comes next; a pod or Service in it is taken in hand.
+    /// The next thing to do; a pod or Service in it is taken in hand.
     pub(super) fn next(&mut self, world: &mut World) -> Next {
         match self.phase.profile {
             Profile::Steady | Profile::Restart | Profile::HugeService | Profile::ManyServices => world
@@ -177,10 +177,10 @@ impl Script {
         match choice {
             880..990 => {
                 // Back to the size at the start, with a chance that grows with the distance from it.
-                let grown = world.pod_count() as i64 - self.pods as i64;
-                let slack = (self.pods as i64 / 20).max(1);
+                let slack = (self.pods / 20).max(1);
                 let count = world.rng.u32(1..=MAX_SCALE);
-                Next::Do(if world.rng.i64(-slack..=slack) >= grown {
+                let grows = world.rng.usize(..=2 * slack) + self.pods >= world.pod_count() + slack;
+                Next::Do(if grows {
                     let group = world.rng.usize(..world.groups.len());
                     Operation::Start { group, count }
                 } else {

@@ -12,10 +12,10 @@ const NAME_LENGTH: usize = 6;
 pub(super) struct Session<'a> {
     pub(super) args: &'a Args,
     pub(super) plan: Plan,
-    /// What the run is called in the cluster.
+    /// The run's name in the cluster.
     pub(super) name: String,
     pub(super) target: Target,
-    /// What the server says it is.
+    /// The version that the server reports.
     pub(super) version: String,
     /// The controller is started here.
     pub(super) spawn: bool,
@@ -61,7 +61,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// What is verified.
+    /// The oracle's options.
     pub(super) fn options(&self) -> oracle::Options {
         oracle::Options {
             outputs: self.args.controller.outputs.outputs(),

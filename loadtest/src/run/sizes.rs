@@ -72,7 +72,7 @@ impl fmt::Display for Sizes {
 // === impl Layout ===
 
 impl Layout {
-    /// What is not given. Most Services have some dozens of pods; few and large ones are for those who ask.
+    /// Decides the sizes that are not given. Most Services have some dozens of pods; few and large ones are for those who ask.
     pub(super) fn sizes(self, given: &SizeFlags) -> anyhow::Result<Sizes> {
         let (pods, services, namespaces) = match self {
             Self::Even => (2_000, None, 10),
@@ -131,7 +131,7 @@ pub(super) fn mix_groups(pods: usize) -> Vec<usize> {
         let count = (pods as f64 * share / size as f64).round() as usize;
         groups.extend(std::iter::repeat_n(size, count));
     }
-    // What is left over, or too much, is the last group's.
+    // The last group gets the rest, or gives up what is too much.
     let mut dealt = groups.iter().sum::<usize>();
     while dealt > pods {
         let last = groups.pop().expect("more than nothing is dealt out");

@@ -48,7 +48,7 @@ pub(super) struct World {
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) zone: &'static str,
-    /// What pods may have of its CPU, as it reports it.
+    /// The CPU that pods may have, as the node reports it.
     pub(super) cpu: &'static str,
     pub(super) up: bool,
 }
@@ -73,7 +73,7 @@ pub(super) struct Service {
     pub(super) name: String,
     pub(super) kind: Kind,
     pub(super) selection: Selection,
-    /// Of the selected pods only those of the track `stable`.
+    /// Only selected pods of the track `stable` count.
     pub(super) stable: bool,
     /// How near it wants its clients.
     pub(super) distribution: Option<&'static str>,
@@ -87,7 +87,7 @@ pub(super) struct Service {
 /// The pods of its namespace that a Service selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
-    /// It has no selector.
+    /// The Service has no selector.
     None,
     /// No pod has the label that it selects by.
     Nobody,
@@ -103,22 +103,22 @@ pub(super) struct Pod {
     pub(super) node: usize,
     /// Its track is `canary`, not `stable`.
     pub(super) canary: bool,
-    /// It is of an older version, with other ports.
+    /// The pod is of an older version, with other ports.
     pub(super) old: bool,
     pub(super) state: State,
     /// Where it stands among the idle ones, if it does.
     idle: Option<usize>,
 }
 
-/// What the API server knows of a pod.
+/// A pod's state, as the API server knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has no address yet.
+    /// The pod has no address yet.
     Pending,
     Running {
         ready: bool,
     },
-    /// It is being deleted.
+    /// The pod is being deleted.
     Ending {
         ready: bool,
     },
@@ -294,7 +294,7 @@ impl World {
         }
     }
 
-    /// What the objects of this run are selected by.
+    /// The label that selects the objects of this run.
     pub(super) fn label(&self) -> String {
         format!("{LABEL}={}", self.run)
     }
@@ -428,7 +428,7 @@ impl World {
         selected && !(service.stable && pod.canary)
     }
 
-    /// Whether some Service has more pods than its Endpoints object shows.
+    /// Some Service has more pods than its Endpoints object shows.
     pub(super) fn exceeds_endpoints(&self) -> bool {
         self.groups.iter().any(|group| group.size > MAX_ADDRESSES)
     }
@@ -491,7 +491,7 @@ impl Pod {
 // === impl State ===
 
 impl State {
-    /// What slices show of it; `not_ready`: of a Service that publishes pods as ready before they are.
+    /// The endpoint that slices show; `not_ready`: slices of a Service that publishes pods as ready before they are.
     pub(super) fn in_slices(self, not_ready: bool) -> Shown {
         let (serving, terminating) = match self {
             Self::Pending | Self::Gone => return Shown::Absent,
@@ -505,7 +505,7 @@ impl State {
         }
     }
 
-    /// What Endpoints objects show of it.
+    /// The address that Endpoints objects show.
     pub(super) fn in_endpoints(self) -> Shown {
         match self {
             Self::Running { ready: true } => Shown::READY,

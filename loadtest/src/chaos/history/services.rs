@@ -69,7 +69,7 @@ impl History {
                 ("toggle selector", json!({ "spec": { "selector": selector } }))
             }
             6 if !service.external => {
-                service.families = service.families.toggled();
+                service.toggle_families();
                 ("edit families", json!({ "spec": service.families_patch() }))
             }
             7 => {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{FollowUp, History};
-use crate::chaos::api::{Ask, Resource};
+use crate::chaos::api::{Ask, Resource, list};
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -14,7 +14,7 @@ impl History {
     /// An object of one of the namespaces.
     async fn pick_output(&mut self, kind: Resource) -> Option<(String, Value)> {
         let namespace = self.world.namespace(&mut self.rng)?;
-        let objects = self.api.list(kind, &namespace).await;
+        let objects = list(&self.api, kind, &namespace).await;
         Some((namespace, self.rng.choice(objects)?))
     }
 
@@ -159,7 +159,7 @@ impl History {
             self.create_endpoints(&namespace).await;
             return;
         }
-        let objects = self.api.list(Resource::Endpoints, &namespace).await;
+        let objects = list(&self.api, Resource::Endpoints, &namespace).await;
         let Some(mut object) = self.rng.choice(objects) else {
             return;
         };

@@ -50,6 +50,7 @@ pub(super) enum Attack {
 /// An attack that has been prepared.
 pub(super) struct Strikes {
     http: Http,
+    attack: Attack,
     kinds: Vec<Attack>,
     scale: f64,
     /// The slice that is edited, once there is one.
@@ -78,15 +79,6 @@ impl Attack {
         Self::Refused,
         Self::All,
     ];
-
-    /// Writes a second.
-    pub(super) fn rate(self) -> f64 {
-        match self {
-            Self::Slice => 100.0,
-            Self::Zones => 50.0,
-            _ => 20.0,
-        }
-    }
 }
 
 impl Strikes {
@@ -110,6 +102,7 @@ impl Strikes {
         };
         let strikes = Self {
             http,
+            attack,
             kinds,
             scale,
             slice: None,
@@ -121,6 +114,15 @@ impl Strikes {
             }
         }
         Ok(strikes)
+    }
+
+    /// Writes a second.
+    pub(super) fn rate(&self) -> f64 {
+        match self.attack {
+            Attack::Slice => 100.0,
+            Attack::Zones => 50.0,
+            _ => 20.0,
+        }
     }
 
     /// Does it once.
@@ -172,67 +174,29 @@ impl Strikes {
             }
             Attack::Selectors => {
                 let labels = objects::labels(self.selector_keys());
-                for number in 0..10 {
-                    let name = format!("selectors-{number}");
-                    self.pod(
-                        &name,
-                        objects::NODE,
-                        &labels,
-                        &json!({}),
-                        pod_number(attack, number),
-                    )
-                    .await?;
-                }
+                self.pods(attack, 10, objects::NODE, &labels, &json!({})).await?;
                 self.service("selectors", &labels).await
             }
             Attack::Ports => self.prepare_ports().await,
             Attack::Matches => self.prepare_matches().await,
-            Attack::Services => {
-                for number in 0..self.scaled(100_000) {
-                    self.service(&format!("services-{number}"), &json!({ "app": "services" }))
-                        .await?;
-                }
-                Ok(())
-            }
+            Attack::Services => self.services(attack, self.scaled(100_000)).await,
             Attack::Fan => {
                 let labels = json!({ "app": "fan" });
                 self.pod("fan", objects::NODE, &labels, &json!({}), pod_number(attack, 0))
                     .await?;
-                for number in 0..self.scaled(5_000) {
-                    self.service(&format!("fan-{number}"), &labels).await?;
-                }
-                Ok(())
+                self.services(attack, self.scaled(5_000)).await
             }
             Attack::Slice => {
                 let labels = json!({ "app": "slice" });
-                for number in 0..self.scaled(100) as u32 {
-                    let name = format!("slice-{number}");
-                    self.pod(
-                        &name,
-                        objects::NODE,
-                        &labels,
-                        &json!({}),
-                        pod_number(attack, number),
-                    )
+                self.pods(attack, self.scaled(100), objects::NODE, &labels, &json!({}))
                     .await?;
-                }
                 self.service("slice", &labels).await
             }
             Attack::Large => {
                 let text = "x".repeat((LARGE as f64 * self.scale) as usize);
                 let container = json!({ "env": [{ "name": "LARGE", "value": text }] });
                 let labels = json!({ "app": "large" });
-                for number in 0..10 {
-                    let name = format!("large-{number}");
-                    self.pod(
-                        &name,
-                        objects::NODE,
-                        &labels,
-                        &container,
-                        pod_number(attack, number),
-                    )
-                    .await?;
-                }
+                self.pods(attack, 10, objects::NODE, &labels, &container).await?;
                 self.service("large", &labels).await
             }
             Attack::Zones => {
@@ -240,20 +204,11 @@ impl Strikes {
                     .create("/api/v1/nodes", &objects::node("wanderer"))
                     .await?;
                 let labels = json!({ "app": "zones" });
-                for number in 0..self.scaled(1_000) as u32 {
-                    let name = format!("zones-{number}");
-                    self.pod(&name, "wanderer", &labels, &json!({}), pod_number(attack, number))
-                        .await?;
-                }
+                self.pods(attack, self.scaled(1_000), "wanderer", &labels, &json!({}))
+                    .await?;
                 self.service("zones", &labels).await
             }
-            Attack::Refused => {
-                for number in 0..self.scaled(1_000) {
-                    self.service(&format!("refused-{number}"), &json!({ "app": "refused" }))
-                        .await?;
-                }
-                Ok(())
-            }
+            Attack::Refused => self.services(attack, self.scaled(1_000)).await,
         }
     }
 
@@ -409,6 +364,35 @@ impl Strikes {
     async fn service(&self, name: &str, selector: &Value) -> anyhow::Result<()> {
         let service = objects::service(name, &json!({}), selector);
         self.http.create(&collection("services"), &service).await
+    }
+
+    /// Services of the attack's name, which select pods by it.
+    async fn services(&self, attack: Attack, count: usize) -> anyhow::Result<()> {
+        for number in 0..count {
+            self.service(
+                &format!("{attack}-{number}"),
+                &json!({ "app": attack.to_string() }),
+            )
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Pods of the attack's name.
+    async fn pods(
+        &self,
+        attack: Attack,
+        count: usize,
+        node: &str,
+        labels: &Value,
+        container: &Value,
+    ) -> anyhow::Result<()> {
+        for number in 0..count as u32 {
+            let name = format!("{attack}-{number}");
+            self.pod(&name, node, labels, container, pod_number(attack, number))
+                .await?;
+        }
+        Ok(())
     }
 
     async fn pod(

@@ -6,7 +6,7 @@ use super::super::{generator::Operations, measure::Measured, plan::Plan};
 use crate::{
     figures::{bytes, number, time},
     oracle,
-    report::model::{Latency, Report, WriteCounts},
+    report::model::{Latency, Report},
 };
 
 /// Everything that the table shows.
@@ -73,23 +73,10 @@ impl<'a> Summary<'a> {
             ("slice writes", &report.writes.slices),
             ("Endpoints writes", &report.writes.endpoints),
         ] {
-            let WriteCounts {
-                created,
-                updated,
-                deleted,
-                bytes: size,
-            } = counts;
-            let writes = created + updated + deleted;
-            table.row(
-                label,
-                &number(writes),
-                &format!("{} to each watching client", bytes(*size)),
-            )?;
-            table.row(
-                "  events per write",
-                &format!("{:.2}", ratio(made as f64, writes)),
-                "",
-            )?;
+            let size = format!("{} to each watching client", bytes(counts.bytes));
+            let per_write = format!("{:.2}", made as f64 / counts.all().max(1) as f64);
+            table.row(label, &number(counts.all()), &size)?;
+            table.row("  events per write", &per_write, "")?;
         }
         Ok(())
     }
@@ -158,8 +145,4 @@ impl Table<'_, '_> {
     fn gap(&mut self) -> fmt::Result {
         writeln!(self.0)
     }
-}
-
-fn ratio(part: f64, whole: u64) -> f64 {
-    part / whole.max(1) as f64
 }
