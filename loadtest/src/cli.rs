@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    chaos, clean,
+    chaos, clean, record,
     report::compare,
     run::{self, INTERRUPTED, demo},
     serve,
@@ -28,6 +28,8 @@ enum Command {
     Chaos(chaos::Args),
     /// Put a cluster under load, and measure how fast and at what cost its controller follows.
     Run(Box<run::Args>),
+    /// Play scenarios on a cluster, and record or compare what its controllers settle on.
+    Record(record::Args),
     /// Delete the objects that runs left behind in a cluster.
     Clean(clean::Args),
     /// Run the in-memory API server alone, until Ctrl-C.
@@ -48,6 +50,7 @@ pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Demo(args) => block_on(interruptible(demo::run(args))),
         Command::Run(args) => block_on(run::run(*args)),
+        Command::Record(args) => block_on(record::run(args)),
         Command::Clean(args) => block_on(interruptible(clean::run(args))),
         Command::Serve(args) => block_on(serve::run(args)),
         Command::Chaos(args) if args.hostile.is_wanted() => {

@@ -22,6 +22,7 @@ mod observe;
 pub mod oracle;
 mod parse;
 mod progress;
+pub mod record;
 pub mod report;
 pub mod run;
 pub mod serve;
