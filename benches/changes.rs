@@ -89,11 +89,11 @@ fn alternate(
         for _ in 0..runs {
             turn += 1;
             let facts = states[turn % 2].clone();
-            let wants = timed(&mut total, || {
+            let items = timed(&mut total, || {
                 world.state.apply_service(facts, 0);
                 world.state.plan()
             });
-            *writes = world.write_all(&wants).0;
+            *writes = world.write_all(&items).0;
         }
         total
     })
@@ -152,14 +152,14 @@ fn node_zone_change(criterion: &mut Criterion, goals: &mut Goals) {
         for _ in 0..runs {
             turn += 1;
             let facts = zone(turn % 2);
-            let wants = timed(&mut total, || {
+            let items = timed(&mut total, || {
                 let change = world.nodes.apply(&node_name(7), facts, 0);
                 if let Some(change) = change {
                     world.state.apply_node(change.view);
                 }
                 world.state.plan()
             });
-            writes = world.write_all(&wants).0;
+            writes = world.write_all(&items).0;
         }
         total
     });
@@ -192,13 +192,13 @@ fn mass_node_failure(criterion: &mut Criterion, goals: &mut Goals) {
             let events = failing.iter().map(|number| app_pod(0, *number, NODES, ready));
             let events: Vec<_> = events.collect();
             let before = world.state.work();
-            let wants = timed(&mut total, || {
+            let items = timed(&mut total, || {
                 for facts in events {
                     world.apply(facts);
                 }
                 world.state.plan()
             });
-            writes = world.write_all(&wants).0;
+            writes = world.write_all(&items).0;
             touched = (world.state.work() - before).slices_touched;
         }
         total
@@ -361,8 +361,8 @@ fn sync_one(pods: u32) -> Duration {
         for kind in Kind::needed_for(SLICES) {
             world.state.end_list(kind, 0, 1, &mut world.nodes);
         }
-        let wants = world.state.plan();
-        world.write_all(&wants)
+        let items = world.state.plan();
+        world.write_all(&items)
     });
     assert_eq!(written.0, pods as usize / 50, "a slice for each Service");
     total

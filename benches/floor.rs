@@ -1,4 +1,4 @@
-//! What a machine charges for a flip's system calls alone.
+//! The time that a machine charges for a flip's system calls alone.
 //!
 //! A change of a pod that comes by itself is five messages in and two out: the watch event of the pod, the writes of
 //! a slice and of an Endpoints object, their answers, and the watch events of both. This program does nothing but
@@ -34,7 +34,7 @@ const REQUESTS: [usize; 2] = [3, 4];
 /// More than the caches of a core hold.
 const CACHES: usize = 32 << 20;
 
-/// What else the machine does meanwhile.
+/// The other work of the machine meanwhile.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Neighbour {
     /// Nothing.

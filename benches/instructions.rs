@@ -23,7 +23,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 const NODES: u32 = 500;
 const RUNS: u32 = 200;
 
-/// What is counted.
+/// An operation whose instructions are counted.
 enum Operation {
     /// One of `pods` pods flips, beside `others` other Services; `built`: with the bodies that are due.
     Flip {
@@ -153,9 +153,9 @@ fn flips(outputs: Outputs, pods: u32, others: u32, runs: u32, build: bool) {
         let number = (u64::from(turn) * 7919 % u64::from(span)) as u32;
         let ready = turn / span % 2 == 1;
         world.apply(app_pod(0, number, NODES, ready));
-        let wants = world.state.plan();
+        let items = world.state.plan();
         if build {
-            world.write_all(&wants);
+            world.write_all(&items);
         }
     }
     // The end is the same whatever was done before.

@@ -1,4 +1,4 @@
-//! What a pod costs in memory: bytes of state by a counting allocator, whether churn leaves any behind, and the
+//! The memory of a pod: bytes of state by a counting allocator, whether churn leaves any behind, and the
 //! resident memory of the program itself. `cargo bench --bench memory [-- state|unchanged|churn|process]`.
 
 #[path = "support/fixtures.rs"]

@@ -56,14 +56,14 @@ fn flips(world: &mut World, pods: u32, turn: &mut u32, runs: u64, bodies: bool) 
         let (round, number) = (*turn / pods, pick(*turn, pods));
         let facts = app_pod(0, number, NODES, round % 2 == 1);
         *turn = turn.wrapping_add(1);
-        let wants = timed(&mut total, || {
+        let items = timed(&mut total, || {
             world.apply(facts);
             world.state.plan()
         });
         let written = if bodies {
-            timed(&mut total, || world.write_all(&wants))
+            timed(&mut total, || world.write_all(&items))
         } else {
-            world.write_all(&wants)
+            world.write_all(&items)
         };
         assert_eq!(written.0, 1, "a flip is one write");
     }
@@ -218,7 +218,7 @@ fn sync_endpoints(criterion: &mut Criterion, goals: &mut Goals) {
     }
 }
 
-/// What is written of an Endpoints object with so many addresses, and nothing else.
+/// The time of writing an Endpoints object with so many addresses, and of nothing else.
 fn body_alone(addresses: u32, runs: u64) -> Duration {
     let service = app_service(0);
     let pods: Vec<_> = (0..addresses)
@@ -327,7 +327,7 @@ fn event_fanout(criterion: &mut Criterion, goals: &mut Goals) {
 
 /// A status update that changes nothing of what we publish, as kubelets send them all day.
 fn unchanged_event(criterion: &mut Criterion, goals: &mut Goals) {
-    // What is read of a watch in one go holds no more pods: 256 KiB, and a pod has 4 KiB or more.
+    // One read of a watch holds no more pods: it has 256 KiB, and a pod 4 KiB or more.
     const BATCH: u64 = 64;
     const PODS: u32 = 10_000;
     let mut world = World::of_one_large(endpointd::core::outputs::Outputs::ALL, PODS, OTHERS, NODES);

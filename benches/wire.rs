@@ -40,7 +40,7 @@ fn main() {
     goals.print();
 }
 
-/// What a kube-apiserver 1.36 sent.
+/// Bytes that a kube-apiserver 1.36 sent.
 fn capture(name: &str) -> Vec<u8> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/loadtest/apiserver/tests/wire/");
     std::fs::read(format!("{dir}{name}")).expect("the captures are in the repository")

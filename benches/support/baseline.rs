@@ -1,4 +1,4 @@
-//! What all figures are compared with: a controller that keeps whole objects and recomputes a Service whenever
+//! The baseline of all figures: a controller that keeps whole objects and recomputes a Service whenever
 //! one of its pods changes. It is written to be fast at that: it borrows what it compares, clones no pod, and
 //! hashes with the same fast hash as the core.
 
@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// What a baseline may cost per endpoint: nobody wins against a slow one.
+/// The most that the baseline may cost per endpoint: a slow one would prove nothing.
 pub(crate) const LIMIT_NS: f64 = 5000.0;
 
 /// A namespace, as watches of whole objects would show it.
@@ -75,7 +75,7 @@ impl Desired<'_> {
     }
 }
 
-/// What a sync of slices found.
+/// The result of a sync of slices.
 #[derive(Default, Debug, PartialEq, Eq)]
 pub(crate) struct Sync {
     /// Slices that hold something else than they should.

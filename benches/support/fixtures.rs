@@ -207,9 +207,9 @@ impl World {
         Some(size)
     }
 
-    /// Writes all that is wanted. Returns how many requests there were, and the bytes of their bodies.
-    pub(crate) fn write_all(&mut self, wants: &[WorkItem]) -> (usize, usize) {
-        let sizes = wants.iter().filter_map(|want| self.write(&want.object));
+    /// Writes all pending objects. Returns how many requests there were, and the bytes of their bodies.
+    pub(crate) fn write_all(&mut self, items: &[WorkItem]) -> (usize, usize) {
+        let sizes = items.iter().filter_map(|item| self.write(&item.object));
         sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size))
     }
 
@@ -217,11 +217,11 @@ impl World {
     pub(crate) fn settle(&mut self) -> usize {
         let mut writes = 0;
         loop {
-            let wants = self.state.plan();
-            if wants.is_empty() {
+            let items = self.state.plan();
+            if items.is_empty() {
                 return writes;
             }
-            writes += self.write_all(&wants).0;
+            writes += self.write_all(&items).0;
         }
     }
 }
