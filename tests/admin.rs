@@ -17,13 +17,7 @@ mod limits;
 #[path = "admin/tls.rs"]
 mod tls;
 
-use endpointd::actors::events::WallClock;
-use endpointd::cluster::connect::Clients;
-use endpointd::cluster::fence::Clock;
-use endpointd::cluster::lease::Location;
-use endpointd::core::lease::Timing;
 use endpointd::ops::admin::{Admin, HealthHandle, Limits};
-use endpointd::ops::election::Candidacy;
 use endpointd::ops::run::{Renewing, RunMode, run_observed};
 use gate::Gate;
 use http::Method;
@@ -43,42 +37,27 @@ async fn serve(limits: Limits) -> (SocketAddr, HealthHandle) {
         .await
         .unwrap()
         .with_limits(limits);
-    let (address, vitals) = (admin.address().unwrap(), HealthHandle::default());
-    tokio::spawn(admin.serve(vitals.clone()));
-    (address, vitals)
+    let (address, health) = (admin.address().unwrap(), HealthHandle::default());
+    tokio::spawn(admin.serve(health.clone()));
+    (address, health)
 }
 
-fn run(gate: &Gate, vitals: &HealthHandle, elected: bool) {
+fn run(gate: &Gate, health: &HealthHandle, elected: bool) {
     let client = || Client::new(gate.clone(), "default");
-    let clients = Clients {
-        watches: client(),
-        objects: client(),
-        events: client(),
-    };
-    let seconds = Duration::from_secs;
-    let part = if elected {
-        let candidacy = Candidacy {
-            location: Location {
-                namespace: "kube-system".to_owned(),
-                name: "endpointd".to_owned(),
-            },
-            identity: "me".to_owned(),
-            timing: Timing::new(seconds(15), seconds(10), seconds(2)).unwrap(),
-            clock: Clock::default(),
-            wall: WallClock::default(),
-            patience: endpointd::ops::progress::PATIENCE,
-        };
+    let clients = cluster::clients(client);
+    let mode = if elected {
+        let candidacy = cluster::candidacy("me");
         RunMode::Candidate(Renewing::Here(client()), Box::new(candidacy))
     } else {
         RunMode::Alone
     };
-    let vitals = vitals.clone();
+    let health = health.clone();
     tokio::spawn(async move {
         run_observed(
             clients,
             cluster::options(4),
-            part,
-            &vitals,
+            mode,
+            &health,
             std::future::pending(),
         )
         .await
@@ -101,10 +80,10 @@ async fn until(address: SocketAddr, target: &str, code: u16, says: &str) -> Answ
 }
 
 #[tokio::test]
-async fn it_is_ready_when_every_list_has_been_applied() {
+async fn the_controller_is_ready_when_every_list_has_been_applied() {
     let server = ApiServer::new(Config::default());
     let gate = Gate::new(&server);
-    let (address, vitals) = serve(Limits::default()).await;
+    let (address, health) = serve(Limits::default()).await;
     // Alive, but not ready before it has begun.
     assert_eq!(get(address, "/livez").await.unwrap().code, 200);
     let answer = get(address, "/readyz").await.unwrap();
@@ -116,7 +95,7 @@ async fn it_is_ready_when_every_list_has_been_applied() {
     for kind in ["pods", "endpointslices"] {
         gate.hold(kind);
     }
-    run(&gate, &vitals, false);
+    run(&gate, &health, false);
     let answer = until(address, "/readyz?verbose", 500, "[+]services ok\n").await;
     assert!(
         answer.body.contains("[-]pods failed: reason withheld\n"),
@@ -162,8 +141,8 @@ async fn a_standby_is_ready_without_slices_and_endpoints() {
     let api = cluster::Api(cluster::client(&server));
     let body = Some(("application/json", &lease));
     api.call(Method::POST, LEASES, body).await.unwrap();
-    let (address, vitals) = serve(Limits::default()).await;
-    run(&gate, &vitals, true);
+    let (address, health) = serve(Limits::default()).await;
+    run(&gate, &health, true);
     let answer = until(address, "/readyz?verbose", 200, "passed").await;
     assert_eq!(
         answer.body,

@@ -6,19 +6,18 @@
 //! endpoints, ports and subsets.
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "support/cluster.rs"]
 mod cluster;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "support/scenarios.rs"]
 mod files;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
-#[path = "support/normal.rs"]
-mod normal;
-#[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "support/player.rs"]
 mod player;
 
-use player::{But, Player, QUIET, compared, limit};
+use player::{But, Player, QUIET, compared};
+use scenario::Scenario;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -32,7 +31,7 @@ fn goldens() {
         configs.insert(scenario["config"].as_str().unwrap_or("default"));
         let name = scenario["name"].as_str().unwrap();
         let differences = play(scenario);
-        let verdict = match (&differences[..], compared(scenario).slices) {
+        let verdict = match (&differences[..], compared(Scenario(scenario), true).slices) {
             ([], true) => "ok",
             ([], false) => "ran (slices not compared)",
             _ => "DIFFERS",
@@ -66,7 +65,7 @@ fn play(scenario: &Value) -> Vec<String> {
         .unwrap();
     runtime.block_on(async {
         let server = cluster::server();
-        let controller = cluster::controller(&server, cluster::options(limit(scenario)));
+        let controller = cluster::controller(&server, cluster::options(Scenario(scenario).max_endpoints()));
         let mut player = Player::new(scenario, &server);
         player.begin().await;
         let mut differences = Vec::new();
@@ -78,7 +77,7 @@ fn play(scenario: &Value) -> Vec<String> {
             let state = player.state().await;
             differences.extend(player.differences(i, &state, &But::default()));
         }
-        assert!(!controller.is_finished(), "the controller runs to the end");
+        assert!(!controller.is_finished(), "the controller has ended");
         controller.abort();
         differences
     })

@@ -6,6 +6,10 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
+#[path = "support/source.rs"]
+mod source;
+
+use source::rust_files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -26,7 +30,7 @@ type Module = Vec<String>;
 struct Imports(BTreeMap<Module, BTreeSet<Module>>);
 
 impl Imports {
-    /// Of a crate's source, by path below its root, such as `actors/shard.rs`.
+    /// The imports of a crate's source, by path below its root, such as `actors/shard.rs`.
     fn of(files: &BTreeMap<String, String>) -> Self {
         let modules: BTreeSet<Module> = files.keys().map(|path| module(path)).collect();
         let imports = files.iter().map(|(path, text)| {
@@ -250,32 +254,21 @@ fn resolve(own: &Module, path: &[String], modules: &BTreeSet<Module>) -> Option<
     Some(at)
 }
 
-/// The source of a crate, without its tests.
-fn source(root: &str) -> BTreeMap<String, String> {
-    fn walk(dir: &Path, root: &Path, out: &mut BTreeMap<String, String>) {
-        for entry in std::fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-            if path.is_dir() {
-                walk(&path, root, out);
-            } else if path.extension().is_some_and(|extension| extension == "rs")
-                && !name.ends_with("tests.rs")
-                && !name.contains("/tests/")
-            {
-                out.insert(name, std::fs::read_to_string(&path).unwrap());
-            }
-        }
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
-    let mut out = BTreeMap::new();
-    walk(&root, &root, &mut out);
-    assert!(!out.is_empty(), "{} has no source", root.display());
-    out
+/// The source of a crate by paths below its root, without its tests.
+fn source_of(root: &str) -> BTreeMap<String, String> {
+    let below = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
+    let files = rust_files(root).into_iter().map(|(path, text)| {
+        let name = path.strip_prefix(&below).unwrap().to_str().unwrap().to_owned();
+        (name, text)
+    });
+    files
+        .filter(|(name, _)| !name.ends_with("tests.rs") && !name.contains("/tests/"))
+        .collect()
 }
 
 #[test]
 fn rooms_import_from_lower_floors_only() {
-    let imports = Imports::of(&source("src"));
+    let imports = Imports::of(&source_of("src"));
     for room in imports.0.keys().filter_map(|module| module.first()) {
         let known = FLOORS.iter().any(|rooms| rooms.contains(&room.as_str()));
         assert!(known, "{room} is on no floor");
@@ -287,14 +280,14 @@ fn rooms_import_from_lower_floors_only() {
 #[test]
 fn modules_next_to_each_other_do_not_import_in_a_circle() {
     for root in ["src", "loadtest/src", "loadtest/apiserver/src"] {
-        let found = Imports::of(&source(root)).circles();
+        let found = Imports::of(&source_of(root)).circles();
         assert!(found.is_empty(), "{root}: {found:#?}");
     }
 }
 
 /// As the source is, but with a line more in one of its files.
 fn with(path: &str, line: &str) -> Imports {
-    let mut files = source("src");
+    let mut files = source_of("src");
     files.get_mut(path).unwrap().insert_str(0, line);
     Imports::of(&files)
 }
@@ -315,7 +308,7 @@ fn an_import_upwards_is_found_however_it_is_written() {
     assert_eq!(found, ["core::time imports metrics"]);
     let found = with("inspect/census.rs", "use crate::cluster::read::Reader;\n").upward();
     assert_eq!(found, ["inspect::census imports cluster::read"]);
-    // What only comments and strings say is no import.
+    // Comments and strings import nothing.
     let line = "// use crate::actors::router;\nconst TEXT: &str = \"crate::actors::router\";\n";
     assert!(with("cluster/watch.rs", line).upward().is_empty());
 }

@@ -9,29 +9,25 @@ mod cluster;
 #[path = "support/http.rs"]
 #[allow(dead_code)] // Other tests use more of it.
 mod http_client;
+#[path = "support/objects.rs"]
+#[allow(dead_code)] // Other tests use more of it.
+mod objects;
+#[path = "support/process.rs"]
+#[allow(dead_code)] // Other tests use more of it.
+mod process;
 
 use cluster::Api;
 use http_client::get;
-use memory_apiserver::{Config, start};
+use memory_apiserver::Config;
+use process::Process;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 const SERVICES: usize = 12;
 const PODS: u8 = 8;
-
-/// A child that does not outlive its test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// A series: its labels and its value.
 type Series = (BTreeMap<String, String>, f64);
@@ -39,7 +35,7 @@ type Series = (BTreeMap<String, String>, f64);
 /// A metric as it is documented: its type and its labels.
 type Documented = (String, BTreeSet<String>);
 
-/// What is served.
+/// The metrics that are served.
 #[derive(Default)]
 struct Scrape {
     types: BTreeMap<String, String>,
@@ -55,7 +51,7 @@ impl Scrape {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').unwrap();
                 let before = scrape.types.insert(name.to_owned(), kind.to_owned());
-                assert_eq!(before, None, "{name} is there twice");
+                assert_eq!(before, None, "{name} is declared twice");
             } else if !line.starts_with('#') {
                 scrape.parse_series(line);
             }
@@ -116,24 +112,16 @@ fn documented() -> BTreeMap<String, Documented> {
 }
 
 fn pod(number: u8, ready: bool) -> Value {
-    let ip = format!("10.1.0.{number}");
-    let time = format!("2026-01-01T00:00:0{}Z", u8::from(ready));
-    let ready = if ready { "True" } else { "False" };
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}"), "labels": {"app": "a"}},
-        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
-        "status": {
-            "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
-            "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": time}],
-        },
-    })
+    let mut pod = objects::pod(&format!("p{number}"), &format!("10.1.0.{number}"), "n1");
+    pod["status"]["conditions"] = json!([objects::ready_condition(ready, u32::from(ready))]);
+    pod
 }
 
 /// Scrapes until something is so.
 async fn until(address: SocketAddr, what: &str, is_so: impl Fn(&Scrape) -> bool) -> Scrape {
     let (start, mut last) = (Instant::now(), String::new());
     loop {
-        // It may not listen yet.
+        // The program may not listen yet.
         if let Ok(answer) = get(address, "/metrics").await {
             let scrape = Scrape::parse(&answer.body);
             if is_so(&scrape) {
@@ -149,17 +137,15 @@ async fn until(address: SocketAddr, what: &str, is_so: impl Fn(&Scrape) -> bool)
 }
 
 async fn fill(api: &Api) {
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
-    api.create(&node, "").await.unwrap();
+    api.create(&objects::node("n1", None, None), "").await.unwrap();
     for number in 1..=PODS {
         api.create(&pod(number, true), "default").await.unwrap();
     }
     for number in 0..SERVICES {
         let distribution = (number == 0).then_some("PreferSameNode");
-        let service = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": format!("s{number}")},
-            "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}], "trafficDistribution": distribution},
-        });
+        let service = objects::service_with(&json!({
+            "metadata": {"name": format!("s{number}")}, "spec": {"trafficDistribution": distribution},
+        }));
         api.create(&service, "default").await.unwrap();
     }
 }
@@ -169,7 +155,7 @@ fn is(found: f64, value: f64) -> bool {
     (found - value).abs() < 0.01
 }
 
-/// What a cluster that has just been filled comes to.
+/// Checks the figures of a cluster that has just been filled.
 fn check_figures(all: &Scrape) {
     let (services, pods) = (SERVICES as f64, f64::from(PODS));
     for (name, labels, value) in [
@@ -309,22 +295,14 @@ fn serve(flags: &[&str]) -> (Process, SocketAddr) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
     };
-    let child = Command::new(env!("CARGO_BIN_EXE_endpointd"))
-        .arg("run")
-        .args(flags)
-        .arg(format!("--admin-port={}", address.port()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    (Process(child.unwrap()), address)
+    let port = format!("--admin-port={}", address.port());
+    let args: Vec<&str> = ["run"].iter().chain(flags).copied().chain([&*port]).collect();
+    (Process::start(&args), address)
 }
 
 #[tokio::test]
-async fn what_is_documented_is_served_and_nothing_else() {
-    let handle = start(Config::default()).await.unwrap();
-    let client = kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap();
-    let api = Api(client);
+async fn the_documented_metrics_are_served_and_no_others() {
+    let (handle, api) = cluster::serve(Config::default()).await;
     fill(&api).await;
     let (process, address) = serve(&[
         "--server",
@@ -367,17 +345,17 @@ async fn what_is_documented_is_served_and_nothing_else() {
     assert!(is(desired, (services - 1.0) * (pods - 1.0)), "{desired}");
 
     // Beside it a dry run, which finds all in order; it has some metrics that others do not have.
-    let (shadow, shadows) = serve(&[
+    let (dry_run, its_address) = serve(&[
         "--server",
         &handle.url(),
         "--max-endpoints-per-slice=4",
         "--dry-run",
     ]);
-    let dry = until(shadows, "a dry run has compared everything", |scrape| {
+    let dry = until(its_address, "a dry run has compared everything", |scrape| {
         scrape.sum("endpointd_dry_run_comparisons_total", &[]) >= services - 1.0
     })
     .await;
-    drop(shadow);
+    drop(dry_run);
     assert!(is(dry.sum("endpointd_services_out_of_sync", &[]), 0.0));
     assert!(is(dry.sum("endpointd_dry_run_differences_total", &[]), 0.0));
     for (name, kind) in dry.types {

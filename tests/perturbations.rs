@@ -58,8 +58,6 @@ mod cluster;
 mod files;
 #[path = "perturbations/line.rs"]
 mod line;
-#[path = "support/normal.rs"]
-mod normal;
 #[path = "perturbations/plan.rs"]
 mod plan;
 #[path = "support/player.rs"]
@@ -100,7 +98,7 @@ fn on_all_cores<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Whether a plan is among the fixed tenth that is always carried out: by a hash (FNV-1a) of its words.
+/// True if a plan is among the fixed tenth that is always carried out: by a hash (FNV-1a) of its words.
 fn is_in_the_tenth(name: &str, plan: &Plan) -> bool {
     let text = format!("{name} {plan}");
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -120,7 +118,7 @@ fn passed(since: Instant) -> Duration {
     Instant::now().saturating_duration_since(since)
 }
 
-/// What became of the plans of a sort.
+/// The outcome of the plans of a sort.
 #[derive(Default)]
 struct SyncStats {
     plans: usize,
@@ -138,17 +136,17 @@ fn every_plan_ends_as_recorded() {
     let start = Instant::now();
     let runs = on_all_cores(&scenarios, trial::undisturbed);
     let mut plans: Vec<(&Value, Plan)> = Vec::new();
-    let mut tallies: BTreeMap<Sort, SyncStats> = BTreeMap::new();
+    let mut stats_by_sort: BTreeMap<Sort, SyncStats> = BTreeMap::new();
     for (scenario, run) in scenarios.iter().zip(&runs) {
         let run = run
             .as_ref()
             .unwrap_or_else(|d| panic!("{}: {d:?}", scenario["name"]));
         for plan in plan::plans(scenario, run) {
-            let tally = tallies.entry(plan.sort).or_default();
-            tally.plans += 1;
+            let stats = stats_by_sort.entry(plan.sort).or_default();
+            stats.plans += 1;
             let name = scenario["name"].as_str().unwrap();
             if plan.to_string().contains(&wanted) && (all || is_in_the_tenth(name, &plan)) {
-                tally.played += 1;
+                stats.played += 1;
                 plans.push((scenario, plan));
             }
         }
@@ -166,23 +164,23 @@ fn every_plan_ends_as_recorded() {
     });
     let mut failed = 0;
     for ((_, plan), (differences, time)) in plans.iter().zip(&results) {
-        let tally = tallies.get_mut(&plan.sort).unwrap();
-        tally.time += *time;
+        let stats = stats_by_sort.get_mut(&plan.sort).unwrap();
+        stats.time += *time;
         failed += usize::from(*differences > 0);
-        tally.failed += usize::from(*differences > 0);
+        stats.failed += usize::from(*differences > 0);
     }
     // Past the capture of tests that pass: what was played is part of the result.
     let mut account = std::io::stderr().lock();
-    for (sort, tally) in &tallies {
-        let SyncStats { plans, played, .. } = tally;
+    for (sort, stats) in &stats_by_sort {
+        let SyncStats { plans, played, .. } = stats;
         writeln!(
             account,
             "{sort}: {played} of {plans} plans, {:.1?} of work, {} failed",
-            tally.time, tally.failed
+            stats.time, stats.failed
         )
         .unwrap();
     }
-    let known: usize = tallies.values().map(|tally| tally.plans).sum();
+    let known: usize = stats_by_sort.values().map(|stats| stats.plans).sum();
     let (played, scenarios) = (plans.len(), scenarios.len());
     let time = passed(start);
     writeln!(

@@ -10,12 +10,11 @@ mod cluster;
 #[path = "support/gate.rs"]
 #[allow(dead_code)] // Other tests use more of it.
 mod gate;
+#[path = "support/objects.rs"]
+#[allow(dead_code)] // Other tests use more of it.
+mod objects;
 
 use cluster::Api;
-use endpointd::actors::events::WallClock;
-use endpointd::cluster::connect::Clients;
-use endpointd::cluster::fence::Clock;
-use endpointd::cluster::lease::Location;
 use endpointd::core::lease::Timing;
 use endpointd::ops::admin::HealthHandle;
 use endpointd::ops::election::Candidacy;
@@ -52,25 +51,14 @@ impl Process {
         let (blocks, mut blocked) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
         let candidacy = Candidacy {
-            location: Location {
-                namespace: "kube-system".to_owned(),
-                name: "endpointd".to_owned(),
-            },
-            identity: name.to_owned(),
             timing: Timing::new(LASTS, 2500 * MS, 250 * MS).unwrap(),
-            clock: Clock::default(),
-            wall: WallClock::default(),
             patience,
+            ..cluster::candidacy(name)
         };
         let work = {
             let gate = gate.clone();
             async move {
-                let client = || Client::new(gate.clone(), "default");
-                let clients = Clients {
-                    watches: client(),
-                    objects: client(),
-                    events: client(),
-                };
+                let clients = cluster::clients(|| Client::new(gate.clone(), "default"));
                 tokio::spawn(async move {
                     while let Some(time) = blocked.recv().await {
                         std::thread::sleep(time);
@@ -79,12 +67,12 @@ impl Process {
                 let lease = gate.clone();
                 let connect: Connect =
                     Box::new(move || async move { Ok(Client::new(lease, "default")) }.boxed());
-                let part = RunMode::Candidate(Renewing::Apart(connect), Box::new(candidacy));
+                let mode = RunMode::Candidate(Renewing::Apart(connect), Box::new(candidacy));
                 let stopped = async {
                     let _ = stopped.await;
                 };
-                let (options, vitals) = (cluster::options(10), HealthHandle::default());
-                run_observed(clients, options, part, &vitals, stopped)
+                let (options, health) = (cluster::options(10), HealthHandle::default());
+                run_observed(clients, options, mode, &health, stopped)
                     .await
                     .unwrap();
             }
@@ -106,7 +94,7 @@ impl Process {
         self.blocks.send(time).unwrap();
     }
 
-    /// What it wrote since the last time, beside the Lease.
+    /// The writes since the last time, without those to the Lease.
     fn writes(&self) -> Vec<String> {
         let mut sent = self.gate.take();
         sent.retain(|sent| sent.verb != Method::GET && sent.kind() != "leases");
@@ -127,13 +115,9 @@ impl Drop for Process {
 async fn cluster() -> (ApiServer, Api) {
     let server = ApiServer::new(Config::default());
     let api = Api(cluster::client(&server));
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n0"}});
+    let node = objects::node("n0", None, None);
     api.create(&node, "").await.unwrap();
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
-        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
-    });
-    api.create(&service, NS).await.unwrap();
+    api.create(&objects::service(), NS).await.unwrap();
     (server, api)
 }
 
@@ -143,12 +127,8 @@ async fn pod(api: &Api, number: u32) {
 
 async fn pod_of(api: &Api, namespace: &str, app: &str, number: u32) {
     let ip = format!("10.{}.{}.{}", number >> 16, number >> 8 & 255, number & 255);
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}"), "labels": {"app": app}},
-        "spec": {"nodeName": "n0", "containers": [{"name": "c", "image": "i"}]},
-        "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
-            "conditions": [{"type": "Ready", "status": "True"}]},
-    });
+    let mut pod = objects::pod(&format!("p{number}"), &ip, "n0");
+    pod["metadata"]["labels"]["app"] = json!(app);
     api.create(&pod, namespace).await.unwrap();
 }
 
@@ -164,7 +144,7 @@ fn passed(start: Instant) -> Duration {
 async fn until_published(api: &Api, count: usize) {
     let start = Instant::now();
     loop {
-        let slices = api.slices_of(NS, "s").await;
+        let slices = api.slices_of(NS, "s").await.unwrap();
         let endpoints = slices.iter().filter_map(|slice| slice["endpoints"].as_array());
         if endpoints.map(Vec::len).sum::<usize>() == count {
             return;
@@ -215,28 +195,28 @@ async fn a_process_that_stands_still_for_too_long_loses_its_lease_and_writes_not
     let (start, blocked) = (Instant::now(), 6 * patience);
     first.block(blocked);
     sleep(200 * MS).await;
-    // It has this to write when it goes on.
+    // The first process has this to write when it goes on.
     pod(&api, 2).await;
     until_published(&api, 2).await;
     let took = passed(start);
     assert!(took > patience, "not before it is out of patience: {took:?}");
     assert!(
         took < blocked.saturating_sub(LASTS),
-        "another has taken over: {took:?}"
+        "another process has taken over: {took:?}"
     );
     assert_eq!(lease(&api).await["holderIdentity"], "b");
     sleep(blocked.saturating_sub(passed(start)) + 500 * MS).await;
     assert_eq!(first.writes(), [""; 0], "the fence was closed when it went on");
     assert!(!second.writes().is_empty());
-    // It stands by, and takes over in its turn.
+    // The first process stands by, and takes over in its turn.
     drop(second);
     pod(&api, 3).await;
     until_published(&api, 3).await;
     assert_eq!(lease(&api).await["holderIdentity"], "a");
 }
 
-/// What it costs to show that a picture of 20,000 pods is as new as the term. Lasts for a minute, most of which it takes
-/// to make the pods.
+/// Measures what it costs to show that a picture of 20,000 pods is as new as the term. The test lasts for a minute, most
+/// of which it takes to make the pods.
 #[tokio::test]
 #[ignore = "lasts for a minute"]
 async fn taking_over_20_000_pods_lasts_less_than_three_seconds() {

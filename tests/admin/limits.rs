@@ -17,7 +17,7 @@ async fn is_alive(address: SocketAddr) {
     assert_eq!((answer.code, &*answer.body), (200, "ok"));
 }
 
-/// What comes until the other end closes the connection.
+/// Reads until the other end closes the connection.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     // One that is cut off is closed too.
@@ -122,7 +122,7 @@ async fn bodies_are_not_read() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_the_answer_loses_the_connection() {
+async fn a_client_that_does_not_read_the_answer_loses_the_connection() {
     let idle = Duration::from_millis(400);
     let (address, _) = serve(Limits {
         idle,

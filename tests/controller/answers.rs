@@ -23,7 +23,7 @@ async fn published() -> World {
     world
 }
 
-/// That each of Service `s`'s objects is there once, with these addresses.
+/// Asserts that each of Service `s`'s objects is there once, with these addresses.
 async fn shows(world: &World, addresses: &[usize]) {
     let mut expected: Vec<_> = addresses.iter().map(|&i| (world::ip(i), true)).collect();
     expected.sort();
@@ -32,19 +32,27 @@ async fn shows(world: &World, addresses: &[usize]) {
     assert_eq!(world.in_endpoints().await, expected);
 }
 
+/// Answers these requests for a kind with pages of this code, and asserts that a pod that goes is taken out of the
+/// objects that were there.
+async fn update_survives_pages(kind: &'static str, code: u16, methods: &[Method]) {
+    let world = published().await;
+    let before = world.slices().await;
+    for method in methods {
+        world.gate.next(method.clone(), kind, Fate::Page(code));
+    }
+    world.api.delete("Pod", NS, "p0", Some(0)).await.unwrap();
+    world.rest().await;
+    assert_eq!(world.gate.unmet(), 0);
+    shows(&world, &[1]).await;
+    let after = world.slices().await;
+    assert_eq!(before[0]["metadata"]["uid"], after[0]["metadata"]["uid"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_page_that_answers_an_update_makes_no_second_slice() {
     for kind in ["endpointslices", "endpoints"] {
         for code in [200, 404] {
-            let world = published().await;
-            let before = world.slices().await;
-            world.gate.next(Method::PUT, kind, Fate::Page(code));
-            world.api.delete("Pod", NS, "p0", Some(0)).await.unwrap();
-            world.rest().await;
-            assert_eq!(world.gate.unmet(), 0);
-            shows(&world, &[1]).await;
-            let after = world.slices().await;
-            assert_eq!(before[0]["metadata"]["uid"], after[0]["metadata"]["uid"]);
+            update_survives_pages(kind, code, &[Method::PUT]).await;
         }
     }
 }
@@ -66,21 +74,12 @@ async fn a_page_that_answers_a_create_leaves_no_service_without_its_objects() {
     }
 }
 
-/// Whoever answers in the server's place answers the look that follows, too.
+/// A proxy that answers in the server's place answers the GET that follows, too.
 #[tokio::test(start_paused = true)]
 async fn pages_that_go_on_for_a_while_are_waited_out() {
     for kind in ["endpointslices", "endpoints"] {
-        let world = published().await;
-        let before = world.slices().await;
-        for method in [Method::PUT, Method::GET, Method::GET, Method::GET] {
-            world.gate.next(method, kind, Fate::Page(404));
-        }
-        world.api.delete("Pod", NS, "p0", Some(0)).await.unwrap();
-        world.rest().await;
-        assert_eq!(world.gate.unmet(), 0);
-        shows(&world, &[1]).await;
-        let after = world.slices().await;
-        assert_eq!(before[0]["metadata"]["uid"], after[0]["metadata"]["uid"]);
+        let methods = [Method::PUT, Method::GET, Method::GET, Method::GET];
+        update_survives_pages(kind, 404, &methods).await;
     }
 }
 
@@ -110,7 +109,7 @@ async fn a_page_that_answers_a_delete_leaves_nothing_behind() {
     }
 }
 
-/// What is left of a Service is deleted only when the server itself says that the Service is not there.
+/// Endpoints of a deleted Service are deleted only when the server itself says that the Service is not there.
 #[tokio::test(start_paused = true)]
 async fn a_page_in_place_of_a_service_deletes_no_endpoints() {
     let mut world = World::new(100);
@@ -181,7 +180,7 @@ async fn a_create_that_keeps_failing_is_retried_slowly() {
 
 /// Nobody but the owner of the Service can help, so they hear of it once, with the size, and the server is left alone.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_too_large_is_told_of_once_and_tried_slowly() {
+async fn an_object_that_is_too_large_is_reported_once_and_retried_slowly() {
     for (kind, reason, source) in [
         ("endpoints", "FailedToUpdateEndpoint", "endpoint-controller"),
         (

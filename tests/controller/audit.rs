@@ -28,7 +28,7 @@ async fn look(world: &World, settle: Duration) -> Result<Report, ReadError> {
     audit(&reader, &scope).await
 }
 
-/// What it finds in a world that stands still.
+/// The report on a world that stands still.
 async fn report(world: &World) -> Report {
     look(world, Duration::from_secs(2)).await.unwrap()
 }

@@ -43,10 +43,10 @@ async fn a_slice_made_again_while_its_delete_is_on_its_way_is_deleted_too() {
         .await
         .unwrap();
     api.create(&disowned, NAMESPACE).await.unwrap();
-    assert_eq!(api.slices_of(NAMESPACE, "s").await.len(), 2);
+    assert_eq!(api.slices_of(NAMESPACE, "s").await.unwrap().len(), 2);
 
     sleep(10 * SECOND).await;
-    let slices = api.slices_of(NAMESPACE, "s").await;
+    let slices = api.slices_of(NAMESPACE, "s").await.unwrap();
     assert_eq!(slices.len(), 1, "{slices:?}");
     assert_ne!(slices[0]["metadata"]["name"], "disowned");
     assert!(!controller.is_finished());
@@ -85,7 +85,7 @@ async fn leftover_endpoints_edited_during_the_start_are_deleted_all_the_same() {
     }
 
     sleep(10 * SECOND).await;
-    let left = api.list("Endpoints", NAMESPACE).await;
+    let left = api.list("Endpoints", NAMESPACE).await.unwrap();
     let mut left: Vec<_> = left
         .iter()
         .map(|e| e["metadata"]["name"].as_str().unwrap())

@@ -4,4 +4,67 @@
 
 mod bounded;
 mod churn;
-mod told;
+mod reports;
+
+use crate::cluster;
+use crate::gate::Gate;
+use endpointd::actors::drift::DriftTracker;
+use endpointd::ops::run::{Options, run_dry};
+use kube::Client;
+use memory_apiserver::ApiServer;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// How long a difference lasts before it counts.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// By then a difference that has lasted is reported: a second lies between two comparisons, and the others get one more.
+pub(crate) const SURE: Duration = Duration::from_secs(8);
+
+/// A running dry run.
+pub(crate) struct DryRun {
+    pub(crate) gate: Gate,
+    pub(crate) drift: DriftTracker,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl DryRun {
+    pub(crate) fn start(server: &ApiServer, options: Options) -> Self {
+        let gate = Gate::new(server);
+        let clients = cluster::clients(|| Client::new(gate.clone(), "default"));
+        let drift = DriftTracker::new(PATIENCE);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shared = drift.clone();
+        let task = tokio::spawn(async move {
+            let stopped = async {
+                // A test that ends drops the sender.
+                let _ = stopped.await;
+            };
+            run_dry(clients, options, shared, stopped).await.unwrap();
+        });
+        Self {
+            gate,
+            drift,
+            stop,
+            task,
+        }
+    }
+
+    /// How many Services are out of sync. Whatever happened: nothing was asked of the server but lists and watches.
+    pub(crate) fn out_of_sync(&self) -> usize {
+        assert!(!self.task.is_finished(), "the dry run has ended");
+        let sent = self.gate.take();
+        assert!(
+            sent.is_empty(),
+            "a dry run asks for nothing but lists and watches: {sent:?}"
+        );
+        self.drift.out_of_sync()
+    }
+
+    /// Ends it in order.
+    pub(crate) async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap();
+    }
+}

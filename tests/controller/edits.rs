@@ -29,13 +29,13 @@ async fn after_edit(outputs: Outputs, pods: &[Value], edit: Value) -> Vec<Value>
     });
     api.create(&service, NAMESPACE).await.unwrap();
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(api.slices_of(NAMESPACE, "s").await.len(), 1);
+    assert_eq!(api.slices_of(NAMESPACE, "s").await.unwrap().len(), 1);
     api.patch("Service", NAMESPACE, "s", None, &json!({ "spec": edit }))
         .await
         .unwrap();
     sleep(Duration::from_secs(1)).await;
     assert!(!controller.is_finished());
-    api.slices_of(NAMESPACE, "s").await
+    api.slices_of(NAMESPACE, "s").await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]

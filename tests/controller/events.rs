@@ -115,11 +115,11 @@ fn storm(handle: &EventHandle) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happens_again_is_counted_in_one_object_with_few_requests() {
+async fn repeated_events_are_counted_in_one_object_with_few_requests() {
     let server = server();
     let api = Api(client(&server));
     let handle = EventHandle::default();
-    // What was said before the writer was there is not lost.
+    // An Event that was recorded before the writer started is not lost.
     handle.record(notice("s"));
     let _writer = writer(&handle, client(&server)).await;
     for _ in 1..1000 {
@@ -232,13 +232,13 @@ async fn a_server_that_never_answers_holds_up_nobody() {
     assert!(took < Duration::from_secs(2), "{took:?}");
     sleep(Duration::from_millis(200)).await;
     assert_eq!(asked.load(Ordering::SeqCst), 1, "one request at a time");
-    // It does not wait for its request to end either.
+    // The end does not wait for the request either.
     let start = Instant::now();
     writer.stop_and_wait(None, None).await.unwrap();
     assert!(since(start) < Duration::from_secs(2));
     assert!(
         storm(&handle) < Duration::from_secs(2),
-        "and when it has gone, nobody is held up"
+        "recording blocks after the writer has ended"
     );
 }
 

@@ -20,7 +20,7 @@ async fn explain(world: &World, namespace: &str, service: &str) -> Result<Explan
     .await
 }
 
-/// What is said of a pod.
+/// The finding about a pod.
 fn of<'a>(explanation: &'a Explanation, pod: &str) -> &'a PodFinding {
     let found = explanation.pods.iter().find(|found| found.name == pod);
     found.unwrap_or_else(|| panic!("{pod} matches: {explanation:?}"))

@@ -3,6 +3,7 @@
 
 use crate::cluster;
 use crate::cluster::Api;
+use crate::objects;
 use memory_apiserver::{ApiServer, Config, Fault, FaultPlan, Latency, Rule, Stage, Verb};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -10,15 +11,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 fn pod(name: &str, number: u32) -> Value {
-    let ip = format!("10.1.{}.{}", number >> 8, number & 255);
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "a"}},
-        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
-        "status": {
-            "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-        },
-    })
+    objects::pod(name, &format!("10.1.{}.{}", number >> 8, number & 255), "n1")
 }
 
 async fn cluster() -> (ApiServer, Api) {
@@ -29,18 +22,14 @@ async fn cluster() -> (ApiServer, Api) {
         ..Config::default()
     });
     let api = Api(cluster::client(&server));
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    let node = objects::node("n1", None, None);
     api.create(&node, "").await.unwrap();
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
-        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
-    });
-    api.create(&service, "default").await.unwrap();
+    api.create(&objects::service(), "default").await.unwrap();
     (server, api)
 }
 
 async fn published(api: &Api) -> BTreeSet<String> {
-    let slices = api.slices_of("default", "s").await;
+    let slices = api.slices_of("default", "s").await.unwrap();
     let endpoints = slices
         .iter()
         .flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default());
@@ -50,7 +39,7 @@ async fn published(api: &Api) -> BTreeSet<String> {
 }
 
 async fn existing(api: &Api) -> BTreeSet<String> {
-    let pods = api.list("Pod", "default").await;
+    let pods = api.list("Pod", "default").await.unwrap();
     pods.iter()
         .map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned())
         .collect()
@@ -68,7 +57,7 @@ fn lists_and_watches(server: &ApiServer, collection: &str) -> (usize, usize) {
     (lists.count(), watches.len())
 }
 
-/// Whether lists of a collection were streamed, and whether they were asked for in pages.
+/// Two answers: were lists of a collection streamed, and were they asked for in pages?
 fn ways(server: &ApiServer, collection: &str) -> (bool, bool) {
     let requests = server.requests();
     let asked = |what: &str| {
@@ -142,7 +131,7 @@ async fn terminal_pods_are_not_listed_and_are_forgotten_when_they_end() {
         .find(|r| r.path.starts_with("/api/v1/pods?"));
     assert!(
         listed.unwrap().path.contains("status.phase"),
-        "the list leaves them out"
+        "the list leaves terminal pods out"
     );
 }
 
@@ -189,7 +178,7 @@ async fn a_server_that_does_not_stream_lists_is_asked_for_pages() {
     assert_eq!(pages.count(), 2, "of 700 pods");
 }
 
-/// What we write is listed when what it is made of has been: it can be compared at once, and need not be kept.
+/// The outputs are listed after all that they are made of: they can be compared at once, and need not be kept.
 #[tokio::test(start_paused = true)]
 async fn our_own_objects_are_listed_last() {
     let (server, api) = cluster().await;
@@ -233,7 +222,7 @@ async fn an_own_write_is_not_fetched_back() {
     );
 
     // Somebody else's write is, once.
-    let name = api.slices_of("default", "s").await[0]["metadata"]["name"]
+    let name = api.slices_of("default", "s").await.unwrap()[0]["metadata"]["name"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -252,10 +241,10 @@ async fn an_own_write_is_not_fetched_back() {
             .count(),
         1
     );
-    let slice = &api.slices_of("default", "s").await[0];
+    let slice = &api.slices_of("default", "s").await.unwrap()[0];
     assert_eq!(
         slice["metadata"]["annotations"]["mine"], "1",
-        "what others put there is kept"
+        "labels and annotations of others are kept"
     );
     assert_eq!(slice["endpoints"].as_array().unwrap().len(), 21);
 }
@@ -266,7 +255,7 @@ async fn a_slice_marked_for_deletion_is_replaced_and_left_to_its_finalizer() {
     api.create(&pod("p1", 1), "default").await.unwrap();
     let _controller = cluster::controller(&server, cluster::options(100));
     sleep(Duration::from_secs(1)).await;
-    let name = api.slices_of("default", "s").await[0]["metadata"]["name"]
+    let name = api.slices_of("default", "s").await.unwrap()[0]["metadata"]["name"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -276,7 +265,7 @@ async fn a_slice_marked_for_deletion_is_replaced_and_left_to_its_finalizer() {
         .unwrap();
     api.delete("EndpointSlice", "default", &name, None).await.unwrap();
     sleep(Duration::from_secs(1)).await;
-    let slices = api.slices_of("default", "s").await;
+    let slices = api.slices_of("default", "s").await.unwrap();
     let living: Vec<_> = slices
         .iter()
         .filter(|s| s["metadata"]["deletionTimestamp"].is_null())

@@ -16,11 +16,11 @@ mod gate;
 #[path = "../support/model.rs"]
 mod model;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
+#[path = "../support/objects.rs"]
+mod objects;
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/scene.rs"]
 mod scene;
-#[allow(dead_code, reason = "shared with tests that use other parts of it")]
-#[path = "../support/shadow.rs"]
-mod shadow;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/recorded.rs"]
 mod store;

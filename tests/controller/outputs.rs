@@ -1,4 +1,4 @@
-//! What the flags of `endpointd run` choose: which outputs are written, how changes are batched, and what older
+//! The effect of flags of `endpointd run`: which outputs are written, how changes are batched, and what older
 //! controllers did with unready pods; and the Events that people see.
 
 use crate::cluster;
@@ -81,7 +81,7 @@ async fn a_batch_period_lets_changes_wait_for_each_other_but_not_for_ever() {
             first - test.writes("/endpointslices")
         ),
         (1, 1),
-        "what is new does not wait"
+        "a new object does not wait for the batch period"
     );
 
     // Ten seconds of flips, each at a time of its own.
@@ -95,7 +95,7 @@ async fn a_batch_period_lets_changes_wait_for_each_other_but_not_for_ever() {
     assert_eq!(slices, 20, "slices are not batched here");
     assert!(
         (4..=6).contains(&endpoints),
-        "one write in two seconds: {endpoints}"
+        "there is one write in two seconds: {endpoints}"
     );
     assert_eq!(
         (
@@ -139,14 +139,14 @@ async fn the_annotation_of_older_controllers_counts_only_where_the_flag_says_so(
             usize::from(!tolerated),
             "{case}"
         );
-        // It never concerned slices.
-        let slices = test.api.slices_of(NAMESPACE, "s").await;
+        // The annotation never concerned slices.
+        let slices = test.api.slices_of(NAMESPACE, "s").await.unwrap();
         assert_eq!(slices[0]["endpoints"][0]["conditions"]["ready"], field, "{case}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn hints_that_come_and_go_are_told_once_per_family_and_reason() {
+async fn hints_that_come_and_go_are_reported_once_per_family_and_reason() {
     let test = Scene::start(options(Outputs::ALL)).await;
     test.node("n0", Some("z0")).await;
     test.node("n1", Some("z1")).await;
@@ -157,8 +157,8 @@ async fn hints_that_come_and_go_are_told_once_per_family_and_reason() {
     test.service(json!({"service.kubernetes.io/topology-mode": "Auto"}), dual)
         .await;
     test.rest().await;
-    let told = |events: &[Value]| {
-        let mut told: Vec<_> = events
+    let reported = |events: &[Value]| {
+        let mut reported: Vec<_> = events
             .iter()
             .map(|event| {
                 let message = event["message"].as_str().unwrap();
@@ -167,14 +167,14 @@ async fn hints_that_come_and_go_are_told_once_per_family_and_reason() {
                 (event["reason"].as_str().unwrap().to_owned(), family, count)
             })
             .collect();
-        told.sort();
-        told
+        reported.sort();
+        reported
     };
     let event = |reason: &str, family: &str| (reason.to_owned(), family.to_owned(), 1);
     let (enabled, disabled) = ("TopologyAwareHintsEnabled", "TopologyAwareHintsDisabled");
     let on = [event(enabled, "IPv4"), event(enabled, "IPv6")];
     let events = test.events().await;
-    assert_eq!(told(&events), on);
+    assert_eq!(reported(&events), on);
     assert_eq!(events[0]["source"]["component"], "endpoint-slice-controller");
     assert_eq!(events[0]["involvedObject"]["kind"], "Service");
 
@@ -191,12 +191,12 @@ async fn hints_that_come_and_go_are_told_once_per_family_and_reason() {
         on[0].clone(),
         on[1].clone(),
     ];
-    assert_eq!(told(&test.events().await), off);
+    assert_eq!(reported(&test.events().await), off);
     test.flip(1, true, 30).await;
     test.rest().await;
     test.api.delete("Node", "", "n2", None).await.unwrap();
     sleep(Duration::from_secs(5)).await;
-    let counts: Vec<_> = told(&test.events().await)
+    let counts: Vec<_> = reported(&test.events().await)
         .into_iter()
         .map(|(.., count)| count)
         .collect();

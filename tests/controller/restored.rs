@@ -4,14 +4,7 @@
 use crate::cluster;
 use crate::cluster::Api;
 use crate::gate::Gate;
-use endpointd::actors::events::WallClock;
-use endpointd::cluster::connect::Clients;
-use endpointd::cluster::fence::Clock;
-use endpointd::cluster::lease::Location;
-use endpointd::core::lease::Timing;
-use endpointd::core::time::Time;
-use endpointd::ops::election::Candidacy;
-use endpointd::ops::progress::PATIENCE;
+use crate::objects;
 use endpointd::ops::run::{run, run_elected};
 use http::Method;
 use kube::Client;
@@ -32,16 +25,12 @@ const BOUND: Duration = Duration::from_secs(10);
 async fn server(pods: std::ops::Range<u8>, changes: u32) -> (ApiServer, Api) {
     let server = cluster::server();
     let api = Api(cluster::client(&server));
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n0"}});
+    let node = objects::node("n0", None, None);
     api.create(&node, "").await.unwrap();
     for number in pods {
         pod(&api, number).await;
     }
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
-        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
-    });
-    api.create(&service, NS).await.unwrap();
+    api.create(&objects::service(), NS).await.unwrap();
     for change in 0..changes {
         let patch = json!({"metadata": {"labels": {"change": change.to_string()}}});
         api.patch("Node", "", "n0", None, &patch).await.unwrap();
@@ -51,43 +40,16 @@ async fn server(pods: std::ops::Range<u8>, changes: u32) -> (ApiServer, Api) {
 
 async fn pod(api: &Api, number: u8) {
     let ip = format!("10.1.0.{number}");
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}"), "labels": {"app": "a"}},
-        "spec": {"nodeName": "n0", "containers": [{"name": "c", "image": "i"}]},
-        "status": {
-            "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
-            "conditions": [{
-                "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        },
-    });
+    let pod = objects::pod(&format!("p{number}"), &ip, "n0");
     api.create(&pod, NS).await.unwrap();
 }
 
-/// Starts a controller behind a gate. It ends when what is returned first is dropped or told.
+/// Starts a controller behind a gate. It ends when the returned sender is dropped or used.
 fn start(gate: &Gate, elected: bool) -> (oneshot::Sender<()>, JoinHandle<()>) {
     let client = || Client::new(gate.clone(), "default");
-    let clients = Clients {
-        watches: client(),
-        objects: client(),
-        events: client(),
-    };
-    let (options, lease, start) = (cluster::options(4), client(), Instant::now());
-    let passed = move || Instant::now().saturating_duration_since(start);
-    let epoch = Time::parse("2026-01-01T00:00:00Z").unwrap().as_nanoseconds();
-    let candidacy = Candidacy {
-        location: Location {
-            namespace: "kube-system".to_owned(),
-            name: "endpointd".to_owned(),
-        },
-        identity: "me".to_owned(),
-        timing: Timing::new(15 * SECOND, 10 * SECOND, 2 * SECOND).unwrap(),
-        clock: Clock::new(passed),
-        wall: WallClock::new(move || {
-            Time::from_nanoseconds(epoch + i64::try_from(passed().as_nanos()).unwrap())
-        }),
-        patience: PATIENCE,
-    };
+    let (clients, lease) = (cluster::clients(client), client());
+    let options = cluster::options(4);
+    let candidacy = cluster::candidacy_since(Instant::now(), "me");
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
         let stopped = async {
@@ -108,10 +70,10 @@ fn names(objects: &[Value]) -> BTreeSet<String> {
     names.map(|name| name.as_str().unwrap().to_owned()).collect()
 }
 
-/// Whether slices and Endpoints publish the pods that there are, each once.
+/// True if slices and Endpoints publish the pods that there are, each once.
 async fn is_right(api: &Api) -> bool {
-    let pods = api.list("Pod", NS).await;
-    let slices = api.slices_of(NS, "s").await;
+    let pods = api.list("Pod", NS).await.unwrap();
+    let slices = api.slices_of(NS, "s").await.unwrap();
     let endpoints: Vec<&Value> = slices
         .iter()
         .flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten())
@@ -124,7 +86,7 @@ async fn is_right(api: &Api) -> bool {
         pods.iter()
             .any(|pod| pod["metadata"]["uid"] == endpoint["targetRef"]["uid"])
     });
-    let object = Api::path("Endpoints", NS, Some("s"));
+    let object = Api::path("Endpoints", NS, Some("s")).unwrap();
     let Ok(object) = api.call(Method::GET, &object, None).await else {
         return false;
     };

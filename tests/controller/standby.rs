@@ -4,18 +4,12 @@
 use crate::cluster;
 use crate::cluster::Api;
 use crate::gate::{Fate, Gate, Sent};
-use endpointd::actors::events::WallClock;
-use endpointd::cluster::connect::Clients;
-use endpointd::cluster::fence::Clock;
-use endpointd::cluster::lease::Location;
-use endpointd::core::lease::Timing;
-use endpointd::core::time::Time;
-use endpointd::ops::election::Candidacy;
-use endpointd::ops::progress::PATIENCE;
+use crate::objects::{self, node, ready_condition, time};
 use endpointd::ops::run::run_elected;
 use http::Method;
 use kube::Client;
 use memory_apiserver::ApiServer;
+use scenario::TRIGGER;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -24,7 +18,6 @@ use tokio::time::{Instant, sleep};
 
 const NS: &str = "default";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/endpointd";
-const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 const SECOND: Duration = Duration::from_secs(1);
 /// More than the lease duration, and some retries.
 const EXPIRY: Duration = Duration::from_secs(18);
@@ -40,26 +33,7 @@ impl Candidate {
     fn start(server: &ApiServer, name: &str, start: Instant) -> Self {
         let gate = Gate::new(server);
         let client = || Client::new(gate.clone(), "default");
-        let clients = Clients {
-            watches: client(),
-            objects: client(),
-            events: client(),
-        };
-        let passed = move || Instant::now().saturating_duration_since(start);
-        let epoch = Time::parse("2026-01-01T00:00:00Z").unwrap().as_nanoseconds();
-        let candidacy = Candidacy {
-            location: Location {
-                namespace: "kube-system".to_owned(),
-                name: "endpointd".to_owned(),
-            },
-            identity: name.to_owned(),
-            timing: Timing::new(15 * SECOND, 10 * SECOND, 2 * SECOND).unwrap(),
-            clock: Clock::new(passed),
-            wall: WallClock::new(move || {
-                Time::from_nanoseconds(epoch + i64::try_from(passed().as_nanos()).unwrap())
-            }),
-            patience: PATIENCE,
-        };
+        let (clients, candidacy) = (cluster::clients(client), cluster::candidacy_since(start, name));
         let (lease, (stop, stopped)) = (client(), oneshot::channel::<()>());
         let task = tokio::spawn(async move {
             let stopped = async {
@@ -78,7 +52,7 @@ impl Candidate {
         }
     }
 
-    /// What it sent since the last time, without what is about the Lease.
+    /// The requests since the last time, without those about the Lease.
     fn sent(&self) -> Vec<Sent> {
         let mut sent = self.gate.take();
         sent.retain(|sent| sent.kind() != "leases");
@@ -120,8 +94,7 @@ impl Cluster {
             api,
             start: Instant::now(),
         };
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n0"}});
-        cluster.api.create(&node, "").await.unwrap();
+        cluster.api.create(&node("n0", None, None), "").await.unwrap();
         for number in 1..=12 {
             cluster.pod(number).await;
         }
@@ -133,28 +106,29 @@ impl Cluster {
         Candidate::start(&self.server, name, self.start)
     }
 
+    /// Candidate `a`, which leads, and candidate `b`, which stands by. Both have read everything.
+    async fn leader_and_standby(&self) -> (Candidate, Candidate) {
+        let leader = self.candidate("a");
+        sleep(SECOND).await;
+        let standby = self.candidate("b");
+        sleep(SECOND).await;
+        (leader, standby)
+    }
+
     async fn service(&self, name: &str, app: &str) {
-        let service = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-            "spec": {"selector": {"app": app}, "ports": [{"port": 80}]},
-        });
-        self.api.create(&service, NS).await.unwrap();
+        let over = json!({"metadata": {"name": name}, "spec": {"selector": {"app": app}}});
+        self.api.create(&objects::service_with(&over), NS).await.unwrap();
     }
 
     async fn pod(&self, number: u8) {
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}"), "labels": {"app": "a"}},
-            "spec": {"nodeName": "n0", "containers": [{"name": "c", "image": "i"}]},
-            "status": status(number, true, 0),
-        });
+        let pod = objects::pod(&format!("p{number}"), &format!("10.1.0.{number}"), "n0");
         self.api.create(&pod, NS).await.unwrap();
     }
 
     /// A node, a Service without a selector, and a pod that nothing selects.
     async fn bystanders(&self, number: u32) {
         let name = format!("other-{number}");
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-        self.api.create(&node, "").await.unwrap();
+        self.api.create(&node(&name, None, None), "").await.unwrap();
         let service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 80}]},
         });
@@ -166,8 +140,8 @@ impl Cluster {
         self.api.create(&pod, NS).await.unwrap();
     }
 
-    async fn flip(&self, number: u8, ready: bool, seconds: u8) {
-        let patch = json!({ "status": status(number, ready, seconds) });
+    async fn flip(&self, number: u8, ready: bool, seconds: u32) {
+        let patch = json!({"status": {"conditions": [ready_condition(ready, seconds)]}});
         let name = format!("p{number}");
         let done = self.api.patch("Pod", NS, &name, Some("status"), &patch);
         done.await.unwrap();
@@ -178,7 +152,7 @@ impl Cluster {
     }
 
     async fn ready(&self) -> usize {
-        let slices = self.api.slices_of(NS, "s").await;
+        let slices = self.api.slices_of(NS, "s").await.unwrap();
         let endpoints = slices
             .iter()
             .flat_map(|slice| slice["endpoints"].as_array().unwrap());
@@ -188,23 +162,10 @@ impl Cluster {
     }
 }
 
-fn status(number: u8, ready: bool, seconds: u8) -> Value {
-    let (ip, ready) = (format!("10.1.0.{number}"), if ready { "True" } else { "False" });
-    json!({
-        "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
-        "conditions": [{
-            "type": "Ready", "status": ready, "lastTransitionTime": format!("2026-01-01T00:00:{seconds:02}Z"),
-        }],
-    })
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_standby_costs_the_server_no_more_than_watches_and_looks_at_the_lease() {
     let cluster = Cluster::new().await;
-    let leader = cluster.candidate("a");
-    sleep(SECOND).await;
-    let standby = cluster.candidate("b");
-    sleep(SECOND).await;
+    let (leader, standby) = cluster.leader_and_standby().await;
     assert_eq!(leader.sent().len(), 4, "three slices and the Endpoints");
     let lease = cluster.lease().await;
     assert_eq!(lease["holderIdentity"], "a");
@@ -214,7 +175,7 @@ async fn a_standby_costs_the_server_no_more_than_watches_and_looks_at_the_lease(
     );
     for flip in 0..300u32 {
         cluster
-            .flip((flip % 12) as u8 + 1, (flip / 12) % 2 == 1, (flip % 60) as u8)
+            .flip((flip % 12) as u8 + 1, (flip / 12) % 2 == 1, flip % 60)
             .await;
         sleep(SECOND / 5).await;
     }
@@ -222,7 +183,7 @@ async fn a_standby_costs_the_server_no_more_than_watches_and_looks_at_the_lease(
     assert_eq!(
         standby.outlines(),
         [""; 0],
-        "nothing is written, and nothing fetched"
+        "a standby sends nothing but lists and watches"
     );
     let lease = cluster.lease().await;
     assert_eq!(
@@ -234,9 +195,7 @@ async fn a_standby_costs_the_server_no_more_than_watches_and_looks_at_the_lease(
 #[tokio::test(start_paused = true)]
 async fn taking_over_writes_what_differs_and_nothing_else() {
     let cluster = Cluster::new().await;
-    let leader = cluster.candidate("a");
-    sleep(SECOND).await;
-    let standby = cluster.candidate("b");
+    let (leader, standby) = cluster.leader_and_standby().await;
     // The leader moves endpoints about: pods go, come, and go to other slices than at first.
     for number in [1, 2, 3, 5, 6, 9] {
         cluster
@@ -254,7 +213,11 @@ async fn taking_over_writes_what_differs_and_nothing_else() {
     sleep(EXPIRY).await;
     assert_eq!(cluster.lease().await["holderIdentity"], "b");
     assert_eq!(cluster.lease().await["leaseTransitions"], 1);
-    assert_eq!(standby.outlines(), [""; 0], "all was as it should be");
+    assert_eq!(
+        standby.outlines(),
+        [""; 0],
+        "nothing differed, so nothing is written"
+    );
 
     // And what happens while nobody writes is all that the next one writes.
     let third = cluster.candidate("c");
@@ -299,26 +262,21 @@ async fn taking_over_writes_what_differs_and_nothing_else() {
     let sent = third.sent();
     assert_eq!(sent.len(), 4, "{sent:?}");
     for sent in sent {
-        assert_eq!(
-            sent.body["metadata"]["annotations"][TRIGGER],
-            "2026-01-01T00:00:50Z"
-        );
+        assert_eq!(sent.body["metadata"]["annotations"][TRIGGER], time(50));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_ends_in_order_gives_the_lease_up_and_the_next_one_begins_at_once() {
+async fn a_leader_that_ends_in_order_gives_the_lease_up_and_the_next_one_begins_at_once() {
     let cluster = Cluster::new().await;
-    let mut leader = cluster.candidate("a");
-    sleep(SECOND).await;
-    let standby = cluster.candidate("b");
-    sleep(7 * SECOND).await;
+    let (mut leader, standby) = cluster.leader_and_standby().await;
+    sleep(6 * SECOND).await;
     cluster.flip(1, false, 9).await;
     sleep(SECOND / 10).await;
     leader.stop().await;
     let sent = leader.gate.take();
     let outputs = sent.iter().filter(|sent| sent.kind() != "leases").count();
-    assert_eq!(outputs, 6, "what was due has been written");
+    assert_eq!(outputs, 6, "the leader did not finish its writes");
     let (last, given) = (sent.last().unwrap(), &sent.last().unwrap().body["spec"]);
     assert_eq!(last.outline(), "PUT leases 200");
     let (duration, transitions) = (&given["leaseDurationSeconds"], &given["leaseTransitions"]);
@@ -339,17 +297,14 @@ async fn who_ends_in_order_gives_the_lease_up_and_the_next_one_begins_at_once() 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_stops_in_time_stands_by_and_can_lead_again() {
     let cluster = Cluster::new().await;
-    let first = cluster.candidate("a");
-    sleep(SECOND).await;
-    let second = cluster.candidate("b");
-    sleep(SECOND).await;
+    let (first, second) = cluster.leader_and_standby().await;
     first.sent();
-    // Of the first one, only requests for the Lease fail: it sees all that happens, and could write.
+    // Only the requests of the first one for the Lease fail: it sees all that happens, and could write.
     for _ in 0..60 {
         first.gate.next(Method::PUT, "leases", Fate::Refused(503));
     }
     let cut = Instant::now();
-    for second in 0..30u8 {
+    for second in 0..30 {
         cluster.flip(1, second % 2 == 1, second).await;
         sleep(SECOND).await;
     }
@@ -360,7 +315,7 @@ async fn a_leader_that_cannot_renew_stops_in_time_stands_by_and_can_lead_again()
     assert!((14..=22).contains(&of_first), "{of_first}");
     assert!((20..=34).contains(&of_second), "{of_second}");
     assert_eq!(cluster.lease().await["holderIdentity"], "b");
-    assert!(!first.task.is_finished(), "it stands by");
+    assert!(!first.task.is_finished(), "the process goes on as a standby");
 
     // The other one goes; the first is allowed to write again.
     sleep(60 * SECOND).await;
@@ -406,25 +361,22 @@ async fn a_write_whose_turn_comes_when_the_time_is_over_is_not_sent() {
         .iter()
         .filter(|sent| sent.kind() == "endpointslices")
         .collect();
-    assert_eq!(late.len(), 1, "it is not repeated: {late:?}");
+    assert_eq!(late.len(), 1, "the late write is repeated: {late:?}");
     assert!(late[0].status.is_none_or(|status| status == 409), "{late:?}");
-    assert_eq!(second.outlines(), [""; 0], "and has changed nothing");
+    assert_eq!(second.outlines(), [""; 0], "the late request has changed nothing");
     assert_eq!(cluster.ready().await, 11);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_deleted_ends_the_term_and_is_made_again() {
     let cluster = Cluster::new().await;
-    let first = cluster.candidate("a");
-    sleep(SECOND).await;
-    let second = cluster.candidate("b");
-    sleep(SECOND).await;
+    let (first, second) = cluster.leader_and_standby().await;
     cluster.api.call(Method::DELETE, LEASE, None).await.unwrap();
     sleep(SECOND).await;
     assert_eq!(
         cluster.lease().await["holderIdentity"],
         "a",
-        "it knows first that nobody holds it"
+        "the leader is the first to see that nobody holds the lease"
     );
     cluster.flip(1, false, 5).await;
     sleep(SECOND).await;
@@ -444,12 +396,12 @@ impl Cluster {
         let start = Instant::now();
         loop {
             let passed = Instant::now().saturating_duration_since(start);
-            let pods = self.api.list("Pod", NS).await;
+            let pods = self.api.list("Pod", NS).await.unwrap();
             let names: Vec<&str> = pods
                 .iter()
                 .map(|pod| pod["metadata"]["name"].as_str().unwrap())
                 .collect();
-            for slice in self.api.slices_of(NS, "s").await {
+            for slice in self.api.slices_of(NS, "s").await.unwrap() {
                 for endpoint in slice["endpoints"].as_array().unwrap() {
                     let name = endpoint["targetRef"]["name"].as_str().unwrap();
                     assert!(names.contains(&name), "{name} is published after {passed:?}");
@@ -466,17 +418,18 @@ impl Cluster {
 #[tokio::test(start_paused = true)]
 async fn a_standby_whose_pod_watch_waits_to_be_tried_again_does_not_lead_on_what_it_knew() {
     let cluster = Cluster::new().await;
-    let mut leader = cluster.candidate("a");
-    sleep(SECOND).await;
-    let standby = cluster.candidate("b");
-    sleep(SECOND).await;
+    let (mut leader, standby) = cluster.leader_and_standby().await;
     standby.gate.bar("pods", 503);
     sleep(5 * SECOND).await;
     for number in [1, 2] {
         cluster.delete_pod(number).await;
     }
     sleep(40 * SECOND).await;
-    assert_eq!(cluster.ready().await, 10, "the leader has taken them out");
+    assert_eq!(
+        cluster.ready().await,
+        10,
+        "the leader has taken the deleted pods out"
+    );
     standby.gate.unbar("pods");
     leader.stop().await;
     sleep(SECOND / 20).await;
@@ -495,10 +448,7 @@ async fn a_standby_whose_pod_watch_waits_to_be_tried_again_does_not_lead_on_what
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_pods_cannot_be_read_writes_nothing() {
     let cluster = Cluster::new().await;
-    let mut leader = cluster.candidate("a");
-    sleep(SECOND).await;
-    let standby = cluster.candidate("b");
-    sleep(SECOND).await;
+    let (mut leader, standby) = cluster.leader_and_standby().await;
     standby.gate.bar("pods", 503);
     cluster.delete_pod(1).await;
     sleep(10 * SECOND).await;
@@ -512,11 +462,11 @@ async fn a_leader_whose_pods_cannot_be_read_writes_nothing() {
     sent.retain(|sent| sent.kind() != "leases");
     assert!(
         sent.iter().all(|sent| sent.verb == Method::GET),
-        "it does not know what to write"
+        "a leader that cannot read pods writes"
     );
     assert!(
         sent.len() < 200,
-        "nor does it ask all the time: {}, before {requests}",
+        "the leader asks without a pause: {}, before {requests}",
         sent.len()
     );
     standby.gate.unbar("pods");
@@ -528,10 +478,7 @@ async fn a_leader_whose_pods_cannot_be_read_writes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn the_headers_of_an_answer_prove_nothing_about_what_it_will_show() {
     let cluster = Cluster::new().await;
-    let mut leader = cluster.candidate("a");
-    sleep(SECOND).await;
-    let standby = cluster.candidate("b");
-    sleep(SECOND).await;
+    let (mut leader, standby) = cluster.leader_and_standby().await;
     // Answers begin at once, and what they show is stuck.
     standby.gate.hold("pods");
     cluster.delete_pod(1).await;
@@ -539,7 +486,11 @@ async fn the_headers_of_an_answer_prove_nothing_about_what_it_will_show() {
     leader.stop().await;
     cluster.never_shows_what_is_gone(30 * SECOND).await;
     assert_eq!(cluster.lease().await["holderIdentity"], "b");
-    assert_eq!(standby.outlines(), [""; 0], "it knows of nothing to write");
+    assert_eq!(
+        standby.outlines(),
+        [""; 0],
+        "the new leader knows of nothing to write"
+    );
     cluster.delete_pod(2).await;
     standby.gate.open("pods");
     sleep(3 * SECOND).await;
@@ -554,9 +505,7 @@ async fn quiet_watches_are_proven_by_one_short_watch_each_and_nothing_is_listed_
     for number in 0..500 {
         cluster.bystanders(number).await;
     }
-    let mut leader = cluster.candidate("a");
-    sleep(SECOND).await;
-    let standby = cluster.candidate("b");
+    let (mut leader, standby) = cluster.leader_and_standby().await;
     // All has been quiet for so long that each kind's watch knows of nothing late.
     sleep(120 * SECOND).await;
     leader.sent();

@@ -29,11 +29,11 @@ fn done(model: &mut Model) {
     assert_eq!(model.published_endpoints(), model.expected_endpoints());
 }
 
-/// Grants what is wanted of one kind, all of it.
+/// Grants all pending objects of one kind.
 fn grant_all(model: &mut Model, output: Output) -> Vec<(ObjectName, Request)> {
     let mut granted = Vec::new();
-    while let Some(at) = model.wanted.iter().position(|object| object.output == output) {
-        let object = model.wanted[at].clone();
+    while let Some(at) = model.pending.iter().position(|object| object.output == output) {
+        let object = model.pending[at].clone();
         granted.extend(model.grant(at).map(|request| (object, request)));
     }
     granted
@@ -65,7 +65,7 @@ fn our_own_event_comes_before_the_answer() {
                 model
                     .plan()
                     .iter()
-                    .filter(|want| want.object.output == output)
+                    .filter(|item| item.object.output == output)
                     .count(),
                 0,
                 "an unknown version waits for the answer in flight"
@@ -74,7 +74,7 @@ fn our_own_event_comes_before_the_answer() {
             assert_eq!(
                 model.state.outcome(object, outcome, None),
                 None,
-                "and is then known as our own"
+                "the version is then known as our own"
             );
         }
         done(&mut model);
@@ -102,15 +102,15 @@ fn an_answer_to_a_fetch_is_older_than_what_the_watch_has_shown_since() {
     tamper(&mut model, "192.0.2.2");
     model.watch_one();
     model.in_flight.remove(object);
-    let want = model
+    let item = model
         .state
         .outcome(object, old, None)
         .expect("what was fetched is old");
-    model.want(want.object);
+    model.enqueue(item.object);
     let granted = grant_all(&mut model, Output::Slice);
     assert!(
         matches!(&granted[..], [(_, Request::Fetch)]),
-        "it is fetched again, not overwritten with a version that must conflict: {granted:?}"
+        "the object is fetched again, not overwritten with a version that must conflict: {granted:?}"
     );
     done(&mut model);
 }
@@ -153,7 +153,7 @@ fn two_pods_swap_their_port_groups() {
         assert_eq!(
             model.published(),
             model.expected(),
-            "limit {limit}: and that was all"
+            "limit {limit}: there was another write"
         );
         done(&mut model);
     }
@@ -260,7 +260,7 @@ async fn a_namespace_empties_and_fills_while_its_requests_are_in_flight() {
             .delete("Pod", scene::NAMESPACE, "p1", Some(0))
             .await
             .unwrap();
-        for slice in scene.api.slices_of(scene::NAMESPACE, "s").await {
+        for slice in scene.api.slices_of(scene::NAMESPACE, "s").await.unwrap() {
             let name = slice["metadata"]["name"].as_str().unwrap();
             // As the garbage collector would; it may be gone already.
             let _ = scene
@@ -276,10 +276,10 @@ async fn a_namespace_empties_and_fills_while_its_requests_are_in_flight() {
     assert_eq!(
         scene.addresses("addresses").await,
         1,
-        "no place in flight has been lost on the way"
+        "all places in flight are free again"
     );
-    let slices = scene.api.slices_of(scene::NAMESPACE, "s").await;
-    let uid = &scene.api.list("Service", scene::NAMESPACE).await[0]["metadata"]["uid"];
+    let slices = scene.api.slices_of(scene::NAMESPACE, "s").await.unwrap();
+    let uid = &scene.api.list("Service", scene::NAMESPACE).await.unwrap()[0]["metadata"]["uid"];
     let ours = slices
         .iter()
         .filter(|slice| slice["metadata"]["ownerReferences"][0]["uid"] == *uid);

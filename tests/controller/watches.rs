@@ -40,10 +40,10 @@ async fn churn(scene: &Scene) {
             scene.flip(number, round > 0, round * 20 + number).await;
             sleep(SECOND * 2).await;
         }
-        for slice in scene.api.slices_of(NAMESPACE, "s").await {
+        for slice in scene.api.slices_of(NAMESPACE, "s").await.unwrap() {
             let name = slice["metadata"]["name"].as_str().unwrap();
             let label = json!({"metadata": {"labels": {"tampered": "1"}}});
-            // It may have been deleted since the list.
+            // The slice may have been deleted since the list.
             let _ = scene
                 .api
                 .patch("EndpointSlice", NAMESPACE, name, None, &label)
@@ -58,9 +58,9 @@ async fn churn(scene: &Scene) {
     }
 }
 
-/// What is published at the end: by slices and by Endpoints, and labels that should not be there.
+/// The addresses in slices, the number of those in Endpoints, and the number of labels that should not be there.
 async fn published(scene: &Scene) -> (BTreeSet<String>, usize, usize) {
-    let slices = scene.api.slices_of(NAMESPACE, "s").await;
+    let slices = scene.api.slices_of(NAMESPACE, "s").await.unwrap();
     let endpoints = slices
         .iter()
         .flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
@@ -185,7 +185,7 @@ async fn a_watch_that_says_nothing_is_not_believed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_decoded_is_left_out_and_the_rest_goes_on() {
+async fn an_object_that_cannot_be_decoded_is_left_out_and_the_rest_goes_on() {
     let scene = scene().await;
     scene.pod(1, "n0", true).await;
     scene.rest().await;
@@ -204,7 +204,7 @@ async fn what_cannot_be_decoded_is_left_out_and_the_rest_goes_on() {
     assert_eq!(
         scene.addresses("addresses").await,
         1,
-        "what was known of it stays"
+        "the last known state of the pod stays"
     );
     scene.pod(2, "n0", true).await;
     scene.rest().await;
@@ -214,7 +214,7 @@ async fn what_cannot_be_decoded_is_left_out_and_the_rest_goes_on() {
     assert_eq!(
         scene.addresses("addresses").await,
         1,
-        "and its next event counts again"
+        "the next event of the pod counts again"
     );
     let lists = |requests: Vec<memory_apiserver::RequestRecord>| {
         let lists = requests.into_iter();
@@ -225,7 +225,7 @@ async fn what_cannot_be_decoded_is_left_out_and_the_rest_goes_on() {
     assert_eq!(
         lists(scene.server.requests()),
         1,
-        "nothing was listed again for it"
+        "the broken event led to another list"
     );
 }
 
@@ -252,7 +252,7 @@ async fn an_older_state_after_a_list_does_not_undo_a_newer_one() {
         scene.api.delete("Pod", NAMESPACE, &name, Some(0)).await.unwrap();
     }
     ends_well(&scene, 60 * SECOND, "lagging").await;
-    let slices = scene.api.slices_of(NAMESPACE, "s").await;
+    let slices = scene.api.slices_of(NAMESPACE, "s").await.unwrap();
     let all: Vec<&Value> = slices
         .iter()
         .flat_map(|s| s["endpoints"].as_array().unwrap())

@@ -1,7 +1,8 @@
 //! The writer under fire: what it sends, when, and how often, whatever the API server answers.
 
+use crate::cluster;
+use crate::objects;
 use crate::scene::{NAMESPACE, Scene};
-use crate::{cluster, scene};
 use memory_apiserver::{Failure, Fault, FaultPlan, Latency, RequestRecord, Rule, Stage, Verb, Verbs};
 use serde_json::json;
 use std::time::Duration;
@@ -74,7 +75,7 @@ async fn a_thousand_flips_while_writes_are_in_flight_cost_a_few_writes_a_slice()
     assert!(by_path.values().all(|&count| count <= 13), "{by_path:?}");
     assert!(
         writes.iter().all(|write| write.status == 200),
-        "and none was in vain"
+        "every request was needed"
     );
     scene.server.clear_faults();
     // The last round of flips made all of them ready again.
@@ -90,16 +91,13 @@ async fn removals_overtake_additions_and_no_addition_waits_for_ever() {
     let scene = Scene::start(options).await;
     scene.node("n0", Some("z0")).await;
     let make = async |name: &str, ready: bool| {
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
-            "spec": {"nodeName": "n0", "containers": [{"name": "c", "image": "i"}]},
-            "status": scene::status(ready, "10.1.0.1", "fd00::1", 0),
-        });
+        let mut pod = objects::pod(name, "10.1.0.1", "n0");
+        pod["metadata"]["labels"]["app"] = json!(name);
+        pod["status"]["conditions"] = json!([objects::ready_condition(ready, 0)]);
         scene.api.create(&pod, NAMESPACE).await.unwrap();
-        let service = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-            "spec": {"selector": {"app": name}, "ports": [{"port": 80}], "clusterIP": "None"},
-        });
+        let service = objects::service_with(&json!({
+            "metadata": {"name": name}, "spec": {"selector": {"app": name}, "clusterIP": "None"},
+        }));
         scene.api.create(&service, NAMESPACE).await.unwrap();
     };
     for i in 0..20 {
@@ -114,7 +112,7 @@ async fn removals_overtake_additions_and_no_addition_waits_for_ever() {
 
     let before = scene.server.requests().len();
     let flip = async |name: String, ready: bool| {
-        let patch = json!({ "status": scene::status(ready, "10.1.0.1", "fd00::1", 7) });
+        let patch = json!({"status": {"conditions": [objects::ready_condition(ready, 7)]}});
         scene
             .api
             .patch("Pod", NAMESPACE, &name, Some("status"), &patch)
@@ -190,12 +188,12 @@ async fn additions_are_not_starved_by_removals_that_never_end() {
         .into_iter()
         .find(|write| write.path.contains("/late-"));
     let at = late.expect("the addition was written").at;
-    // It ages to the head of the queue in thirty seconds.
+    // The addition ages to the head of the queue in thirty seconds.
     assert!(at.saturating_sub(start) <= 150 * SECOND, "{at:?} {start:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_refuses_is_told_once_and_tried_slowly() {
+async fn a_refused_write_is_reported_once_and_retried_slowly() {
     for (failure, says) in [(Failure::Forbidden, "forbidden"), (Failure::Invalid, "invalid")] {
         let scene = scene_with_pods(3, 100).await;
         scene.server.set_faults(plan(
@@ -213,19 +211,19 @@ async fn what_the_server_refuses_is_told_once_and_tried_slowly() {
             "{tried} requests in ten minutes, for two objects"
         );
         let events = scene.events().await;
-        let told: Vec<_> = events
+        let reasons: Vec<_> = events
             .iter()
             .map(|event| event["reason"].as_str().unwrap())
             .collect();
         for reason in ["FailedToUpdateEndpoint", "FailedToUpdateEndpointSlices"] {
-            assert!(told.contains(&reason), "{told:?}");
+            assert!(reasons.contains(&reason), "{reasons:?}");
         }
-        assert!(told.len() <= 6, "once in a while, not each time: {told:?}");
+        assert!(reasons.len() <= 6, "once in a while, not each time: {reasons:?}");
         assert!(
             events
                 .iter()
                 .all(|event| event["message"].as_str().unwrap().to_lowercase().contains(says)),
-            "the server's own words are passed on: {events:?}"
+            "the Event repeats the server's message: {events:?}"
         );
         scene.server.clear_faults();
         sleep(60 * SECOND).await;
@@ -296,7 +294,7 @@ async fn a_create_whose_answer_is_lost_leaves_no_second_slice() {
         scene.service(json!({}), json!({})).await;
         // A request that hangs is given up after its deadline.
         sleep(60 * SECOND).await;
-        let slices = scene.api.slices_of(NAMESPACE, "s").await;
+        let slices = scene.api.slices_of(NAMESPACE, "s").await.unwrap();
         assert_eq!(slices.len(), 1, "{failure:?}");
         assert_eq!(
             scene.writes("/endpointslices"),

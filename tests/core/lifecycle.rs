@@ -1,4 +1,4 @@
-//! What becomes of single objects: the state between a cluster and a server, both made up by the test.
+//! The lifecycle of single objects: the state between a cluster and a server, both made up by the test.
 
 use crate::model::{Fate, Model, PodSpec, ServiceSpec};
 use crate::ops;
@@ -27,7 +27,7 @@ fn published(pods: u8, limit: usize) -> Model {
 }
 
 /// The priority in which Endpoints are due after a change of their Service.
-fn lane_after(change: &ServiceSpec) -> Option<Priority> {
+fn priority_after(change: &ServiceSpec) -> Option<Priority> {
     let mut model = published(2, 3);
     // Bit 0 is the label that the plain Service selects by.
     model.pod(pod(2, 1).facts());
@@ -36,11 +36,11 @@ fn lane_after(change: &ServiceSpec) -> Option<Priority> {
     model.pod(unready.facts());
     model.converge();
     model.service(change.facts());
-    let wants = model.plan();
-    let mut endpoints = wants
+    let items = model.plan();
+    let mut endpoints = items
         .iter()
-        .filter(|want| want.object.output == Output::Endpoints);
-    endpoints.next().map(|want| want.priority)
+        .filter(|item| item.object.output == Output::Endpoints);
+    endpoints.next().map(|item| item.priority)
 }
 
 /// An address that a change of the Service takes out of its Endpoints must stop receiving traffic as soon as one whose
@@ -76,9 +76,9 @@ fn endpoints_that_lose_addresses_to_a_change_of_their_service_are_urgent() {
             Priority::Rest,
         ),
     ] {
-        assert_eq!(lane_after(&change), Some(priority), "{what}");
+        assert_eq!(priority_after(&change), Some(priority), "{what}");
     }
-    // It loses none, and gains one.
+    // The slice loses no endpoint, and gains one.
     let mut model = published(1, 3);
     let mut unready = pod(1, 0);
     unready.ready = false;
@@ -89,7 +89,7 @@ fn endpoints_that_lose_addresses_to_a_change_of_their_service_are_urgent() {
         ..plain()
     };
     model.service(change.facts());
-    let priorities: Vec<_> = model.plan().iter().map(|want| want.priority).collect();
+    let priorities: Vec<_> = model.plan().iter().map(|item| item.priority).collect();
     assert_eq!(priorities, [Priority::Add, Priority::Add]);
 }
 
@@ -123,7 +123,7 @@ fn endpoints_that_others_add_do_not_fill_a_slice_above_its_limit() {
     assert_eq!(model.store.len(), 3);
 }
 
-/// What an older limit allowed, or an older controller, is taken over as it is.
+/// A slice that an older limit or an older controller allowed is adopted as it is.
 #[test]
 fn a_slice_above_the_limit_is_taken_over_as_it_is() {
     let mut model = published(5, 5);
@@ -151,7 +151,7 @@ fn a_slice_whose_second_owner_is_its_service_is_kept_with_both() {
         assert_eq!(model.published(), model.expected());
         assert_eq!(
             model.store[&name].extras.owners, owners,
-            "as others wrote them: there can be only one controller"
+            "the owner references stay as others wrote them, which name a controller"
         );
     }
 }
@@ -172,7 +172,11 @@ fn endpoints_that_went_while_their_deletion_was_on_its_way_are_made_again_with_t
         let object = ObjectName::endpoints(name.clone());
         model.service_gone(&name);
         model.plan();
-        let at = model.wanted.iter().position(|wanted| *wanted == object).unwrap();
+        let at = model
+            .pending
+            .iter()
+            .position(|pending| *pending == object)
+            .unwrap();
         assert!(model.grant(at).is_some(), "{fate:?}");
         if fate == Fate::CarriedUnanswered {
             model.answer(&object, fate);

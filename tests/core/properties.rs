@@ -16,16 +16,16 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What holds whenever everything has come to rest.
+/// Checks what holds whenever everything has come to rest.
 fn check_at_rest(model: &mut Model, seed: u64) -> Result<(), TestCaseError> {
     let (expected, published) = (model.expected(), model.published());
-    prop_assert_eq!(&published, &expected, "the server has what it should");
+    prop_assert_eq!(&published, &expected, "the server has the expected endpoints");
     prop_assert_eq!(model.published_endpoints(), model.expected_endpoints());
     prop_assert!(
         model
             .endpoints
             .iter()
-            // Whether one without our label was its Service's cannot be told afterwards, as after a start.
+            // Afterwards, as after a start, nothing shows that an object without our label was its Service's.
             .all(|(name, object)| model.services.contains_key(name) || (model.stood_by && !object.meta.ours)),
         "Endpoints have gone with their Services"
     );
@@ -38,8 +38,8 @@ fn check_at_rest(model: &mut Model, seed: u64) -> Result<(), TestCaseError> {
     // Incremental equals rebuilt; and a start on a converged cluster writes nothing, in whatever order it is
     // listed.
     let mut fresh = model.restarted(seed);
-    let wants = fresh.plan();
-    prop_assert_eq!(wants, [], "a state built afresh finds nothing to do");
+    let items = fresh.plan();
+    prop_assert_eq!(items, [], "a state built afresh finds nothing to do");
     fresh.converge();
     prop_assert_eq!(fresh.writes, 0);
 
@@ -85,7 +85,7 @@ proptest! {
 
     /// Invariants 1, 3, 5, 6 and 8, and of 7 the limit and the uniqueness of endpoints: after any history the
     /// server has what an independent recompute says, and a state built afresh from the same objects agrees.
-    /// That one object never has two requests out is checked at each grant.
+    /// Each grant checks that one object never has two requests out.
     #[test]
     fn any_history_ends_in_the_right_state(ops in vec(any_op(), 1..60), limit in 1..4usize, seed: u64) {
         let mut model = start(limit);
@@ -129,9 +129,9 @@ proptest! {
         let mut fresh = model.restarted_in_order();
         fresh.converge();
         take_over(&mut model);
-        let (wants, before) = (model.plan(), model.writes);
+        let (items, before) = (model.plan(), model.writes);
         if left.iter().all(|op| !seen(&op)) {
-            prop_assert_eq!(wants, [], "all is as it should be");
+            prop_assert_eq!(items, [], "all is as it should be");
         }
         model.converge();
         prop_assert_eq!(model.writes - before, fresh.writes);
@@ -166,12 +166,12 @@ proptest! {
             if matches!(op, Op::Plan | Op::Grant(_) | Op::Answer(..) | Op::Watch) {
                 continue;
             }
-            let wants = model.plan();
+            let items = model.plan();
             let mut ranks: BTreeMap<Arc<str>, u8> = BTreeMap::new();
-            for want in wants.into_iter().filter(|want| want.object.output == Output::Slice) {
-                let at = model.wanted.iter().position(|name| *name == want.object).unwrap();
+            for item in items.into_iter().filter(|item| item.object.output == Output::Slice) {
+                let at = model.pending.iter().position(|name| *name == item.object).unwrap();
                 let Some(request) = model.grant(at) else { continue };
-                let (service, rank) = rank(&model, &want.object.name, &request);
+                let (service, rank) = rank(&model, &item.object.name, &request);
                 let last = ranks.entry(service).or_default();
                 prop_assert!(*last <= rank, "{:?} out of order after {}", request, last);
                 *last = rank;
@@ -319,7 +319,7 @@ fn a_slice_given_to_another_manager_is_left_to_it_until_something_changes() {
     assert_eq!(
         (model.writes, model.store.len()),
         (writes, 1),
-        "it is looked at, and left"
+        "the object is fetched, and left as it is"
     );
     model.pod(
         PodSpec {
@@ -349,7 +349,7 @@ fn a_slice_given_away_and_back_keeps_its_endpoints() {
     assert_eq!(
         model.store.keys().collect::<Vec<_>>(),
         [&name],
-        "it is the same slice"
+        "the slice is updated, not replaced"
     );
 }
 
@@ -363,8 +363,8 @@ fn nothing_is_written_on_half_a_picture() {
         }
         .facts(),
     );
-    let wants = model.plan();
-    assert_eq!(wants.len(), 2, "the slice and the Endpoints");
+    let items = model.plan();
+    assert_eq!(items.len(), 2, "the slice and the Endpoints");
     // A list begins before the write leaves, and meanwhile the Service selects something else.
     model.state.begin_list(Kind::Pod);
     model.service(
@@ -433,7 +433,7 @@ fn zones_that_change_while_no_service_depends_on_them_are_not_missed() {
             .count()
     };
     assert_eq!(hinted(&model), 4);
-    // It stops to depend on them; before anybody has noticed, a node makes the zones unclear.
+    // The Service stops to depend on zones; before anybody has noticed, a node makes the zones unclear.
     model.service(
         ServiceSpec {
             selector: None,
@@ -491,7 +491,7 @@ fn hints_that_left_too_early_are_put_right() {
     assert_eq!(
         model.store.values().map(hints).collect::<Vec<_>>(),
         [0],
-        "one endpoint, two zones"
+        "one endpoint cannot serve two zones"
     );
     assert_eq!(model.restarted(1).plan(), []);
 }
@@ -501,10 +501,10 @@ fn hints_that_left_too_early_are_put_right() {
 fn endpoints_that_arrive_late_go_with_their_service() {
     let mut model = start(1);
     model.service(plain_service(1).facts());
-    let wants = model.plan();
-    let at = wants
+    let items = model.plan();
+    let at = items
         .iter()
-        .position(|want| want.object.output == Output::Endpoints)
+        .position(|item| item.object.output == Output::Endpoints)
         .unwrap();
     model.grant(at);
     model.stand_by();

@@ -36,7 +36,7 @@ impl Loop {
         }
     }
 
-    fn want(&mut self, want: WorkItem) {
+    fn enqueue(&mut self, item: WorkItem) {
         let urgency = Urgency {
             tenant: 0,
             priority: Priority::Add,
@@ -45,17 +45,17 @@ impl Loop {
         };
         // The least that the delay can be.
         self.queue
-            .want(want.object, urgency, want.retry.delay(0.0), self.now);
+            .want(item.object, urgency, item.retry.delay(0.0), self.now);
     }
 
     fn plan(&mut self) {
         while !self.model.watch.is_empty() {
             self.model.watch_one();
         }
-        for want in self.model.plan() {
-            self.want(want);
+        for item in self.model.plan() {
+            self.enqueue(item);
         }
-        self.model.wanted.clear();
+        self.model.pending.clear();
     }
 
     /// Lets a stretch of time pass. `answer` says what a request is answered with; none is what the server says.
@@ -90,7 +90,7 @@ impl Loop {
             let again = self.model.state.outcome(&object, outcome, None);
             self.queue.landed(&object, false, self.now);
             match again {
-                Some(want) => self.want(want),
+                Some(item) => self.enqueue(item),
                 None => self.queue.settled(&object),
             }
             self.plan();
@@ -143,7 +143,7 @@ fn leftover() -> Loop {
 type Start = fn() -> Loop;
 type Which = fn(&Request) -> bool;
 
-/// What makes requests due.
+/// Situations in which requests are due.
 const SITUATIONS: [(&str, Start); 6] = [
     ("a Service is new", unpublished),
     ("a pod has changed", || {
@@ -287,7 +287,7 @@ fn a_quarrel_with_another_controller_is_slow() {
             "{sent} requests of {output} in a minute"
         );
     }
-    // It is won when the other gives up.
+    // Our write succeeds when the other writer gives up.
     run.run(MINUTE / 4, &mut server);
     assert_eq!(run.model.published(), run.model.expected());
     assert_eq!(run.model.published_endpoints(), run.model.expected_endpoints());
@@ -321,7 +321,7 @@ fn a_quarrel_that_is_always_lost_is_slow() {
 
 /// Somebody writes while an object is read, whenever it is read.
 #[test]
-fn what_is_outdated_when_it_is_read_is_not_read_in_a_loop() {
+fn an_object_that_is_outdated_when_it_is_read_is_not_read_in_a_loop() {
     let mut run = published();
     edit(&mut run.model, 0);
     let mut number = 0;
@@ -330,7 +330,7 @@ fn what_is_outdated_when_it_is_read_is_not_read_in_a_loop() {
         number += 1;
         edit(model, number);
         while let Some(event) = model.watch.pop_front() {
-            // It arrives before the answer.
+            // The event arrives before the answer.
             match event {
                 WatchEvent::Seen(meta) => model.state.apply_slice_meta(&meta, 0),
                 WatchEvent::Endpoints(meta) => model.state.apply_endpoints_meta(&meta, 0),
@@ -435,7 +435,7 @@ fn a_write_that_succeeds_makes_the_next_failure_the_first() {
     }
 }
 
-/// What a look shows is what was wanted: nothing is wrong any more.
+/// The object that was fetched is as it should be: nothing is wrong any more.
 #[test]
 fn a_look_that_shows_what_should_be_there_ends_the_failures() {
     let mut run = published();

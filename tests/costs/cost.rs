@@ -1,4 +1,4 @@
-//! What a change costs, counted instead of timed.
+//! The cost of a change, counted instead of timed.
 
 use crate::fixtures;
 use crate::fixtures::{ENDPOINTS, SLICES, World, node_name, pod, service};
@@ -11,8 +11,9 @@ use endpointd::core::object::Remote;
 use endpointd::core::outputs::Outputs;
 use endpointd::core::subsets::MAX_ADDRESSES;
 use endpointd::core::work::Work;
+use std::ops::Range;
 
-/// What an event and the writes that it leads to cost.
+/// The cost of an event and of the writes that it leads to.
 fn cost(world: &mut World, pod: PodFacts) -> Work {
     cost_of(world, |world| world.apply(pod))
 }
@@ -22,6 +23,30 @@ fn cost_of(world: &mut World, event: impl FnOnce(&mut World)) -> Work {
     event(world);
     world.settle();
     world.state.work() - before
+}
+
+const APP: [(&str, &str); 1] = [("app", "a")];
+
+/// The cost of a change of one endpoint in one slice.
+fn one_endpoint() -> Work {
+    Work {
+        selector_evaluations: 0,
+        endpoints_visited: 1,
+        addresses_visited: 0,
+        slices_touched: 1,
+        evaluations: 1,
+        ..Work::default()
+    }
+}
+
+/// A Service with the ready pods of these numbers, not published yet.
+fn filled(outputs: Outputs, pods: Range<u32>) -> World {
+    let mut world = World::new(outputs, 1);
+    world.state.apply_service(service("svc", &APP), 0);
+    for number in pods {
+        world.apply(pod(number, &APP, true));
+    }
+    world
 }
 
 #[test]
@@ -42,10 +67,7 @@ fn a_pod_event_reaches_only_the_services_it_matches() {
     let labels = [("chart", "web"), ("shard", "7"), ("pod-template-hash", "abc")];
 
     let new = cost(&mut world, pod(1, &labels, true));
-    assert!(
-        new.selector_evaluations <= 2,
-        "a label set not seen before: {new:?}"
-    );
+    assert!(new.selector_evaluations <= 2, "a label set that is new: {new:?}");
     assert_eq!((new.endpoints_visited, new.evaluations), (1, 1), "{new:?}");
     let known = cost(&mut world, pod(2, &labels, true));
     assert_eq!(
@@ -53,17 +75,7 @@ fn a_pod_event_reaches_only_the_services_it_matches() {
         "a label set that is known: {known:?}"
     );
     let flip = cost(&mut world, pod(2, &labels, false));
-    assert_eq!(
-        flip,
-        Work {
-            selector_evaluations: 0,
-            endpoints_visited: 1,
-            addresses_visited: 0,
-            slices_touched: 1,
-            evaluations: 1,
-            ..Work::default()
-        }
-    );
+    assert_eq!(flip, one_endpoint());
     let gone = cost(
         &mut world,
         PodFacts {
@@ -88,54 +100,36 @@ fn a_pod_event_reaches_only_the_services_it_matches() {
 fn the_cost_of_a_flip_does_not_depend_on_the_size_of_the_service() {
     let mut costs = Vec::new();
     for pods in [100, 1000, 20_000] {
-        let mut world = World::new(SLICES, 1);
-        world.state.apply_service(service("svc", &[("app", "a")]), 0);
-        for i in 0..pods {
-            world.apply(pod(i, &[("app", "a")], true));
-        }
+        let mut world = filled(SLICES, 0..pods);
         assert_eq!(
             world.settle(),
             usize::try_from(pods).unwrap() / 100,
             "slices of 100 pods each"
         );
-        costs.push(cost(&mut world, pod(pods / 2, &[("app", "a")], false)));
+        costs.push(cost(&mut world, pod(pods / 2, &APP, false)));
     }
-    assert_eq!(
-        costs[0],
-        Work {
-            selector_evaluations: 0,
-            endpoints_visited: 1,
-            addresses_visited: 0,
-            slices_touched: 1,
-            evaluations: 1,
-            ..Work::default()
-        }
-    );
+    assert_eq!(costs[0], one_endpoint());
     assert!(costs.iter().all(|cost| *cost == costs[0]), "{costs:?}");
 }
 
 #[test]
 fn an_unchanged_pod_costs_nothing() {
-    let mut world = World::new(SLICES, 1);
-    world.state.apply_service(service("svc", &[("app", "a")]), 0);
-    world.apply(pod(1, &[("app", "a")], true));
+    let mut world = filled(SLICES, 1..2);
     world.settle();
-    assert_eq!(cost(&mut world, pod(1, &[("app", "a")], true)), Work::default());
+    assert_eq!(cost(&mut world, pod(1, &APP, true)), Work::default());
 }
 
 #[test]
 fn flips_while_a_write_is_in_flight_are_one_more_write() {
-    let mut world = World::new(SLICES, 1);
-    world.state.apply_service(service("svc", &[("app", "a")]), 0);
-    world.apply(pod(1, &[("app", "a")], true));
+    let mut world = filled(SLICES, 1..2);
     world.settle();
-    world.apply(pod(1, &[("app", "a")], false));
-    let [want] = &world.state.plan()[..] else {
+    world.apply(pod(1, &APP, false));
+    let [item] = &world.state.plan()[..] else {
         panic!("one slice is due")
     };
-    assert_eq!(world.state.grant(&want.object, &mut Json).unwrap().changes, 1);
+    assert_eq!(world.state.grant(&item.object, &mut Json).unwrap().changes, 1);
     for i in 0..1001 {
-        world.apply(pod(1, &[("app", "a")], i % 2 == 0));
+        world.apply(pod(1, &APP, i % 2 == 0));
         assert_eq!(world.state.plan(), [], "nothing more is asked for while it flies");
     }
     let remote = Remote {
@@ -144,7 +138,7 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
     };
     let again = world
         .state
-        .outcome(&want.object, Outcome::Written(remote), None)
+        .outcome(&item.object, Outcome::Written(remote), None)
         .unwrap();
     assert_eq!(
         world.state.grant(&again.object, &mut Json).unwrap().changes,
@@ -166,13 +160,9 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
 fn a_flip_costs_endpoints_what_is_written_and_no_more() {
     let mut costs = Vec::new();
     for pods in [100, 1000, 20_000] {
-        let mut world = World::new(ENDPOINTS, 1);
-        world.state.apply_service(service("svc", &[("app", "a")]), 0);
-        for number in 0..pods {
-            world.apply(pod(number, &[("app", "a")], true));
-        }
+        let mut world = filled(ENDPOINTS, 0..pods);
         assert_eq!(world.settle(), 1, "one object");
-        let flip = cost(&mut world, pod(0, &[("app", "a")], false));
+        let flip = cost(&mut world, pod(0, &APP, false));
         assert_eq!((flip.selector_evaluations, flip.evaluations), (0, 1), "{flip:?}");
         costs.push(flip.addresses_visited);
     }
@@ -183,38 +173,32 @@ fn a_flip_costs_endpoints_what_is_written_and_no_more() {
 
 #[test]
 fn endpoints_are_built_when_their_turn_comes_and_not_for_each_event() {
-    let mut world = World::new(ENDPOINTS, 1);
-    world.state.apply_service(service("svc", &[("app", "a")]), 0);
-    for number in 0..500 {
-        world.apply(pod(number, &[("app", "a")], true));
-    }
+    let mut world = filled(ENDPOINTS, 0..500);
     world.settle();
     let burst = cost_of(&mut world, |world| {
-        let mut wants = Vec::new();
+        let mut items = Vec::new();
         for number in 0..100 {
-            world.apply(pod(number, &[("app", "a")], false));
-            wants.extend(world.state.plan());
+            world.apply(pod(number, &APP, false));
+            items.extend(world.state.plan());
         }
-        assert_eq!((wants.len(), world.write_all(&wants).0), (100, 1));
+        assert_eq!((items.len(), world.write_all(&items).0), (100, 1));
     });
     assert_eq!(burst.addresses_visited, 100 + 500, "{burst:?}");
 }
 
 #[test]
 fn an_unchanged_pod_costs_endpoints_nothing() {
-    let mut world = World::new(Outputs::ALL, 1);
-    world.state.apply_service(service("svc", &[("app", "a")]), 0);
-    world.apply(pod(1, &[("app", "a")], true));
+    let mut world = filled(Outputs::ALL, 1..2);
     world.settle();
-    assert_eq!(cost(&mut world, pod(1, &[("app", "a")], true)), Work::default());
+    assert_eq!(cost(&mut world, pod(1, &APP, true)), Work::default());
 }
 
 #[test]
 fn a_node_that_changes_costs_its_own_pods() {
     let mut world = World::new(SLICES, 2);
-    world.state.apply_service(service("svc", &[("app", "a")]), 0);
+    world.state.apply_service(service("svc", &APP), 0);
     for number in 0..5000 {
-        let facts = pod(number, &[("app", "a")], true);
+        let facts = pod(number, &APP, true);
         let node = u32::from(number < 30);
         world.apply(PodFacts {
             node: Some(node_name(node)),
@@ -238,11 +222,7 @@ fn a_node_that_changes_costs_its_own_pods() {
 fn pods_that_come_and_go_cost_themselves_and_the_slices_they_touch() {
     let mut costs = Vec::new();
     for pods in [1000, 20_000] {
-        let mut world = World::new(SLICES, 1);
-        world.state.apply_service(service("svc", &[("app", "a")]), 0);
-        for number in 0..pods {
-            world.apply(pod(number, &[("app", "a")], true));
-        }
+        let mut world = filled(SLICES, 0..pods);
         world.settle();
         costs.push(cost_of(&mut world, |world| {
             for number in 0..10 {
@@ -250,7 +230,7 @@ fn pods_that_come_and_go_cost_themselves_and_the_slices_they_touch() {
                 world.state.remove_pod(&name, &mut world.nodes);
             }
             for number in 0..10 {
-                world.apply(pod(pods + number, &[("app", "a")], true));
+                world.apply(pod(pods + number, &APP, true));
             }
         }));
     }

@@ -1,4 +1,4 @@
-//! What the core's work grows with: counted where it can be counted, and timed where turns are concerned.
+//! Costs of the core, and what they grow with: counted where they can be counted, and timed where turns are concerned.
 
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 

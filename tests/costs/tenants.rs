@@ -1,4 +1,4 @@
-//! What the owner of one namespace can write, up to the limits of the API, costs about as much as it is large.
+//! The cost of objects that the owner of one namespace can write, up to the limits of the API, grows about as they do.
 
 use crate::fixtures;
 use crate::fixtures::{SLICES, World, app_pod, app_service, named_port, pod, service};
@@ -43,8 +43,8 @@ fn work_of(world: &mut World, event: impl FnOnce(&mut World)) -> Work {
 
 /// Label keys of 48 bytes that all have one hash in `rustc-hash`, which the tables used before.
 ///
-/// It mixes 48 bytes as `t1 = mix(S1 ^ a, P ^ b)`, `t2 = mix(S2 ^ c, P ^ d)`, and in the end `mix(t1 ^ e, t2 ^ f)`, with
-/// constants that everybody knows. So whoever chooses `e = t1 ^ C` and `f = t2 ^ D` has the same end each time. One in
+/// That hash mixes 48 bytes as `t1 = mix(S1 ^ a, P ^ b)`, `t2 = mix(S2 ^ c, P ^ d)`, and in the end
+/// `mix(t1 ^ e, t2 ^ f)`, with constants that everybody knows. So whoever chooses `e = t1 ^ C` and `f = t2 ^ D` has the same end each time. One in
 /// some 58,000 of random `a` and `b` leads to an `e` of letters and digits; and each `a, b, e` that does goes with each
 /// `c, d, f`.
 fn colliding_keys(count: usize) -> Vec<String> {
@@ -135,10 +135,10 @@ fn named_pod(name: &str) -> PodFacts {
     }
 }
 
-/// What is planned and written for some pods and Services, in words.
+/// The plans and writes for some pods and Services, in words.
 fn history() -> String {
     let mut world = World::new(Outputs::ALL, 7);
-    let mut told = String::new();
+    let mut text = String::new();
     for round in 0..3 {
         let mut pending = Pending::default();
         for app in 0..20 {
@@ -153,18 +153,18 @@ fn history() -> String {
         }
         pending.push(Change::End(Kind::Pod, round, u64::from(round)));
         pending.apply(&mut world.state, &mut world.nodes);
-        for want in world.state.plan() {
-            let granted = world.state.grant(&want.object, &mut Json);
-            writeln!(told, "{want:?} {granted:?}").unwrap();
+        for item in world.state.plan() {
+            let granted = world.state.grant(&item.object, &mut Json);
+            writeln!(text, "{item:?} {granted:?}").unwrap();
             let remote = endpointd::core::object::Remote {
                 uid: "u".into(),
                 version: u64::from(round) + 1,
             };
             let written = endpointd::core::namespace::Outcome::Written(remote);
-            world.state.outcome(&want.object, written, None);
+            world.state.outcome(&item.object, written, None);
         }
     }
-    told
+    text
 }
 
 const KEY: &str = "ENDPOINTD_TEST_HASH_KEY";
@@ -176,7 +176,7 @@ fn nothing_that_is_written_depends_on_the_key_of_hashes() {
         print!("{}", history());
         return;
     }
-    let told = ["1", "2"].map(|key| {
+    let histories = ["1", "2"].map(|key| {
         let output = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
@@ -196,7 +196,7 @@ fn nothing_that_is_written_depends_on_the_key_of_hashes() {
         assert!(history.len() >= 100, "{}", history.len());
         history
     });
-    assert_eq!(told[0], told[1]);
+    assert_eq!(histories[0], histories[1]);
 }
 
 // === labels and selectors ===

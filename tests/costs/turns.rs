@@ -1,4 +1,4 @@
-//! What a namespace has to do is done in turns, whatever a single pod or Service of it costs: others are not to wait for
+//! A namespace does its work in turns, whatever a single pod or Service of it costs: others are not to wait for
 //! all of it.
 
 use crate::fixtures;
@@ -67,12 +67,12 @@ fn much(events: &mut dyn FnMut(Vec<Change>)) {
 }
 
 #[test]
-fn what_is_done_in_steps_ends_as_if_it_were_done_at_once() {
+fn work_in_steps_ends_as_work_at_once_does() {
     // In which order objects are named may differ, and so may how urgent they are said to be before a plan is whole.
-    let names = |wants: &[WorkItem]| -> BTreeSet<String> {
-        let names = wants
+    let names = |items: &[WorkItem]| -> BTreeSet<String> {
+        let names = items
             .iter()
-            .map(|want| format!("{} {}", want.object.output, want.object.name));
+            .map(|item| format!("{} {}", item.object.output, item.object.name));
         names.collect()
     };
     for units in [1, 7, 100, 1000] {
@@ -89,16 +89,18 @@ fn what_is_done_in_steps_ends_as_if_it_were_done_at_once() {
             while !applying.step(&mut cut.state, &mut cut.nodes, &mut Budget::new(units)) {
                 steps += 1;
             }
-            let wants = whole.state.plan();
-            let mut cut_wants = Vec::new();
-            while !cut.state.step_plan(&mut cut_wants, &mut Budget::new(units)) {
+            let items = whole.state.plan();
+            let mut cut_items = Vec::new();
+            while !cut.state.step_plan(&mut cut_items, &mut Budget::new(units)) {
                 steps += 1;
             }
-            assert_eq!(names(&wants), names(&cut_wants));
-            for want in &wants {
-                let one = whole.state.grant(&want.object, &mut Json);
-                let other = cut.state.grant(&want.object, &mut Json);
-                assert_eq!(one, other, "{want:?}");
+            assert_eq!(names(&items), names(&cut_items));
+            for item in &items {
+                let (one, other) = (
+                    whole.state.grant(&item.object, &mut Json),
+                    cut.state.grant(&item.object, &mut Json),
+                );
+                assert_eq!(one, other, "{item:?}");
                 if one.is_some() {
                     let outcome = || {
                         let remote = endpointd::core::object::Remote {
@@ -112,8 +114,8 @@ fn what_is_done_in_steps_ends_as_if_it_were_done_at_once() {
                             _ => endpointd::core::namespace::Outcome::Written(remote),
                         }
                     };
-                    let again = whole.state.outcome(&want.object, outcome(), None);
-                    assert_eq!(again, cut.state.outcome(&want.object, outcome(), None));
+                    let again = whole.state.outcome(&item.object, outcome(), None);
+                    assert_eq!(again, cut.state.outcome(&item.object, outcome(), None));
                 }
             }
         });
@@ -146,13 +148,13 @@ fn a_step_does_no_more_than_its_budget_and_one_piece() {
         }
     }
     assert!(most <= 2 * UNITS, "{most} units in one step");
-    let mut wants = Vec::new();
+    let mut items = Vec::new();
     let mut steps = 0;
-    while !world.state.step_plan(&mut wants, &mut Budget::new(UNITS)) {
+    while !world.state.step_plan(&mut items, &mut Budget::new(UNITS)) {
         steps += 1;
     }
     assert_eq!(
-        wants.len(),
+        items.len(),
         200 + 199,
         "200 slices of one Service, and one of each other"
     );
@@ -180,9 +182,9 @@ fn turns(world: &mut World, events: Vec<Change>) -> (usize, f64) {
     };
     let mut applying = pending.begin();
     while !turn(&mut || applying.step(&mut world.state, &mut world.nodes, &mut Budget::new(TURN))) {}
-    let mut wants = Vec::new();
-    while !turn(&mut || world.state.step_plan(&mut wants, &mut Budget::new(TURN))) {}
-    world.write_all(&wants);
+    let mut items = Vec::new();
+    while !turn(&mut || world.state.step_plan(&mut items, &mut Budget::new(TURN))) {}
+    world.write_all(&items);
     (turns, longest.as_secs_f64() / all.as_secs_f64())
 }
 

@@ -12,7 +12,7 @@ pub(crate) enum Change {
     Toggle(u8),
 }
 
-/// What goes wrong, once in a history, at any point.
+/// A fault, which strikes once in a history, at any point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     /// A request is not carried out, and no answer comes.
@@ -61,7 +61,7 @@ pub(crate) struct Case {
     pub(crate) pods: Vec<PodSpec>,
     /// Nothing was published when the controller began.
     pub(crate) empty: bool,
-    /// What happened while no controller ran.
+    /// The changes that happened while no controller ran.
     pub(crate) before: Vec<Change>,
     pub(crate) changes: Vec<Change>,
     pub(crate) fault: Option<Fault>,

@@ -12,12 +12,12 @@ const SECOND: Duration = Duration::from_secs(1);
 /// More requests than these without a pause are too many: each candidate may look, claim and look again.
 const MOST_AT_ONCE: u32 = 6;
 
-/// What becomes of the store.
+/// A fault of the store or of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// Nothing is left of it, and versions begin anew.
+    /// Nothing is left of the store, and versions begin anew.
     Fresh,
-    /// It is set back to a copy in which the Lease was given up.
+    /// The store is set back to a copy in which the Lease was given up.
     Restored,
     /// A request is not carried out, and its sender gives it up.
     LostBefore,

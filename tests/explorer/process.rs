@@ -33,7 +33,7 @@ pub(crate) enum ToWriter {
     Wake,
     Done(ObjectName, Outcome, Load),
     Tick,
-    /// It may write from now on, or may not.
+    /// The writer may write from now on, or may not.
     Role(bool),
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum ToWriter {
 pub(crate) enum Flight {
     /// The server has yet to look at it.
     Sent(Request),
-    /// It has an answer, which has yet to arrive.
+    /// The server has answered, and the answer has yet to arrive.
     Answered(Outcome, Load),
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Listed {
     Endpoints(Vec<EndpointsFacts>),
 }
 
-/// What the shard owns, and the nodes that it looks at.
+/// The state that the shard owns, and the nodes that it looks at.
 #[derive(Clone, Debug)]
 struct Shard {
     state: NamespaceState,
@@ -100,7 +100,7 @@ pub(crate) struct Process {
     floor: usize,
     /// A write left before that.
     pub(crate) stale: bool,
-    /// Whether it holds the lease, and the number of the term.
+    /// The process holds the lease, in the term of this number.
     pub(crate) leads: bool,
     term: u64,
 }
@@ -152,8 +152,8 @@ impl Process {
         self.begin_term(happened, broken);
     }
 
-    /// It loses the lease, and with it what it knows of outputs. Answers to what is on its way are not waited for. Returns
-    /// those requests.
+    /// Takes the lease away, and with it all knowledge of outputs. Nothing waits for the requests in flight any
+    /// more, which are returned.
     pub(crate) fn lose(&mut self) -> BTreeMap<ObjectName, Flight> {
         (self.leads, self.term) = (false, self.term + 1);
         self.to_writer.push_back(ToWriter::Role(false));
@@ -169,7 +169,7 @@ impl Process {
         flights
     }
 
-    /// It wins the lease again.
+    /// Gives the lease back.
     pub(crate) fn win_again(&mut self, happened: usize) {
         (self.leads, self.term) = (true, self.term + 1);
         self.begin_term(happened, false);
@@ -234,17 +234,17 @@ impl Process {
         self.pods = Some(pods);
     }
 
-    /// Whether it has not taken over from another.
+    /// True if the process has not taken over from another.
     pub(crate) fn leads_from_the_start(&self) -> bool {
         self.pods.is_none()
     }
 
-    /// Whether the watch of pods shows what happens.
+    /// True while the watch of pods is open.
     pub(crate) fn watches_pods(&self) -> bool {
         self.pods.as_ref().is_none_or(|pods| pods.watching)
     }
 
-    /// Whether a bookmark of the watch of pods would make a difference.
+    /// True if a bookmark of the watch of pods would make a difference.
     pub(crate) fn wants_bookmark(&self) -> bool {
         let pods = self.pods.as_ref();
         pods.is_some_and(|pods| pods.watching && !pods.view.is_proven())
@@ -299,7 +299,7 @@ impl Process {
         self.follow_pods();
     }
 
-    /// Whether a kind that others wrote is still to be listed.
+    /// True while a kind that others wrote is still to be listed.
     pub(crate) fn awaits(&self, kind: Kind) -> bool {
         !self.picture.is_listed(kind)
     }
@@ -419,8 +419,8 @@ impl Process {
             }
         }
         let state = &mut self.shard.change().state;
-        let wanted = state.plan().into_iter();
-        said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
+        let planned = state.plan().into_iter();
+        said.extend(planned.map(|item| (item.object.clone(), Report::Wanted(item))));
         // Nobody takes them here, and they are no part of what decides.
         drop((state.take_notifications(), state.take_syncs(), state.take_work()));
         for (object, report) in said {
@@ -499,7 +499,7 @@ impl Process {
         }
     }
 
-    /// What is left to do where nothing is on its way any more: nothing, if all is well.
+    /// Work that is left where no message and no request is on its way any more. There should be none.
     pub(crate) fn leftovers(&mut self) -> Option<String> {
         if !self.publisher.queue().is_idle() {
             return Some("the publisher keeps an object that nobody will ask for".to_owned());
@@ -510,8 +510,9 @@ impl Process {
         if self.picture.blocked().any() {
             return Some("a kind is never shown to be as new as the term".to_owned());
         }
-        let wanted = self.shard.change().state.plan();
-        (!wanted.is_empty()).then(|| format!("the shard wants something and has not said so: {wanted:?}"))
+        let planned = self.shard.change().state.plan();
+        (!planned.is_empty())
+            .then(|| format!("the shard has pending writes and has not said so: {planned:?}"))
     }
 }
 

@@ -13,7 +13,7 @@ const MOST_STATES: usize = 6_000_000;
 /// A history longer than this goes in circles.
 const LONGEST: usize = 400;
 
-/// What is searched: all that can happen to some pure machines and what lies between them.
+/// A system to search: pure machines, the messages between them, and all that can happen to them.
 pub(crate) trait System: Clone + fmt::Debug {
     type Step: Clone + fmt::Debug;
 
@@ -23,17 +23,17 @@ pub(crate) trait System: Clone + fmt::Debug {
     /// Lets it happen.
     fn take(&mut self, step: Self::Step) -> Result<(), String>;
 
-    /// What holds in every state.
+    /// Checks the invariants of every state.
     fn check(&self) -> Result<(), String>;
 
-    /// Whether nothing moves by itself any more.
+    /// True if nothing moves by itself any more.
     fn is_quiet(&self, steps: &[Self::Step]) -> bool;
 
-    /// What holds where nothing moves by itself any more.
+    /// Checks the invariants of a state in which nothing moves by itself any more.
     fn check_quiet(&self) -> Result<(), String>;
 }
 
-/// What a search has seen.
+/// The result of a search.
 pub(crate) struct Found {
     pub(crate) states: usize,
     /// Complete orders of steps. There may be more than a `u64` holds.
@@ -42,7 +42,7 @@ pub(crate) struct Found {
     pub(crate) longest: usize,
 }
 
-/// What is known of a state whose steps have all been tried.
+/// The result for a state whose steps have all been tried.
 #[derive(Clone, Copy)]
 struct Below {
     histories: f64,

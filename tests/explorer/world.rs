@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
-/// What can happen next.
+/// A step of a history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// The next change of the cluster, as the watch of pods shows it.
@@ -72,9 +72,9 @@ pub(crate) struct World<'c> {
     fault: Option<Fault>,
     /// How often creates have failed in a row.
     failed: u32,
-    /// Whether another process is still to take over.
+    /// Another process is still to take over.
     succession: bool,
-    /// Whether it is still to lose the lease.
+    /// The process is still to lose the lease.
     relapse: bool,
     /// Requests of the last leader that are still on their way.
     late: Vec<(ObjectName, Request)>,
@@ -106,7 +106,7 @@ impl fmt::Debug for World<'_> {
     }
 }
 
-/// What the watch of pods shows of a change, which is made to the pods.
+/// Applies a change to the pods, and returns what the watch of pods shows of it.
 fn apply(pods: &mut BTreeMap<Box<str>, PodFacts>, change: Change) -> Result<PodFacts, Box<str>> {
     let (Change::Flip(number) | Change::Toggle(number)) = change;
     let name: Box<str> = format!("pod-{number}").into();
@@ -187,7 +187,7 @@ impl<'c> World<'c> {
         world.list_everything();
         (world.changed, world.fault, world.succession) = (0, case.fault, case.succession);
         if case.succession || case.relapse {
-            // What happens at the start is another case's business.
+            // Other cases play what happens at the start.
             (world.changed, world.process.delivered) = (case.changes.len(), case.changes.len());
             (world.fault, world.succession) = (None, false);
             world.settle();
@@ -215,7 +215,7 @@ impl<'c> World<'c> {
         }
     }
 
-    /// What the server would list now.
+    /// The list that the server would answer with now.
     fn listed(&self, kind: Kind) -> Listed {
         match kind {
             Kind::Node => {
@@ -240,13 +240,13 @@ impl<'c> World<'c> {
         panic!("the cluster does not come to rest before the case begins");
     }
 
-    /// Whether a kind that others wrote is still to be listed by a process that has begun to lead.
+    /// True while a process that has begun to lead has yet to list a kind that others wrote.
     fn is_awaited(&self, kind: Kind) -> bool {
         let needed = Kind::needed_for(self.case.outputs).any(|needed| needed == kind);
         needed && self.process.leads && self.process.awaits(kind)
     }
 
-    /// Whether the watch of an output is followed.
+    /// True while the process follows the watch of an output.
     fn follows(&self, kind: Kind) -> bool {
         self.process.leads && !self.process.awaits(kind)
     }
@@ -368,7 +368,7 @@ impl<'c> World<'c> {
         }
     }
 
-    /// What the server has to show goes to the watch of its kind.
+    /// Moves the events that the server has to show to the watches of their kinds.
     fn sort_events(&mut self) {
         if self.server.0.watch.is_empty() {
             return;
@@ -529,7 +529,7 @@ impl System for World<'_> {
                     Kind::Slice => self.slices.clear(),
                     Kind::Endpoints => self.endpoints.clear(),
                     Kind::Node | Kind::Pod | Kind::Service => {
-                        // What happens next is not shown, but listed.
+                        // The next change is not shown by the watch, but listed.
                         if self.changed < self.case.changes.len() {
                             self.happen();
                         }

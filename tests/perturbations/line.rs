@@ -1,8 +1,8 @@
 //! The line between one process of the controller and the server.
 //!
-//! It notes what goes through it, and follows the rules of a plan: it is cut at a request or before an event, as when
-//! the process is killed; it holds back what the watch of a kind shows from a version on, and later lets it through
-//! or breaks the watch; and it shows lists as they were at an older version.
+//! The line notes what goes through it, and follows the rules of a plan: it is cut at a request or before an event, as
+//! when the process is killed; it holds back what the watch of a kind shows from a version on, and later lets it
+//! through or breaks the watch; and it shows lists as they were at an older version.
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -34,7 +34,7 @@ type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 pub(crate) struct Sent {
     pub(crate) verb: Method,
     pub(crate) path: String,
-    /// Whether it is a list or a watch of everything.
+    /// The request is a list or a watch of everything.
     pub(crate) looks_around: bool,
 }
 
@@ -59,10 +59,10 @@ pub(crate) enum Cut {
     Event(&'static str, u64),
 }
 
-/// What a line does besides noting. Versions are those of the server.
+/// The rules that a line follows. Versions are those of the server.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Rules {
-    /// What watches show is noted.
+    /// The line notes what watches show.
     pub(crate) noted: bool,
     pub(crate) cut: Option<Cut>,
     /// Events of these kinds are held back from a version on.
@@ -86,7 +86,7 @@ impl fmt::Display for Event {
 // === impl Rules ===
 
 impl Rules {
-    /// Whether the lines of a kind's watch must be looked at.
+    /// True if the lines of a kind's watch must be looked at.
     fn concerns(&self, kind: &str) -> bool {
         let cut = matches!(self.cut, Some(Cut::Event(at, _)) if at == kind);
         cut || self.noted || self.held.contains_key(kind) || self.as_of.contains_key(kind)
@@ -179,7 +179,7 @@ impl Line {
         self.release();
     }
 
-    /// What was sent until now.
+    /// The requests that were sent until now.
     pub(crate) fn sent(&self) -> Vec<Sent> {
         self.state.log.lock().sent.clone()
     }
@@ -188,7 +188,7 @@ impl Line {
         self.state.log.lock().sent.len()
     }
 
-    /// What watches have shown until now.
+    /// The events that watches have shown until now.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.state.log.lock().events.clone()
     }
@@ -267,7 +267,7 @@ impl Line {
         })
     }
 
-    /// What a list that is streamed shows, of the state at a version.
+    /// Answers a streamed list with the state at a version.
     async fn list_as_of(&self, uri: &Uri, version: u64) -> UnsyncBoxBody<Bytes, io::Error> {
         let selectors: String = uri
             .query()
@@ -394,7 +394,7 @@ fn listed_kind(uri: &Uri) -> Option<&'static str> {
     KINDS.into_iter().find(|k| everywhere && *k == kind)
 }
 
-/// What a line of a watch shows; none for bookmarks and errors.
+/// The event in a line of a watch; none for bookmarks and errors.
 fn event(kind: &'static str, line: &[u8]) -> Option<Event> {
     let value: Value = serde_json::from_slice(line).ok()?;
     let change = value["type"].as_str()?;

@@ -15,7 +15,7 @@ pub(crate) struct Undisturbed {
     pub(crate) sent: Vec<(Sent, usize)>,
     /// How many of these were sent before the first step.
     pub(crate) at_start: usize,
-    /// What watches showed.
+    /// The events that watches showed.
     pub(crate) events: Vec<Event>,
     /// The server's version after each operation of each step.
     pub(crate) operations: Vec<Vec<u64>>,
@@ -32,10 +32,10 @@ pub(crate) enum Point {
     End(usize),
 }
 
-/// What is done then.
+/// A disturbance at such a moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
-    /// What watches hold back is shown.
+    /// Watches show what they held back.
     Release,
     /// The server forgets its history, and the watches that hold something back break.
     Hide,
@@ -85,18 +85,18 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Whether the controller does not see, or sees too late, how things were at the end of some step. What it
+    /// True if the controller does not see, or sees too late, how things were at the end of some step. What it
     /// would have left of a Service that is abandoned afterwards is not there then.
     pub(crate) fn may_miss(&self) -> bool {
         self.sort == Sort::Stale || self.compared_from > self.from
     }
 
-    /// Whether another process goes on.
+    /// True if another process goes on.
     pub(crate) fn restarts(&self) -> bool {
         matches!(self.sort, Sort::Killed | Sort::LateAfterRestart | Sort::Stale)
     }
 
-    /// Whether events are shown at another moment than in the recorded run, or never. A Ready time that changes
+    /// True if events are shown at another moment than in the recorded run, or never. A Ready time that changes
     /// nothing that is published goes with the next write, as upstream has it, and that can be another one then.
     pub(crate) fn moves_events(&self) -> bool {
         self.sort != Sort::Killed
@@ -256,7 +256,7 @@ fn hidden(undisturbed: &Undisturbed, i: usize) -> Plan {
         .map(|next| moment(undisturbed, next.version))
         .next();
     let ours = event.kind == "endpoints" || event.kind == "endpointslices";
-    // What the controller writes itself comes at another moment in a run that is disturbed.
+    // The controller's own writes come at another moment in a run that is disturbed.
     let until = match next {
         Some((at, Some(operation))) if !ours => Point::Operation(at, operation),
         Some((at, _)) => Point::End(at),

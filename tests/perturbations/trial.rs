@@ -2,14 +2,13 @@
 
 use crate::cluster;
 use crate::line::{Line, Rules, Sent};
-use crate::normal;
 use crate::plan::{Action, Plan, Point, Sort, Undisturbed};
-use crate::player::{But, Player, QUIET, limit};
-use endpointd::cluster::connect::Clients;
+use crate::player::{But, Player, QUIET};
 use endpointd::ops::run::{Options, run};
 use kube::Client;
 use memory_apiserver::ApiServer;
 use parking_lot::Mutex;
+use scenario::Scenario;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -157,11 +156,11 @@ fn looks_again_at_a_foreign_slice(scenario: &Value, plan: &Plan, step: usize) ->
 fn leave_out_the_replacement(state: &mut Value) -> Option<String> {
     let slices = state["endpointslices"].as_array_mut().unwrap();
     let before = slices.len();
-    slices.retain(|slice| !normal::is_managed(slice));
+    slices.retain(|slice| !scenario::is_managed(slice));
     (before - slices.len() > 1).then(|| format!("{} slices replace one", before - slices.len()))
 }
 
-/// Whether a trigger time may stand for the recorded one.
+/// True if a trigger time may stand for the recorded one.
 fn time_fits(scenario: &Value, plan: &Plan, want: Option<&str>, got: Option<&str>) -> bool {
     // While a Service is an external name, the Ready times that moved forward wait for it in the process's memory.
     let lost = got.is_none() && scenario["name"] == "to-external-name" && plan.restarts();
@@ -171,7 +170,7 @@ fn time_fits(scenario: &Value, plan: &Plan, want: Option<&str>, got: Option<&str
     want == got || lost || (earlier && plan.moves_events())
 }
 
-/// Whether the plan met what it was made for.
+/// Fails a plan that did not meet the requests and events that it was made for.
 fn carried_out(plan: &Plan, first: &Line) -> Option<String> {
     if plan.rules.cut.is_some() && !first.is_cut() {
         return Some("the plan was not carried out: nobody was killed".to_owned());
@@ -215,7 +214,7 @@ impl Stage {
         };
         Self {
             server,
-            options: cluster::options(limit(scenario)),
+            options: cluster::options(Scenario(scenario).max_endpoints()),
             state: Arc::new(Mutex::new(state)),
         }
     }
@@ -228,12 +227,7 @@ impl Stage {
     fn start(&self) {
         let mut state = self.state.lock();
         state.started += 1;
-        let client = || Client::new(state.line.clone(), "default");
-        let clients = Clients {
-            watches: client(),
-            objects: client(),
-            events: client(),
-        };
+        let clients = cluster::clients(|| Client::new(state.line.clone(), "default"));
         let mut options = self.options;
         // Each process draws names of its own.
         options.settings.seed = state.started;

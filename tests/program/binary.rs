@@ -1,105 +1,38 @@
 //! The real binary, as a process, against memory-apiserver on loopback.
 
-use crate::cluster::Api;
-use memory_apiserver::{Config, Handle, start};
-use serde_json::{Value, json};
-use std::io::Read as _;
-use std::process::{Child, Command, Stdio};
+use crate::cluster::{self, Api};
+use crate::objects::{node, pod, service};
+use crate::process::Process;
+use memory_apiserver::{Config, Handle};
+use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// A child that does not outlive its test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Process {
-    fn start(args: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_endpointd"));
-        if let ["run", flags @ ..] = args {
-            // There are many at once, and one usual port. Of two such flags the last counts.
-            command.args(["run", "--admin-port=0"]).args(flags);
-        } else {
-            command.args(args);
-        }
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        Self(child.unwrap())
-    }
-
-    fn signal(&self, name: &str) {
-        let kill = format!("kill -{name} {}", self.0.id());
-        let sent = Command::new("sh").args(["-c", &kill]).status();
-        assert!(sent.unwrap().success());
-    }
-
-    /// Waits for the end: the exit code, and what was written to standard error.
-    async fn end(&mut self) -> (Option<i32>, String) {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                let mut stderr = String::new();
-                self.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-                return (status.code(), stderr);
-            }
-            let waited = Instant::now().saturating_duration_since(start);
-            assert!(waited < Duration::from_secs(20), "the process does not end");
-            sleep(Duration::from_millis(10)).await;
-        }
-    }
-}
-
 async fn server() -> (Handle, Api) {
-    let handle = start(Config {
+    cluster::serve(Config {
         request_log: 10_000,
         ..Config::default()
     })
     .await
-    .unwrap();
-    let client = kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap();
-    (handle, Api(client))
 }
 
-fn pod(name: &str, number: u8) -> Value {
-    let ip = format!("10.1.0.{number}");
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "a"}},
-        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
-        "status": {
-            "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-        },
-    })
+fn ready_pod(number: u8) -> Value {
+    pod(&format!("p{number}"), &format!("10.1.0.{number}"), "n1")
 }
 
 async fn fill(api: &Api) {
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
-    api.create(&node, "").await.unwrap();
+    api.create(&node("n1", None, None), "").await.unwrap();
     for number in 1..=3 {
-        api.create(&pod(&format!("p{number}"), number), "default")
-            .await
-            .unwrap();
+        api.create(&ready_pod(number), "default").await.unwrap();
     }
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
-        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
-    });
-    api.create(&service, "default").await.unwrap();
+    api.create(&service(), "default").await.unwrap();
 }
 
 /// Waits until the Service has this many endpoints.
 async fn endpoints(api: &Api, count: usize) {
     let start = Instant::now();
     loop {
-        let slices = api.slices_of("default", "s").await;
+        let slices = api.slices_of("default", "s").await.unwrap();
         let found: usize = slices
             .iter()
             .map(|slice| slice["endpoints"].as_array().map_or(0, Vec::len))
@@ -123,7 +56,7 @@ fn writes(handle: &Handle) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn it_runs_until_sigterm_and_a_restart_writes_nothing() {
+async fn endpointd_runs_until_sigterm_and_a_restart_writes_nothing() {
     let (handle, api) = server().await;
     fill(&api).await;
     let url = handle.url();
@@ -140,7 +73,7 @@ async fn it_runs_until_sigterm_and_a_restart_writes_nothing() {
     assert_eq!(before.len(), 2, "one create and one update: {before:?}");
     let second = Process::start(&["run", "--server", &url, "--log-format=json"]);
     // A change that it must write shows that it has taken over everything else.
-    api.create(&pod("p4", 4), "default").await.unwrap();
+    api.create(&ready_pod(4), "default").await.unwrap();
     endpoints(&api, 3).await;
     assert_eq!(
         writes(&handle).len(),
@@ -323,13 +256,11 @@ async fn a_server_that_is_not_there_yet_is_waited_for() {
         .unwrap();
     let _process = Process::start(&["run", "--server", &format!("http://{address}")]);
     sleep(Duration::from_millis(300)).await;
-    let handle = start(Config {
+    let (_handle, api) = cluster::serve(Config {
         port: address.port(),
         ..Config::default()
     })
-    .await
-    .unwrap();
-    let api = Api(kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap());
+    .await;
     fill(&api).await;
     endpoints(&api, 3).await;
 }

@@ -8,6 +8,11 @@ mod cluster;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/command.rs"]
 mod command;
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
+#[path = "../support/objects.rs"]
+mod objects;
+#[path = "../support/process.rs"]
+mod process;
 
 mod binary;
 mod rbac;

@@ -5,10 +5,11 @@ mod grants;
 mod process;
 
 use crate::cluster::Api;
+use crate::objects;
 use futures::StreamExt as _;
 use grants::{Grant, Grants};
 use memory_apiserver::{Config, Fault, FaultPlan, Handle, Resources, Rule, Verb, start};
-use process::Process;
+use process::WithToken;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(50);
 const MANAGED: &str = "endpoints.kubernetes.io/managed-by";
 
-/// What is granted and never asked for by `run` itself, and why.
+/// Grants that `run` itself never uses, and why they are there.
 const UNUSED: [(&str, &str, &str); 6] = [
     ("pods", "get", "`explain` asks for one pod"),
     ("nodes", "get", "and for the nodes of its pods"),
@@ -55,34 +56,19 @@ async fn server(grants: &[&Grants], streams: bool) -> (Handle, Api) {
     (handle, api)
 }
 
-fn ready(number: usize, ready: bool) -> Value {
-    let ip = format!("10.1.0.{number}");
-    json!({
-        "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
-        "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
-    })
-}
-
 fn service(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
-    })
+    objects::service_with(&json!({"metadata": {"name": name}}))
 }
 
 async fn pod(api: &Api, number: usize) {
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}"), "labels": {"app": "a"}},
-        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}, "status": ready(number, true),
-    });
-    // It may be there.
+    let pod = objects::pod(&format!("p{number}"), &format!("10.1.0.{number}"), "n");
+    // The pod may be there already.
     let _ = api.create(&pod, "default").await;
 }
 
 /// A Service, its pods, and Endpoints that have lost theirs.
 async fn fill(api: &Api) {
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
-    api.create(&node, "").await.unwrap();
+    api.create(&objects::node("n", None, None), "").await.unwrap();
     for number in 1..=3 {
         pod(api, number).await;
     }
@@ -97,10 +83,11 @@ async fn fill(api: &Api) {
 async fn disturb(api: &Api, round: usize) {
     let odd = json!({"metadata": {"labels": {"odd": round.to_string()}}});
     let second = round.is_multiple_of(2);
-    let status = json!({"status": ready(1, second)});
+    let conditions = [objects::ready_condition(second, round as u32)];
+    let status = json!({"status": {"conditions": conditions}});
     let _ = api.patch("Pod", "default", "p1", Some("status"), &status).await;
     let _ = api.patch("Endpoints", "default", "s", None, &odd).await;
-    for slice in api.slices_of("default", "s").await.iter().take(1) {
+    for slice in api.slices_of("default", "s").await.unwrap().iter().take(1) {
         let name = slice["metadata"]["name"].as_str().unwrap();
         let _ = api.patch("EndpointSlice", "default", name, None, &odd).await;
     }
@@ -120,7 +107,7 @@ async fn disturb(api: &Api, round: usize) {
 async fn until(
     what: &str,
     api: Option<&Api>,
-    process: &mut Process,
+    process: &mut WithToken,
     mut is_so: impl AsyncFnMut(&str) -> bool,
 ) {
     let begin = Instant::now();
@@ -130,7 +117,7 @@ async fn until(
         if is_so(&log).await {
             return;
         }
-        assert!(process.runs(), "it has ended\n{log}");
+        assert!(process.is_running(), "it has ended\n{log}");
         let waited = Instant::now().saturating_duration_since(begin);
         assert!(waited < LIMIT, "{what}: not within {LIMIT:?}\n{log}");
         if let Some(api) = api {
@@ -160,7 +147,7 @@ async fn the_rules_are_enough_for_all_that_is_done() {
         let grants = Grants::of_base();
         let (handle, api) = server(&[&grants], streams).await;
         fill(&api).await;
-        let mut process = Process::start(&handle, grants.token(), &["--max-endpoints-per-slice=1"]);
+        let mut process = WithToken::start(&handle, grants.token(), &["--max-endpoints-per-slice=1"]);
         let events = async || {
             let list = api.call(http::Method::GET, "/api/v1/events", None).await.unwrap();
             let counts = list["items"]
@@ -178,7 +165,7 @@ async fn the_rules_are_enough_for_all_that_is_done() {
         )
         .await;
         until("the leftover is gone", None, &mut process, async |_| {
-            let left = Api::path("Endpoints", "default", Some("left"));
+            let left = Api::path("Endpoints", "default", Some("left")).unwrap();
             api.call(http::Method::GET, &left, None).await.is_err()
         })
         .await;
@@ -206,7 +193,7 @@ async fn without(grant: Grant) -> Result<(), String> {
     // A server that streams lists is not asked for any.
     let (handle, api) = server(&[&grants], false).await;
     fill(&api).await;
-    let mut process = Process::start(
+    let mut process = WithToken::start(
         &handle,
         grants.token(),
         &[
@@ -234,7 +221,7 @@ async fn without(grant: Grant) -> Result<(), String> {
                 Err(format!("{grant:?}: others are refused too: {others:?}"))
             };
         }
-        if !process.runs() {
+        if !process.is_running() {
             break;
         }
         disturb(&api, round).await;
@@ -273,17 +260,17 @@ fn value(metrics: &str, name: &str) -> f64 {
 
 #[tokio::test]
 async fn a_dry_run_beside_a_leader_may_only_read_and_only_reads() {
-    let (writer, reader) = (Grants::of_base(), Grants::of_shadow());
+    let (writer, reader) = (Grants::of_base(), Grants::of_dry_run());
     for Grant { verb, resource, .. } in reader.all() {
         assert!(["get", "list", "watch"].contains(&&*verb), "{verb} {resource}");
         assert_ne!(resource, "leases");
     }
     let (handle, api) = server(&[&writer, &reader], true).await;
     fill(&api).await;
-    let leader = Process::start(&handle, writer.token(), &[]);
+    let leader = WithToken::start(&handle, writer.token(), &[]);
     let address = process::free_address();
     let port = format!("--admin-port={}", address.port());
-    let mut shadow = Process::start(
+    let mut dry_run = WithToken::start(
         &handle,
         reader.token(),
         &["--dry-run", "--dry-run-patience=2s", &port],
@@ -294,19 +281,19 @@ async fn a_dry_run_beside_a_leader_may_only_read_and_only_reads() {
         "endpointd_services_out_of_sync",
         "endpointd_services_out_of_sync_oldest_seconds",
     );
-    until("both work", Some(&api), &mut shadow, async |_| {
+    until("both work", Some(&api), &mut dry_run, async |_| {
         value(&metrics().await, compared) >= 10.0
     })
     .await;
-    until("all is in sync", None, &mut shadow, async |_| {
+    until("all is in sync", None, &mut dry_run, async |_| {
         value(&metrics().await, out) == 0.0
     })
     .await;
 
-    leader.kill();
+    drop(leader);
     let before = handle.server().requests().len();
     api.create(&service("alone"), "default").await.unwrap();
-    until("it is told", None, &mut shadow, async |log| {
+    until("the difference is logged", None, &mut dry_run, async |log| {
         let metrics = metrics().await;
         value(&metrics, out) >= 1.0 && value(&metrics, oldest) >= 2.0 && log.contains("dry run: out of sync")
     })
@@ -317,19 +304,19 @@ async fn a_dry_run_beside_a_leader_may_only_read_and_only_reads() {
         r#"endpointd_dry_run_differences_total{operation="create"}"#,
     );
     assert!(created >= 2.0, "a slice and Endpoints: {text}");
-    let log = shadow.log();
-    let told: Vec<&str> = log
+    let log = dry_run.log();
+    let logged: Vec<&str> = log
         .lines()
         .filter(|line| line.contains("service=alone"))
         .collect();
-    assert_eq!(told.len(), 1, "{log}");
+    assert_eq!(logged.len(), 1, "{log}");
     for part in [
         "WARN",
         "namespace=default",
         "create EndpointSlice",
         "create Endpoints alone",
     ] {
-        assert!(told[0].contains(part), "{part}: {}", told[0]);
+        assert!(logged[0].contains(part), "{part}: {}", logged[0]);
     }
     // Without the leader, only this test writes: one Service.
     let requests = handle.server().requests();
@@ -339,8 +326,8 @@ async fn a_dry_run_beside_a_leader_may_only_read_and_only_reads() {
         .collect();
     assert_eq!(writes.len(), 1, "{writes:?}");
 
-    let _leader = Process::start(&handle, writer.token(), &[]);
-    until("it is in sync again", None, &mut shadow, async |log| {
+    let _leader = WithToken::start(&handle, writer.token(), &[]);
+    until("it is in sync again", None, &mut dry_run, async |log| {
         let again = |line: &str| line.contains("in sync again") && line.contains("service=alone");
         value(&metrics().await, out) == 0.0 && log.lines().any(again)
     })
@@ -351,6 +338,6 @@ async fn a_dry_run_beside_a_leader_may_only_read_and_only_reads() {
         .into_iter()
         .filter(|request| request.status == 403);
     assert_eq!(refused.count(), 0);
-    assert_eq!(forbidden(&shadow.log()), [""; 0]);
-    shadow.terminate().await;
+    assert_eq!(forbidden(&dry_run.log()), [""; 0]);
+    dry_run.terminate().await;
 }

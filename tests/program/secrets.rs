@@ -134,7 +134,7 @@ fn cases(scratch: &Scratch) -> Vec<Case> {
             "      env: [{name: A, value: c4n4ry}]",
         ])
     };
-    // Of "-----BEGIN c4n4ry".
+    // The beginning of "-----BEGIN c4n4ry".
     let half_pem = "LS0tLS1CRUdJTiBjNG40cnk=";
     let key_data = |data: &str| {
         with_user(&[
@@ -336,7 +336,7 @@ async fn a_broken_kubeconfig_is_named_by_file_line_and_fault_and_none_of_it_is_p
 }
 
 #[tokio::test]
-async fn of_several_kubeconfigs_the_broken_one_is_named() {
+async fn the_broken_one_of_several_kubeconfigs_is_named() {
     let scratch = Scratch::new();
     let whole = scratch.file("whole", with_user(&["    token: c4n4ry"]));
     let broken = scratch.file("broken", "users:\n- name: v\n  user:\n    token: [c4n4ry\n");
@@ -512,7 +512,7 @@ async fn nothing_is_printed_of_credentials_that_a_proxy_quotes() {
 async fn nothing_is_printed_of_a_plugin_that_fails_later() {
     let scratch = Scratch::new();
     let state = scratch.0.join("state");
-    // It is asked once to make each client, and then before each request, since its token expires at once.
+    // The plugin runs once for each client, and then before each request, since its token expires at once.
     let plugin = scratch.script(
         "plugin",
         &format!(
@@ -534,11 +534,15 @@ async fn nothing_is_printed_of_a_plugin_that_fails_later() {
         let level = format!("--log-level={level}");
         let words = "the credential plugin failed (exit status: 5)";
         // The line is a warning: at the level of errors it is not printed, and there is nothing to wait for.
-        let told = !level.contains("error");
-        let limit = if told { PATIENCE } else { Duration::from_secs(3) };
+        let is_logged = !level.contains("error");
+        let limit = if is_logged {
+            PATIENCE
+        } else {
+            Duration::from_secs(3)
+        };
         let printed = run_until(words, limit, &[&level, "--kubeconfig", &path]).await;
         assert_silent(&printed, &level);
-        assert_eq!(printed.contains(words), told, "{printed}");
+        assert_eq!(printed.contains(words), is_logged, "{printed}");
     }
     assert!(Path::new(&state).exists());
 }

@@ -1,47 +1,11 @@
 //! The log of the real binary, while owners of namespaces do what they can to fill it.
 
-use crate::cluster::Api;
-use memory_apiserver::{Config, Failure, Fault, FaultPlan, Handle, Rule, Stage, Verbs, start};
+use crate::cluster::{self, Api};
+use crate::process::Process;
+use memory_apiserver::{Config, Failure, Fault, FaultPlan, Handle, Rule, Stage, Verbs};
 use serde_json::{Value, json};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::time::sleep;
-
-/// A child that does not outlive its test.
-struct Process(Option<Child>);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-impl Process {
-    fn run(flags: &[&str]) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_endpointd"))
-            .args(["run", "--admin-port=0"])
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn();
-        Self(Some(child.unwrap()))
-    }
-
-    /// Ends it in order. What it has logged.
-    async fn end(mut self) -> String {
-        let child = self.0.take().unwrap();
-        let kill = Command::new("kill")
-            .args(["-TERM", &child.id().to_string()])
-            .status();
-        assert!(kill.unwrap().success());
-        let ended = tokio::task::spawn_blocking(move || child.wait_with_output()).await;
-        String::from_utf8(ended.unwrap().unwrap().stderr).unwrap()
-    }
-}
 
 fn service(name: &str, annotations: &Value) -> Value {
     json!({
@@ -56,8 +20,12 @@ async fn namespace(api: &Api, name: &str) {
 }
 
 /// A namespace of 200 Services, and one that is empty yet.
-async fn loud_and_quiet(handle: &Handle) -> Api {
-    let api = Api(kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap());
+async fn loud_and_quiet() -> (Handle, Api) {
+    let (handle, api) = cluster::serve(Config {
+        request_log: 100_000,
+        ..Config::default()
+    })
+    .await;
     for name in ["loud", "quiet"] {
         namespace(&api, name).await;
     }
@@ -66,18 +34,12 @@ async fn loud_and_quiet(handle: &Handle) -> Api {
             .await
             .unwrap();
     }
-    api
+    (handle, api)
 }
 
 #[tokio::test]
 async fn a_namespace_whose_writes_are_refused_does_not_bury_the_lines_about_others() {
-    let handle = start(Config {
-        request_log: 100_000,
-        ..Config::default()
-    })
-    .await
-    .unwrap();
-    let api = loud_and_quiet(&handle).await;
+    let (handle, api) = loud_and_quiet().await;
     let mut plan = FaultPlan::new(1);
     for name in ["loud", "quiet"] {
         plan = plan.rule(
@@ -87,11 +49,11 @@ async fn a_namespace_whose_writes_are_refused_does_not_bury_the_lines_about_othe
         );
     }
     handle.server().set_faults(plan);
-    let process = Process::run(&["--server", &handle.url()]);
+    let mut process = Process::start(&["run", "--server", &handle.url()]);
     sleep(Duration::from_secs(3)).await;
     api.create(&service("late", &json!({})), "quiet").await.unwrap();
     sleep(Duration::from_secs(2)).await;
-    let log = process.end().await;
+    let log = process.terminate().await;
 
     let refused = |namespace: &str| {
         let of = |line: &&str| line.contains("refused a request") && line.contains(namespace);
@@ -99,29 +61,33 @@ async fn a_namespace_whose_writes_are_refused_does_not_bury_the_lines_about_othe
     };
     assert!((1..=20).contains(&refused("namespace=loud ")), "{log}");
     assert!(refused("namespace=quiet ") >= 1, "{log}");
-    // What was left out is said at the end at the latest, and together it is all.
+    // The log says at the end at the latest how many lines were left out, and together they are all.
     let left_out = log.lines().filter_map(|line| {
         let (_, rest) = line.split_once("namespace=loud lines=")?;
         rest.trim().parse::<usize>().ok()
     });
-    let told = refused("namespace=loud ") + left_out.sum::<usize>();
+    let logged = refused("namespace=loud ") + left_out.sum::<usize>();
     let asked = handle.server().requests().into_iter().filter(|request| {
         let write = request.method != "GET" && request.path.contains("endpoint");
         write && request.path.contains("/namespaces/loud/")
     });
-    assert_eq!(told, asked.count(), "{log}");
+    assert_eq!(logged, asked.count(), "{log}");
 }
 
 #[tokio::test]
 async fn a_namespace_that_is_out_of_sync_does_not_bury_a_dry_runs_lines_about_others() {
-    let handle = start(Config::default()).await.unwrap();
-    let api = loud_and_quiet(&handle).await;
-    let flags = ["--server", &handle.url(), "--dry-run", "--dry-run-patience=1s"];
-    let process = Process::run(&flags);
+    let (handle, api) = loud_and_quiet().await;
+    let mut process = Process::start(&[
+        "run",
+        "--server",
+        &handle.url(),
+        "--dry-run",
+        "--dry-run-patience=1s",
+    ]);
     sleep(Duration::from_secs(3)).await;
     api.create(&service("late", &json!({})), "quiet").await.unwrap();
     sleep(Duration::from_secs(3)).await;
-    let log = process.end().await;
+    let log = process.terminate().await;
     let lines = |namespace: &str| {
         let of = |line: &&str| line.contains("dry run: out of sync") && line.contains(namespace);
         log.lines().filter(of).count()
@@ -136,8 +102,7 @@ const ANNOTATION: &str = "service.alpha.kubernetes.io/tolerate-unready-endpoints
 
 #[tokio::test]
 async fn an_annotation_is_logged_by_its_beginning_and_cannot_forge_a_line() {
-    let handle = start(Config::default()).await.unwrap();
-    let api = Api(kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap());
+    let (handle, api) = cluster::serve(Config::default()).await;
     namespace(&api, "forger").await;
     let value = format!(
         "no\n2026-01-01T00:00:00Z ERROR forged: {}\u{1b}[2J",
@@ -146,13 +111,14 @@ async fn an_annotation_is_logged_by_its_beginning_and_cannot_forge_a_line() {
     api.create(&service("s", &json!({ ANNOTATION: value })), "forger")
         .await
         .unwrap();
-    let process = Process::run(&[
+    let mut process = Process::start(&[
+        "run",
         "--server",
         &handle.url(),
         "--legacy-tolerate-unready-annotation=true",
     ]);
     sleep(Duration::from_secs(2)).await;
-    let log = process.end().await;
+    let log = process.terminate().await;
     let about: Vec<_> = log.lines().filter(|line| line.contains(ANNOTATION)).collect();
     assert_eq!(about.len(), 1, "{}", &log[..log.len().min(10_000)]);
     assert!(about[0].len() < 500, "{} bytes", about[0].len());

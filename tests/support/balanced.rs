@@ -1,4 +1,4 @@
-//! Whether hints in proportion to the zones' CPUs are in order.
+//! Checks hints in proportion to the zones' CPUs.
 
 use super::{Model, is_ours};
 use endpointd::core::address::Family;

@@ -1,12 +1,12 @@
 //! The real binary, run to its end.
 
-use super::cluster::Api;
-use memory_apiserver::{Access, Config, Handle, start};
+use super::cluster::{self, Api};
+use memory_apiserver::{Access, Config, Handle};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// What a command left behind.
+/// The outcome of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -15,7 +15,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// It could not do what it was asked to, and said so in one line.
+    /// Asserts that the command failed, and said why in one line, which is returned.
     pub(crate) fn refused(&self) -> &str {
         assert_eq!(self.code, Some(2), "{self:?}");
         assert_eq!(self.stdout, "", "{self:?}");
@@ -67,15 +67,12 @@ pub(crate) async fn endpointd_with(variables: &[(&str, &str)], args: &[&str]) ->
 
 /// A server on loopback, without garbage collection, and a client of it.
 pub(crate) async fn serve() -> (Handle, Api) {
-    let handle = start(Config {
+    cluster::serve(Config {
         gc: false,
         request_log: 10_000,
         ..Config::default()
     })
     .await
-    .unwrap();
-    let client = kube::Client::try_from(kube::Config::new(handle.url().parse().unwrap())).unwrap();
-    (handle, Api(client))
 }
 
 /// Access for who sends the token `token`: to get and list these resources.

@@ -1,4 +1,4 @@
-//! What stands between a controller under test and its server. It notes every request, and on demand holds back
+//! A gate between a controller under test and its server. It notes every request, and on demand holds back
 //! what watches show, holds or refuses requests, or loses their answers. The test's own client does not pass here.
 
 use bytes::Bytes;
@@ -64,12 +64,12 @@ impl Sent {
         self.target().1.or_else(|| self.body["metadata"]["name"].as_str())
     }
 
-    /// Whether it is a list or a watch.
+    /// True for a list or a watch.
     fn looks_around(&self) -> bool {
         self.verb == Method::GET && self.target().1.is_none()
     }
 
-    /// Whether it asks for all objects of its kind, whole or by pages, and not for one to see a version.
+    /// True for a list of all objects of a kind, whole or by pages, and not of one to see a version.
     pub(crate) fn lists(&self) -> bool {
         let streamed = self.query.contains("sendInitialEvents=true");
         self.looks_around() && (streamed || !(self.watch || self.query.ends_with("limit=1")))
@@ -87,22 +87,22 @@ impl Sent {
     }
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
-    /// It is not carried out, and answered with this status.
+    /// The request is not carried out, and answered with this status.
     Refused(u16),
-    /// It is carried out, and answered with this status all the same.
+    /// The request is carried out, and answered with this status all the same.
     Lost(u16),
-    /// It is not carried out, and something before the server answers with this status and a page.
+    /// The request is not carried out, and something before the server answers with this status and a page.
     Page(u16),
-    /// It is neither carried out nor answered.
+    /// The request is neither carried out nor answered.
     Unheard,
-    /// It is carried out and never answered.
+    /// The request is carried out and never answered.
     Unanswered,
-    /// It is carried out when the test releases it.
+    /// The request is carried out when the test releases it.
     Held,
-    /// It is carried out, and answered when the test releases it.
+    /// The request is carried out, and answered when the test releases it.
     AnswerHeld,
 }
 
@@ -212,14 +212,14 @@ impl Gate {
         self.state.lock().rules.len()
     }
 
-    /// What was sent since the last time; lists, watches and Events left out.
+    /// The requests since the last time, without lists, watches and Events.
     pub(crate) fn take(&self) -> Vec<Sent> {
         let mut sent = self.take_all();
         sent.retain(|sent| !sent.looks_around() && sent.kind() != "events");
         sent
     }
 
-    /// What was sent since the last time.
+    /// The requests since the last time.
     pub(crate) fn take_all(&self) -> Vec<Sent> {
         let mut state = self.state.lock();
         let until = state.log.len();

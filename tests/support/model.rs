@@ -221,18 +221,18 @@ pub(crate) struct Model {
     pub(crate) version: u64,
     /// How many UIDs have been given out.
     uids: u64,
-    /// What a backup holds: slices, Endpoints, and their version.
+    /// The server's backup: slices, Endpoints, and their version.
     backup: Option<Backup>,
-    /// Whether the server has gone back to its backup, and the state has not been told.
+    /// The server has gone back to its backup, and the state does not know it yet.
     pub(crate) restored: bool,
-    /// What the watch of slices has yet to show.
+    /// Events that the watch of slices has yet to show.
     pub(crate) watch: VecDeque<WatchEvent>,
-    pub(crate) wanted: Vec<ObjectName>,
+    pub(crate) pending: Vec<ObjectName>,
     pub(crate) in_flight: BTreeMap<ObjectName, Request>,
-    /// What was in flight when the state began to stand by.
+    /// Requests that were in flight when the state began to stand by.
     pub(crate) late: BTreeMap<ObjectName, Request>,
     pub(crate) stands_by: bool,
-    /// Whether it ever did.
+    /// The state has stood by at some time.
     pub(crate) stood_by: bool,
     pub(crate) writes: u64,
     pub(crate) epoch: u8,
@@ -298,7 +298,7 @@ impl Model {
             backup: None,
             restored: false,
             watch: VecDeque::new(),
-            wanted: Vec::new(),
+            pending: Vec::new(),
             in_flight: BTreeMap::new(),
             late: BTreeMap::new(),
             stands_by: false,
@@ -376,26 +376,26 @@ impl Model {
         }
     }
 
-    /// Takes in what the state wants. Returns it.
+    /// Plans, and adds the planned objects to the pending ones. Returns the plan.
     pub(crate) fn plan(&mut self) -> Vec<WorkItem> {
         self.state.watch_zones(&mut self.nodes);
-        let wants = self.state.plan();
-        for want in &wants {
-            self.want(want.object.clone());
+        let items = self.state.plan();
+        for item in &items {
+            self.enqueue(item.object.clone());
         }
-        wants
+        items
     }
 
-    pub(crate) fn want(&mut self, name: ObjectName) {
-        if !self.wanted.contains(&name) {
-            self.wanted.push(name);
+    pub(crate) fn enqueue(&mut self, name: ObjectName) {
+        if !self.pending.contains(&name) {
+            self.pending.push(name);
         }
     }
 
     /// The state stands by from now on. What is on its way is answered some time.
     pub(crate) fn stand_by(&mut self) {
         (self.stands_by, self.stood_by) = (true, true);
-        self.wanted.clear();
+        self.pending.clear();
         self.late.append(&mut self.in_flight);
         for kind in [Kind::Slice, Kind::Endpoints] {
             self.state.forget(kind);
@@ -403,12 +403,12 @@ impl Model {
         assert_eq!(self.plan(), [], "who stands by plans nothing");
     }
 
-    /// Grants the object at a place among those that are wanted.
+    /// Grants the pending object at a place.
     pub(crate) fn grant(&mut self, at: usize) -> Option<Request> {
-        let name = self.wanted.remove(at);
+        let name = self.pending.remove(at);
         if self.late.contains_key(&name) {
             // As the writer has it: what is on its way is answered first.
-            self.wanted.push(name);
+            self.pending.push(name);
             return None;
         }
         let granted = self.state.grant(&name, &mut Json);
@@ -440,8 +440,8 @@ impl Model {
                 Outcome::Conflict
             }
         };
-        if let Some(want) = self.state.outcome(name, outcome, None) {
-            self.want(want.object);
+        if let Some(item) = self.state.outcome(name, outcome, None) {
+            self.enqueue(item.object);
         }
     }
 
@@ -482,7 +482,7 @@ impl Model {
             let mut out = self.in_flight.keys().chain(self.late.keys());
             if let Some(name) = out.next().cloned() {
                 self.answer(&name, Fate::Carried);
-            } else if !self.wanted.is_empty() {
+            } else if !self.pending.is_empty() {
                 self.grant(0);
             } else if self.watch.is_empty() {
                 return;
@@ -572,7 +572,7 @@ fn shuffle<T>(random: &mut Option<fastrand::Rng>, values: &mut [T]) {
     }
 }
 
-/// Whether a slice bears our managed-by label.
+/// True if a slice bears our managed-by label.
 pub(crate) fn is_ours(slice: &SliceFacts) -> bool {
     use endpointd::core::facts::{LABEL_MANAGED_BY, MANAGED_BY};
     slice.labels.get(LABEL_MANAGED_BY) == Some(MANAGED_BY)

@@ -11,7 +11,7 @@ use endpointd::core::ports::TargetPort;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What people do to Endpoints.
+/// Changes that people make to Endpoints.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EndpointsTamper {
     Delete,
@@ -25,7 +25,7 @@ pub(crate) enum EndpointsTamper {
     Reorder,
 }
 
-/// What Endpoints say: labels, and under each port (none for addresses without ports) the addresses.
+/// The content of Endpoints: labels, and under each port (none for addresses without ports) the addresses.
 pub(crate) type Meaning = (
     BTreeMap<String, String>,
     BTreeMap<Option<String>, BTreeSet<String>>,
@@ -141,7 +141,7 @@ impl Model {
         self.put_endpoints(object);
     }
 
-    /// What Endpoints should say, by Service.
+    /// The content that Endpoints should have, by Service.
     pub(crate) fn expected_endpoints(&self) -> BTreeMap<Arc<str>, Meaning> {
         let managed = self
             .services
@@ -197,7 +197,7 @@ impl Model {
         expected.collect()
     }
 
-    /// What Endpoints of managed Services say. Those of others are nobody's business.
+    /// The content of the Endpoints of managed Services. Those of others are nobody's business.
     pub(crate) fn published_endpoints(&self) -> BTreeMap<Arc<str>, Meaning> {
         let mut published = BTreeMap::new();
         for (name, object) in &self.endpoints {

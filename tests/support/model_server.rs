@@ -94,7 +94,7 @@ impl Model {
         Uid::from(format!("object-{}", self.uids).as_str())
     }
 
-    /// What the server holds now is backed up.
+    /// Backs up what the server holds now.
     pub(crate) fn back_up(&mut self) {
         self.backup = Some((self.store.clone(), self.endpoints.clone(), self.version));
     }

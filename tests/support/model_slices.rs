@@ -1,4 +1,4 @@
-//! What slices should say and what they say, by an independent recompute.
+//! The content that slices should have by an independent computation, and the content that they have.
 
 use super::{Model, is_ours};
 use endpointd::core::address::Family;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(crate) type Endpoint = String;
 
 impl Model {
-    /// What should be published: for each managed Service, family and port list, the endpoints.
+    /// The endpoints that should be published, for each managed Service, family and port list.
     pub(crate) fn expected(&self) -> BTreeMap<(Arc<str>, Family, String), BTreeSet<Endpoint>> {
         let mut expected: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for service in self.services.values() {
@@ -79,8 +79,8 @@ impl Model {
         expected
     }
 
-    /// What is published, by the same key. Panics where an endpoint stands twice, a slice is too large, or one
-    /// is there that should not be.
+    /// The endpoints that are published, by the same key. Panics where an endpoint stands twice, a slice is
+    /// too large, or one is there that should not be.
     pub(crate) fn published(&self) -> BTreeMap<(Arc<str>, Family, String), BTreeSet<Endpoint>> {
         let mut published: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for slice in self.store.values().filter(|slice| is_ours(slice)) {

@@ -1,4 +1,4 @@
-//! What can happen in and around a namespace, as strategies make it up.
+//! Strategies for all that can happen in and around a namespace.
 
 use crate::model::{self, EndpointsTamper, Fate, Model, PodSpec, ServiceSpec, WatchEvent};
 use endpointd::core::body::Request;
@@ -23,7 +23,7 @@ pub(crate) enum Op {
     TamperEndpoints(u8, EndpointsTamper),
     /// The state plans.
     Plan,
-    /// A wanted object is granted.
+    /// A pending object is granted.
     Grant(u8),
     /// A request in flight meets its fate.
     Answer(u8, Fate),
@@ -35,7 +35,7 @@ pub(crate) enum Op {
     RelistEndpoints,
     /// The state stands by: it forgets slices and Endpoints, and what happens to them is not shown.
     StandBy,
-    /// It no longer stands by.
+    /// The state no longer stands by.
     TakeOver,
     /// The server is backed up.
     BackUp,
@@ -45,7 +45,7 @@ pub(crate) enum Op {
     Notice,
 }
 
-/// What people do to slices.
+/// Changes that people make to slices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tamper {
     Delete,
@@ -218,8 +218,8 @@ pub(crate) fn happen(model: &mut Model, op: &Op) {
         }
         Op::Plan => drop(model.plan()),
         Op::Grant(at) => {
-            if !model.wanted.is_empty() {
-                model.grant(usize::from(*at) % model.wanted.len());
+            if !model.pending.is_empty() {
+                model.grant(usize::from(*at) % model.pending.len());
             }
         }
         Op::Answer(at, fate) => {
@@ -313,9 +313,9 @@ pub(crate) fn relist_slices(model: &mut Model) {
     model.watch.retain(|event| !of_slices(event));
     model.epoch = model.epoch.wrapping_add(1);
     model.state.begin_list(Kind::Slice);
-    // What was wanted before must wait: nothing leaves on half a picture.
+    // Objects that were due before must wait: nothing leaves on half a picture.
     // Each has one turn: one whose last request is still on its way goes on waiting.
-    for _ in 0..model.wanted.len() {
+    for _ in 0..model.pending.len() {
         let request = model.grant(0);
         assert!(
             matches!(request, None | Some(Request::Fetch | Request::Probe)),

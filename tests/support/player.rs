@@ -2,10 +2,10 @@
 //! kube-controller-manager settled on.
 
 use super::cluster::{self, Api};
-use super::normal::{self, Compared};
 use memory_apiserver::ApiServer;
-use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use scenario::{Compared, Play, Scenario};
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -14,7 +14,7 @@ pub(crate) const QUIET: Duration = Duration::from_millis(2200);
 /// After so long a step is over all the same.
 const LONGEST: Duration = Duration::from_secs(40);
 
-/// What is left out of a comparison beside what no run is compared by.
+/// Parts that are left out of a comparison, beside those that no run is compared by.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct But {
     /// The annotation with the trigger time.
@@ -42,49 +42,38 @@ impl But {
 /// A scenario that is being played.
 pub(crate) struct Player<'a> {
     server: ApiServer,
-    pub(crate) api: Api,
-    scenario: &'a Value,
-    namespace: String,
-    /// When the Services that were there until now were created.
-    created: BTreeMap<String, BTreeSet<String>>,
-    /// Whether the step has made pods that the controller may not have seen.
-    pods: bool,
+    play: Play<'a>,
 }
 
 impl<'a> Player<'a> {
     pub(crate) fn new(scenario: &'a Value, server: &ApiServer) -> Self {
+        let (api, scenario) = (Api(cluster::client(server)), Scenario(scenario));
         Self {
             server: server.clone(),
-            api: Api(cluster::client(server)),
-            scenario,
-            namespace: format!("g-{}", text(&scenario["name"])),
-            created: BTreeMap::new(),
-            pods: false,
+            play: Play::new(api, scenario, format!("g-{}", scenario.name())),
         }
     }
 
     /// The steps: operations, and the state that they led to.
     pub(crate) fn steps(&self) -> &'a [Value] {
-        self.scenario["steps"].as_array().unwrap()
+        self.play.scenario.steps()
     }
 
-    /// Makes the namespace.
+    /// Creates the namespace.
     pub(crate) async fn begin(&self) {
-        let namespace =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}});
-        self.api.create(&namespace, "").await.unwrap();
+        self.play.create_namespace().await.unwrap();
     }
 
-    /// Carries out one operation.
+    /// Carries out one operation. A controller that is down has not created the Endpoints of a new Service yet, so
+    /// theirs need not be found.
     pub(crate) async fn act(&mut self, operation: &Value) {
-        let kind = operation["create"]["kind"].as_str();
-        if kind == Some("Service") && self.pods {
-            // The controller must have seen the pods: else which of them comes first is a race.
-            sleep(Duration::from_millis(300)).await;
-            self.pods = false;
+        if let Err(error) = self.play.act(operation).await {
+            let on_endpoints = ["patch", "delete"]
+                .iter()
+                .any(|op| operation[op]["kind"] == "Endpoints");
+            let tolerated = on_endpoints && error.code() == Some(404);
+            assert!(tolerated, "{operation}: {error}");
         }
-        self.pods |= kind == Some("Pod");
-        self.operate(operation).await;
     }
 
     /// Waits until nothing has been written for so long. False if something was written all the time.
@@ -108,26 +97,21 @@ impl<'a> Player<'a> {
 
     /// The state at the end of a step, in the form in which states are compared.
     pub(crate) async fn state(&mut self) -> Value {
-        self.pods = false;
-        let endpoints = self.api.list("Endpoints", &self.namespace).await;
-        let slices = self.api.list("EndpointSlice", &self.namespace).await;
-        normal::normal(&self.api, &self.namespace, &endpoints, &slices, &mut self.created).await
+        self.play.state().await.unwrap()
     }
 
     /// How the state at the end of a step differs from the recorded one.
     pub(crate) fn differences(&self, step: usize, state: &Value, but: &But) -> Vec<String> {
-        let timed = !but.trigger_times && self.timed(step);
+        let timed = !but.trigger_times && self.play.scenario.compares_trigger_times(step);
         let want = but.cut(self.recorded(step, timed));
         let got = but.cut(self.observed(state, timed));
-        let mut found = Vec::new();
-        normal::differ(&want, &got, "", limit(self.scenario) as u64, &mut found);
-        found
+        scenario::differences(&want, &got, self.play.scenario.max_endpoints())
             .into_iter()
             .map(|difference| format!("step {step}{difference}"))
             .collect()
     }
 
-    /// Of the objects that a step changed, those whose trigger time does not fit the recorded one: `fits` is asked
+    /// Finds the objects that a step changed and whose trigger time does not fit the recorded one: `fits` is asked
     /// with the recorded time and the one found. The others keep what an earlier step gave them.
     pub(crate) fn other_triggers(
         &self,
@@ -136,7 +120,7 @@ impl<'a> Player<'a> {
         but: &But,
         fits: impl Fn(Option<&str>, Option<&str>) -> bool,
     ) -> Vec<String> {
-        if step == 0 || !self.timed(step) {
+        if step == 0 || !self.play.scenario.compares_trigger_times(step) {
             return Vec::new();
         }
         let before = but.cut(self.recorded(step - 1, false));
@@ -146,17 +130,17 @@ impl<'a> Player<'a> {
         for field in ["endpoints", "endpointslices"] {
             let objects = |state: &Value| state[field].as_array().cloned().unwrap_or_default();
             // An owner that goes does not change them.
-            let before: Vec<_> = objects(&before).iter().map(normal::anonymous).collect();
+            let before: Vec<_> = objects(&before).iter().map(scenario::without_uids).collect();
             let got = objects(&got);
             for object in objects(&after) {
-                let bare = normal::untimed(&object);
-                let foreign = field == "endpointslices" && !normal::is_managed(&object);
-                if foreign || before.contains(&normal::anonymous(&bare)) {
+                let bare = scenario::without_trigger_times(&object);
+                let foreign = field == "endpointslices" && !scenario::is_managed(&object);
+                if foreign || before.contains(&scenario::without_uids(&bare)) {
                     continue;
                 }
-                let want = normal::trigger(&object);
-                let same = got.iter().filter(|o| normal::untimed(o) == bare);
-                let times: Vec<_> = same.map(normal::trigger).collect();
+                let want = trigger(&object);
+                let same = got.iter().filter(|o| scenario::without_trigger_times(o) == bare);
+                let times: Vec<_> = same.map(trigger).collect();
                 if !times.iter().any(|time| fits(want, *time)) {
                     found.push(format!(
                         "step {step}.{field}: want the trigger time {want:?}, got {times:?}: {bare}"
@@ -171,11 +155,7 @@ impl<'a> Player<'a> {
     /// has no selector, it is an external name, or it is being deleted, so that no slice is made for it any more.
     pub(crate) async fn abandoned(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
-        for op in self
-            .steps()
-            .iter()
-            .flat_map(|step| step["do"].as_array().unwrap())
-        {
+        for op in self.play.scenario.operations() {
             let (kind, name, spec) = match (&op["create"], &op["patch"]) {
                 (Value::Null, patch) => (&patch["kind"], &patch["name"], &patch["patch"]["spec"]),
                 (object, _) => (&object["kind"], &object["metadata"]["name"], &object["spec"]),
@@ -184,7 +164,7 @@ impl<'a> Player<'a> {
                 names.insert(text(name));
             }
         }
-        for service in self.api.list("Service", &self.namespace).await {
+        for service in self.play.api.list("Service", &self.play.namespace).await.unwrap() {
             let (spec, meta) = (&service["spec"], &service["metadata"]);
             if selects(spec) && spec["type"] != "ExternalName" && meta["deletionTimestamp"].is_null() {
                 names.remove(meta["name"].as_str().unwrap());
@@ -193,87 +173,33 @@ impl<'a> Player<'a> {
         names
     }
 
-    fn recorded(&self, step: usize, timed: bool) -> Value {
-        normal::cut(&self.steps()[step]["then"], compared(self.scenario), timed)
+    /// The recorded state and the observed one, with the parts that are compared.
+    fn recorded(&self, step: usize, trigger_times: bool) -> Value {
+        let scenario = self.play.scenario;
+        scenario.recorded(step, compared(scenario, trigger_times))
     }
 
-    fn observed(&self, state: &Value, timed: bool) -> Value {
-        let compared = compared(self.scenario);
-        if self.scenario["packing"] == "free" {
-            normal::cut(&normal::pack(state), compared, timed)
-        } else {
-            normal::cut(state, compared, timed)
-        }
-    }
-
-    /// Of several changes in a step, which share a write is free, and with it the trigger time.
-    fn timed(&self, step: usize) -> bool {
-        let operations = self.steps()[step]["do"].as_array().unwrap();
-        let changes = operations.iter().filter(|op| op["sleep"].is_null()).count();
-        step == 0 || self.scenario["trigger"] == "exact" || changes <= 1
-    }
-
-    async fn operate(&self, op: &Value) {
-        let (api, namespace) = (&self.api, &*self.namespace);
-        if let Some(object) = op.get("create") {
-            api.create(object, namespace)
-                .await
-                .unwrap_or_else(|e| panic!("{op}: {e:?}"));
-        } else if let Some(p) = op.get("patch") {
-            let sub = p["sub"].as_str();
-            let done = api
-                .patch(&text(&p["kind"]), namespace, &text(&p["name"]), sub, &p["patch"])
-                .await;
-            let tolerated = p["kind"] == "Endpoints" && matches!(done, Err((404, _)));
-            assert!(tolerated || done.is_ok(), "{op}: {done:?}");
-        } else if let Some(d) = op.get("delete") {
-            let done = api
-                .delete(
-                    &text(&d["kind"]),
-                    namespace,
-                    &text(&d["name"]),
-                    d["grace"].as_u64(),
-                )
-                .await;
-            // A controller that is down has not made those of a new Service yet.
-            let tolerated = d["kind"] == "Endpoints" && matches!(done, Err((404, _)));
-            assert!(tolerated || done.is_ok(), "{op}: {done:?}");
-        } else if let Some(p) = op.get("patch_slices") {
-            for slice in api.slices_of(namespace, &text(&p["service"])).await {
-                let name = text(&slice["metadata"]["name"]);
-                api.patch("EndpointSlice", namespace, &name, None, &p["patch"])
-                    .await
-                    .unwrap();
-            }
-        } else if let Some(d) = op.get("delete_slices") {
-            for slice in api.slices_of(namespace, &text(&d["service"])).await {
-                let name = text(&slice["metadata"]["name"]);
-                api.delete("EndpointSlice", namespace, &name, None).await.unwrap();
-            }
-        } else if op.get("delete_namespace").is_some() {
-            api.delete("Namespace", "", namespace, None).await.unwrap();
-        } else if let Some(seconds) = op["sleep"].as_f64() {
-            sleep(Duration::from_secs_f64(seconds)).await;
-        } else {
-            panic!("unknown operation {op}");
-        }
+    fn observed(&self, state: &Value, trigger_times: bool) -> Value {
+        let scenario = self.play.scenario;
+        scenario.observed(state, compared(scenario, trigger_times))
     }
 }
 
-/// What is compared of a scenario. All that is left out of the comparison stands here.
-pub(crate) fn compared(scenario: &Value) -> Compared {
+/// The parts of a scenario that are compared. All that is left out of the comparison stands here.
+pub(crate) fn compared(scenario: Scenario<'_>, trigger_times: bool) -> Compared {
     Compared {
         endpoints: true,
         // Slices mirrored from hand-written Endpoints are the business of upstream's third controller, which this
         // one does not replace.
-        slices: !text(&scenario["name"]).starts_with("mirror"),
+        slices: !scenario.name().starts_with("mirror"),
         mirrored: false,
+        trigger_times,
     }
 }
 
-/// How many endpoints a slice holds in a scenario.
-pub(crate) fn limit(scenario: &Value) -> usize {
-    if scenario["config"] == "max4" { 4 } else { 100 }
+/// The trigger time of an object.
+fn trigger(object: &Value) -> Option<&str> {
+    object["annotations"][scenario::TRIGGER].as_str()
 }
 
 fn selects(spec: &Value) -> bool {

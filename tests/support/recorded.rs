@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// A UID that nobody has.
 const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
 
-/// What was put.
+/// How many steps were played, and how many objects were put.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) steps: usize,
@@ -34,7 +34,7 @@ impl Store {
     pub(crate) fn new(scenario: &Value) -> Self {
         Self {
             namespace: format!("g-{}", text(&scenario["name"])),
-            limit: if scenario["config"] == "max4" { 4 } else { 100 },
+            limit: scenario::Scenario(scenario).max_endpoints(),
             made: 0,
         }
     }
@@ -52,7 +52,7 @@ impl Store {
             self.operate(api, op).await;
         }
         totals.steps += 1;
-        let namespaces = api.list("Namespace", "").await;
+        let namespaces = api.list("Namespace", "").await.unwrap();
         if namespaces
             .iter()
             .any(|ns| ns["metadata"]["name"] == *self.namespace && ns["status"]["phase"] == "Terminating")
@@ -63,35 +63,27 @@ impl Store {
         }
     }
 
-    /// What people did. What they did to Endpoints and slices is in the recorded state.
+    /// Does what people did, but for what they did to Endpoints and slices: that is in the recorded state.
     async fn operate(&self, api: &Api, op: &Value) {
         let namespace = &*self.namespace;
-        let ours = |kind: &Value| kind == "Endpoints" || kind == "EndpointSlice";
-        if let Some(object) = op.get("create").filter(|object| !ours(&object["kind"])) {
-            api.create(object, namespace)
-                .await
-                .unwrap_or_else(|e| panic!("{op}: {e:?}"));
-        } else if let Some(p) = op.get("patch").filter(|p| !ours(&p["kind"])) {
-            let sub = p["sub"].as_str();
-            let done = api
-                .patch(&text(&p["kind"]), namespace, &text(&p["name"]), sub, &p["patch"])
-                .await;
-            done.unwrap_or_else(|e| panic!("{op}: {e:?}"));
-        } else if let Some(d) = op.get("delete").filter(|d| !ours(&d["kind"])) {
-            let grace = d["grace"].as_u64();
-            let done = api
-                .delete(&text(&d["kind"]), namespace, &text(&d["name"]), grace)
-                .await;
-            done.unwrap_or_else(|e| panic!("{op}: {e:?}"));
-        } else if op.get("delete_namespace").is_some() {
-            api.delete("Namespace", "", namespace, None).await.unwrap();
+        let named = match op {
+            op if op.get("create").is_some() => &op["create"]["kind"],
+            op if op.get("patch").is_some() => &op["patch"]["kind"],
+            op if op.get("delete").is_some() => &op["delete"]["kind"],
+            // The others are sleeps, and changes of slices.
+            op if op.get("delete_namespace").is_some() => &Value::Null,
+            _ => return,
+        };
+        if named != "Endpoints" && named != "EndpointSlice" {
+            let done = scenario::carry_out(api, namespace, op).await;
+            done.unwrap_or_else(|error| panic!("{op}: {error}"));
         }
     }
 
     /// Exchanges all Endpoints and slices for the recorded ones.
     async fn put(&mut self, api: &Api, then: &Value, totals: &mut Totals) {
         for kind in ["EndpointSlice", "Endpoints"] {
-            for object in api.list(kind, &self.namespace).await {
+            for object in api.list(kind, &self.namespace).await.unwrap() {
                 let name = text(&object["metadata"]["name"]);
                 api.delete(kind, &self.namespace, &name, None).await.unwrap();
             }
@@ -99,7 +91,7 @@ impl Store {
         let mut known = BTreeMap::new();
         let mut created = BTreeMap::new();
         for kind in ["Pod", "Service"] {
-            for object in api.list(kind, &self.namespace).await {
+            for object in api.list(kind, &self.namespace).await.unwrap() {
                 let meta = &object["metadata"];
                 known.insert(format!("{kind}/{}", text(&meta["name"])), meta["uid"].clone());
                 if kind == "Service" {

@@ -1,6 +1,7 @@
 //! A cluster with nodes, pods and a Service `s` that selects them, for tests that count requests.
 
 use crate::cluster::{self, Api};
+use crate::objects;
 use endpointd::ops::run::Options;
 use memory_apiserver::{ApiServer, Config};
 use serde_json::{Value, json};
@@ -40,35 +41,24 @@ impl Scene {
     /// Lets everything that is due happen.
     pub(crate) async fn rest(&self) {
         sleep(Duration::from_millis(300)).await;
-        assert!(!self.controller.is_finished(), "the controller runs on");
+        assert!(!self.controller.is_finished(), "the controller has ended");
     }
 
     /// Nodes `n0`, `n1`, each in a zone of its own unless it has none.
     pub(crate) async fn node(&self, name: &str, zone: Option<&str>) {
-        let labels = zone.map_or(json!({}), |zone| json!({"topology.kubernetes.io/zone": zone}));
-        let node = json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
-            "status": {
-                "allocatable": {"cpu": "4"}, "capacity": {"cpu": "4"},
-                "conditions": [{"type": "Ready", "status": "True"}],
-            },
-        });
+        let node = objects::node(name, zone, Some("4"));
         self.api.create(&node, "").await.unwrap();
     }
 
     pub(crate) async fn pod(&self, number: u8, node: &str, ready: bool) {
         let (v4, v6) = (format!("10.1.0.{number}"), format!("fd00::{number}"));
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{number}"), "labels": {"app": "a"}},
-            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
-            "status": status(ready, &v4, &v6, 0),
-        });
+        let mut pod = objects::dual_pod(&format!("p{number}"), &v4, &v6, node);
+        pod["status"]["conditions"] = json!([objects::ready_condition(ready, 0)]);
         self.api.create(&pod, NAMESPACE).await.unwrap();
     }
 
     pub(crate) async fn flip(&self, number: u8, ready: bool, seconds: u8) {
-        let (v4, v6) = (format!("10.1.0.{number}"), format!("fd00::{number}"));
-        let patch = json!({ "status": status(ready, &v4, &v6, seconds) });
+        let patch = json!({"status": {"conditions": [objects::ready_condition(ready, seconds.into())]}});
         let name = format!("p{number}");
         self.api
             .patch("Pod", NAMESPACE, &name, Some("status"), &patch)
@@ -77,12 +67,8 @@ impl Scene {
     }
 
     pub(crate) async fn service(&self, annotations: Value, spec: Value) {
-        let mut service = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "annotations": annotations},
-            "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
-        });
-        let fields = spec.as_object().unwrap().clone();
-        service["spec"].as_object_mut().unwrap().extend(fields);
+        let over = json!({"metadata": {"annotations": annotations}, "spec": spec});
+        let service = objects::service_with(&over);
         self.api.create(&service, NAMESPACE).await.unwrap();
     }
 
@@ -105,7 +91,7 @@ impl Scene {
     }
 
     pub(crate) async fn addresses(&self, field: &str) -> usize {
-        let endpoints = self.api.list("Endpoints", NAMESPACE).await;
+        let endpoints = self.api.list("Endpoints", NAMESPACE).await.unwrap();
         let subsets = endpoints
             .first()
             .and_then(|endpoints| endpoints["subsets"].as_array());
@@ -127,13 +113,4 @@ impl Scene {
     pub(crate) async fn service_gone(&self) {
         self.api.delete("Service", NAMESPACE, "s", None).await.unwrap();
     }
-}
-
-pub(crate) fn status(ready: bool, v4: &str, v6: &str, seconds: u8) -> Value {
-    let time = format!("2026-01-01T00:00:{seconds:02}Z");
-    let ready = if ready { "True" } else { "False" };
-    json!({
-        "phase": "Running", "podIP": v4, "podIPs": [{"ip": v4}, {"ip": v6}],
-        "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": time}],
-    })
 }

@@ -2,10 +2,13 @@
 
 use super::cluster::{self, Api};
 use super::gate::{Gate, Sent};
-use endpointd::cluster::connect::Clients;
+#[allow(unused_imports, reason = "shared with tests that use other parts of it")]
+pub(crate) use super::objects::{dual_pod, ip, node, pod, ready_condition, service, service_with, time};
 use endpointd::ops::run::{Options, run};
 use kube::Client;
 use memory_apiserver::{ApiServer, Config};
+#[allow(unused_imports, reason = "shared with tests that use other parts of it")]
+pub(crate) use scenario::TRIGGER;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -14,8 +17,6 @@ use tokio::time::sleep;
 
 /// The namespace in which tests play unless they say otherwise. Every server has it.
 pub(crate) const NS: &str = "default";
-/// The annotation that carries the trigger time.
-pub(crate) const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
 /// A server, a gate before it, and a controller that is started and stopped by the test.
 pub(crate) struct World {
@@ -52,12 +53,7 @@ impl World {
     /// Starts a controller.
     pub(crate) fn start(&mut self) {
         assert!(self.running.is_none(), "one controller at a time");
-        let client = || Client::new(self.gate.clone(), "default");
-        let clients = Clients {
-            watches: client(),
-            objects: client(),
-            events: client(),
-        };
+        let clients = cluster::clients(|| Client::new(self.gate.clone(), "default"));
         let (stop, stopped) = oneshot::channel::<()>();
         let options = self.options;
         let task = tokio::spawn(async move {
@@ -87,7 +83,7 @@ impl World {
     pub(crate) async fn rest_for(&self, time: Duration) -> Vec<Sent> {
         sleep(time).await;
         if let Some((_, task)) = &self.running {
-            assert!(!task.is_finished(), "the controller runs to the end");
+            assert!(!task.is_finished(), "the controller has ended");
         }
         self.gate.take()
     }
@@ -144,8 +140,7 @@ impl World {
     }
 
     pub(crate) async fn get(&self, kind: &str, name: &str) -> Option<Value> {
-        let path = Api::path(kind, NS, Some(name));
-        self.api.call(http::Method::GET, &path, None).await.ok()
+        self.api.get(kind, NS, name).await.unwrap()
     }
 
     /// The Events of all namespaces.
@@ -159,7 +154,7 @@ impl World {
     }
 
     pub(crate) async fn slices(&self) -> Vec<Value> {
-        self.api.slices_of(NS, "s").await
+        self.api.slices_of(NS, "s").await.unwrap()
     }
 
     pub(crate) async fn endpoints(&self) -> Value {
@@ -197,7 +192,7 @@ pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// What requests are, without their objects: `PUT endpoints 200`.
+/// Requests without their objects: `PUT endpoints 200`.
 pub(crate) fn outlines(sent: &[Sent]) -> Vec<String> {
     sent.iter().map(Sent::outline).collect()
 }
@@ -211,69 +206,4 @@ pub(crate) fn version(object: &Value) -> (String, String) {
 /// The trigger time on an object.
 pub(crate) fn trigger(object: &Value) -> Option<String> {
     object["metadata"]["annotations"].get(TRIGGER).map(text)
-}
-
-pub(crate) fn ip(i: usize) -> String {
-    format!("10.1.{}.{}", i / 250, i % 250 + 1)
-}
-
-/// A second of 2026, as the API writes it.
-pub(crate) fn time(second: u32) -> String {
-    format!("2026-02-01T00:{:02}:{:02}Z", second / 60, second % 60)
-}
-
-pub(crate) fn ready_condition(ready: bool, second: u32) -> Value {
-    let status = if ready { "True" } else { "False" };
-    json!({"type": "Ready", "status": status, "lastTransitionTime": time(second)})
-}
-
-pub(crate) fn node(name: &str, zone: Option<&str>, cpu: Option<&str>) -> Value {
-    let labels = zone.map_or(json!({}), |zone| json!({"topology.kubernetes.io/zone": zone}));
-    let mut allocatable = json!({"memory": "8Gi", "pods": "110"});
-    if let Some(cpu) = cpu {
-        allocatable["cpu"] = json!(cpu);
-    }
-    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": allocatable, "capacity": allocatable,
-            "conditions": [{"type": "Ready", "status": "True"}]}})
-}
-
-/// A ready pod that Service `s` selects.
-pub(crate) fn pod(name: &str, ip: &str, node: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "a"}},
-        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "example.com/app:1",
-            "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]}]},
-        "status": {"phase": "Running", "conditions": [ready_condition(true, 0)], "podIP": ip,
-            "podIPs": [{"ip": ip}]}})
-}
-
-/// A pod with an address of each family.
-pub(crate) fn dual_pod(name: &str, v4: &str, v6: &str, node: &str) -> Value {
-    let mut pod = pod(name, v4, node);
-    pod["status"]["podIPs"] = json!([{"ip": v4}, {"ip": v6}]);
-    pod
-}
-
-/// Service `s`.
-pub(crate) fn service() -> Value {
-    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
-        "spec": {"selector": {"app": "a"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}})
-}
-
-/// Service `s` with something laid over it.
-pub(crate) fn service_with(over: &Value) -> Value {
-    let mut service = service();
-    merge(&mut service, over);
-    service
-}
-
-fn merge(into: &mut Value, over: &Value) {
-    match (into, over) {
-        (Value::Object(into), Value::Object(over)) => {
-            for (key, value) in over {
-                merge(into.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (into, over) => *into = over.clone(),
-    }
 }

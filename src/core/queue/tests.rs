@@ -13,11 +13,11 @@ fn of(priority: Priority, group: u64) -> Urgency {
     }
 }
 
-trait WorkItem {
+trait WorkItemExt {
     fn want_one(&mut self, key: &'static str, priority: Priority, delay: Duration, now: Duration);
 }
 
-impl WorkItem for WriteQueue<&'static str> {
+impl WorkItemExt for WriteQueue<&'static str> {
     fn want_one(&mut self, key: &'static str, priority: Priority, delay: Duration, now: Duration) {
         let group = key
             .bytes()

@@ -30,7 +30,7 @@ async fn assert_adopted(world: &mut World, what: &str) {
 async fn rewrite(world: &World, kind: &str, name: &str, change: impl FnOnce(&mut Value)) {
     let mut object = world.get(kind, name).await.unwrap();
     change(&mut object);
-    let path = crate::cluster::Api::path(kind, NS, Some(name));
+    let path = crate::cluster::Api::path(kind, NS, Some(name)).unwrap();
     let body = Some(("application/json", &object));
     let done = world.api.call(http::Method::PUT, &path, body).await;
     done.unwrap_or_else(|e| panic!("{object}: {e:?}"));
@@ -126,7 +126,7 @@ async fn nothing_is_nothing_however_it_is_written() {
         })
         .await;
         assert_adopted(&mut world, "a placeholder").await;
-        // It is used by the first pod.
+        // The first pod goes into the placeholder.
         world.start_up().await;
         world.pods(1).await;
         let sent = world.rest().await;
@@ -163,14 +163,14 @@ async fn slices_above_the_limit_are_left_as_they_are() {
     assert_eq!(
         sent[0].body["endpoints"].as_array().unwrap().len(),
         10,
-        "not split"
+        "the slice is not split"
     );
     world.make(pod("p11", &ip(11), "n1")).await;
     let sent = world.rest().await;
     assert_eq!(
         outlines(&sent),
         ["POST endpointslices 201", "PUT endpoints 200"],
-        "nor filled"
+        "the slice is not filled"
     );
     for i in 2..=9 {
         world.delete("Pod", &format!("p{i}")).await;
@@ -190,7 +190,7 @@ async fn slices_above_the_limit_are_left_as_they_are() {
     assert_eq!(
         sizes(world.slices().await),
         [(false, 1), (true, 2)],
-        "it shrinks where it stands"
+        "the slice shrinks, and is not replaced"
     );
 }
 
@@ -210,7 +210,7 @@ async fn addresses_are_compared_by_what_they_mean() {
     assert_eq!(
         world.in_slices().await,
         [(ip(1), true), ("fd00::a1".to_owned(), true)],
-        "written in one form"
+        "the addresses are written in canonical form"
     );
     assert_adopted(&mut world, "a pod's spelling").await;
     let slices = world.slices().await;
@@ -231,7 +231,7 @@ async fn addresses_are_compared_by_what_they_mean() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_put_there_is_kept() {
+async fn labels_and_annotations_of_others_are_kept() {
     let mut world = converged(100, 1, &json!({})).await;
     let name = slice_name(&world).await;
     let others = json!({"metadata": {"annotations": {"someone.example.com/note": "mine"},
@@ -319,9 +319,9 @@ async fn hints_in_old_forms_stay() {
     assert_adopted(&mut world, "PreferClose").await;
 }
 
-/// What is wrong, and not only odd, is put right once.
+/// A slice that is wrong, and not only odd, is put right once.
 #[tokio::test(start_paused = true)]
-async fn what_is_wrong_is_put_right_in_one_write() {
+async fn a_wrong_slice_is_put_right_in_one_write() {
     let mut world = converged(100, 2, &json!({})).await;
     let name = slice_name(&world).await;
     rewrite(&world, "EndpointSlice", &name, |slice| {

@@ -1,7 +1,7 @@
 //! The state that kube-controller-manager 1.36 had settled on, put back as it was recorded.
 
+use crate::dry_run::{DryRun, SURE};
 use crate::gate::Sent;
-use crate::shadow::{SURE, Shadow};
 use crate::store::{Store, Totals, scenarios};
 use crate::world::{World, outlines};
 use serde_json::Value;
@@ -15,7 +15,7 @@ const WRITES: [(&str, usize, &str); 1] = [(
 )];
 
 #[test]
-fn what_upstream_left_is_adopted_without_a_write() {
+fn objects_that_upstream_left_are_adopted_without_a_write() {
     let only = std::env::var("GOLDEN").unwrap_or_default();
     let (mut failed, mut adopted) = (Vec::new(), Totals::default());
     for scenario in scenarios(&only) {
@@ -30,7 +30,7 @@ fn what_upstream_left_is_adopted_without_a_write() {
     if only.is_empty() {
         assert!(
             adopted.steps >= 200 && adopted.slices >= 700 && adopted.endpoints >= 500,
-            "nothing was left out: {adopted:?}"
+            "scenarios were left out: {adopted:?}"
         );
     }
 }
@@ -42,7 +42,7 @@ async fn play(scenario: &Value, totals: &mut Totals) -> Vec<String> {
     let name = scenario["name"].as_str().unwrap();
     store.begin(&world.api).await;
     // A dry run beside it finds the same.
-    let shadow = Shadow::start(&world.server, world.options);
+    let dry_run = DryRun::start(&world.server, world.options);
     let mut failed = Vec::new();
     for (i, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {
         store.play(&world.api, step, totals).await;
@@ -50,7 +50,7 @@ async fn play(scenario: &Value, totals: &mut Totals) -> Vec<String> {
             .iter()
             .find(|(scenario, at, _)| (*scenario, *at) == (name, i));
         sleep(SURE).await;
-        let differing = shadow.out_of_sync();
+        let differing = dry_run.out_of_sync();
         if differing != usize::from(reason.is_some()) {
             failed.push(format!(
                 "{name} step {i}: {differing} Services are out of sync to a dry run"
@@ -77,6 +77,6 @@ async fn play(scenario: &Value, totals: &mut Totals) -> Vec<String> {
             }
         }
     }
-    shadow.stop().await;
+    dry_run.stop().await;
     failed
 }

@@ -57,7 +57,7 @@ async fn audits(each: Duration) -> (usize, Vec<String>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_on_its_way_is_not_reported() {
+async fn differences_that_are_being_repaired_are_not_reported() {
     let (hasty, patient) = audits(Duration::from_secs(2)).await;
     assert!(hasty >= 15, "there was something to be seen: {hasty}");
     assert!(patient.is_empty(), "{}", patient.join("\n"));
@@ -72,7 +72,7 @@ async fn pods_that_flip_in_step_with_the_looks_are_not_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stays_wrong_is_reported_and_nothing_else() {
+async fn lasting_differences_are_reported_and_nothing_else() {
     let mut world = busy().await;
     world.stop().await;
     world.make(pod("new", "10.1.1.1", "n1")).await;

@@ -29,7 +29,7 @@ async fn large() -> World {
     world
 }
 
-/// What was asked for since the last time.
+/// The kinds that were asked for since the last time.
 fn asked(world: &World) -> Vec<String> {
     let sent = world.gate.take_all();
     sent.iter().map(|sent| sent.kind().to_owned()).collect()

@@ -18,7 +18,7 @@ fn in_virtual_time<T>(test: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn what_upstream_left_is_in_sync() {
+fn objects_that_upstream_left_are_in_sync() {
     let mut totals = Totals::default();
     for scenario in scenarios("") {
         in_virtual_time(async {
@@ -40,7 +40,7 @@ fn what_upstream_left_is_in_sync() {
             let sent = world.gate.take_all();
             assert!(
                 sent.iter().all(|sent| sent.verb == "GET" && !sent.watch),
-                "it only reads"
+                "an audit sends only reads"
             );
         });
     }
@@ -53,7 +53,7 @@ fn what_upstream_left_is_in_sync() {
 /// Something that people do to what is published.
 type Tamper = fn(&Value) -> Option<Tampered>;
 
-/// What is done to a slice or to Endpoints: a merge patch, or the object in its place.
+/// A change of a slice or of Endpoints: a merge patch, or the object in its place.
 enum Tampered {
     Patch(Value),
     Delete,
@@ -158,7 +158,7 @@ const TAMPERED: [&str; 14] = [
 ];
 
 #[test]
-fn what_was_tampered_with_is_found_just_as_the_controller_finds_it() {
+fn tampering_is_found_just_as_the_controller_finds_it() {
     let mut done: BTreeMap<String, usize> = BTreeMap::new();
     for scenario in scenarios("")
         .iter()
@@ -175,12 +175,12 @@ fn what_was_tampered_with_is_found_just_as_the_controller_finds_it() {
     assert_eq!(
         done.len(),
         SLICES.len() + ENDPOINTS.len(),
-        "each was done somewhere: {done:?}"
+        "a kind of tampering was never possible: {done:?}"
     );
     assert!(done.values().sum::<usize>() > 150, "{done:?}");
 }
 
-/// Whether there was something to do it to.
+/// Tampers with an object of the scenario, and returns false if there was none to tamper with.
 async fn tampered(scenario: &Value, kind: &str, what: &str, tamper: Tamper) -> bool {
     let name = text(&scenario["name"]);
     let mut store = Store::new(scenario);
@@ -189,7 +189,7 @@ async fn tampered(scenario: &Value, kind: &str, what: &str, tamper: Tamper) -> b
     for step in items(&scenario["steps"]) {
         store.play(&world.api, step, &mut Totals::default()).await;
     }
-    let objects = world.api.list(kind, &store.namespace).await;
+    let objects = world.api.list(kind, &store.namespace).await.unwrap();
     let full = |o: &&Value| {
         o["endpoints"].get(0).is_some() || (kind == "Endpoints" && o["subsets"].get(0).is_some())
     };
@@ -232,7 +232,7 @@ async fn tampered(scenario: &Value, kind: &str, what: &str, tamper: Tamper) -> b
     );
     assert!(
         !all.contains("written anew"),
-        "the reason is named: {name}, {kind} {what}: {all}"
+        "the finding does not name the reason: {name}, {kind} {what}: {all}"
     );
     let mut found: Vec<_> = report.findings.iter().map(outline).collect();
     found.sort();

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::sleep;
 
 #[tokio::test]
-async fn it_exits_with_0_in_sync_and_1_if_not() {
+async fn audit_exits_with_0_in_sync_and_1_if_not() {
     let (handle, api) = serve().await;
     api.create(&node("n1", Some("z1"), None), "").await.unwrap();
     api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
@@ -62,13 +62,13 @@ async fn it_exits_with_0_in_sync_and_1_if_not() {
             .contains("no Service with a selector in namespace elsewhere"),
         "{ended:?}"
     );
-    // What the flags say about how objects should be counts here too.
+    // The flags that say how objects should be count here too.
     let ended = look(&["--controllers=endpoint"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
 #[tokio::test]
-async fn it_exits_with_2_and_one_line_if_it_cannot_tell() {
+async fn audit_exits_with_2_and_one_line_if_it_cannot_tell() {
     let (handle, api) = serve().await;
     api.create(&service(), "default").await.unwrap();
     let url = handle.url();

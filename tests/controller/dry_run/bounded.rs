@@ -1,4 +1,4 @@
-//! What a dry run knows does not grow with what happens.
+//! The memory of a dry run does not grow with what happens.
 
 use crate::world::{ip, pod, service, time};
 use endpointd::cluster::codec::{self, Namespaced};
@@ -108,7 +108,7 @@ fn round(world: &mut World, round: u64) -> usize {
 }
 
 #[test]
-fn what_is_known_does_not_grow_and_is_forgotten_in_the_end() {
+fn memory_does_not_grow_and_is_released_in_the_end() {
     let mut nodes = NodeTable::default();
     let node = "n1".into();
     nodes.apply_capacity(&node, &NodeCapacity::default());

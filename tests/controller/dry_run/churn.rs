@@ -2,7 +2,7 @@
 //! laid its slices out; and when it is gone, something does.
 
 use crate::cluster::Api;
-use crate::shadow::{SURE, Shadow};
+use crate::dry_run::{DryRun, SURE};
 use crate::world::{NS, World, items, node, pod, ready_condition, service_with};
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ impl Churn {
         let (service, app) = SERVICES[self.random.usize(..SERVICES.len())];
         let api = self.world.api.clone();
         let patch = async |kind: &str, name: &str, sub: Option<&str>, patch: Value| {
-            // It may not be there.
+            // The object may not be there.
             let _ = api.patch(kind, NS, name, sub, &patch).await;
         };
         match self.random.u32(..16) {
@@ -117,7 +117,7 @@ impl Churn {
     /// Somebody writes what is not theirs.
     async fn tamper(&mut self) {
         let kind = ["EndpointSlice", "Endpoints"][self.random.usize(..2)];
-        let objects = self.world.api.list(kind, NS).await;
+        let objects = self.world.api.list(kind, NS).await.unwrap();
         let Some(object) = self.random.choice(&objects) else {
             return;
         };
@@ -150,7 +150,7 @@ async fn patch_node(api: &Api, name: &str, zone: &str) {
 async fn history(seed: u64) {
     let mut churn = Churn::new(seed).await;
     churn.world.start();
-    let shadow = Shadow::start(&churn.world.server, churn.world.options);
+    let dry_run = DryRun::start(&churn.world.server, churn.world.options);
     for phase in 0..4 {
         for _ in 0..30 {
             churn.step().await;
@@ -166,27 +166,27 @@ async fn history(seed: u64) {
         }
         sleep(SURE).await;
         churn.world.gate.take();
-        assert_eq!(shadow.out_of_sync(), 0, "seed {seed}, phase {phase}");
+        assert_eq!(dry_run.out_of_sync(), 0, "seed {seed}, phase {phase}");
     }
     churn.world.stop().await;
     let over = json!({"metadata": {"name": "unserved"}, "spec": {"selector": {"app": "a"}}});
     churn.world.make(service_with(&over)).await;
     sleep(SURE).await;
     assert_eq!(
-        shadow.out_of_sync(),
+        dry_run.out_of_sync(),
         1,
-        "seed {seed}: nobody serves the new Service"
+        "seed {seed}: the new Service has no objects"
     );
     // Everything goes, and nothing is left to differ.
     for kind in ["Service", "Pod", "Endpoints", "EndpointSlice"] {
-        for object in churn.world.api.list(kind, NS).await {
+        for object in churn.world.api.list(kind, NS).await.unwrap() {
             let name = object["metadata"]["name"].as_str().unwrap();
             let _ = churn.world.api.delete(kind, NS, name, Some(0)).await;
         }
     }
     sleep(SURE).await;
-    assert_eq!(shadow.out_of_sync(), 0, "seed {seed}: nothing is there");
-    shadow.stop().await;
+    assert_eq!(dry_run.out_of_sync(), 0, "seed {seed}: nothing is there");
+    dry_run.stop().await;
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! What differs, and when it is told.
+//! Differences, and the moments at which a dry run reports them.
 
-use crate::shadow::{PATIENCE, SURE, Shadow};
+use crate::dry_run::{DryRun, PATIENCE, SURE};
 use crate::world::{World, ip, pod, service, service_with};
 use http::Method;
 use serde_json::{Value, json};
@@ -10,16 +10,16 @@ use tokio::time::sleep;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Ten ready pods of Service `s` in slices of four, brought up to date by a controller that still runs.
-async fn converged() -> (World, Shadow) {
+async fn converged() -> (World, DryRun) {
     let mut world = World::new(4);
     world.nodes(2).await;
     world.pods(10).await;
     world.make(service()).await;
     world.start_up().await;
-    let shadow = Shadow::start(&world.server, world.options);
+    let dry_run = DryRun::start(&world.server, world.options);
     sleep(SURE).await;
-    assert_eq!(shadow.out_of_sync(), 0);
-    (world, shadow)
+    assert_eq!(dry_run.out_of_sync(), 0);
+    (world, dry_run)
 }
 
 async fn some_slice(world: &World) -> String {
@@ -29,7 +29,7 @@ async fn some_slice(world: &World) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn beside_a_writer_nothing_is_written_and_nothing_is_fetched_for_what_it_writes() {
-    let (world, shadow) = converged().await;
+    let (world, dry_run) = converged().await;
     world.gate.take();
     for second in 1..=60 {
         let number = second as usize % 10 + 1;
@@ -44,13 +44,13 @@ async fn beside_a_writer_nothing_is_written_and_nothing_is_fetched_for_what_it_w
         written >= 100,
         "slices and Endpoints were written all the time: {written}"
     );
-    assert_eq!(shadow.out_of_sync(), 0);
-    shadow.stop().await;
+    assert_eq!(dry_run.out_of_sync(), 0);
+    dry_run.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tampered_slice_is_told_after_a_while_and_its_repair_too() {
-    let (mut world, shadow) = converged().await;
+async fn a_tampered_slice_is_reported_after_a_while_and_its_repair_too() {
+    let (mut world, dry_run) = converged().await;
     world.stop().await;
     let name = some_slice(&world).await;
     let before = world.get("EndpointSlice", &name).await.unwrap()["endpoints"].clone();
@@ -58,21 +58,21 @@ async fn a_tampered_slice_is_told_after_a_while_and_its_repair_too() {
         .patch("EndpointSlice", &name, json!({"endpoints": []}))
         .await;
     sleep(4 * SECOND).await;
-    assert_eq!(shadow.out_of_sync(), 0, "whoever writes needs time for it");
+    assert_eq!(dry_run.out_of_sync(), 0, "whoever writes needs time for it");
     sleep(4 * SECOND).await;
-    assert_eq!(shadow.out_of_sync(), 1);
+    assert_eq!(dry_run.out_of_sync(), 1);
     world
         .patch("EndpointSlice", &name, json!({ "endpoints": before }))
         .await;
     sleep(2 * SECOND).await;
-    assert_eq!(shadow.out_of_sync(), 0);
-    shadow.stop().await;
+    assert_eq!(dry_run.out_of_sync(), 0);
+    dry_run.stop().await;
 }
 
-/// Changes of what is published that nobody repairs: each is told.
+/// Changes of what is published that nobody repairs: each is reported.
 #[tokio::test(start_paused = true)]
-async fn whatever_differs_is_told_and_what_does_not_matter_is_not() {
-    let (mut world, shadow) = converged().await;
+async fn every_difference_is_reported_and_nothing_that_does_not_matter() {
+    let (mut world, dry_run) = converged().await;
     world.stop().await;
     let slice = some_slice(&world).await;
     let old = world.get("EndpointSlice", &slice).await.unwrap();
@@ -121,24 +121,24 @@ async fn whatever_differs_is_told_and_what_does_not_matter_is_not() {
     ] {
         world.patch(kind, name, change.clone()).await;
         sleep(SURE).await;
-        assert_eq!(shadow.out_of_sync(), count, "{kind} {name} {change}");
+        assert_eq!(dry_run.out_of_sync(), count, "{kind} {name} {change}");
         world.patch(kind, name, back).await;
         sleep(SURE).await;
-        assert_eq!(shadow.out_of_sync(), 0, "{kind} {name}, put back after {change}");
+        assert_eq!(dry_run.out_of_sync(), 0, "{kind} {name}, put back after {change}");
     }
-    shadow.stop().await;
+    dry_run.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_nobody_writes_services_get_out_of_sync_and_when_somebody_does_again_they_get_in_sync() {
-    let (mut world, shadow) = converged().await;
+    let (mut world, dry_run) = converged().await;
     world
         .make(service_with(
             &json!({"metadata": {"name": "quiet"}, "spec": {"selector": {"app": "z"}}}),
         ))
         .await;
     sleep(SURE).await;
-    assert_eq!(shadow.out_of_sync(), 0);
+    assert_eq!(dry_run.out_of_sync(), 0);
     world.stop().await;
     world.make(pod("late", &ip(40), "n1")).await;
     world
@@ -147,16 +147,16 @@ async fn while_nobody_writes_services_get_out_of_sync_and_when_somebody_does_aga
     world.delete("Service", "quiet").await;
     sleep(SURE).await;
     assert_eq!(
-        shadow.out_of_sync(),
+        dry_run.out_of_sync(),
         3,
         "an endpoint is missing, a Service has nothing, and one has left its Endpoints"
     );
     sleep(100 * SECOND).await;
-    assert_eq!(shadow.out_of_sync(), 3);
+    assert_eq!(dry_run.out_of_sync(), 3);
     world.start();
     sleep(2 * SECOND).await;
-    assert_eq!(shadow.out_of_sync(), 0);
-    shadow.stop().await;
+    assert_eq!(dry_run.out_of_sync(), 0);
+    dry_run.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,7 +168,7 @@ async fn a_busy_service_whose_writer_is_always_behind_is_in_sync_and_an_endpoint
     world.pods(60).await;
     world.make(service()).await;
     world.start_up().await;
-    let shadow = Shadow::start(&world.server, world.options);
+    let dry_run = DryRun::start(&world.server, world.options);
     sleep(SURE).await;
     // Each pod changes once in a while, and the one slice differs at nearly every moment.
     let busy = async |seconds: u32, from: u32| {
@@ -178,7 +178,7 @@ async fn a_busy_service_whose_writer_is_always_behind_is_in_sync_and_an_endpoint
                 .flip(&format!("p{number}"), step / 59 % 2 == 1, from + step / 4)
                 .await;
             sleep(SECOND / 4).await;
-            assert_eq!(shadow.out_of_sync(), 0, "after {step} steps");
+            assert_eq!(dry_run.out_of_sync(), 0, "after {step} steps");
         }
     };
     busy(60, 1).await;
@@ -186,15 +186,15 @@ async fn a_busy_service_whose_writer_is_always_behind_is_in_sync_and_an_endpoint
     world.gate.hold("pods");
     world.flip("p60", false, 100).await;
     sleep(SURE).await;
-    assert_eq!(shadow.out_of_sync(), 1);
+    assert_eq!(dry_run.out_of_sync(), 1);
     world.gate.open("pods");
     sleep(2 * PATIENCE).await;
-    assert_eq!(shadow.out_of_sync(), 0);
-    shadow.stop().await;
+    assert_eq!(dry_run.out_of_sync(), 0);
+    dry_run.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn endpoints_without_a_service_are_told_if_they_are_ours() {
+async fn endpoints_without_a_service_are_reported_if_they_are_ours() {
     let world = World::new(4);
     let endpoints = |name: &str, labels: Value, annotations: Value| {
         json!({"apiVersion": "v1", "kind": "Endpoints",
@@ -204,15 +204,15 @@ async fn endpoints_without_a_service_are_told_if_they_are_ours() {
     world.make(endpoints("theirs", json!({}), json!({}))).await;
     let lock = json!({"control-plane.alpha.kubernetes.io/leader": "{}"});
     world.make(endpoints("lock", ours.clone(), lock)).await;
-    let shadow = Shadow::start(&world.server, world.options);
+    let dry_run = DryRun::start(&world.server, world.options);
     sleep(SURE).await;
-    assert_eq!(shadow.out_of_sync(), 0);
+    assert_eq!(dry_run.out_of_sync(), 0);
     world.make(endpoints("left", ours, json!({}))).await;
     sleep(SURE).await;
-    assert_eq!(shadow.out_of_sync(), 1);
+    assert_eq!(dry_run.out_of_sync(), 1);
     world.delete("Endpoints", "left").await;
     sleep(2 * SECOND).await;
-    assert_eq!(shadow.out_of_sync(), 0);
+    assert_eq!(dry_run.out_of_sync(), 0);
     // Hand-made, but of a Service's name: with the Service it goes too.
     world
         .make(service_with(
@@ -220,24 +220,24 @@ async fn endpoints_without_a_service_are_told_if_they_are_ours() {
         ))
         .await;
     sleep(SURE).await;
-    assert_eq!(shadow.out_of_sync(), 0);
+    assert_eq!(dry_run.out_of_sync(), 0);
     world.delete("Service", "theirs").await;
     sleep(SURE).await;
-    assert_eq!(shadow.out_of_sync(), 1);
-    shadow.stop().await;
+    assert_eq!(dry_run.out_of_sync(), 1);
+    dry_run.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_breaks_or_cannot_go_on_is_no_difference() {
-    let (world, shadow) = converged().await;
+    let (world, dry_run) = converged().await;
     for kind in ["endpointslices", "endpoints", "pods"] {
-        shadow
+        dry_run
             .gate
             .next(Method::GET, kind, crate::gate::Fate::Refused(500));
     }
     world.server.compact();
     world.delete("Pod", "p3").await;
     sleep(SURE).await;
-    assert_eq!(shadow.ledger.out_of_sync(), 0);
-    shadow.stop().await;
+    assert_eq!(dry_run.drift.out_of_sync(), 0);
+    dry_run.stop().await;
 }

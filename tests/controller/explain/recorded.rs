@@ -28,7 +28,7 @@ fn nothing_is_amiss_where_upstream_has_settled() {
             store.begin(&world.api).await;
             for (i, step) in items(&scenario["steps"]).enumerate() {
                 store.play(&world.api, step, &mut Totals::default()).await;
-                for service in world.api.list("Service", &store.namespace).await {
+                for service in world.api.list("Service", &store.namespace).await.unwrap() {
                     let service = text(&service["metadata"]["name"]);
                     let found = explain(&world, &store.namespace, &service).await.unwrap();
                     let at = || format!("{name} step {i}, Service {service}: {}", found.to_text(true));
@@ -54,7 +54,7 @@ fn nothing_is_amiss_where_upstream_has_settled() {
                     .take_all()
                     .iter()
                     .all(|sent| sent.verb == "GET" && !sent.watch),
-                "it only reads"
+                "explain sends only reads"
             );
         });
     }
@@ -66,7 +66,7 @@ fn nothing_is_amiss_where_upstream_has_settled() {
 
 async fn check(world: &World, namespace: &str, found: &Explanation, at: &dyn Fn() -> String) {
     let mut published = BTreeSet::new();
-    for slice in world.api.slices_of(namespace, &found.service).await {
+    for slice in world.api.slices_of(namespace, &found.service).await.unwrap() {
         if slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"]
             == "endpointslice-controller.k8s.io"
         {

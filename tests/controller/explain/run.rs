@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 #[tokio::test]
-async fn it_prints_text_colours_or_json() {
+async fn explain_prints_text_colours_or_json() {
     let (handle, api) = serve().await;
     api.create(&node("n1", Some("z1"), None), "").await.unwrap();
     api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
@@ -27,7 +27,7 @@ async fn it_prints_text_colours_or_json() {
     }
     running.abort();
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
-    let slice = api.slices_of("default", "s").await.remove(0)["metadata"]["name"]
+    let slice = api.slices_of("default", "s").await.unwrap().remove(0)["metadata"]["name"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -60,7 +60,7 @@ async fn it_prints_text_colours_or_json() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_explained_gets_one_line() {
+async fn an_object_that_cannot_be_explained_gets_one_line() {
     let (handle, api) = serve().await;
     api.create(&service(), "default").await.unwrap();
     let mut web = service();

@@ -1,4 +1,4 @@
-//! What is said of pods, Services, and what is published for them.
+//! The words of `explain` about pods, Services, and what is published for them.
 
 use super::{explain, of};
 use crate::world::{NS, World, dual_pod, node, pod, service_with};
@@ -29,18 +29,22 @@ fn labelled(name: &str, last: u8, labels: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_not_ready_is_told_why() {
+async fn the_reason_is_given_for_a_pod_that_is_not_ready() {
     let mut unready = pod("p2", "10.1.0.2", "n1");
     unready["status"]["conditions"] = json!([{"type": "Ready", "status": "False", "reason": "ContainersNotReady",
         "message": "containers with unready status: [app]"}]);
     let over = json!({"spec": {"trafficDistribution": "PreferClose"}});
     let world = settled(&over, &[pod("p1", "10.1.0.1", "n1"), unready.clone()]).await;
     let found = said(&world).await;
-    let told = "ContainersNotReady: containers with unready status: [app]";
+    let message = "ContainersNotReady: containers with unready status: [app]";
     let p2 = of(&found, "p2");
     assert_eq!(
         (p2.state, p2.endpoints, &*p2.why),
-        (State::NotReady, Some(false), &[format!("not ready: {told}")][..])
+        (
+            State::NotReady,
+            Some(false),
+            &[format!("not ready: {message}")][..]
+        )
     );
     let p1 = of(&found, "p1");
     assert!(p1.is_plain());
@@ -54,13 +58,13 @@ async fn a_pod_that_is_not_ready_is_told_why() {
     assert_eq!(
         p2.why,
         [format!(
-            "not ready: {told}; publishNotReadyAddresses has it published as ready"
+            "not ready: {message}; publishNotReadyAddresses has it published as ready"
         )]
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_not_scheduled_is_told_why() {
+async fn the_reason_is_given_for_a_pod_that_is_not_scheduled() {
     let mut pending = pod("p1", "10.1.0.1", "n1");
     pending["spec"].as_object_mut().unwrap().remove("nodeName");
     pending["status"] = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
@@ -213,7 +217,7 @@ async fn services_that_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_amiss_is_said_of_the_pod_and_of_the_service() {
+async fn differences_are_named_for_the_pod_and_for_the_service() {
     let pods = [
         pod("p1", "10.1.0.1", "n1"),
         pod("p2", "10.1.0.2", "n1"),

@@ -40,7 +40,7 @@ async fn more_than_a_thousand_addresses_are_written_at_every_sync() {
         assert_eq!(
             outlines(&world.rest().await),
             ["PUT endpointslices 200"],
-            "beyond the cut"
+            "a pod beyond the limit changes nothing"
         );
     }
     world.delete("Pod", &format!("p{}", beyond[1])).await;
@@ -134,16 +134,16 @@ async fn a_namespace_that_is_going_away_is_written_to_in_a_loop() {
     }
     make(&world, service()).await;
     world.start_up().await;
-    let mut slices = world.api.slices_of("doomed", "s").await;
+    let mut slices = world.api.slices_of("doomed", "s").await.unwrap();
     assert_eq!(slices.len(), 3);
 
     world.api.delete("Namespace", "", "doomed", None).await.unwrap();
     assert_eq!(
         outlines(&world.rest().await),
         [""; 0],
-        "what is there is left alone"
+        "existing objects are left alone"
     );
-    // What the namespace controller takes first is tried once each, and not again.
+    // For each object that the namespace controller takes first, one create is tried, and no more.
     let last = slices.pop().unwrap();
     for slice in &slices {
         let name = text(&slice["metadata"]["name"]);
@@ -205,9 +205,9 @@ async fn a_namespace_that_is_gone_is_forgotten() {
             sent.iter().all(|s| s.verb == "POST" && s.status == Some(201)),
             "{sent:#?}"
         );
-        let slices = world.api.slices_of("doomed", "s").await;
+        let slices = world.api.slices_of("doomed", "s").await.unwrap();
         assert_eq!(slices.len(), 3, "round {round}");
-        assert_eq!(world.api.list("Endpoints", "doomed").await.len(), 1);
+        assert_eq!(world.api.list("Endpoints", "doomed").await.unwrap().len(), 1);
 
         world.api.delete("Namespace", "", "doomed", None).await.unwrap();
         let mut sent = world.rest_for(Duration::from_secs(60)).await;
@@ -224,13 +224,13 @@ async fn a_namespace_that_is_gone_is_forgotten() {
             "{:?}",
             outlines(&sent)
         );
-        let gone = world.api.list("Namespace", "").await;
+        let gone = world.api.list("Namespace", "").await.unwrap();
         assert!(gone.iter().all(|ns| ns["metadata"]["name"] != "doomed"));
         let hours = Duration::from_secs(4 * 3600);
         assert_eq!(outlines(&world.rest_for(hours).await), [""; 0]);
     }
     assert!(
         world.get("Endpoints", "s").await.is_none(),
-        "nothing strays to {NS}"
+        "something was written to {NS}"
     );
 }

@@ -67,7 +67,7 @@ async fn endpoints_whose_service_the_watch_has_not_shown_are_deleted() {
     let sent = world.rest().await;
     assert!(
         sent.is_empty(),
-        "the live answer is that the Service is there: {sent:#?}"
+        "the server answers that the Service exists: {sent:#?}"
     );
     assert_eq!(world.get("Endpoints", "late").await, Some(made.clone()));
     world.gate.open("services");
@@ -82,7 +82,7 @@ async fn endpoints_whose_service_the_watch_has_not_shown_are_deleted() {
     let now = world.get("Endpoints", "late").await.unwrap();
     assert_eq!(
         now["metadata"]["uid"], made["metadata"]["uid"],
-        "updated where it stands"
+        "the slice is updated, not replaced"
     );
     assert!(now["subsets"].is_null(), "and without pods, empty");
 }
@@ -112,7 +112,7 @@ async fn endpoints_whose_service_came_during_the_check_are_deleted() {
         world.rest().await;
         assert!(
             world.get("Endpoints", "late").await.is_none(),
-            "and goes with its Service"
+            "the slice goes with its Service"
         );
     }
 }

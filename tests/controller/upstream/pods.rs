@@ -1,4 +1,4 @@
-//! What counts as a change of a pod.
+//! Changes of a pod that lead to a write, and those that do not.
 
 use crate::world::{World, dual_pod, ip, items, outlines, pod, ready_condition, service, service_with, text};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ async fn every_update_of_a_terminating_pod_is_a_sync() {
     assert_eq!(
         outlines(&world.rest().await),
         ["PUT endpointslices 200", "PUT endpoints 200"],
-        "that it terminates is news"
+        "a pod that begins to terminate is a change"
     );
     for i in 0..10 {
         let waiting = json!([{"name": "c", "ready": true, "restartCount": i}]);
@@ -29,7 +29,7 @@ async fn every_update_of_a_terminating_pod_is_a_sync() {
         world.patch("Pod", "p2", patch).await;
         assert_eq!(outlines(&world.rest().await), [""; 0], "update {i}");
     }
-    // What is published of it still counts.
+    // A change of its published part still counts.
     world.flip("p2", false, 10).await;
     assert_eq!(outlines(&world.rest().await), ["PUT endpointslices 200"]);
     world.delete("Pod", "p2").await;
@@ -61,7 +61,7 @@ async fn a_pod_that_fails_while_not_ready_stays_published() {
     );
     assert_eq!(world.in_slices().await, [(ip(1), true)]);
     assert_eq!(world.in_endpoints().await, [(ip(1), true)]);
-    // It is dead: nothing about it matters any more.
+    // The pod has failed: nothing about it matters any more.
     world
         .patch("Pod", "p2", json!({"metadata": {"labels": {"x": "1"}}}))
         .await;
@@ -104,7 +104,7 @@ async fn an_address_that_is_used_again_still_names_the_old_pod() {
     assert_eq!(
         outlines(&world.rest().await),
         [""; 0],
-        "the address is not the dead one's any more"
+        "the address belongs to the live pod, not to the dead one"
     );
 
     // The old one is still there, and on its way out.
@@ -157,7 +157,7 @@ async fn a_change_of_the_ipv6_address_alone_is_missed() {
     assert_eq!(
         outlines(&sent),
         ["PUT endpointslices 200"],
-        "the one slice of that family"
+        "only the slice of that family is written"
     );
     assert_eq!(sent[0].body["addressType"], "IPv6");
     assert_eq!(

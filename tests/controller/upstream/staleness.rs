@@ -52,7 +52,7 @@ async fn a_fast_flip_leaves_endpoints_wrong_for_ever() {
             assert_eq!(
                 outlines(&world.rest().await),
                 [""; 0],
-                "our own old writes are no news"
+                "old events of our own writes lead to no request"
             );
         }
         world.gate.open(kind);
@@ -78,7 +78,7 @@ async fn a_flip_back_during_the_write_is_not_lost() {
     assert_eq!(
         world.in_slices().await,
         [(ip(1), false)],
-        "the server has it already"
+        "the server has the change already"
     );
     // Many more while it flies: one write when it has landed.
     for (second, ready) in [(2, true), (3, false), (4, true)] {
@@ -128,7 +128,7 @@ async fn endpoints_of_a_large_service_that_are_deleted_again_and_again_come_back
     );
 }
 
-/// What was carried out although the answer says otherwise: sent again, it would be such a PUT.
+/// The write was carried out although the answer says otherwise: sent again, it would be such a PUT.
 #[tokio::test(start_paused = true)]
 async fn a_write_whose_answer_is_lost_wedges_nothing() {
     let mut world = World::new(100);
@@ -149,7 +149,7 @@ async fn a_write_whose_answer_is_lost_wedges_nothing() {
             "GET endpointslices 200",
             "GET endpoints 200"
         ],
-        "what was carried out after all is not sent again"
+        "a write that was carried out after all is not sent again"
     );
     world.flip("p1", true, 2).await;
     assert_eq!(
@@ -268,7 +268,7 @@ async fn a_slice_deleted_after_a_restart_stays_away() {
     assert_eq!(
         outlines(&sent),
         ["GET endpointslices 404", "POST endpointslices 201"],
-        "at once, without any other event"
+        "the change is published at once, without any other event"
     );
     let back: Vec<_> = items(&sent[1].body["endpoints"])
         .map(|e| text(&e["addresses"][0]))

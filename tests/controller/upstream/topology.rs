@@ -39,7 +39,7 @@ async fn a_pod_whose_node_is_missing_keeps_its_service_in_a_loop_of_errors() {
     assert_eq!(
         world.in_slices().await,
         [(ip(1), true)],
-        "the others are published"
+        "the pods on known nodes are published"
     );
     assert_eq!(
         world.in_endpoints().await.len(),
@@ -51,7 +51,7 @@ async fn a_pod_whose_node_is_missing_keeps_its_service_in_a_loop_of_errors() {
     assert_eq!(
         outlines(&world.rest_for(half_an_hour).await),
         [""; 0],
-        "no retries"
+        "a missing node is not retried"
     );
     assert_eq!(world.events().await, [Value::Null; 0], "and no complaints");
 
@@ -60,12 +60,12 @@ async fn a_pod_whose_node_is_missing_keeps_its_service_in_a_loop_of_errors() {
     assert_eq!(
         outlines(&sent),
         ["PUT endpointslices 200"],
-        "at once, in one write"
+        "the pods are published at once, in one write"
     );
     assert_eq!(world.in_slices().await, [(ip(1), true), (ip(2), true)]);
     assert_eq!(by_address(&world, "/zone").await[&ip(2)], "z2");
 
-    // It goes and comes back: as often, the same.
+    // Each time the node goes and comes back, the same happens.
     world.delete("Node", "n2").await;
     assert_eq!(outlines(&world.rest().await), ["PUT endpointslices 200"]);
     assert_eq!(world.in_slices().await, [(ip(1), true)]);
@@ -210,7 +210,7 @@ async fn a_zone_that_changes_or_comes_late_stays_as_it_was() {
         assert_eq!(
             written.into_iter().collect::<BTreeSet<_>>(),
             touched,
-            "no other slice"
+            "only one slice is written"
         );
         for i in 1..=8 {
             let want = if i % 4 == 0 { zone } else { "z1" };

@@ -50,10 +50,10 @@ async fn fails(fate: Fate, applied: bool) {
             assert_eq!(
                 trigger(&put.body),
                 Some(time(10)),
-                "the oldest that no answer has confirmed: {label}"
+                "the oldest time that no answer has confirmed: {label}"
             );
         }
-        // What was confirmed before the youngest came leaves it a write of its own.
+        // An answer that came before the youngest change leaves that change a write of its own.
         for put in &puts[through + 1..] {
             assert!(
                 [Some(time(20)), Some(time(30))].contains(&trigger(&put.body)),
@@ -100,7 +100,7 @@ async fn a_failed_write_loses_the_trigger_time() {
 
 /// Upstream loses the first of two changes of one pod between two syncs.
 #[tokio::test(start_paused = true)]
-async fn of_several_changes_that_share_a_write_the_latest_is_stamped() {
+async fn the_latest_of_several_changes_that_share_a_write_is_stamped() {
     let mut world = World::new(100);
     world.nodes(1).await;
     world.pods(2).await;

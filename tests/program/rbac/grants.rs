@@ -35,7 +35,7 @@ fn name(object: &Value) -> (&Value, &Value) {
 }
 
 impl Grants {
-    /// Of a leader.
+    /// The grants of a leader.
     pub(crate) fn of_base() -> Self {
         let [account] = &read("base/serviceaccount.yaml")[..] else {
             panic!("one service account");
@@ -48,8 +48,8 @@ impl Grants {
         }
     }
 
-    /// Of a shadow: what its overlay leaves of the base.
-    pub(crate) fn of_shadow() -> Self {
+    /// The grants of a dry run: those of the base that its overlay leaves.
+    pub(crate) fn of_dry_run() -> Self {
         let mut grants = Self::of_base();
         // Another account, so that what the base grants in the same cluster is not granted here.
         let account = ("shadow".to_owned(), grants.account.1.clone());
@@ -62,7 +62,7 @@ impl Grants {
                 object["subjects"][0]["namespace"] = json!(account.0);
             }
         }
-        (grants.account, grants.token) = (account, "token-of-a-shadow");
+        (grants.account, grants.token) = (account, "token-of-a-dry-run");
         let [overlay] = &read("overlays/shadow/kustomization.yaml")[..] else {
             panic!("one kustomization");
         };
@@ -136,7 +136,7 @@ fn texts(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// What the server is to enforce.
+/// The rules that the server is to enforce.
 pub(crate) fn access(grants: &[&Grants]) -> Access {
     let objects = grants.iter().flat_map(|grants| grants.objects.iter().cloned());
     let mut access = Access::from_objects(objects)

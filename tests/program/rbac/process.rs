@@ -1,32 +1,39 @@
-//! The real binary, with a token, and what it says.
+//! The real binary, with a token.
 
+use crate::process::Process;
 use memory_apiserver::Handle;
-use parking_lot::Mutex;
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use tokio::time::{Instant, sleep};
 
-/// A child that does not outlive its test.
-pub(crate) struct Process {
-    child: Child,
-    log: Arc<Mutex<String>>,
+/// A running endpointd with a kubeconfig of its own, which is removed with it.
+pub(crate) struct WithToken {
+    process: Process,
     kubeconfig: PathBuf,
 }
 
-impl Drop for Process {
+impl Drop for WithToken {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.kubeconfig);
     }
 }
 
-impl Process {
+impl Deref for WithToken {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl DerefMut for WithToken {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
+
+impl WithToken {
     pub(crate) fn start(handle: &Handle, token: &str, flags: &[&str]) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -36,63 +43,11 @@ impl Process {
         let with_token = text.replace("user: {}", &format!("user: {{token: {token}}}"));
         assert_ne!(text, with_token);
         std::fs::write(&kubeconfig, with_token).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_endpointd"))
-            // Of a flag that is given twice, the last counts.
-            .args(["run", "--admin-port=0", "--kubeconfig"])
-            .arg(&kubeconfig)
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let log = Arc::<Mutex<String>>::default();
-        let lines = log.clone();
-        std::thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                let mut log = lines.lock();
-                log.push_str(&line);
-                log.push('\n');
-            }
-        });
+        let args = ["run", "--kubeconfig", kubeconfig.to_str().unwrap()];
         Self {
-            child,
-            log,
+            process: Process::start(&[&args, flags].concat()),
             kubeconfig,
         }
-    }
-
-    /// All that it has said so far.
-    pub(crate) fn log(&self) -> String {
-        self.log.lock().clone()
-    }
-
-    pub(crate) fn runs(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
-    }
-
-    /// SIGKILL.
-    pub(crate) fn kill(self) {
-        drop(self);
-    }
-
-    /// SIGTERM, and the end in order.
-    pub(crate) async fn terminate(&mut self) {
-        let kill = format!("kill -TERM {}", self.child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-        let begin = Instant::now();
-        while self.runs() {
-            let waited = Instant::now().saturating_duration_since(begin);
-            assert!(
-                waited < Duration::from_secs(30),
-                "it does not end\n{}",
-                self.log()
-            );
-            sleep(Duration::from_millis(10)).await;
-        }
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}\n{}", self.log());
     }
 }
 
@@ -102,7 +57,7 @@ pub(crate) fn free_address() -> SocketAddr {
     listener.local_addr().unwrap()
 }
 
-/// What is served at `/metrics`, or nothing while nobody serves.
+/// Scrapes `/metrics`. The text is empty while nobody serves.
 pub(crate) async fn metrics(address: SocketAddr) -> String {
     let url = format!("http://{address}").parse().unwrap();
     let client = kube::Client::try_from(kube::Config::new(url)).unwrap();
