@@ -74,10 +74,7 @@ fn entries(endpoints: &EndpointsFacts) -> Entries<'_> {
 }
 
 /// Returns the ports of some of an object's subsets.
-fn ports<'a>(
-    endpoints: &'a EndpointsFacts,
-    subsets: impl IntoIterator<Item = usize>,
-) -> BTreeSet<&'a SlicePort> {
+fn ports(endpoints: &EndpointsFacts, subsets: impl IntoIterator<Item = usize>) -> BTreeSet<&SlicePort> {
     let subsets = subsets.into_iter().map(|at| &endpoints.subsets[at]);
     subsets.flat_map(|subset| &subset.ports).collect()
 }

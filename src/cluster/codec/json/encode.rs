@@ -30,7 +30,7 @@ impl Encode for Json {
         out.extend_from_slice(br#","endpoints":"#);
         let target = target_head(slice.metadata.namespace);
         push_all(&mut out, slice.endpoints, |out, endpoint| {
-            push_endpoint(out, &target, endpoint)
+            push_endpoint(out, &target, endpoint);
         });
         out.extend_from_slice(br#","ports":"#);
         push_all(&mut out, slice.ports, push_port);
@@ -58,7 +58,7 @@ impl Encode for Json {
                 out.push(std::mem::replace(&mut open, b','));
                 out.extend_from_slice(key);
                 push_all(out, list, |out, &handle| {
-                    push_address(out, &target, (endpoints.address)(handle))
+                    push_address(out, &target, (endpoints.address)(handle));
                 });
             }
             if !subset.ports.is_empty() {
@@ -88,7 +88,7 @@ fn push_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
     if owners.peek().is_some() {
         out.extend_from_slice(br#","ownerReferences":"#);
         push_all(out, owners, |out, owner| {
-            push_serialized::<OwnerReference>(out, &owner)
+            push_serialized::<OwnerReference>(out, &owner);
         });
     }
     if !metadata.finalizers().is_empty() {
