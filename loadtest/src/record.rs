@@ -67,7 +67,7 @@ pub struct Args {
     /// The namespace to play in, which must not exist; `g-` and the scenario's name otherwise
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Play in a namespace that exists. It must hold no Pods, Services, Endpoints and EndpointSlices, and all of
+    /// Play in a namespace that exists. It must hold no Pods, Services, Endpoints and slices, and all of
     /// these that are in it afterwards are deleted
     #[arg(long, requires = "namespace")]
     existing_namespace: bool,
