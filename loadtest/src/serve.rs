@@ -27,11 +27,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         kubeconfig_out,
         gc,
     } = args;
-    let config = memory_apiserver::Config {
-        port,
-        gc,
-        ..memory_apiserver::Config::default()
-    };
+    let config = memory_apiserver::Config::default().port(port).gc(gc);
     // Before anything is printed: who reads the address may send a signal right away.
     let stop = asked_to_stop()?;
     let server = memory_apiserver::start(config)

@@ -61,10 +61,7 @@ impl Target {
             .thread_name("apiserver")
             .enable_all()
             .build()?;
-        let config = memory_apiserver::Config {
-            seed: Some(seed),
-            ..memory_apiserver::Config::default()
-        };
+        let config = memory_apiserver::Config::default().seed(seed);
         let started = runtime.spawn(memory_apiserver::start(config)).await?;
         let handle = started.context("listening on loopback")?;
         Ok(Self::Embedded(Embedded {

@@ -79,11 +79,7 @@ async fn converge(server: &ApiServer, client: &Client) {
 }
 
 async fn api_server() -> Handle {
-    let config = Config {
-        seed: Some(4),
-        request_log: 10_000_000,
-        ..Config::default()
-    };
+    let config = Config::default().seed(4).request_log(10_000_000);
     let handle = start(config).await.unwrap();
     // Answers take a little while, so that kills meet writes on their way, before and after they are applied.
     let latency = || Latency::Exponential {

@@ -51,11 +51,7 @@ fn name(value: &Value) -> &str {
 
 impl Play {
     async fn begin(scenario: &Value) -> Self {
-        let server = ApiServer::new(Config {
-            gc: false,
-            seed: Some(1),
-            ..Config::default()
-        });
+        let server = ApiServer::new(Config::default().gc(false).seed(1));
         let play = Self {
             client: Client::new(server.service(), "default"),
             namespace: format!("g-{}", name(scenario)),

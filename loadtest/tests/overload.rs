@@ -248,15 +248,15 @@ fn faults() -> FaultPlan {
 }
 
 async fn overload() {
-    let server = ApiServer::new(Config {
-        seed: Some(1),
-        start_time: "2026-01-01T00:00:00Z".parse().ok(),
-        request_log: 1_000_000,
-        // The watch that is held up shall be told everything, and not begin again with a list.
-        history: 2 * CHANGES,
-        watch_buffer: 2 * CHANGES,
-        ..Config::default()
-    });
+    let server = ApiServer::new(
+        Config::default()
+            .seed(1)
+            .start_time("2026-01-01T00:00:00Z".parse().unwrap())
+            .request_log(1_000_000)
+            // The watch that is held up shall be told everything, and not begin again with a list.
+            .history(2 * CHANGES)
+            .watch_buffer(2 * CHANGES),
+    );
     let cluster = Cluster {
         client: Client::new(server.service_without_faults(), "default"),
         server,

@@ -50,11 +50,7 @@ impl Secure {
             .unwrap()
             .service_account("scraper", "monitoring", "prometheus")
             .service_account("other", "default", "other");
-        let server = ApiServer::new(Config {
-            access: Some(access),
-            request_log: 1000,
-            ..Config::default()
-        });
+        let server = ApiServer::new(Config::default().access(access).request_log(1000));
         let path = |what: &str| {
             let file = format!("endpointd-admin-{name}-{}.{what}", std::process::id());
             std::env::temp_dir().join(file)

@@ -37,11 +37,11 @@ fn notice(name: &str) -> Notice {
 }
 
 fn server() -> ApiServer {
-    ApiServer::new(Config {
-        request_log: 10_000,
-        start_time: Some("2026-01-01T00:00:00Z".parse().unwrap()),
-        ..Config::default()
-    })
+    ApiServer::new(
+        Config::default()
+            .request_log(10_000)
+            .start_time("2026-01-01T00:00:00Z".parse().unwrap()),
+    )
 }
 
 /// Wall time from tokio's clock, so that it can be simulated too.

@@ -15,12 +15,12 @@ fn pod(name: &str, number: u32) -> Value {
 }
 
 async fn cluster() -> (ApiServer, Api) {
-    let server = ApiServer::new(Config {
-        seed: Some(3),
-        start_time: Some("2026-01-01T00:00:00Z".parse().unwrap()),
-        request_log: 100_000,
-        ..Config::default()
-    });
+    let server = ApiServer::new(
+        Config::default()
+            .seed(3)
+            .start_time("2026-01-01T00:00:00Z".parse().unwrap())
+            .request_log(100_000),
+    );
     let api = Api(cluster::client(&server));
     let node = objects::node("n1", None, None);
     api.create(&node, "").await.unwrap();

@@ -9,11 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 async fn server() -> (Handle, Api) {
-    cluster::serve(Config {
-        request_log: 10_000,
-        ..Config::default()
-    })
-    .await
+    cluster::serve(Config::default().request_log(10_000)).await
 }
 
 fn ready_pod(number: u8) -> Value {
@@ -256,11 +252,7 @@ async fn a_server_that_is_not_there_yet_is_waited_for() {
         .unwrap();
     let _process = Process::start(&["run", "--server", &format!("http://{address}")]);
     sleep(Duration::from_millis(300)).await;
-    let (_handle, api) = cluster::serve(Config {
-        port: address.port(),
-        ..Config::default()
-    })
-    .await;
+    let (_handle, api) = cluster::serve(Config::default().port(address.port())).await;
     fill(&api).await;
     endpoints(&api, 3).await;
 }

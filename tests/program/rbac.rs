@@ -40,11 +40,11 @@ const UNUSED: [(&str, &str, &str); 6] = [
 
 /// A server that enforces rules. Lists are streamed by it, or not.
 async fn server(grants: &[&Grants], streams: bool) -> (Handle, Api) {
-    let handle = start(Config {
-        request_log: 50_000,
-        access: Some(grants::access(grants)),
-        ..Config::default()
-    })
+    let handle = start(
+        Config::default()
+            .request_log(50_000)
+            .access(grants::access(grants)),
+    )
     .await
     .unwrap();
     if !streams {

@@ -21,11 +21,7 @@ async fn namespace(api: &Api, name: &str) {
 
 /// A namespace of 200 Services, and one that is empty yet.
 async fn loud_and_quiet() -> (Handle, Api) {
-    let (handle, api) = cluster::serve(Config {
-        request_log: 100_000,
-        ..Config::default()
-    })
-    .await;
+    let (handle, api) = cluster::serve(Config::default().request_log(100_000)).await;
     for name in ["loud", "quiet"] {
         namespace(&api, name).await;
     }

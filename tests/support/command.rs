@@ -67,12 +67,7 @@ pub(crate) async fn endpointd_with(variables: &[(&str, &str)], args: &[&str]) ->
 
 /// A server on loopback, without garbage collection, and a client of it.
 pub(crate) async fn serve() -> (Handle, Api) {
-    cluster::serve(Config {
-        gc: false,
-        request_log: 10_000,
-        ..Config::default()
-    })
-    .await
+    cluster::serve(Config::default().gc(false).request_log(10_000)).await
 }
 
 /// Access for who sends the token `token`: to get and list these resources.

@@ -20,13 +20,13 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) async fn start(options: Options) -> Self {
-        let server = ApiServer::new(Config {
-            gc: false,
-            seed: Some(1),
-            request_log: 100_000,
-            start_time: Some("2026-01-01T00:00:00Z".parse().unwrap()),
-            ..Config::default()
-        });
+        let server = ApiServer::new(
+            Config::default()
+                .gc(false)
+                .seed(1)
+                .request_log(100_000)
+                .start_time("2026-01-01T00:00:00Z".parse().unwrap()),
+        );
         let api = Api(cluster::client(&server));
         let controller = cluster::controller(&server, options);
         let scene = Self {

@@ -35,12 +35,12 @@ impl World {
 
     /// With or without the garbage collector and the namespace controller.
     pub(crate) fn of(gc: bool, max_endpoints: usize) -> Self {
-        let server = ApiServer::new(Config {
-            gc,
-            seed: Some(1),
-            start_time: Some("2026-01-01T00:00:00Z".parse().unwrap()),
-            ..Config::default()
-        });
+        let server = ApiServer::new(
+            Config::default()
+                .gc(gc)
+                .seed(1)
+                .start_time("2026-01-01T00:00:00Z".parse().unwrap()),
+        );
         Self {
             gate: Gate::new(&server),
             api: Api(cluster::client(&server)),

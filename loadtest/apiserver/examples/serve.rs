@@ -6,12 +6,10 @@ use std::error::Error;
 async fn main() -> Result<(), Box<dyn Error>> {
     let port = std::env::args().nth(1).map_or(Ok(0), |port| port.parse())?;
     let gc = std::env::args().nth(2).as_deref() != Some("no-gc");
-    let config = memory_apiserver::Config {
-        port,
-        gc,
-        managed_fields: true,
-        ..memory_apiserver::Config::default()
-    };
+    let config = memory_apiserver::Config::default()
+        .port(port)
+        .gc(gc)
+        .managed_fields(true);
     let server = memory_apiserver::start(config).await?;
     println!("{}", server.url());
     tokio::signal::ctrl_c().await?;

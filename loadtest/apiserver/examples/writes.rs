@@ -64,12 +64,7 @@ async fn main() -> Result<(), Failed> {
     let (watchers, seconds) = (number(1, 10)?, number(2, 10)?);
     // No two writers share an object.
     let pods = number(3, 2000)?.next_multiple_of(WRITERS);
-    let server = memory_apiserver::start(Config {
-        gc: false,
-        seed: Some(1),
-        ..Config::default()
-    })
-    .await?;
+    let server = memory_apiserver::start(Config::default().gc(false).seed(1)).await?;
     let addr = server.addr();
     fill(addr, pods).await?;
     let mut received: Vec<Arc<Received>> = Vec::new();

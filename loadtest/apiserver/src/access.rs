@@ -11,6 +11,7 @@ pub(crate) use self::review::{Review, answer};
 
 use self::rules::{Grant, Tables};
 use crate::status::{Answer, Refusal};
+use crate::yaml;
 use http::{HeaderMap, header};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -49,7 +50,7 @@ const MASTERS: &str = "system:masters";
 /// )?
 /// .service_account("its-token", "kube-system", "controller")
 /// .user("my-token", "me", ["system:masters"]);
-/// let config = Config { access: Some(access), ..Config::default() };
+/// let config = Config::default().access(access);
 /// # let _ = config;
 /// # Ok(())
 /// # }
@@ -99,7 +100,7 @@ impl Access {
     ///
     /// When the text is not YAML, or as [`Access::from_objects`].
     pub fn from_yaml(text: &str) -> Result<Self, AccessError> {
-        Self::from_objects(objects::documents(text)?)
+        Self::from_objects(yaml::documents(text).map_err(AccessError::Yaml)?)
     }
 
     /// Whoever sends this bearer token is this service account.

@@ -1,32 +1,30 @@
-//! What can be set on a server.
+//! The settings of a server.
 
 use crate::access::Access;
+use crate::yaml;
+use serde::Serialize;
+use serde_json::Value;
 
-/// The settings of a server.
+/// The settings of a server: those of `Config::default()`, changed one by one.
+///
+/// ```
+/// let config = memory_apiserver::Config::default().seed(1).gc(false);
+/// ```
 #[derive(Clone, Debug)]
+#[must_use]
+#[non_exhaustive]
 pub struct Config {
-    /// The port on 127.0.0.1; 0 takes a free one.
-    pub port: u16,
-    /// Whether dependents of a deleted owner are collected and deleted namespaces are emptied and removed.
-    pub gc: bool,
-    /// How many watch events are kept for replay, per kind.
-    pub history: usize,
-    /// How many events a watcher may lag behind before its watch is ended. At most `history` has an effect.
-    pub watch_buffer: usize,
-    /// The seed of uids, generated names and allocated addresses; none takes one from the system.
-    pub seed: Option<u64>,
-    /// The wall time at the start; none takes the present. All timestamps are this plus what has passed on tokio's
-    /// clock.
-    pub start_time: Option<jiff::Timestamp>,
-    /// How many requests are remembered for [`crate::ApiServer::requests`]; the oldest go first.
-    pub request_log: usize,
-    /// The largest request body in bytes; more is refused with 413.
-    pub max_body: usize,
-    /// Whether `managedFields` are kept for every object, as a cluster keeps them; else only for those that were
-    /// applied on the server's side.
-    pub managed_fields: bool,
-    /// Who may do what; none lets everyone do everything.
-    pub access: Option<Access>,
+    pub(crate) port: u16,
+    pub(crate) gc: bool,
+    pub(crate) history: usize,
+    pub(crate) watch_buffer: usize,
+    pub(crate) seed: Option<u64>,
+    pub(crate) start_time: Option<jiff::Timestamp>,
+    pub(crate) request_log: usize,
+    pub(crate) max_body: usize,
+    pub(crate) managed_fields: bool,
+    pub(crate) access: Option<Access>,
+    pub(crate) objects: Vec<Value>,
 }
 
 impl Default for Config {
@@ -42,6 +40,98 @@ impl Default for Config {
             max_body: 3 * 1024 * 1024,
             managed_fields: false,
             access: None,
+            objects: Vec::new(),
         }
+    }
+}
+
+impl Config {
+    /// The port on 127.0.0.1; 0, the default, takes a free one.
+    pub fn port(self, port: u16) -> Self {
+        Self { port, ..self }
+    }
+
+    /// Whether dependents of a deleted owner are collected and deleted namespaces are emptied and removed; the default.
+    pub fn gc(self, gc: bool) -> Self {
+        Self { gc, ..self }
+    }
+
+    /// How many watch events are kept for replay, per kind: 20,000 unless another number is set.
+    pub fn history(self, history: usize) -> Self {
+        Self { history, ..self }
+    }
+
+    /// How many events a watcher may lag behind before its watch is ended: 10,000 unless another number is set. At most
+    /// the history has an effect.
+    pub fn watch_buffer(self, watch_buffer: usize) -> Self {
+        Self { watch_buffer, ..self }
+    }
+
+    /// The seed of uids, generated names and allocated addresses; without one the system gives it.
+    pub fn seed(self, seed: u64) -> Self {
+        Self {
+            seed: Some(seed),
+            ..self
+        }
+    }
+
+    /// The wall time at the start, if not the present. All timestamps are this plus what has passed on tokio's clock.
+    pub fn start_time(self, time: jiff::Timestamp) -> Self {
+        Self {
+            start_time: Some(time),
+            ..self
+        }
+    }
+
+    /// How many requests are remembered for [`crate::ApiServer::requests`], none by default; the oldest go first.
+    pub fn request_log(self, request_log: usize) -> Self {
+        Self { request_log, ..self }
+    }
+
+    /// The largest request body in bytes, 3 MiB by default; more is refused with 413.
+    pub fn max_body(self, max_body: usize) -> Self {
+        Self { max_body, ..self }
+    }
+
+    /// Whether `managedFields` are kept for every object, as a cluster keeps them; else, and by default, only for those
+    /// that were applied on the server's side.
+    pub fn managed_fields(self, managed_fields: bool) -> Self {
+        Self {
+            managed_fields,
+            ..self
+        }
+    }
+
+    /// Who may do what; by default everyone may do everything.
+    pub fn access(self, access: Access) -> Self {
+        Self {
+            access: Some(access),
+            ..self
+        }
+    }
+
+    /// An object that is there from the start, for instance a `CustomResourceDefinition`. [`crate::ApiServer::load`] says
+    /// how it is stored.
+    ///
+    /// # Panics
+    ///
+    /// For what is no JSON value, such as a map whose keys are no texts.
+    pub fn object(mut self, object: &impl Serialize) -> Self {
+        let object = serde_json::to_value(object).expect("objects of the API are JSON values");
+        self.objects.push(object);
+        self
+    }
+
+    /// The objects of a YAML text of one or more documents that are there from the start.
+    ///
+    /// # Panics
+    ///
+    /// When the text is not YAML.
+    pub fn objects(mut self, text: &str) -> Self {
+        match yaml::documents(text) {
+            Ok(documents) => self.objects.extend(documents),
+            Err(why) => panic!("the objects of the configuration are not YAML: {why}"),
+        }
+        self
     }
 }

@@ -1,10 +1,11 @@
 //! Deletion: at once, gracefully, or held up by finalizers.
 
 use crate::clock::shift;
-use crate::kinds::Kind;
-use crate::list::{self, List};
-use crate::object::{Draft, Object, format_uid, key_of, text};
+use crate::kinds::{Kind, Role};
+use crate::list::{List, collect};
+use crate::object::{Draft, Object, format_uid, key_of, list, number, text, texts};
 use crate::query::Query;
+use crate::registry;
 use crate::route::ObjectTarget;
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
@@ -96,10 +97,10 @@ pub(crate) fn delete(store: &Store, target: &ObjectTarget, options: &Options) ->
             return Err(Refusal::not_found(target.kind, &target.name));
         };
         check_preconditions(&old, options)?;
-        let step = if target.kind == Kind::Namespace {
-            namespace(store, &old, options)?
-        } else {
-            object(store, &old, options)
+        let step = match target.kind.role {
+            Role::Namespace => namespace(store, &old, options)?,
+            Role::Definition => definition(store, &old, options),
+            _ => object(store, &old, options),
         };
         if let Some(deleted) = step {
             return Ok(deleted);
@@ -114,14 +115,9 @@ pub(crate) fn delete_all(
     query: &Query,
     options: &Options,
 ) -> Answer<List> {
-    let list = list::collect(store, target, query)?;
+    let list = collect(store, target, query)?;
     for object in &list.items {
-        let target = ObjectTarget {
-            namespace: object.namespace().to_owned(),
-            name: object.name().to_owned(),
-            ..target.clone()
-        };
-        match delete(store, &target, options) {
+        match delete(store, &ObjectTarget::of(object), options) {
             Err(refusal) if refusal.code != 404 => return Err(refusal),
             // Gone meanwhile is as good.
             _ => {}
@@ -144,7 +140,7 @@ fn check_preconditions(old: &Object, options: &Options) -> Answer<()> {
 
 /// The finalizers as the wanted propagation has them.
 fn with_propagation(value: &Value, propagation: &str) -> Vec<String> {
-    let mut list: Vec<String> = finalizers(value).into_iter().map(str::to_owned).collect();
+    let mut list = texts(value, "/metadata/finalizers");
     if !propagation.is_empty() {
         list.retain(|f| f != ORPHAN && f != FOREGROUND);
     }
@@ -158,13 +154,10 @@ fn with_propagation(value: &Value, propagation: &str) -> Vec<String> {
 
 /// The grace a deletion has in the end; none for what knows no grace.
 fn grace_of(value: &Value, kind: Kind, options: &Options) -> Option<i64> {
-    if kind != Kind::Pod {
+    if kind.role != Role::Pod {
         return None;
     }
-    let own = value
-        .pointer("/spec/terminationGracePeriodSeconds")
-        .and_then(Value::as_i64)
-        .unwrap_or(0);
+    let own = number(value, "/spec/terminationGracePeriodSeconds");
     let unscheduled = text(value, "/spec/nodeName").is_empty();
     let finished = matches!(text(value, "/status/phase"), "Succeeded" | "Failed");
     let grace = if unscheduled || finished {
@@ -181,10 +174,7 @@ fn object(store: &Store, old: &Arc<Object>, options: &Options) -> Option<Deleted
     let list = with_propagation(&value, &options.propagation);
     let held_up = !list.is_empty();
     let deleting = old.deleting;
-    let pending_grace = value
-        .pointer("/metadata/deletionGracePeriodSeconds")
-        .and_then(Value::as_i64)
-        .unwrap_or(0);
+    let pending_grace = number(&value, "/metadata/deletionGracePeriodSeconds");
     let mut changed = finalizers(&value) != list;
     if changed {
         value["metadata"]["finalizers"] = list.into();
@@ -244,11 +234,7 @@ fn mark(value: &mut Value, end: &str, grace: i64) {
     let metadata = &mut value["metadata"];
     metadata["deletionTimestamp"] = end.into();
     metadata["deletionGracePeriodSeconds"] = grace.into();
-    if let Some(generation) = metadata
-        .get("generation")
-        .and_then(Value::as_i64)
-        .filter(|g| *g > 0)
-    {
+    if let generation @ 1.. = number(metadata, "/generation") {
         metadata["generation"] = (generation + 1).into();
     }
 }
@@ -256,19 +242,15 @@ fn mark(value: &mut Value, end: &str, grace: i64) {
 fn namespace(store: &Store, old: &Arc<Object>, options: &Options) -> Answer<Option<Deleted>> {
     if KEPT_NAMESPACES.contains(&old.name()) {
         let why = "this namespace may not be deleted";
-        return Err(Refusal::forbidden(Kind::Namespace, old.name(), why, Vec::new()));
+        return Err(Refusal::forbidden(old.kind, old.name(), why, Vec::new()));
     }
     let mut value = old.value();
-    let held_up = !finalizers(&value).is_empty()
-        || value
-            .pointer("/spec/finalizers")
-            .and_then(Value::as_array)
-            .is_some_and(|f| !f.is_empty());
+    let held_up = !finalizers(&value).is_empty() || !list(&value, "/spec/finalizers").is_empty();
     let mut current = Arc::clone(old);
     if !old.deleting {
         value["metadata"]["deletionTimestamp"] = store.clock.time().into();
         value["status"]["phase"] = "Terminating".into();
-        let draft = Draft::new(Kind::Namespace, &value);
+        let draft = Draft::new(old.kind, &value);
         if options.dry {
             return Ok(Some(Deleted::Pending(draft.seal(old.rv))));
         }
@@ -283,14 +265,38 @@ fn namespace(store: &Store, old: &Arc<Object>, options: &Options) -> Answer<Opti
     Ok(store.remove(&current).map(Deleted::Gone))
 }
 
+/// Deletes the objects of a definition, which then goes too: at once, or with the last that has a finalizer.
+fn definition(store: &Store, old: &Arc<Object>, options: &Options) -> Option<Deleted> {
+    if old.deleting {
+        return Some(Deleted::Pending(Arc::clone(old)));
+    }
+    let mut value = old.value();
+    registry::definition::terminate(&mut value, &store.clock.time());
+    let draft = Draft::new(old.kind, &value);
+    if options.dry {
+        return Some(Deleted::Pending(draft.seal(old.rv)));
+    }
+    let current = store.replace(old, draft)?;
+    let served = store.read().kinds().to_vec();
+    let Some(kind) = served.into_iter().find(|kind| kind.is_defined_by(old.name())) else {
+        return store.remove(&current).map(Deleted::Gone);
+    };
+    let objects = store.read().range(kind, "");
+    for object in objects {
+        // One that is gone by now is as good.
+        let _ = delete(store, &ObjectTarget::of(&object), &Options::default());
+    }
+    store.write().finish_definition(kind);
+    Some(Deleted::Pending(current))
+}
+
 /// The Status that says an object is gone.
 pub(crate) fn success(object: &Object) -> Value {
-    let facts = object.kind.facts();
     let mut details = serde_json::json!({
-        "name": object.name(), "kind": facts.resource, "uid": format_uid(object.uid),
+        "name": object.name(), "kind": object.kind.resource, "uid": format_uid(object.uid),
     });
-    if !facts.group.is_empty() {
-        details["group"] = facts.group.into();
+    if !object.kind.group().is_empty() {
+        details["group"] = object.kind.group().into();
     }
     serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,

@@ -1,17 +1,15 @@
 //! The documents that tell clients what is served.
 
 use crate::access::Review;
-use crate::kinds::{Facts, Kind};
+use crate::kinds::Kind;
 use crate::route::Plain;
+use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
-const GROUPS: [&str; 3] = ["events.k8s.io", "coordination.k8s.io", "discovery.k8s.io"];
-
-const REVIEWS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
+const REVIEWS: [(&str, &str); 2] = [("authentication.k8s.io", "v1"), ("authorization.k8s.io", "v1")];
 
 /// The document at a path; none when nothing is served there. Reviews are served where access is controlled.
-pub(crate) fn document(plain: &Plain, host: &str, reviews: bool) -> Option<Value> {
-    let reviewed = if reviews { &REVIEWS[..] } else { &[] };
+pub(crate) fn document(plain: &Plain, kinds: &[Kind], host: &str, reviews: bool) -> Option<Value> {
     match plain {
         Plain::Api => Some(json!({
             "kind": "APIVersions",
@@ -21,16 +19,30 @@ pub(crate) fn document(plain: &Plain, host: &str, reviews: bool) -> Option<Value
         Plain::Apis => Some(json!({
             "kind": "APIGroupList",
             "apiVersion": "v1",
-            "groups": GROUPS.iter().chain(reviewed).map(|g| group(g)).collect::<Vec<_>>(),
+            "groups": groups(kinds, reviews).iter().map(group).collect::<Vec<_>>(),
         })),
-        Plain::Group(name) => GROUPS.iter().chain(reviewed).any(|g| g == name).then(|| {
-            let mut group = group(name);
+        Plain::Group(name) => {
+            let groups = groups(kinds, reviews);
+            let mut group = group(groups.iter().find(|(group, _)| group == name)?);
             group["kind"] = "APIGroup".into();
             group["apiVersion"] = "v1".into();
-            group
-        }),
-        Plain::Resources(group) if reviewed.contains(&group.as_str()) => Some(review_resources(group)),
-        Plain::Resources(group) => resources(group),
+            Some(group)
+        }
+        Plain::Resources(group, version) => {
+            let reviewed = reviews && REVIEWS.contains(&(group, version));
+            let list: Vec<Value> = if reviewed {
+                let reviews = Review::ALL.into_iter().filter(|review| review.group() == group);
+                reviews.map(review).collect()
+            } else {
+                let is_here = |kind: &&Kind| kind.group() == group && kind.version() == version;
+                kinds
+                    .iter()
+                    .filter(is_here)
+                    .flat_map(|kind| entries(*kind))
+                    .collect()
+            };
+            resources(group, version, &list)
+        }
         Plain::Version => Some(json!({
             "major": "1",
             "minor": "36",
@@ -50,52 +62,49 @@ pub(crate) fn document(plain: &Plain, host: &str, reviews: bool) -> Option<Value
     }
 }
 
-fn group(name: &str) -> Value {
-    let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
-    json!({"name": name, "versions": [version.clone()], "preferredVersion": version})
+/// The groups beside the core, each with its versions. The first is preferred.
+fn groups(kinds: &[Kind], reviews: bool) -> Vec<(&'static str, Vec<&'static str>)> {
+    let reviewed = REVIEWS.into_iter().filter(|_| reviews);
+    let served = kinds.iter().map(|kind| (kind.group(), kind.version()));
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (group, version) in served.filter(|(group, _)| !group.is_empty()).chain(reviewed) {
+        match groups.iter_mut().find(|(name, _)| *name == group) {
+            Some((_, versions)) if versions.contains(&version) => {}
+            Some((_, versions)) => versions.push(version),
+            None => groups.push((group, vec![version])),
+        }
+    }
+    groups
 }
 
-fn review_resources(group: &str) -> Value {
-    let entry = |review: Review| {
-        json!({
-            "name": review.resource(), "singularName": review.kind().to_ascii_lowercase(), "namespaced": false,
-            "kind": review.kind(), "verbs": ["create"],
-        })
-    };
-    let resources: Vec<Value> = Review::ALL
-        .into_iter()
-        .filter(|review| review.group() == group)
-        .map(entry)
-        .collect();
+fn group((name, versions): &(&str, Vec<&str>)) -> Value {
+    let entry = |version: &&str| json!({"groupVersion": format!("{name}/{version}"), "version": version});
+    let versions: Vec<Value> = versions.iter().map(entry).collect();
+    json!({"name": name, "preferredVersion": versions[0], "versions": versions})
+}
+
+fn review(review: Review) -> Value {
     json!({
-        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{group}/v1"), "resources": resources,
+        "name": review.resource(), "singularName": review.kind().to_ascii_lowercase(), "namespaced": false,
+        "kind": review.kind(), "verbs": ["create"],
     })
 }
 
-fn resources(group: &str) -> Option<Value> {
-    let kinds: Vec<&Facts> = Kind::ALL
-        .into_iter()
-        .map(Kind::facts)
-        .filter(|f| f.group == group)
-        .collect();
-    if kinds.is_empty() {
+fn resources(group: &str, version: &str, list: &[Value]) -> Option<Value> {
+    if list.is_empty() {
         return None;
     }
-    let version = if group.is_empty() {
-        "v1".to_owned()
-    } else {
-        format!("{group}/v1")
-    };
-    let list: Vec<Value> = kinds.into_iter().flat_map(entries).collect();
-    let mut document = json!({"kind": "APIResourceList", "groupVersion": version, "resources": list});
-    if !group.is_empty() {
-        document["apiVersion"] = "v1".into();
-    }
-    Some(document)
+    Some(match group {
+        "" => json!({"kind": "APIResourceList", "groupVersion": version, "resources": list}),
+        group => json!({
+            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{group}/{version}"),
+            "resources": list,
+        }),
+    })
 }
 
 /// A kind's entry and those of its subresources.
-fn entries(facts: &Facts) -> Vec<Value> {
+fn entries(kind: Kind) -> Vec<Value> {
     let mut verbs = vec![
         "create",
         "delete",
@@ -106,37 +115,47 @@ fn entries(facts: &Facts) -> Vec<Value> {
         "update",
         "watch",
     ];
-    if !facts.delete_collection {
+    if !kind.delete_collection {
         verbs.retain(|v| *v != "deletecollection");
     }
     let mut main = json!({
-        "name": facts.resource,
-        "singularName": facts.singular,
-        "namespaced": facts.namespaced,
-        "kind": facts.kind,
+        "name": kind.resource,
+        "singularName": kind.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
         "verbs": verbs,
-        "storageVersionHash": facts.storage_hash,
+        "storageVersionHash": storage_hash(kind),
     });
-    if !facts.short_names.is_empty() {
-        main["shortNames"] = facts.short_names.into();
+    if !kind.short_names.is_empty() {
+        main["shortNames"] = kind.short_names.into();
     }
-    if facts.in_all {
-        main["categories"] = json!(["all"]);
+    if !kind.categories.is_empty() {
+        main["categories"] = kind.categories.into();
     }
     let mut entries = vec![main];
-    for sub in facts.subresources {
+    for sub in kind.subresources {
         let verbs: &[&str] = if *sub == "finalize" {
             &["update"]
         } else {
             &["get", "patch", "update"]
         };
         entries.push(json!({
-            "name": format!("{}/{sub}", facts.resource),
+            "name": format!("{}/{sub}", kind.resource),
             "singularName": "",
-            "namespaced": facts.namespaced,
-            "kind": facts.kind,
+            "namespaced": kind.namespaced,
+            "kind": kind.kind,
             "verbs": verbs,
         }));
     }
     entries
+}
+
+/// Tells one way of storing a kind from another; of a custom resource it is made of its name.
+fn storage_hash(kind: Kind) -> String {
+    if !kind.storage_hash.is_empty() {
+        return kind.storage_hash.to_owned();
+    }
+    let name = format!("{}/{}", kind.api_version, kind.kind);
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    BASE64_STANDARD.encode(name.bytes().fold(0xcbf2_9ce4_8422_2325, step).to_be_bytes())
 }

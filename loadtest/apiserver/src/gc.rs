@@ -2,9 +2,9 @@
 //! deleted namespaces are emptied and then removed.
 
 use crate::delete::{self, FOREGROUND, ORPHAN, Options};
-use crate::kinds::Kind;
-use crate::object::{Draft, Object, format_uid};
-use crate::route::{ObjectTarget, Sub};
+use crate::kinds::{Kind, Role};
+use crate::object::{Draft, Object, format_uid, number, texts};
+use crate::route::ObjectTarget;
 use crate::store::{State, Store};
 use crate::validate::finalizers;
 use serde_json::Value;
@@ -58,7 +58,7 @@ fn examine(store: &Store, kind: Kind, key: &str) -> bool {
     if !object.deleting {
         return collect(store, &object);
     }
-    if kind == Kind::Namespace {
+    if kind.role == Role::Namespace {
         return empty(store, &object);
     }
     let value = object.value();
@@ -73,9 +73,9 @@ fn examine(store: &Store, kind: Kind, key: &str) -> bool {
 }
 
 fn is_absent(state: &State, object: &Object, i: usize) -> bool {
-    let owner = object.owners[i];
-    owner
-        .kind
+    let owner = &object.owners[i];
+    state
+        .kind_of(owner)
         .is_some_and(|kind| owner.uid.is_none_or(|uid| !state.is_live(kind, uid)))
 }
 
@@ -98,17 +98,11 @@ fn collect(store: &Store, object: &Arc<Object>) -> bool {
 
 /// Deletes as the collector does: in the background, and only this very object.
 fn remove(store: &Store, object: &Object) -> bool {
-    let target = ObjectTarget {
-        kind: object.kind,
-        namespace: object.namespace().to_owned(),
-        name: object.name().to_owned(),
-        sub: Sub::Main,
-    };
     let options = Options {
         uid: format_uid(object.uid),
         ..Options::default()
     };
-    if let Err(refusal) = delete::delete(store, &target, &options) {
+    if let Err(refusal) = delete::delete(store, &ObjectTarget::of(object), &options) {
         // Gone, or another one of that name by now.
         tracing::debug!(%refusal, name = object.name(), "not collected");
     }
@@ -165,16 +159,9 @@ fn foreground(store: &Store, owner: &Arc<Object>) -> bool {
 /// Takes a finalizer off, and with the last one the object away.
 fn let_go(store: &Store, object: &Arc<Object>, finalizer: &str) -> bool {
     let mut value = object.value();
-    let left: Vec<String> = finalizers(&value)
-        .into_iter()
-        .filter(|f| *f != finalizer)
-        .map(str::to_owned)
-        .collect();
-    let graceful = value
-        .pointer("/metadata/deletionGracePeriodSeconds")
-        .and_then(Value::as_i64)
-        .unwrap_or(0)
-        > 0;
+    let mut left = texts(&value, "/metadata/finalizers");
+    left.retain(|name| name != finalizer);
+    let graceful = number(&value, "/metadata/deletionGracePeriodSeconds") > 0;
     if left.is_empty() && !graceful {
         return store.remove(object).is_some();
     }
@@ -190,13 +177,7 @@ fn let_go(store: &Store, object: &Arc<Object>, finalizer: &str) -> bool {
 
 /// Deletes what is in a namespace; removes the namespace when nothing is left in it.
 fn empty(store: &Store, namespace: &Arc<Object>) -> bool {
-    let content = || -> Vec<Arc<Object>> {
-        let state = store.read();
-        let kinds = Kind::ALL.into_iter().filter(|k| k.facts().namespaced);
-        kinds
-            .flat_map(|kind| state.range(kind, namespace.name()))
-            .collect()
-    };
+    let content = || store.read().all(true, namespace.name());
     for object in content().iter().filter(|o| !o.deleting) {
         remove(store, object);
     }
@@ -215,6 +196,6 @@ fn empty(store: &Store, namespace: &Arc<Object>) -> bool {
         spec.remove("finalizers");
     }
     store
-        .replace(namespace, Draft::new(Kind::Namespace, &value))
+        .replace(namespace, Draft::new(namespace.kind, &value))
         .is_some()
 }

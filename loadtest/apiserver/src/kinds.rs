@@ -1,90 +1,198 @@
-//! The kinds this server keeps, and what differs between them.
+//! A kind of object as a row of data: everything in which one kind differs from another.
+//!
+//! The rows of the kinds that the server brings along stand in `catalog.rs`; those of custom resources are made of their
+//! `CustomResourceDefinition`s (`custom.rs`).
 
-/// A kind of object. The order is that of the tables and of discovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    Endpoints,
-    Event,
-    Namespace,
-    Node,
-    Pod,
-    Service,
-    NewEvent,
-    Lease,
-    EndpointSlice,
-}
+use crate::cause::Faults;
+use jiff::Timestamp;
+use serde_json::Value;
+use std::cmp::Ordering;
+use std::ops::Deref;
 
-/// The facts of a kind.
+/// A kind that a server serves. Two are equal when they are the same resource of the same group, in whatever version:
+/// the objects of a resource lie in one table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind(&'static Facts);
+
+/// A row of the table of kinds.
 #[derive(Debug)]
 pub(crate) struct Facts {
-    pub(crate) group: &'static str,
+    /// `v1` or `group/v1`.
+    pub(crate) api_version: &'static str,
+    /// The plural name, as paths have it.
     pub(crate) resource: &'static str,
     pub(crate) singular: &'static str,
     pub(crate) kind: &'static str,
+    /// The kind of its lists; empty for the kind's name with `List`.
+    pub(crate) list_kind: &'static str,
     pub(crate) short_names: &'static [&'static str],
-    pub(crate) in_all: bool,
+    pub(crate) categories: &'static [&'static str],
     pub(crate) namespaced: bool,
     pub(crate) subresources: &'static [&'static str],
+    pub(crate) role: Role,
+    pub(crate) name_rule: NameRule,
+    /// A type of `registry/schema.txt`.
+    pub(crate) schema: &'static str,
+    /// The schema of a custom resource.
+    pub(crate) custom: Option<&'static Value>,
+
     pub(crate) create_on_update: bool,
     pub(crate) unconditional_update: bool,
-    /// Whether a delete answers with the object instead of a Status.
+    /// A delete answers with the object instead of a Status.
     pub(crate) returns_deleted: bool,
     pub(crate) delete_collection: bool,
     pub(crate) storage_hash: &'static str,
     /// Selectable fields beside metadata.name and metadata.namespace.
-    pub(crate) fields: &'static [&'static str],
+    pub(crate) fields: &'static [Selectable],
     /// What a bookmark carries beside the metadata.
     pub(crate) bookmark_rest: &'static str,
+
+    /// Fills in defaults, on every way in.
+    pub(crate) default: fn(&mut Value),
+    /// Sets or clears fields on creation, before the checks.
+    pub(crate) create: fn(&mut Value),
+    /// Keeps fields of the stored object on an update, before the checks.
+    pub(crate) update: fn(&mut Value, &Value),
+    /// The same on an update of the status.
+    pub(crate) update_status: fn(&mut Value, &Value),
+    /// Checks an object that is created, or that is to replace the stored one.
+    pub(crate) check: fn(&mut Faults, &Value, Option<&Value>),
+    /// Checks an update of the status.
+    pub(crate) check_status: fn(&mut Faults, &Value),
+
+    /// The columns of a table, in the order of the cells.
+    pub(crate) columns: &'static [Column],
+    /// The cells of an object, where they are more than the columns' paths say.
+    pub(crate) row: Option<fn(&Value, Timestamp) -> Vec<Value>>,
 }
 
+/// The part that the server plays for a kind beside keeping its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Plain,
+    /// Its objects are deleted gracefully.
+    Pod,
+    /// Its objects are given addresses and ports.
+    Service,
+    /// Its objects are emptied before they go.
+    Namespace,
+    /// Its objects define further kinds.
+    Definition,
+    /// Such a further kind.
+    Custom,
+}
+
+/// How a kind's names are formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameRule {
+    Subdomain,
+    Label,
+    Label1035,
+    /// Anything that fits into a path.
+    Path,
+}
+
+/// A field that selectors can name.
+#[derive(Debug)]
+pub(crate) struct Selectable {
+    pub(crate) name: &'static str,
+    /// Where its value is found, instead of where the name says: the first that is there.
+    pub(crate) at: Option<&'static [&'static str]>,
+    /// The value of a field that is not there.
+    pub(crate) absent: &'static str,
+}
+
+/// A column of a table. `kubectl get` shows those of priority 0, and all with `-o wide`.
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) wide: bool,
+    /// `string`, `integer`, `number`, `boolean` or `date`; `age` is a date that is announced as a string.
+    pub(crate) shape: &'static str,
+    /// Where the cell's value is found, as a JSON path.
+    pub(crate) path: &'static str,
+}
+
+/// What most kinds have in common.
+pub(crate) const PLAIN: Facts = Facts {
+    api_version: "v1",
+    resource: "",
+    singular: "",
+    kind: "",
+    list_kind: "",
+    short_names: &[],
+    categories: &[],
+    namespaced: true,
+    subresources: &[],
+    role: Role::Plain,
+    name_rule: NameRule::Subdomain,
+    schema: "",
+    custom: None,
+    create_on_update: false,
+    unconditional_update: true,
+    returns_deleted: false,
+    delete_collection: true,
+    storage_hash: "",
+    fields: &[],
+    bookmark_rest: "",
+    default: |_| {},
+    create: |_| {},
+    update: |_, _| {},
+    update_status: |_, _| {},
+    check: |_, _, _| {},
+    check_status: |_, _| {},
+    columns: &[Column::NAME, Column::AGE],
+    row: None,
+};
+
+// === impl Kind ===
+
 impl Kind {
-    pub(crate) const ALL: [Self; 9] = [
-        Self::Endpoints,
-        Self::Event,
-        Self::Namespace,
-        Self::Node,
-        Self::Pod,
-        Self::Service,
-        Self::NewEvent,
-        Self::Lease,
-        Self::EndpointSlice,
-    ];
-
-    pub(crate) fn facts(self) -> &'static Facts {
-        &FACTS[self as usize]
+    pub(crate) const fn new(facts: &'static Facts) -> Self {
+        Self(facts)
     }
 
-    pub(crate) fn find(group: &str, resource: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|k| k.facts().group == group && k.facts().resource == resource)
+    /// Empty for the core group.
+    pub(crate) fn group(self) -> &'static str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// The kind an object reference means.
-    pub(crate) fn of_reference(api_version: &str, kind: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|k| k.facts().kind == kind && k.api_version() == api_version)
+    pub(crate) fn version(self) -> &'static str {
+        self.api_version
+            .split_once('/')
+            .map_or(self.api_version, |(_, version)| version)
     }
 
-    /// `v1` or `group/v1`.
-    pub(crate) fn api_version(self) -> &'static str {
-        match self.facts().group {
-            "discovery.k8s.io" => "discovery.k8s.io/v1",
-            "coordination.k8s.io" => "coordination.k8s.io/v1",
-            "events.k8s.io" => "events.k8s.io/v1",
-            _ => "v1",
+    pub(crate) fn has_status(self) -> bool {
+        self.subresources.contains(&"status")
+    }
+
+    pub(crate) fn is_custom(self) -> bool {
+        self.role == Role::Custom
+    }
+
+    /// Whether the `CustomResourceDefinition` of this name defines the kind.
+    pub(crate) fn is_defined_by(self, definition: &str) -> bool {
+        self.is_custom() && self.qualified_resource() == definition
+    }
+
+    /// `EndpointSliceList`.
+    pub(crate) fn list(self) -> String {
+        match self.list_kind {
+            "" => format!("{}List", self.kind),
+            named => named.to_owned(),
         }
     }
 
     /// `endpointslices.discovery.k8s.io`, as messages name a resource.
     pub(crate) fn qualified_resource(self) -> String {
-        qualified(self.facts().resource, self.facts().group)
+        qualified(self.resource, self.group())
     }
 
     /// `EndpointSlice.discovery.k8s.io`, as messages name a kind.
     pub(crate) fn qualified_kind(self) -> String {
-        qualified(self.facts().kind, self.facts().group)
+        qualified(self.kind, self.group())
     }
 }
 
@@ -96,194 +204,108 @@ fn qualified(name: &str, group: &str) -> String {
     }
 }
 
-const BASE: Facts = Facts {
-    group: "",
-    resource: "",
-    singular: "",
-    kind: "",
-    short_names: &[],
-    in_all: false,
-    namespaced: true,
-    subresources: &[],
-    create_on_update: false,
-    unconditional_update: true,
-    returns_deleted: false,
-    delete_collection: true,
-    storage_hash: "",
-    fields: &[],
-    bookmark_rest: "",
-};
+impl Deref for Kind {
+    type Target = Facts;
 
-const EVENT_FIELDS: &[&str] = &[
-    "involvedObject.kind",
-    "involvedObject.namespace",
-    "involvedObject.name",
-    "involvedObject.uid",
-    "involvedObject.apiVersion",
-    "involvedObject.resourceVersion",
-    "involvedObject.fieldPath",
-    "reason",
-    "reportingComponent",
-    "source",
-    "type",
-];
+    fn deref(&self) -> &Facts {
+        self.0
+    }
+}
 
-const NEW_EVENT_FIELDS: &[&str] = &[
-    "regarding.kind",
-    "regarding.namespace",
-    "regarding.name",
-    "regarding.uid",
-    "regarding.apiVersion",
-    "regarding.resourceVersion",
-    "regarding.fieldPath",
-    "reason",
-    "reportingController",
-    "type",
-];
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0) || self.cmp(other) == Ordering::Equal
+    }
+}
 
-static FACTS: [Facts; 9] = [
-    Facts {
-        resource: "endpoints",
-        singular: "endpoints",
-        kind: "Endpoints",
-        short_names: &["ep"],
-        create_on_update: true,
-        storage_hash: "fWeeMqaN/OA=",
-        ..BASE
-    },
-    Facts {
-        resource: "events",
-        singular: "event",
-        kind: "Event",
-        short_names: &["ev"],
-        create_on_update: true,
-        storage_hash: "r2yiGXH7wu8=",
-        fields: EVENT_FIELDS,
-        bookmark_rest: concat!(
-            r#","involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null,"#,
-            r#""eventTime":null,"reportingComponent":"","reportingInstance":"""#
-        ),
-        ..BASE
-    },
-    Facts {
-        resource: "namespaces",
-        singular: "namespace",
-        kind: "Namespace",
-        short_names: &["ns"],
-        namespaced: false,
-        subresources: &["finalize", "status"],
-        returns_deleted: true,
-        delete_collection: false,
-        storage_hash: "Q3oi5N2YM8M=",
-        fields: &["status.phase"],
-        bookmark_rest: r#","spec":{},"status":{}"#,
-        ..BASE
-    },
-    Facts {
-        resource: "nodes",
-        singular: "node",
-        kind: "Node",
-        short_names: &["no"],
-        namespaced: false,
-        subresources: &["status"],
-        storage_hash: "XwShjMxG9Fs=",
-        fields: &["spec.unschedulable"],
-        bookmark_rest: concat!(
-            r#","spec":{},"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}},"#,
-            r#""nodeInfo":{"machineID":"","systemUUID":"","bootID":"","kernelVersion":"","osImage":"","#,
-            r#""containerRuntimeVersion":"","kubeletVersion":"","kubeProxyVersion":"","#,
-            r#""operatingSystem":"","architecture":""}}"#
-        ),
-        ..BASE
-    },
-    Facts {
-        resource: "pods",
-        singular: "pod",
-        kind: "Pod",
-        short_names: &["po"],
-        in_all: true,
-        subresources: &["status"],
-        returns_deleted: true,
-        storage_hash: "xPOwRZ+Yhw8=",
-        fields: &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        ],
-        bookmark_rest: r#","spec":{"containers":null},"status":{}"#,
-        ..BASE
-    },
-    Facts {
-        resource: "services",
-        singular: "service",
-        kind: "Service",
-        short_names: &["svc"],
-        in_all: true,
-        subresources: &["status"],
-        create_on_update: true,
-        returns_deleted: true,
-        storage_hash: "0/CO1lhkEBI=",
-        fields: &["spec.clusterIP", "spec.type"],
-        bookmark_rest: r#","spec":{},"status":{"loadBalancer":{}}"#,
-        ..BASE
-    },
-    Facts {
-        group: "events.k8s.io",
-        resource: "events",
-        singular: "event",
-        kind: "Event",
-        short_names: &["ev"],
-        create_on_update: true,
-        storage_hash: "r2yiGXH7wu8=",
-        fields: NEW_EVENT_FIELDS,
-        bookmark_rest: concat!(
-            r#","eventTime":null,"regarding":{},"deprecatedSource":{},"#,
-            r#""deprecatedFirstTimestamp":null,"deprecatedLastTimestamp":null"#
-        ),
-        ..BASE
-    },
-    Facts {
-        group: "coordination.k8s.io",
-        resource: "leases",
-        singular: "lease",
-        kind: "Lease",
-        create_on_update: true,
-        unconditional_update: false,
-        storage_hash: "gqkMMb/YqFM=",
-        bookmark_rest: r#","spec":{}"#,
-        ..BASE
-    },
-    Facts {
-        group: "discovery.k8s.io",
-        resource: "endpointslices",
-        singular: "endpointslice",
-        kind: "EndpointSlice",
-        storage_hash: "qgS0xkrxYAI=",
-        bookmark_rest: r#","addressType":"","endpoints":null,"ports":null"#,
-        ..BASE
-    },
-];
+impl Eq for Kind {}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl PartialOrd for Kind {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
-    #[test]
-    fn tables_are_in_order() {
-        for (i, kind) in Kind::ALL.into_iter().enumerate() {
-            assert_eq!(kind as usize, i);
-            assert_eq!(Kind::find(kind.facts().group, kind.facts().resource), Some(kind));
+impl Ord for Kind {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.resource, self.group()).cmp(&(other.resource, other.group()))
+    }
+}
+
+// === impl Selectable ===
+
+impl Selectable {
+    pub(crate) const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            at: None,
+            absent: "",
         }
-        assert_eq!(
-            Kind::of_reference("discovery.k8s.io/v1", "EndpointSlice"),
-            Some(Kind::EndpointSlice)
-        );
-        assert_eq!(Kind::of_reference("apps/v1", "ReplicaSet"), None);
+    }
+
+    pub(crate) const fn flag(name: &'static str) -> Self {
+        Self {
+            name,
+            at: None,
+            absent: "false",
+        }
+    }
+
+    pub(crate) const fn at(name: &'static str, at: &'static [&'static str]) -> Self {
+        Self {
+            name,
+            at: Some(at),
+            absent: "",
+        }
+    }
+
+    /// The field's value in an object.
+    pub(crate) fn value(&self, object: &Value) -> Box<str> {
+        let found = |pointer: &str| match object.pointer(pointer)? {
+            Value::Null => None,
+            Value::String(text) => Some(text.as_str()).filter(|text| !text.is_empty()).map(Box::from),
+            other => Some(other.to_string().into()),
+        };
+        let value = match self.at {
+            Some(at) => at.iter().find_map(|pointer| found(pointer)),
+            None => found(&format!("/{}", self.name.replace('.', "/"))),
+        };
+        value.unwrap_or_else(|| self.absent.into())
+    }
+}
+
+// === impl Column ===
+
+impl Column {
+    pub(crate) const NAME: Self = Self {
+        path: ".metadata.name",
+        ..narrow("Name", "The name of the object, unique within its namespace.")
+    };
+    pub(crate) const AGE: Self = Self {
+        path: ".metadata.creationTimestamp",
+        shape: "age",
+        ..narrow("Age", "How long ago the object was created.")
+    };
+
+    /// The same column with a value that stands at this place.
+    pub(crate) const fn of(self, path: &'static str) -> Self {
+        Self { path, ..self }
+    }
+}
+
+pub(crate) const fn narrow(name: &'static str, about: &'static str) -> Column {
+    Column {
+        name,
+        about,
+        wide: false,
+        shape: "string",
+        path: "",
+    }
+}
+
+pub(crate) const fn wide(name: &'static str, about: &'static str) -> Column {
+    Column {
+        wide: true,
+        ..narrow(name, about)
     }
 }

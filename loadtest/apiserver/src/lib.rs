@@ -1,9 +1,9 @@
 //! An in-memory Kubernetes API server.
 //!
-//! It keeps the objects of a few kinds (those a service controller lives on) and answers for them as a real
-//! kube-apiserver does: one global resource version, optimistic concurrency, list pages from one snapshot, watches
-//! replayed from a bounded history, graceful deletion, finalizers, defaulting and validation. There is no etcd
-//! and no admission chain; RBAC is there for those who want it ([`Access`]).
+//! It keeps objects of the kinds that most controllers live on, and of any `CustomResourceDefinition` it is given, and
+//! answers for them as a real kube-apiserver does: one global resource version, optimistic concurrency, list pages from
+//! one snapshot, watches replayed from a bounded history, graceful deletion, finalizers, defaulting and validation. There
+//! is no etcd and no admission chain; RBAC is there for those who want it ([`Access`]).
 //!
 //! ```text
 //!  TCP (server.rs) ─┐
@@ -12,6 +12,9 @@
 //!                                                        watch <─ store (objects, history, versions)
 //! ```
 //!
+//! What differs from kind to kind is data: a row of the table in `catalog.rs`, or one that `custom.rs` makes of a
+//! `CustomResourceDefinition`.
+//!
 //! A [`FaultPlan`] makes it fail: between the gate and the verbs, and within watches ([`ApiServer::set_faults`]).
 //!
 //! Time is tokio's and chance is seeded, so that on a paused clock a whole run replays byte for byte.
@@ -19,13 +22,16 @@
 
 mod accept;
 mod access;
-mod base64;
 mod body;
+mod catalog;
+mod cause;
 mod clock;
 mod config;
+mod custom;
 mod delete;
 mod discovery;
 mod faults;
+mod fixtures;
 mod gc;
 mod kinds;
 mod list;
@@ -38,7 +44,9 @@ mod query;
 mod registry;
 mod reply;
 mod route;
+mod seed;
 mod selector;
+#[cfg(feature = "server")]
 mod server;
 mod status;
 mod store;
@@ -47,6 +55,7 @@ mod table;
 mod validate;
 mod watch;
 mod write;
+mod yaml;
 
 pub use self::access::{Access, AccessError};
 pub use self::body::ResponseBody;
@@ -55,7 +64,10 @@ pub use self::faults::{
     After, Ending, ErrorEvent, Failure, Fault, FaultPlan, FaultRecord, Latency, Matcher, Over, Resources,
     Rule, Stage, Verb, Verbs, WatchFault,
 };
+pub use self::fixtures::WaitError;
 pub use self::pass::{ApiServer, ApiService, RequestRecord};
+pub use self::seed::LoadError;
+#[cfg(feature = "server")]
 pub use self::server::{Handle, start};
 
 #[cfg(doctest)]

@@ -1,16 +1,18 @@
 //! Lists: which version is shown, in pages, and how they are written.
 
 use crate::accept::Form;
-use crate::base64;
 use crate::body::ResponseBody;
+use crate::cause::Faults;
 use crate::kinds::Kind;
 use crate::object::Object;
 use crate::query::Query;
 use crate::route::ObjectTarget;
 use crate::selector::Selection;
-use crate::status::{Answer, Cause, Refusal};
+use crate::status::{Answer, Refusal};
 use crate::store::{State, Store};
 use crate::table::Style;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD;
 use bytes::{Bytes, BytesMut};
 use futures::stream;
 use serde_json::{Value, json};
@@ -47,69 +49,42 @@ pub(crate) fn parse_version(text: &str) -> Answer<u64> {
         return Ok(0);
     }
     text.parse().map_err(|_| {
-        let cause = invalid(
-            "resourceVersion",
-            format!("Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"),
-        );
-        Refusal::invalid_options(vec![cause])
+        let mut faults = Faults::default();
+        let why = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
+        faults.invalid_text("resourceVersion", text, &why);
+        Refusal::invalid_options(faults.0)
     })
-}
-
-fn invalid(field: &str, message: String) -> Cause {
-    Cause {
-        reason: "FieldValueInvalid",
-        message,
-        field: field.to_owned(),
-    }
-}
-
-fn forbidden(field: &str, why: &str) -> Cause {
-    Cause {
-        reason: "FieldValueForbidden",
-        message: format!("Forbidden: {why}"),
-        field: field.to_owned(),
-    }
 }
 
 /// Checks the options every list has in common.
 fn check(query: &Query) -> Answer<()> {
-    let mut causes = Vec::new();
+    let mut faults = Faults::default();
     let matching = query.text("resourceVersionMatch");
     let rv = query.text("resourceVersion");
     if !matching.is_empty() {
+        let field = "resourceVersionMatch";
         if rv.is_empty() {
             let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-            causes.push(forbidden("resourceVersionMatch", why));
+            faults.forbidden(field, why);
         }
         if !query.text("continue").is_empty() {
-            let why = "resourceVersionMatch is forbidden when continue is provided";
-            causes.push(forbidden("resourceVersionMatch", why));
+            faults.forbidden(
+                field,
+                "resourceVersionMatch is forbidden when continue is provided",
+            );
         }
         if !matches!(matching, "Exact" | "NotOlderThan") {
-            causes.push(Cause {
-                reason: "FieldValueNotSupported",
-                message: format!(
-                    "Unsupported value: \"{matching}\": supported values: \"\", \"Exact\", \"NotOlderThan\""
-                ),
-                field: "resourceVersionMatch".to_owned(),
-            });
+            faults.not_supported(field, matching, &["", "Exact", "NotOlderThan"]);
         }
         if matching == "Exact" && rv == "0" {
             let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-            causes.push(forbidden("resourceVersionMatch", why));
+            faults.forbidden(field, why);
         }
     }
     if query.get("sendInitialEvents").is_some_and(|v| !v.is_empty()) {
-        causes.push(forbidden(
-            "sendInitialEvents",
-            "sendInitialEvents is forbidden for list",
-        ));
+        faults.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
     }
-    if causes.is_empty() {
-        Ok(())
-    } else {
-        Err(Refusal::invalid_options(causes))
-    }
+    Refusal::of_options(faults)
 }
 
 /// Refuses a version that is not there yet.
@@ -199,7 +174,7 @@ fn page(
         .filter(|(_, o)| selection.matches(o));
     let mut last = None;
     for (i, object) in matching.by_ref() {
-        items.push(object);
+        items.push(object.shown_as(kind));
         if items.len() == limit {
             last = Some(i);
             break;
@@ -250,7 +225,9 @@ fn snapshot(state: &State, kind: Kind, namespace: &str, rv: u64) -> Option<Vec<A
 impl Token {
     fn parse(text: &str) -> Answer<Self> {
         let bad = || Refusal::bad_request("continue key is not valid: cannot decode the token");
-        let json: Value = base64::decode(text)
+        let json: Value = URL_SAFE_NO_PAD
+            .decode(text.trim_end_matches('='))
+            .ok()
             .and_then(|b| serde_json::from_slice(&b).ok())
             .ok_or_else(bad)?;
         let rv = json.get("rv").and_then(Value::as_i64).ok_or_else(bad)?;
@@ -268,14 +245,13 @@ impl Token {
     fn text(&self) -> String {
         let rv = self.rv.map_or(-1, u64::cast_signed);
         let json = json!({"v": "meta.k8s.io/v1", "rv": rv, "start": format!("/{}\0", self.after)});
-        base64::encode(json.to_string().as_bytes())
+        URL_SAFE_NO_PAD.encode(json.to_string())
     }
 }
 
 impl List {
     /// Writes the list; a long one as it is read.
     pub(crate) fn body(self, form: Form) -> Answer<ResponseBody> {
-        let facts = self.kind.facts();
         let mut out = BytesMut::new();
         let mut metadata = format!("\"resourceVersion\":\"{}\"", self.rv);
         if let Some(next) = &self.next {
@@ -285,14 +261,14 @@ impl List {
             metadata.extend([",\"remainingItemCount\":", &remaining.to_string()]);
         }
         let (kind, version) = match form {
-            Form::Whole => (facts.kind, self.kind.api_version()),
-            Form::MetadataList => ("PartialObjectMetadata", "meta.k8s.io/v1"),
-            Form::Table(_) => ("", ""),
+            Form::Whole => (self.kind.list(), self.kind.api_version),
+            Form::MetadataList => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1"),
+            Form::Table(_) => (String::new(), ""),
             Form::Metadata => {
                 let mut refusal = Refusal::not_acceptable();
                 refusal.message = format!(
                     "you requested PartialObjectMetadata, but the requested object is a list (*{}List)",
-                    facts.kind
+                    self.kind.kind
                 );
                 return Err(refusal);
             }
@@ -302,7 +278,7 @@ impl List {
         } else {
             out.extend_from_slice(
                 format!(
-                    "{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{{{metadata}}},\"items\":["
+                    "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{{metadata}}},\"items\":["
                 )
                 .as_bytes(),
             );

@@ -9,7 +9,7 @@ pub(crate) use self::fields::Fields;
 
 use self::walk::{Difference, compare};
 use crate::kinds::Kind;
-use crate::object::text;
+use crate::object::{list, text};
 use crate::registry::schema::Place;
 use crate::route::Sub;
 use serde_json::{Map, Value, json};
@@ -75,7 +75,7 @@ impl Writer<'_> {
             name: self.manager.to_owned(),
             applies,
             part: self.part().to_owned(),
-            version: self.kind.api_version().to_owned(),
+            version: self.kind.api_version.to_owned(),
             time: self.now.to_owned(),
             fields,
         }
@@ -91,7 +91,7 @@ impl Writer<'_> {
         }
         fields.disown(&["metadata"]);
         match self.sub {
-            Sub::Main if self.kind.facts().subresources.contains(&"status") => fields.forget(&["status"]),
+            Sub::Main if self.kind.has_status() => fields.forget(&["status"]),
             Sub::Status => fields.forget(&["spec"]),
             Sub::Main | Sub::Finalize => {}
         }
@@ -150,10 +150,8 @@ impl Manager {
 
 impl Managers {
     fn of(object: &Value) -> Self {
-        let entries = object
-            .pointer("/metadata/managedFields")
-            .and_then(Value::as_array);
-        Self(entries.into_iter().flatten().map(Manager::parse).collect())
+        let entries = list(object, "/metadata/managedFields");
+        Self(entries.iter().map(Manager::parse).collect())
     }
 
     /// Writes them into an object: appliers first, then by age.
@@ -216,13 +214,8 @@ impl Managers {
 
 /// Whether anyone has applied the object, so that owners are kept track of.
 pub(crate) fn is_applied(object: &Value) -> bool {
-    let entries = object
-        .pointer("/metadata/managedFields")
-        .and_then(Value::as_array);
-    entries
-        .into_iter()
-        .flatten()
-        .any(|entry| entry["operation"] == "Apply")
+    let entries = list(object, "/metadata/managedFields");
+    entries.iter().any(|entry| entry["operation"] == "Apply")
 }
 
 /// Notes what a write that is no apply has changed.

@@ -25,7 +25,7 @@ const METADATA: [&str; 15] = [
 ];
 
 /// A stored object; immutable, shared by the store, the history and the responses being written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Object {
     pub(crate) kind: Kind,
     /// `namespace/name`, or `name` for what has no namespace: the storage order of the real server.
@@ -44,10 +44,11 @@ pub(crate) struct Object {
     meta_end: usize,
 }
 
-/// An owner reference: the kind when this server keeps it, and the uid when it is one of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An owner reference; the uid only when it is one of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    pub(crate) kind: Option<Kind>,
+    api_version: Box<str>,
+    kind: Box<str>,
     pub(crate) uid: Option<u128>,
     pub(crate) blocks: bool,
 }
@@ -81,6 +82,58 @@ pub(crate) fn key_of(namespace: &str, name: &str) -> String {
 /// A text inside a value, empty when it is not there.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or("")
+}
+
+/// A whole number inside a value, 0 when it is not there.
+pub(crate) fn number(value: &Value, pointer: &str) -> i64 {
+    value.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// A list inside a value, empty when it is not there.
+pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// The texts of a list inside a value.
+pub(crate) fn texts(value: &Value, pointer: &str) -> Vec<String> {
+    let texts = list(value, pointer).iter().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
+}
+
+/// The objects of a list inside a value, to be changed.
+pub(crate) fn objects_mut<'a>(
+    value: &'a mut Value,
+    pointer: &str,
+) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+    let items = value.pointer_mut(pointer).and_then(Value::as_array_mut);
+    items.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// Gives fields that are not there their defaults.
+pub(crate) fn fill(fields: &mut Map<String, Value>, defaults: &[(&str, Value)]) {
+    for (name, value) in defaults {
+        if !fields.contains_key(*name) {
+            fields.insert((*name).to_owned(), value.clone());
+        }
+    }
+}
+
+/// The field of an object, made an object if it is none.
+pub(crate) fn object_at<'a>(value: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
+    if !value.get(field).is_some_and(Value::is_object) {
+        value[field] = Map::new().into();
+    }
+    value[field]
+        .as_object_mut()
+        .expect("it was made an object just now")
+}
+
+/// Begins the next generation of an object.
+pub(crate) fn next_generation(new: &mut Value, old: &Value) {
+    new["metadata"]["generation"] = (number(old, "/metadata/generation") + 1).into();
 }
 
 /// A uid as a number; none for what is not in the form this server gives.
@@ -152,7 +205,7 @@ impl Draft {
             key: key.into(),
             uid: parse_uid(text(value, "/metadata/uid")).unwrap_or(0),
             labels: labels_of(metadata),
-            fields: field_values(kind, value),
+            fields: kind.fields.iter().map(|field| field.value(value)).collect(),
             owners: owners_of(metadata),
             deleting: metadata.contains_key("deletionTimestamp"),
             head,
@@ -207,13 +260,12 @@ fn write_entry(out: &mut Vec<u8>, field: &str, part: &Value) {
 fn prefix(kind: Kind) -> String {
     format!(
         "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",",
-        kind.facts().kind,
-        kind.api_version()
+        kind.kind, kind.api_version
     )
 }
 
 fn prefix_len(kind: Kind) -> usize {
-    kind.facts().kind.len() + kind.api_version().len() + r#"{"kind":"","apiVersion":"","#.len()
+    kind.kind.len() + kind.api_version.len() + r#"{"kind":"","apiVersion":"","#.len()
 }
 
 fn labels_of(metadata: &Map<String, Value>) -> Box<[(Box<str>, Box<str>)]> {
@@ -228,35 +280,11 @@ fn labels_of(metadata: &Map<String, Value>) -> Box<[(Box<str>, Box<str>)]> {
     pairs.into()
 }
 
-/// The values of a kind's selectable fields.
-fn field_values(kind: Kind, value: &Value) -> Box<[Box<str>]> {
-    let at = |path: &&str| -> Box<str> {
-        let pointer = format!("/{}", path.replace('.', "/"));
-        match (kind, *path) {
-            (Kind::Pod, "spec.hostNetwork") | (Kind::Node, "spec.unschedulable") => {
-                let set = value.pointer(&pointer).and_then(Value::as_bool).unwrap_or(false);
-                if set { "true" } else { "false" }.into()
-            }
-            // Accepted, but never set: so it is upstream.
-            (Kind::Pod, "status.podIPs") => "".into(),
-            (Kind::Pod, "status.podIP") => match text(value, "/status/podIPs/0/ip") {
-                "" => text(value, &pointer).into(),
-                ip => ip.into(),
-            },
-            (Kind::Event, "source") => match text(value, "/source/component") {
-                "" => text(value, "/reportingComponent").into(),
-                component => component.into(),
-            },
-            _ => text(value, &pointer).into(),
-        }
-    };
-    kind.facts().fields.iter().map(at).collect()
-}
-
 fn owners_of(metadata: &Map<String, Value>) -> Box<[Owner]> {
     let references = metadata.get("ownerReferences").and_then(Value::as_array);
     let owner = |reference: &Value| Owner {
-        kind: Kind::of_reference(text(reference, "/apiVersion"), text(reference, "/kind")),
+        api_version: text(reference, "/apiVersion").into(),
+        kind: text(reference, "/kind").into(),
         uid: parse_uid(text(reference, "/uid")),
         blocks: reference
             .get("blockOwnerDeletion")
@@ -266,6 +294,13 @@ fn owners_of(metadata: &Map<String, Value>) -> Box<[Owner]> {
     references
         .map(|r| r.iter().map(owner).collect())
         .unwrap_or_default()
+}
+
+impl Owner {
+    /// Whether the reference is to an object of this kind.
+    pub(crate) fn is_of(&self, kind: Kind) -> bool {
+        *self.kind == *kind.kind && *self.api_version == *kind.api_version
+    }
 }
 
 impl Object {
@@ -291,6 +326,22 @@ impl Object {
         value
     }
 
+    /// The same state as another version of its kind's group shows it.
+    pub(crate) fn shown_as(self: &Arc<Self>, kind: Kind) -> Arc<Self> {
+        if kind.api_version == self.kind.api_version {
+            return Arc::clone(self);
+        }
+        let rest = &self.bytes[prefix_len(self.kind)..];
+        let shift = |at: usize| at + prefix_len(kind) - prefix_len(self.kind);
+        Arc::new(Self {
+            kind,
+            bytes: [prefix(kind).as_bytes(), rest].concat().into(),
+            rv_at: shift(self.rv_at),
+            meta_end: shift(self.meta_end),
+            ..Self::clone(self)
+        })
+    }
+
     /// The same state at another version: how a deletion is told.
     pub(crate) fn at_version(&self, rv: u64) -> Arc<Self> {
         let old = self.rv.to_string().len();
@@ -300,18 +351,10 @@ impl Object {
         bytes.extend_from_slice(digits.as_bytes());
         bytes.extend_from_slice(&self.bytes[self.rv_at + old..]);
         Arc::new(Self {
-            kind: self.kind,
-            key: Arc::clone(&self.key),
-            name_at: self.name_at,
-            uid: self.uid,
             rv,
-            labels: self.labels.clone(),
-            fields: self.fields.clone(),
-            owners: self.owners.clone(),
-            deleting: self.deleting,
             bytes: bytes.freeze(),
-            rv_at: self.rv_at,
             meta_end: self.meta_end + digits.len() - old,
+            ..self.clone()
         })
     }
 
@@ -328,8 +371,9 @@ impl Object {
 
     /// Writes the object as an item of a list, where the real server leaves kind and version out.
     pub(crate) fn write_item(&self, out: &mut BytesMut, metadata_only: bool) {
-        if metadata_only {
-            self.write(out, true);
+        // Lists of custom resources say of each item what it is.
+        if metadata_only || self.kind.is_custom() {
+            self.write(out, metadata_only);
         } else {
             out.extend_from_slice(b"{");
             out.extend_from_slice(&self.bytes[prefix_len(self.kind)..]);
@@ -354,7 +398,7 @@ mod tests {
 
     #[test]
     fn bytes_and_versions() {
-        let object = Draft::new(Kind::EndpointSlice, &slice()).seal(99);
+        let object = Draft::new(crate::catalog::kind("EndpointSlice"), &slice()).seal(99);
         assert_eq!((object.name(), object.namespace(), object.uid), ("s-1", "ns", 7));
         assert_eq!(&*object.labels[0].0, "a");
         let later = object.at_version(100);

@@ -1,6 +1,6 @@
 //! Documents of the `OpenAPI`, made of the table of types: enough for clients that check, explain or merge by them.
 
-use crate::kinds::{Facts, Kind};
+use crate::kinds::Kind;
 use crate::registry::schema::{Field, Merge, Rule, SCHEMA, Shape, Struct, go_name};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,55 +19,62 @@ static ABOUT: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The documents of version 3 by their paths (`api/v1`, `apis/GROUP/v1`).
-static GROUPS: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
-    let mut groups: BTreeMap<String, Vec<Kind>> = BTreeMap::new();
-    for kind in Kind::ALL {
-        groups.entry(root(kind.facts())).or_default().push(kind);
-    }
-    groups
-        .into_iter()
-        .map(|(path, kinds)| (path, document(Version::Three, &kinds)))
-        .collect()
-});
-
-static TWO: LazyLock<Value> = LazyLock::new(|| document(Version::Two, &Kind::ALL));
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Version {
     Two,
     Three,
 }
 
-/// `api/v1` or `apis/GROUP/v1`.
-fn root(facts: &Facts) -> String {
-    match facts.group {
-        "" => "api/v1".to_owned(),
-        group => format!("apis/{group}/v1"),
+/// What each object says of itself.
+const TYPE_FIELDS: [(&str, &str); 2] = [
+    ("apiVersion", "The version of the API this object is written in."),
+    ("kind", "The kind of this object."),
+];
+
+/// `api/v1` or `apis/GROUP/VERSION`.
+fn root(kind: Kind) -> String {
+    let place = if kind.group().is_empty() { "api" } else { "apis" };
+    format!("{place}/{}", kind.api_version)
+}
+
+/// The document at a path below `/openapi`; none when nothing is served there.
+pub(crate) fn document(path: &str, kinds: &[Kind]) -> Option<Value> {
+    match path {
+        "v2" => Some(two(kinds)),
+        "v3" => Some(index(kinds)),
+        path => three(kinds, path.strip_prefix("v3/")?),
     }
 }
 
 /// The document of version 2.
-pub(crate) fn two() -> &'static Value {
-    &TWO
+fn two(kinds: &[Kind]) -> Value {
+    whole(Version::Two, kinds)
 }
 
 /// Which documents of version 3 there are.
-pub(crate) fn index() -> Value {
-    let paths: Map<String, Value> = GROUPS
-        .keys()
-        .map(|path| {
-            // The hash is for caches: another version of this crate may tell otherwise.
-            let url = format!("/openapi/v3/{path}?hash={}", env!("CARGO_PKG_VERSION"));
-            (path.clone(), json!({"serverRelativeURL": url}))
-        })
-        .collect();
-    json!({"paths": paths})
+fn index(kinds: &[Kind]) -> Value {
+    let paths: BTreeSet<String> = kinds.iter().map(|kind| root(*kind)).collect();
+    let paths = paths.into_iter().map(|path| {
+        // The hash is for caches: another version of this crate, or of a definition, may tell otherwise.
+        let definitions = kinds
+            .iter()
+            .filter(|kind| root(**kind) == path)
+            .map(|kind| kind.custom);
+        let definitions = definitions
+            .flatten()
+            .map(|schema| schema.to_string().len())
+            .sum::<usize>();
+        let version = env!("CARGO_PKG_VERSION");
+        let url = format!("/openapi/v3/{path}?hash={version}-{definitions}");
+        (path, json!({"serverRelativeURL": url}))
+    });
+    json!({"paths": paths.collect::<Map<_, _>>()})
 }
 
 /// A document of version 3; none when nothing is served there.
-pub(crate) fn three(path: &str) -> Option<&'static Value> {
-    GROUPS.get(path)
+fn three(kinds: &[Kind], path: &str) -> Option<Value> {
+    let kinds: Vec<Kind> = kinds.iter().copied().filter(|kind| root(*kind) == path).collect();
+    (!kinds.is_empty()).then(|| whole(Version::Three, &kinds))
 }
 
 /// The package a type is of.
@@ -83,6 +90,12 @@ fn package(name: &str) -> &'static str {
         | "SlicePort" => "io.k8s.api.discovery.v1",
         "Lease" | "LeaseSpec" => "io.k8s.api.coordination.v1",
         "NewEvent" | "NewEventSeries" => "io.k8s.api.events.v1",
+        "RollingUpdateDeployment" => "io.k8s.api.apps.v1",
+        name if name.starts_with("Deployment") => "io.k8s.api.apps.v1",
+        name if name.starts_with("CustomResource") => {
+            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
+        }
+        "SelectableField" => "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
         _ => "io.k8s.api.core.v1",
     }
 }
@@ -91,8 +104,14 @@ fn type_name(name: &str) -> String {
     format!("{}.{}", package(name), go_name(name))
 }
 
-fn table_name(kind: Kind) -> &'static str {
-    SCHEMA.structs[SCHEMA.roots[kind as usize]].name
+/// The name of a kind's type. The group of a custom resource is turned around, as in a package's name.
+fn name_of(kind: Kind) -> String {
+    if kind.is_custom() {
+        let group: Vec<&str> = kind.group().rsplit('.').collect();
+        format!("{}.{}.{}", group.join("."), kind.version(), kind.kind)
+    } else {
+        type_name(kind.schema)
+    }
 }
 
 impl Version {
@@ -113,7 +132,7 @@ impl Version {
             Shape::IntegerOrText => self.reference(INT_OR_STRING),
             Shape::Quantity => self.reference(QUANTITY),
             Shape::Time | Shape::MicroTime => json!({"type": "string", "format": "date-time"}),
-            Shape::Any => json!({"type": "object"}),
+            Shape::Any | Shape::Free => json!({"type": "object"}),
             Shape::List(item) => json!({"type": "array", "items": self.shape(item, used)}),
             Shape::Map(item) => json!({"type": "object", "additionalProperties": self.shape(item, used)}),
             Shape::Struct(index) => {
@@ -156,14 +175,25 @@ impl Version {
         property
     }
 
-    fn schema(self, kind: &Struct, used: &mut BTreeSet<usize>) -> Value {
+    /// The schema of a custom resource: as its definition has it, with the metadata that all objects have.
+    fn custom_schema(self, kind: Kind, schema: &Value, used: &mut BTreeSet<usize>) -> Value {
+        let mut schema = schema.clone();
+        let metadata = self.shape(&Shape::Struct(SCHEMA.named("ObjectMeta")), used);
+        if !schema.get("properties").is_some_and(Value::is_object) {
+            schema["properties"] = json!({});
+        }
+        for (name, about) in TYPE_FIELDS {
+            schema["properties"][name] = json!({"type": "string", "description": about});
+        }
+        schema["properties"]["metadata"] = metadata;
+        schema["x-kubernetes-group-version-kind"] = json!([gvk(kind)]);
+        schema
+    }
+
+    fn schema(self, kind: &Struct, root: Option<Kind>, used: &mut BTreeSet<usize>) -> Value {
         let mut properties = Map::new();
-        let root = Kind::ALL.into_iter().find(|k| table_name(*k) == kind.name);
         if root.is_some() {
-            for (name, about) in [
-                ("apiVersion", "The version of the API this object is written in."),
-                ("kind", "The kind of this object."),
-            ] {
+            for (name, about) in TYPE_FIELDS {
                 properties.insert(name.to_owned(), json!({"type": "string", "description": about}));
             }
         }
@@ -185,7 +215,7 @@ impl Version {
             schema["x-kubernetes-map-type"] = "atomic".into();
         }
         if let Some(kind) = root {
-            schema["x-kubernetes-group-version-kind"] = json!([gvk(kind.facts())]);
+            schema["x-kubernetes-group-version-kind"] = json!([gvk(kind)]);
         }
         schema
     }
@@ -193,8 +223,7 @@ impl Version {
     /// What can be done with a kind at a path.
     fn operations(self, kind: Kind, path: &str) -> Value {
         let named = path.ends_with("{name}");
-        let facts = kind.facts();
-        let schema = self.reference(&type_name(table_name(kind)));
+        let schema = self.reference(&name_of(kind));
         let mut parameters: Vec<Value> = Vec::new();
         for name in ["namespace", "name"] {
             if path.contains(&format!("{{{name}}}")) {
@@ -209,13 +238,13 @@ impl Version {
                 ("patch", "patch"),
                 ("delete", "delete"),
             ]
-        } else if facts.namespaced && !path.contains("{namespace}") {
+        } else if kind.namespaced && !path.contains("{namespace}") {
             &[("get", "list")]
         } else {
             &[("get", "list"), ("post", "post"), ("delete", "deletecollection")]
         };
         for (method, action) in all {
-            if *action == "deletecollection" && !facts.delete_collection {
+            if *action == "deletecollection" && !kind.delete_collection {
                 continue;
             }
             let options: &[(&str, &str)] = match *method {
@@ -243,7 +272,7 @@ impl Version {
                 .collect();
             let mut operation = json!({
                 "x-kubernetes-action": action,
-                "x-kubernetes-group-version-kind": gvk(facts),
+                "x-kubernetes-group-version-kind": gvk(kind),
             });
             let media: &[&str] = match *method {
                 "patch" => &[
@@ -299,33 +328,36 @@ impl Version {
     }
 }
 
-fn gvk(facts: &Facts) -> Value {
-    json!({"group": facts.group, "version": "v1", "kind": facts.kind})
+fn gvk(kind: Kind) -> Value {
+    json!({"group": kind.group(), "version": kind.version(), "kind": kind.kind})
 }
 
-fn document(version: Version, kinds: &[Kind]) -> Value {
-    let mut paths = Map::new();
+fn whole(version: Version, kinds: &[Kind]) -> Value {
+    let (mut paths, mut schemas) = (Map::new(), Map::new());
     let mut used: BTreeSet<usize> = BTreeSet::new();
-    for kind in kinds {
-        let facts = kind.facts();
-        let (root, resource) = (root(facts), facts.resource);
+    for kind in kinds.iter().copied() {
+        let (root, resource) = (root(kind), kind.resource);
         let mut places = vec![format!("/{root}/{resource}")];
-        if facts.namespaced {
+        if kind.namespaced {
             places.push(format!("/{root}/namespaces/{{namespace}}/{resource}"));
         }
         places.extend(places.last().map(|collection| format!("{collection}/{{name}}")));
         for path in places {
-            let operations = version.operations(*kind, &path);
+            let operations = version.operations(kind, &path);
             paths.insert(path, operations);
         }
-        used.insert(SCHEMA.roots[*kind as usize]);
+        if let Some(schema) = kind.custom {
+            schemas.insert(name_of(kind), version.custom_schema(kind, schema, &mut used));
+        } else {
+            used.insert(SCHEMA.root(kind));
+        }
     }
-    let mut schemas = Map::new();
     let mut done: BTreeSet<usize> = BTreeSet::new();
     while let Some(index) = used.difference(&done).next().copied() {
         done.insert(index);
         let kind = &SCHEMA.structs[index];
-        schemas.insert(type_name(kind.name), version.schema(kind, &mut used));
+        let root = kinds.iter().copied().find(|root| root.schema == kind.name);
+        schemas.insert(type_name(kind.name), version.schema(kind, root, &mut used));
     }
     schemas.insert(
         QUANTITY.to_owned(),
@@ -345,6 +377,7 @@ fn document(version: Version, kinds: &[Kind]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog;
 
     /// All references of a document lead somewhere.
     fn check(document: &Value, schemas: &Value, prefix: &str) {
@@ -365,14 +398,17 @@ mod tests {
 
     #[test]
     fn references_lead_somewhere() {
-        for document in GROUPS.values() {
+        let kinds = catalog::all();
+        for path in kinds.iter().map(|kind| root(*kind)) {
+            let document = three(&kinds, &path).unwrap();
             check(
-                document,
+                &document,
                 &document["components"]["schemas"],
                 "#/components/schemas/",
             );
         }
-        check(two(), &two()["definitions"], "#/definitions/");
+        let two = two(&kinds);
+        check(&two, &two["definitions"], "#/definitions/");
     }
 
     #[test]
@@ -390,11 +426,12 @@ mod tests {
 
     #[test]
     fn what_merging_needs() {
-        let core = three("api/v1").unwrap();
+        let kinds = catalog::all();
+        let core = three(&kinds, "api/v1").unwrap();
         let spec = &core["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"];
         assert_eq!(spec["containers"]["x-kubernetes-patch-merge-key"], "name");
         assert_eq!(spec["volumes"]["x-kubernetes-patch-strategy"], "merge,retainKeys");
         assert_eq!(spec["nodeSelector"]["x-kubernetes-map-type"], "atomic");
-        assert!(index()["paths"]["apis/discovery.k8s.io/v1"]["serverRelativeURL"].is_string());
+        assert!(index(&kinds)["paths"]["apis/discovery.k8s.io/v1"]["serverRelativeURL"].is_string());
     }
 }

@@ -3,23 +3,23 @@
 use crate::accept::{Form, negotiate};
 use crate::access::{self, Access, Admitted, Attributes, Review};
 use crate::body::ResponseBody;
+use crate::catalog;
 use crate::config::Config;
 use crate::delete::{self, Deleted, Options};
 use crate::faults::{
     Active, Ask, Caller, Ending, Failure, Fate, FaultPlan, FaultRecord, Faults, answer, attend, cut, faulty,
     lost, no_streaming_lists,
 };
-use crate::kinds::Kind;
 use crate::list::{self, not_future, parse_version};
 use crate::object::key_of;
 use crate::query::Query;
-use crate::reply::{Reply, document, json_body, refused, respond, written};
+use crate::reply::{Reply, document, media_type, refused, respond, written};
 use crate::route::{ObjectTarget, Sub, Target, target};
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
 use crate::table::Style;
 use crate::write::{self, Change, Replacement, Write};
-use crate::{gc, patches, watch};
+use crate::{gc, patches, seed, watch};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body;
@@ -89,26 +89,18 @@ impl ApiServer {
     ///
     /// # Panics
     ///
-    /// With `config.gc`, outside of a tokio runtime.
+    /// With `config.gc`, outside of a tokio runtime; and when an object of the configuration is refused.
     pub fn new(mut config: Config) -> Self {
         let collects = config.gc;
         let access = config.access.take().map(Arc::new);
-        let store = Arc::new(Store::new(config));
-        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
-            let target = ObjectTarget {
-                kind: Kind::Namespace,
-                namespace: String::new(),
-                name: String::new(),
-                sub: Sub::Main,
-            };
-            let body = json!({"metadata": {"name": name}}).to_string();
-            let write = Write {
-                store: &store,
-                target: &target,
-                query: &Query::default(),
-                manager: "kube-apiserver",
-            };
-            write::create(write, body.as_bytes()).expect("an empty store takes the first namespaces");
+        let objects = std::mem::take(&mut config.objects);
+        let store = Arc::new(Store::new(config, catalog::all()));
+        let first = ["default", "kube-node-lease", "kube-public", "kube-system"]
+            .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
+        for object in first.iter().chain(&objects) {
+            if let Err(error) = seed::load(&store, object) {
+                panic!("the configuration has an object that cannot be stored: {error}");
+            }
         }
         if collects {
             tokio::spawn(gc::run(Arc::downgrade(&store), Arc::clone(&store.collector)));
@@ -119,6 +111,10 @@ impl ApiServer {
             faults: Arc::default(),
             access: Arc::new(RwLock::new(access)),
         }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// The server as a tower service.
@@ -227,7 +223,7 @@ impl ApiServer {
         if Faults::is_set(generation)
             && let Some((generation, plan)) = self.faults.active()
             && let Ok(body) = &body
-            && let Some(ask) = Ask::new(&parts, body, caller)
+            && let Some(ask) = Ask::new(&parts, body, caller, &self.store)
         {
             // Boxed, so that requests without a plan do not carry its size.
             let admitted = self.admit(caller, token, &parts);
@@ -237,7 +233,7 @@ impl ApiServer {
             .and_then(|body| self.apply(&parts, &body, self.admit(caller, token, &parts)?))
             .unwrap_or_else(|refusal| refused(&refusal));
         if response.body().is_watch()
-            && let Some(ask) = Ask::new(&parts, &[], caller)
+            && let Some(ask) = Ask::new(&parts, &[], caller, &self.store)
         {
             let faults = Arc::clone(&self.faults);
             response = response
@@ -379,11 +375,13 @@ impl ApiServer {
 
     fn apply(&self, parts: &Parts, body: &Bytes, admitted: Admitted) -> Answer<Response<ResponseBody>> {
         let query = Query::parse(parts.uri.query());
-        let target = match target(parts.uri.path()) {
+        let named = target(parts.uri.path(), &self.store.read());
+        let target = match named {
             Target::Object(target) => target,
             Target::Plain(plain) => {
                 let reviews = self.access.read().is_some();
-                return respond(document(parts, &plain, reviews)?, Form::Whole);
+                let document = document(parts, &plain, self.store.read().kinds(), reviews)?;
+                return respond(document, Form::Whole);
             }
             Target::Review(kind) => {
                 return respond(self.review(parts, kind, body, admitted)?, Form::Whole);
@@ -404,7 +402,11 @@ impl ApiServer {
             // What is not there would be created.
             access.authorise(user, &Attributes::of(parts).with_verb("create"))?;
         }
-        respond(self.object(parts, &target, &query, form, body)?, form)
+        let reply = match self.object(parts, &target, &query, form, body)? {
+            Reply::Object(status, object) => Reply::Object(status, object.shown_as(target.kind)),
+            reply => reply,
+        };
+        respond(reply, form)
     }
 
     fn review(&self, parts: &Parts, review: Review, body: &[u8], admitted: Admitted) -> Answer<Reply> {
@@ -418,7 +420,7 @@ impl ApiServer {
         if parts.method != Method::POST {
             return Err(Refusal::method_not_allowed());
         }
-        json_body(parts, &["application/json"])?;
+        media_type(parts, &["application/json"])?;
         let answer = access::answer(&access, &user, review, body)?;
         Ok(Reply::Json(StatusCode::CREATED, answer))
     }
@@ -432,7 +434,7 @@ impl ApiServer {
         body: &Bytes,
     ) -> Answer<Reply> {
         let store = &self.store;
-        let facts = target.kind.facts();
+        let kind = target.kind;
         let write = Write {
             store,
             target,
@@ -441,7 +443,7 @@ impl ApiServer {
         };
         let collection = target.name.is_empty();
         // A collection of all namespaces can only be read.
-        let everywhere = collection && facts.namespaced && target.namespace.is_empty();
+        let everywhere = collection && kind.namespaced && target.namespace.is_empty();
         match (&parts.method, collection) {
             (&Method::GET, true) if query.flag("watch") => {
                 Ok(Reply::Stream(watch::start(store, target, query, form)?))
@@ -455,11 +457,11 @@ impl ApiServer {
                 Ok(Reply::Object(StatusCode::OK, object))
             }
             (&Method::POST, true) if !everywhere => {
-                json_body(parts, &["application/json"])?;
+                media_type(parts, &["application/json"])?;
                 Ok(written(write::create(write, body)?))
             }
             (&Method::PUT, false) => {
-                json_body(parts, &["application/json"])?;
+                media_type(parts, &["application/json"])?;
                 let replacement = Replacement::read(write, body)?;
                 Ok(written(write::update(write, Change::Replace(replacement))?))
             }
@@ -469,7 +471,7 @@ impl ApiServer {
             }
             (&Method::DELETE, false) if target.sub == Sub::Main => {
                 match delete::delete(store, target, &Options::parse(query, body)?)? {
-                    Deleted::Gone(object) if !facts.returns_deleted => {
+                    Deleted::Gone(object) if !kind.returns_deleted => {
                         Ok(Reply::Json(StatusCode::OK, delete::success(&object)))
                     }
                     Deleted::Gone(object) | Deleted::Pending(object) => {
@@ -477,7 +479,7 @@ impl ApiServer {
                     }
                 }
             }
-            (&Method::DELETE, true) if facts.delete_collection && !everywhere => {
+            (&Method::DELETE, true) if kind.delete_collection && !everywhere => {
                 let options = Options::parse(query, body)?;
                 Ok(Reply::List(delete::delete_all(store, target, query, &options)?))
             }

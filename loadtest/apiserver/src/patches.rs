@@ -3,10 +3,10 @@
 use crate::kinds::Kind;
 use crate::managed::Applied;
 use crate::query::Query;
-use crate::reply::json_body;
+use crate::reply::media_type;
 use crate::status::{Answer, Refusal};
 use crate::write::Change;
-use http::{header, request::Parts};
+use http::request::Parts;
 use serde_json::Value;
 
 const JSON: &str = "application/json-patch+json";
@@ -16,18 +16,13 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 /// Reads the patch of a request.
 pub(crate) fn read(parts: &Parts, kind: Kind, query: &Query, body: &[u8]) -> Answer<Change> {
-    json_body(parts, &[JSON, MERGE, STRATEGIC, APPLY])?;
-    let media = parts
-        .headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|h| h.to_str().ok());
-    let media = media
-        .unwrap_or("")
-        .split(';')
-        .next()
-        .unwrap_or("")
-        .trim()
-        .to_ascii_lowercase();
+    // Nobody has said how the lists of a custom resource are merged.
+    let accepted = if kind.is_custom() {
+        &[JSON, MERGE, APPLY][..]
+    } else {
+        &[JSON, MERGE, STRATEGIC, APPLY]
+    };
+    let media = media_type(parts, accepted)?;
     if media == APPLY {
         if query.text("fieldManager").is_empty() {
             let why = "Required value: is required for apply patch";

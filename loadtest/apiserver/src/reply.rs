@@ -2,6 +2,7 @@
 
 use crate::accept::{Form, negotiate};
 use crate::body::ResponseBody;
+use crate::kinds::Kind;
 use crate::list::List;
 use crate::object::Object;
 use crate::route::Plain;
@@ -21,7 +22,7 @@ pub(crate) enum Reply {
     Stream(ResponseBody),
 }
 
-pub(crate) fn document(parts: &Parts, plain: &Plain, reviews: bool) -> Answer<Reply> {
+pub(crate) fn document(parts: &Parts, plain: &Plain, kinds: &[Kind], reviews: bool) -> Answer<Reply> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(Refusal::method_not_allowed());
     }
@@ -30,22 +31,15 @@ pub(crate) fn document(parts: &Parts, plain: &Plain, reviews: bool) -> Answer<Re
     }
     negotiate(&parts.headers)?;
     if let Plain::OpenApi(path) = plain {
-        let document = match path.as_str() {
-            "v2" => Some(openapi::two().clone()),
-            "v3" => Some(openapi::index()),
-            path => path.strip_prefix("v3/").and_then(openapi::three).cloned(),
-        };
-        return Ok(Reply::Json(
-            StatusCode::OK,
-            document.ok_or_else(Refusal::no_such_path)?,
-        ));
+        let document = openapi::document(path, kinds).ok_or_else(Refusal::no_such_path)?;
+        return Ok(Reply::Json(StatusCode::OK, document));
     }
     let host = parts
         .headers
         .get(header::HOST)
         .and_then(|h| h.to_str().ok())
         .unwrap_or("127.0.0.1");
-    let document = discovery::document(plain, host, reviews).ok_or_else(Refusal::no_such_path)?;
+    let document = discovery::document(plain, kinds, host, reviews).ok_or_else(Refusal::no_such_path)?;
     Ok(Reply::Json(StatusCode::OK, document))
 }
 
@@ -60,19 +54,18 @@ pub(crate) fn written((object, created): write::Written) -> Reply {
     )
 }
 
-pub(crate) fn json_body(parts: &Parts, accepted: &[&str]) -> Answer<()> {
-    let given = parts
-        .headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|h| h.to_str().ok())
-        .unwrap_or("");
+/// The type of a request's body, which must be one of these.
+pub(crate) fn media_type<'a>(parts: &Parts, accepted: &[&'a str]) -> Answer<&'a str> {
+    let given = parts.headers.get(header::CONTENT_TYPE);
+    let given = given.and_then(|given| given.to_str().ok()).unwrap_or("");
     let media = given.split(';').next().unwrap_or("").trim();
     let plain = media.is_empty() && accepted[0] == "application/json";
-    if plain || accepted.iter().any(|a| a.eq_ignore_ascii_case(media)) {
-        Ok(())
-    } else {
-        Err(Refusal::unsupported_media(&accepted.join(", ")))
-    }
+    let found = accepted
+        .iter()
+        .find(|one| plain || one.eq_ignore_ascii_case(media));
+    found
+        .copied()
+        .ok_or_else(|| Refusal::unsupported_media(&accepted.join(", ")))
 }
 
 pub(crate) fn respond(reply: Reply, form: Form) -> Answer<Response<ResponseBody>> {
@@ -82,7 +75,7 @@ pub(crate) fn respond(reply: Reply, form: Form) -> Answer<Response<ResponseBody>
                 let mut refusal = Refusal::not_acceptable();
                 refusal.message = format!(
                     "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
-                    object.kind.facts().kind
+                    object.kind.kind
                 );
                 return Err(refusal);
             }

@@ -2,6 +2,8 @@
 
 use crate::access::Review;
 use crate::kinds::Kind;
+use crate::object::Object;
+use crate::store::State;
 use percent_encoding::percent_decode_str;
 
 /// What a path names.
@@ -21,7 +23,8 @@ pub(crate) enum Plain {
     Api,
     Apis,
     Group(String),
-    Resources(String),
+    /// A group, which is empty for the core, and its version.
+    Resources(String, String),
     Version,
     Health,
     /// `v2`, `v3`, `v3/api/v1` and so on.
@@ -47,43 +50,56 @@ pub(crate) enum Sub {
     Finalize,
 }
 
-pub(crate) fn target(path: &str) -> Target {
+impl ObjectTarget {
+    /// An object that is stored.
+    pub(crate) fn of(object: &Object) -> Self {
+        Self {
+            kind: object.kind,
+            namespace: object.namespace().to_owned(),
+            name: object.name().to_owned(),
+            sub: Sub::Main,
+        }
+    }
+}
+
+/// What a path names, of the kinds that `state` serves.
+pub(crate) fn target(path: &str, state: &State) -> Target {
     let segments: Vec<String> = path
         .split('/')
         .filter(|s| !s.is_empty())
         .map(|s| percent_decode_str(s).decode_utf8_lossy().into_owned())
         .collect();
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let resources = |group: &str, version: &str| Plain::Resources(group.to_owned(), version.to_owned());
     match parts.as_slice() {
         ["api"] => Target::Plain(Plain::Api),
         ["apis"] => Target::Plain(Plain::Apis),
         ["apis", group] => Target::Plain(Plain::Group((*group).to_owned())),
-        ["api", "v1"] => Target::Plain(Plain::Resources(String::new())),
-        ["apis", group, "v1"] => Target::Plain(Plain::Resources((*group).to_owned())),
+        ["api", "v1"] => Target::Plain(resources("", "v1")),
+        ["apis", group, version] => Target::Plain(resources(group, version)),
         ["openapi", rest @ ..] => Target::Plain(Plain::OpenApi(rest.join("/"))),
         ["version"] => Target::Plain(Plain::Version),
         ["healthz" | "livez" | "readyz", ..] => Target::Plain(Plain::Health),
-        ["api", "v1", rest @ ..] => object("", rest),
-        ["apis", group, "v1", rest @ ..] if !group.is_empty() => {
+        ["api", "v1", rest @ ..] => object(state, "", "v1", rest),
+        ["apis", group, version, rest @ ..] if !group.is_empty() => {
             let review = match rest {
-                [resource] => Review::find(group, resource),
+                [resource] if *version == "v1" => Review::find(group, resource),
                 _ => None,
             };
-            review.map_or_else(|| object(group, rest), Target::Review)
+            review.map_or_else(|| object(state, group, version, rest), Target::Review)
         }
         _ => Target::Nothing,
     }
 }
 
-fn object(group: &str, rest: &[&str]) -> Target {
+fn object(state: &State, group: &str, version: &str, rest: &[&str]) -> Target {
+    let find = |resource: &str| state.find(group, version, resource);
     let found = match rest {
-        ["namespaces", namespace, resource, tail @ ..]
-            if Kind::find(group, resource).is_some_and(|k| k.facts().namespaced) =>
-        {
-            Kind::find(group, resource).map(|kind| (kind, *namespace, tail))
+        ["namespaces", namespace, resource, tail @ ..] if find(resource).is_some_and(|k| k.namespaced) => {
+            find(resource).map(|kind| (kind, *namespace, tail))
         }
-        [resource, tail @ ..] => Kind::find(group, resource)
-            .filter(|kind| !kind.facts().namespaced || tail.is_empty())
+        [resource, tail @ ..] => find(resource)
+            .filter(|kind| !kind.namespaced || tail.is_empty())
             .map(|kind| (kind, "", tail)),
         [] => None,
     };
@@ -93,14 +109,10 @@ fn object(group: &str, rest: &[&str]) -> Target {
     let (name, sub) = match tail {
         [] => ("", Sub::Main),
         [name] => (*name, Sub::Main),
-        [name, sub] if kind.facts().subresources.contains(sub) => (
-            *name,
-            if *sub == "status" {
-                Sub::Status
-            } else {
-                Sub::Finalize
-            },
-        ),
+        [name, sub] if kind.subresources.contains(sub) => match *sub {
+            "status" => (*name, Sub::Status),
+            _ => (*name, Sub::Finalize),
+        },
         _ => return Target::Nothing,
     };
     Target::Object(ObjectTarget {
@@ -114,6 +126,14 @@ fn object(group: &str, rest: &[&str]) -> Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog;
+    use crate::config::Config;
+    use crate::store::Store;
+
+    fn target(path: &str) -> Target {
+        let store = Store::new(Config::default(), catalog::all());
+        super::target(path, &store.read())
+    }
 
     fn object_target(path: &str) -> ObjectTarget {
         match target(path) {
@@ -127,7 +147,7 @@ mod tests {
         let pod = object_target("/api/v1/namespaces/a/pods/b/status");
         assert_eq!(
             (pod.kind, pod.namespace.as_str(), pod.name.as_str(), pod.sub),
-            (Kind::Pod, "a", "b", Sub::Status)
+            (catalog::kind("Pod"), "a", "b", Sub::Status)
         );
         let namespace = object_target("/api/v1/namespaces/a");
         assert_eq!(
@@ -136,11 +156,14 @@ mod tests {
                 namespace.namespace.as_str(),
                 namespace.name.as_str()
             ),
-            (Kind::Namespace, "", "a")
+            (catalog::kind("Namespace"), "", "a")
         );
         assert_eq!(object_target("/api/v1/namespaces/a/finalize").sub, Sub::Finalize);
         let all = object_target("/apis/discovery.k8s.io/v1/endpointslices");
-        assert_eq!((all.kind, all.namespace.as_str()), (Kind::EndpointSlice, ""));
+        assert_eq!(
+            (all.kind, all.namespace.as_str()),
+            (catalog::kind("EndpointSlice"), "")
+        );
         assert_eq!(target("/api/v1/pods/x"), Target::Nothing);
         assert_eq!(target("/api/v1/namespaces/a/nodes"), Target::Nothing);
         assert_eq!(target("/api/v1/namespaces/a/pods/b/log"), Target::Nothing);
@@ -148,6 +171,9 @@ mod tests {
             target("/openapi/v3/api/v1"),
             Target::Plain(Plain::OpenApi("v3/api/v1".to_owned()))
         );
-        assert_eq!(target("/api/v1/"), Target::Plain(Plain::Resources(String::new())));
+        assert_eq!(
+            target("/api/v1/"),
+            Target::Plain(Plain::Resources(String::new(), "v1".to_owned()))
+        );
     }
 }

@@ -1,16 +1,9 @@
 //! Refusals: what becomes a `Status` on the wire.
 
+use crate::cause::{Cause, Faults};
 use crate::kinds::Kind;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-
-/// One cause in a Status' details.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cause {
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-    pub(crate) field: String,
-}
 
 /// A request refused: everything its Status says.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -49,12 +42,19 @@ impl Refusal {
         }
     }
 
+    /// One that is about no object, and says so with empty details.
+    fn general(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            about: Some(About::default()),
+            ..Self::new(code, reason, message)
+        }
+    }
+
     fn about(mut self, kind: Kind, name: &str) -> Self {
-        let facts = kind.facts();
         self.about = Some(About {
             name: name.to_owned(),
-            group: facts.group.into(),
-            kind: facts.resource.to_owned(),
+            group: kind.group().into(),
+            kind: kind.resource.to_owned(),
         });
         self
     }
@@ -70,13 +70,11 @@ impl Refusal {
 
     /// A path nothing is served at.
     pub(crate) fn no_such_path() -> Box<Self> {
-        let mut refusal = Self::new(
+        Box::new(Self::general(
             404,
             "NotFound",
             "the server could not find the requested resource",
-        );
-        refusal.about = Some(About::default());
-        Box::new(refusal)
+        ))
     }
 
     pub(crate) fn exists(kind: Kind, name: &str) -> Box<Self> {
@@ -94,19 +92,14 @@ impl Refusal {
 
     /// What is applied belongs to others.
     pub(crate) fn apply_conflict(message: String, causes: Vec<Cause>) -> Box<Self> {
-        let mut refusal = Self::new(409, "Conflict", message);
-        refusal.about = Some(About::default());
+        let mut refusal = Self::general(409, "Conflict", message);
         refusal.causes = causes;
         Box::new(refusal)
     }
 
     /// A patch a client wanted to be read strictly.
     pub(crate) fn invalid_patch(why: &str) -> Box<Self> {
-        let cause = Cause {
-            reason: "FieldValueInvalid",
-            message: format!("Invalid value: {why}"),
-            field: "patch".to_owned(),
-        };
+        let cause = Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {why}"));
         Self::invalid_of("", "", "", "", vec![cause])
     }
 
@@ -118,11 +111,7 @@ impl Refusal {
 
     /// Options of a write that make no sense together.
     pub(crate) fn invalid_patch_options(reason: &'static str, field: &str, message: &str) -> Box<Self> {
-        let cause = Cause {
-            reason,
-            message: message.to_owned(),
-            field: field.to_owned(),
-        };
+        let cause = Cause::new(reason, field, message);
         Self::invalid_of(
             "PatchOptions.meta.k8s.io",
             "meta.k8s.io",
@@ -166,17 +155,16 @@ impl Refusal {
     pub(crate) fn terminating(kind: Kind, name: &str, namespace: &str) -> Box<Self> {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let cause = Cause {
-            reason: "NamespaceTerminating",
-            message: format!("namespace {namespace} is being terminated"),
-            field: "metadata.namespace".to_owned(),
-        };
+        let cause = Cause::new(
+            "NamespaceTerminating",
+            "metadata.namespace",
+            format!("namespace {namespace} is being terminated"),
+        );
         Self::forbidden(kind, name, &why, vec![cause])
     }
 
     pub(crate) fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> Box<Self> {
-        let facts = kind.facts();
-        Self::invalid_of(&kind.qualified_kind(), facts.group, facts.kind, name, causes)
+        Self::invalid_of(&kind.qualified_kind(), kind.group(), kind.kind, name, causes)
     }
 
     /// Refused options of a list or watch.
@@ -190,13 +178,18 @@ impl Refusal {
         )
     }
 
+    /// Options of a list or watch, refused when something is wrong with them.
+    pub(crate) fn of_options(faults: Faults) -> Answer<()> {
+        if faults.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Self::invalid_options(faults.0))
+        }
+    }
+
     /// A review that does not say what it asks.
     pub(crate) fn invalid_review(group: &'static str, kind: &str, field: &str, message: &str) -> Box<Self> {
-        let cause = Cause {
-            reason: "FieldValueInvalid",
-            message: message.to_owned(),
-            field: field.to_owned(),
-        };
+        let cause = Cause::new("FieldValueInvalid", field, message);
         Self::invalid_of(&format!("{kind}.{group}"), group, kind, "", vec![cause])
     }
 
@@ -234,10 +227,12 @@ impl Refusal {
     }
 
     pub(crate) fn method_not_allowed() -> Box<Self> {
-        let message = "the server does not allow this method on the requested resource";
-        let mut refusal = Self::new(405, "MethodNotAllowed", message);
-        refusal.about = Some(About::default());
-        Box::new(refusal)
+        Self::not_now("the server does not allow this method on the requested resource")
+    }
+
+    /// A method that is not allowed as things stand.
+    pub(crate) fn not_now(message: &str) -> Box<Self> {
+        Box::new(Self::general(405, "MethodNotAllowed", message))
     }
 
     pub(crate) fn not_acceptable() -> Box<Self> {
@@ -266,43 +261,34 @@ impl Refusal {
     /// A version that is not there yet.
     pub(crate) fn future_version(asked: u64, current: u64) -> Box<Self> {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
-        let mut refusal = Self::new(504, "Timeout", message);
-        refusal.about = Some(About::default());
-        refusal.causes.push(Cause {
-            reason: "ResourceVersionTooLarge",
-            message: "Too large resource version".to_owned(),
-            field: String::new(),
-        });
+        let mut refusal = Self::general(504, "Timeout", message);
+        refusal.causes.push(Cause::new(
+            "ResourceVersionTooLarge",
+            "",
+            "Too large resource version",
+        ));
         refusal.retry_after = Some(1);
         Box::new(refusal)
     }
 
     pub(crate) fn too_many_requests(retry_after: u32) -> Box<Self> {
         let message = "the server has received too many requests and has asked us to try again later";
-        let mut refusal = Self::new(429, "TooManyRequests", message);
-        refusal.about = Some(About::default());
+        let mut refusal = Self::general(429, "TooManyRequests", message);
         refusal.retry_after = Some(retry_after);
         Box::new(refusal)
     }
 
     pub(crate) fn internal(why: &str) -> Box<Self> {
         let message = format!("Internal error occurred: {why}");
-        let mut refusal = Self::new(500, "InternalError", message);
-        refusal.about = Some(About::default());
-        refusal.causes.push(Cause {
-            reason: "",
-            message: why.to_owned(),
-            field: String::new(),
-        });
+        let mut refusal = Self::general(500, "InternalError", message);
+        refusal.causes.push(Cause::new("", "", why));
         Box::new(refusal)
     }
 
     /// The server gave up on the request, which may have been applied.
     pub(crate) fn timeout() -> Box<Self> {
         let message = "Timeout: request did not complete within the allotted timeout";
-        let mut refusal = Self::new(504, "Timeout", message);
-        refusal.about = Some(About::default());
-        Box::new(refusal)
+        Box::new(Self::general(504, "Timeout", message))
     }
 
     /// The Status object.

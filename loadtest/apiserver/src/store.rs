@@ -11,8 +11,9 @@ pub(crate) use self::ring::{Change, Event, Ring};
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::kinds::Kind;
-use crate::object::{Draft, Object, format_uid};
+use crate::custom::{self, CLEANUP};
+use crate::kinds::{Kind, Role};
+use crate::object::{Draft, Object, Owner, format_uid, texts};
 use crate::status::{Answer, Refusal};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,11 +21,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 use tokio::sync::{Notify, watch};
 
-/// The objects of a kind and their history.
+/// The objects of a kind, their history, and who waits for more of it.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) objects: BTreeMap<Arc<str>, Arc<Object>>,
     pub(crate) ring: Ring,
+    wake: watch::Sender<u64>,
 }
 
 /// All that one lock guards.
@@ -32,7 +34,13 @@ pub(crate) struct Table {
 pub(crate) struct State {
     /// The version of the last change, of any kind.
     pub(crate) rv: u64,
-    tables: Vec<Table>,
+    /// Served, in each version; those that every server serves come first.
+    kinds: Vec<Kind>,
+    /// Also of kinds that are no longer served; these are empty.
+    tables: BTreeMap<Kind, Table>,
+    /// How much history a table keeps.
+    history: usize,
+    namespaces: Kind,
     pub(crate) rng: fastrand::Rng,
     pub(crate) allocator: Allocator,
     /// Who lives, for owner references.
@@ -51,22 +59,23 @@ pub(crate) struct Store {
     pub(crate) config: Config,
     pub(crate) clock: Clock,
     state: RwLock<State>,
-    wakes: Vec<watch::Sender<u64>>,
     pub(crate) collector: Arc<Notify>,
 }
 
 impl Store {
-    pub(crate) fn new(config: Config) -> Self {
+    /// A store for these kinds, of which one is that of namespaces.
+    pub(crate) fn new(config: Config, kinds: Vec<Kind>) -> Self {
         let rng = config
             .seed
             .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
-        let table = |_| Table {
-            objects: BTreeMap::new(),
-            ring: Ring::new(config.history.max(1)),
-        };
+        let namespaces = kinds.iter().copied().find(|kind| kind.role == Role::Namespace);
+        let history = config.history.max(1);
         let state = State {
             rv: 1,
-            tables: Kind::ALL.into_iter().map(table).collect(),
+            namespaces: namespaces.expect("the table of kinds has namespaces"),
+            tables: kinds.iter().map(|kind| (*kind, Table::new(history))).collect(),
+            kinds,
+            history,
             rng,
             allocator: Allocator::default(),
             live: BTreeMap::new(),
@@ -79,7 +88,6 @@ impl Store {
             clock: Clock::new(config.start_time),
             config,
             state: RwLock::new(state),
-            wakes: Kind::ALL.iter().map(|_| watch::Sender::new(0)).collect(),
             collector: Arc::new(Notify::new()),
         }
     }
@@ -92,10 +100,6 @@ impl Store {
         self.state.write()
     }
 
-    pub(crate) fn subscribe(&self, kind: Kind) -> watch::Receiver<u64> {
-        self.wakes[kind as usize].subscribe()
-    }
-
     pub(crate) fn get(&self, kind: Kind, key: &str) -> Option<Arc<Object>> {
         self.read().table(kind).objects.get(key).cloned()
     }
@@ -104,13 +108,16 @@ impl Store {
     pub(crate) fn insert(&self, draft: Draft) -> Answer<Arc<Object>> {
         let kind = draft.kind();
         let mut state = self.write();
+        if !state.kinds.contains(&kind) {
+            return Err(Refusal::no_such_path());
+        }
         if let Some(there) = state.table(kind).objects.get(draft.key()) {
             return Err(Refusal::exists(kind, there.name()));
         }
         // A namespace that was there when the request came may be gone by now.
         let namespace = draft.namespace();
-        if !namespace.is_empty() && !state.table(Kind::Namespace).objects.contains_key(namespace) {
-            return Err(Refusal::not_found(Kind::Namespace, namespace));
+        if !namespace.is_empty() && state.namespace(namespace).is_none() {
+            return Err(Refusal::not_found(state.namespaces, namespace));
         }
         let object = state.put(draft, None);
         self.wake(kind, state);
@@ -140,11 +147,12 @@ impl Store {
     }
 
     fn wake(&self, kind: Kind, state: RwLockWriteGuard<'_, State>) {
-        let next = state.table(kind).ring.next();
+        let table = state.table(kind);
+        // Not ordered against another commit's wake: a watcher reads the ring itself and only needs to be woken.
+        let (next, wake) = (table.ring.next(), table.wake.clone());
         let dirty = !state.gone.is_empty() || !state.suspects.is_empty();
         drop(state);
-        // Not ordered against another commit's wake: a watcher reads the ring itself and only needs to be woken.
-        self.wakes[kind as usize].send_replace(next);
+        wake.send_replace(next);
         if dirty {
             self.collector.notify_one();
         }
@@ -152,9 +160,7 @@ impl Store {
 
     /// Wakes all watchers, though nothing has changed.
     pub(crate) fn wake_all(&self) {
-        for wake in &self.wakes {
-            wake.send_modify(|_| {});
-        }
+        self.read().tables.values().for_each(Table::wake);
     }
 
     /// A fresh uid.
@@ -181,9 +187,135 @@ impl Drop for Store {
     }
 }
 
+impl Table {
+    fn new(history: usize) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            ring: Ring::new(history),
+            wake: watch::Sender::new(0),
+        }
+    }
+
+    /// Told when there is more history, and dropped when the kind is served no more.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.wake.subscribe()
+    }
+
+    fn wake(&self) {
+        self.wake.send_modify(|_| {});
+    }
+}
+
 impl State {
+    /// What is served, in each version.
+    pub(crate) fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// The kind that a path names.
+    pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Option<Kind> {
+        let is_it =
+            |kind: &&Kind| kind.resource == resource && kind.group() == group && kind.version() == version;
+        self.kinds.iter().find(is_it).copied()
+    }
+
+    /// The kind of which an object says it is.
+    pub(crate) fn find_kind(&self, api_version: &str, kind: &str) -> Option<Kind> {
+        let is_it = |found: &&Kind| found.kind == kind && found.api_version == api_version;
+        self.kinds.iter().find(is_it).copied()
+    }
+
+    pub(crate) fn namespaces(&self) -> Kind {
+        self.namespaces
+    }
+
+    pub(crate) fn namespace(&self, name: &str) -> Option<&Arc<Object>> {
+        self.table(self.namespaces).objects.get(name)
+    }
+
+    /// Whether the definition of a custom kind is deleted.
+    pub(crate) fn is_terminating(&self, kind: Kind) -> bool {
+        kind.is_custom()
+            && self
+                .definition_of(kind)
+                .is_none_or(|definition| definition.deleting)
+    }
+
+    fn definition_of(&self, kind: Kind) -> Option<&Arc<Object>> {
+        let definitions = self.kinds.iter().find(|kind| kind.role == Role::Definition)?;
+        self.table(*definitions)
+            .objects
+            .get(kind.qualified_resource().as_str())
+    }
+
     pub(crate) fn table(&self, kind: Kind) -> &Table {
-        &self.tables[kind as usize]
+        self.tables
+            .get(&kind)
+            .expect("each kind that was ever served has a table")
+    }
+
+    fn table_mut(&mut self, kind: Kind) -> &mut Table {
+        self.tables
+            .get_mut(&kind)
+            .expect("each kind that was ever served has a table")
+    }
+
+    /// All objects of kinds that have a namespace or have none, in storage order.
+    pub(crate) fn all(&self, namespaced: bool, namespace: &str) -> Vec<Arc<Object>> {
+        let kinds = self.tables.keys().filter(|kind| kind.namespaced == namespaced);
+        kinds.flat_map(|kind| self.range(*kind, namespace)).collect()
+    }
+
+    /// The owner's kind, when it is served.
+    pub(crate) fn kind_of(&self, owner: &Owner) -> Option<Kind> {
+        self.kinds.iter().find(|kind| owner.is_of(**kind)).copied()
+    }
+
+    /// Serves what a definition defines, and nothing that it defined before.
+    fn define(&mut self, definition: &Object, kinds: Vec<Kind>) {
+        self.kinds.retain(|kind| !kind.is_defined_by(definition.name()));
+        for kind in kinds {
+            self.kinds.push(kind);
+            self.tables
+                .entry(kind)
+                .or_insert_with(|| Table::new(self.history));
+        }
+    }
+
+    /// Removes what is left of a definition's objects, and serves them no more.
+    fn undefine(&mut self, definition: &Object) {
+        let defined = self
+            .kinds
+            .iter()
+            .find(|kind| kind.is_defined_by(definition.name()));
+        let Some(kind) = defined.copied() else { return };
+        for object in self.range(kind, "") {
+            self.take(&object);
+        }
+        self.define(definition, Vec::new());
+        // With it go the watches.
+        self.table_mut(kind).wake = watch::Sender::new(0);
+    }
+
+    /// A deleted definition goes when it has no objects any more.
+    pub(crate) fn finish_definition(&mut self, kind: Kind) {
+        let definition = self.definition_of(kind).filter(|definition| definition.deleting);
+        let Some(definition) = definition
+            .filter(|_| self.table(kind).objects.is_empty())
+            .cloned()
+        else {
+            return;
+        };
+        let mut value = definition.value();
+        let mut finalizers = texts(&value, "/metadata/finalizers");
+        finalizers.retain(|finalizer| finalizer != CLEANUP);
+        if finalizers.is_empty() {
+            self.take(&definition);
+        } else {
+            value["metadata"]["finalizers"] = finalizers.into();
+            self.put(Draft::new(definition.kind, &value), Some(Arc::clone(&definition)));
+        }
+        self.table(definition.kind).wake();
     }
 
     /// Whether exactly this object is the stored one.
@@ -222,7 +354,7 @@ impl State {
     /// Forgets the history, as a compaction does: older versions are too old from now on.
     pub(crate) fn compact(&mut self) {
         let rv = self.rv;
-        for table in &mut self.tables {
+        for table in self.tables.values_mut() {
             table.ring.compact(rv);
         }
     }
@@ -234,7 +366,10 @@ impl State {
             self.unlink(old);
         }
         self.link(&object);
-        let table = &mut self.tables[object.kind as usize];
+        if object.kind.role == Role::Definition {
+            self.define(&object, custom::kinds_of(&object.value()));
+        }
+        let table = self.table_mut(object.kind);
         table.objects.insert(Arc::clone(&object.key), Arc::clone(&object));
         let change = if old.is_some() {
             Change::Modified
@@ -262,7 +397,7 @@ impl State {
             self.suspect_owners(old);
         }
         self.allocator.release(old);
-        let table = &mut self.tables[old.kind as usize];
+        let table = self.table_mut(old.kind);
         table.objects.remove(&old.key);
         let previous = Some(Arc::clone(old));
         table.ring.push(Event {
@@ -270,6 +405,11 @@ impl State {
             object: Arc::clone(&object),
             previous,
         });
+        match old.kind.role {
+            Role::Definition => self.undefine(old),
+            Role::Custom => self.finish_definition(old.kind),
+            _ => {}
+        }
         object
     }
 
@@ -281,7 +421,7 @@ impl State {
             let id = (object.kind, Arc::clone(&object.key));
             self.dependents.entry(uid).or_default().insert(id.clone());
             // Born without its owner.
-            if self.collect && owner.kind.is_some_and(|k| !self.is_live(k, uid)) {
+            if self.collect && self.kind_of(owner).is_some_and(|kind| !self.is_live(kind, uid)) {
                 self.suspects.insert(id);
             }
         }
@@ -304,27 +444,23 @@ impl State {
 
     /// A namespace on its way out may be empty now.
     fn suspect_namespace(&mut self, object: &Object) {
-        let objects = &self.tables[Kind::Namespace as usize].objects;
-        if let Some(namespace) = objects.get(object.namespace()).filter(|n| n.deleting) {
-            self.suspects
-                .insert((Kind::Namespace, Arc::clone(&namespace.key)));
+        if let Some(namespace) = self.namespace(object.namespace()).filter(|n| n.deleting) {
+            let suspect = (self.namespaces, Arc::clone(&namespace.key));
+            self.suspects.insert(suspect);
         }
     }
 
     /// An owner that waits for its dependents may have lost its last one.
     fn suspect_owners(&mut self, object: &Object) {
         for owner in &object.owners {
-            let (Some(kind), Some(uid)) = (owner.kind, owner.uid) else {
+            let (Some(kind), Some(uid)) = (self.kind_of(owner), owner.uid) else {
                 continue;
             };
             let Some(key) = self.live.get(&(kind, uid)) else {
                 continue;
             };
-            if self.tables[kind as usize]
-                .objects
-                .get(key)
-                .is_some_and(|o| o.deleting)
-            {
+            let owner = self.table(kind).objects.get(key);
+            if owner.is_some_and(|owner| owner.deleting) {
                 self.suspects.insert((kind, Arc::clone(key)));
             }
         }

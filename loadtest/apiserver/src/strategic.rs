@@ -193,6 +193,7 @@ fn arrange(place: Place<'_>, list: &mut Vec<Value>, order: &[Value], server: &[V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::kind;
     use serde_json::json;
 
     fn patched(kind: Kind, mut into: Value, with: Value) -> Value {
@@ -211,7 +212,7 @@ mod tests {
             json!([{"name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "b:1"}]),
         );
         let got = patched(
-            Kind::Pod,
+            kind("Pod"),
             there.clone(),
             pod(json!([
                 {"name": "a", "image": "a:2", "env": [{"name": "Y", "value": "2"}]},
@@ -227,12 +228,12 @@ mod tests {
             ]))
         );
         let got = patched(
-            Kind::Pod,
+            kind("Pod"),
             there.clone(),
             pod(json!([{"$patch": "replace"}, {"name": "z"}])),
         );
         assert_eq!(got, pod(json!([{"name": "z"}])));
-        let fault = patch(Kind::Pod, &mut there.clone(), pod(json!([{"image": "x"}]))).unwrap_err();
+        let fault = patch(kind("Pod"), &mut there.clone(), pod(json!([{"image": "x"}]))).unwrap_err();
         assert_eq!(
             fault.to_string(),
             r#"map: {"image":"x"} does not contain declared merge key: name"#
@@ -243,12 +244,12 @@ mod tests {
     fn other_lists_are_replaced_and_texts_are_a_set() {
         let slice = json!({"endpoints": [{"addresses": ["10.0.0.1"]}, {"addresses": ["10.0.0.2"]}]});
         let with = json!({"endpoints": [{"addresses": ["10.0.0.3"]}]});
-        assert_eq!(patched(Kind::EndpointSlice, slice, with.clone()), with);
+        assert_eq!(patched(kind("EndpointSlice"), slice, with.clone()), with);
         let there = json!({"metadata": {"finalizers": ["a", "b", "c"]}});
         let with =
             json!({"metadata": {"finalizers": ["d", "a"], "$deleteFromPrimitiveList/finalizers": ["b"]}});
         assert_eq!(
-            patched(Kind::Service, there, with),
+            patched(kind("Service"), there, with),
             json!({"metadata": {"finalizers": ["a", "c", "d"]}})
         );
     }
@@ -259,24 +260,24 @@ mod tests {
         let with =
             json!({"metadata": {"labels": {"b": null, "c": "3"}, "annotations": {"$patch": "delete"}}});
         assert_eq!(
-            patched(Kind::Node, there.clone(), with),
+            patched(kind("Node"), there.clone(), with),
             json!({"metadata": {"labels": {"a": "1", "c": "3"}, "annotations": {}}})
         );
         let with = json!({"metadata": {"labels": {"$patch": "replace", "z": "1", "n": null}}});
         assert_eq!(
-            patched(Kind::Node, there, with)["metadata"]["labels"],
+            patched(kind("Node"), there, with)["metadata"]["labels"],
             json!({"z": "1"})
         );
         let there = json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}});
         let with = json!({"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}]}});
         assert_eq!(
-            patched(Kind::Pod, there, with)["spec"]["volumes"],
+            patched(kind("Pod"), there, with)["spec"]["volumes"],
             json!([{"name": "v", "hostPath": {"path": "/x"}}])
         );
         let mut there = json!({});
         let with = json!({"metadata": {"$patch": "explode"}});
         assert!(matches!(
-            patch(Kind::Pod, &mut there, with),
+            patch(kind("Pod"), &mut there, with),
             Err(Fault::Unknown(_))
         ));
     }
@@ -292,7 +293,7 @@ mod tests {
         let there = pod(json!([{"name": "a"}, {"name": "s"}, {"name": "b"}]));
         let mut with = pod(json!([{"name": "n"}]));
         with["spec"]["$setElementOrder/containers"] = json!([{"name": "b"}, {"name": "n"}, {"name": "a"}]);
-        let got = patched(Kind::Pod, there, with);
+        let got = patched(kind("Pod"), there, with);
         assert_eq!(names(&got), ["s", "b", "n", "a"]);
     }
 }

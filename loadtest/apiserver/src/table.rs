@@ -1,15 +1,16 @@
 //! Tables: what `kubectl get` shows, one row per object.
 
 mod cells;
-mod columns;
-mod network;
-mod pod;
+pub(crate) mod config;
+pub(crate) mod event;
+pub(crate) mod network;
+pub(crate) mod node;
+mod path;
+pub(crate) mod pod;
 
-pub(crate) use self::columns::Column;
-
-use self::cells::{age, or};
-use crate::kinds::Kind;
-use crate::object::{Object, text};
+use self::cells::age;
+use crate::kinds::{Column, Kind};
+use crate::object::Object;
 use crate::status::{Answer, Refusal};
 use bytes::BytesMut;
 use jiff::Timestamp;
@@ -77,7 +78,7 @@ impl Style {
         out.extend_from_slice(metadata.as_bytes());
         out.extend_from_slice(br#"},"columnDefinitions":"#);
         if with_columns {
-            let columns: Vec<Value> = columns::of(kind).iter().map(Column::value).collect();
+            let columns: Vec<Value> = kind.columns.iter().map(Column::value).collect();
             out.extend_from_slice(Value::from(columns).to_string().as_bytes());
         } else {
             out.extend_from_slice(b"null");
@@ -109,123 +110,40 @@ impl Style {
     }
 }
 
-/// The cells of an object.
+/// The cells of an object: those whose place its columns name, and between them those its kind makes.
 fn row(kind: Kind, object: &Value, now: Timestamp) -> Vec<Value> {
-    let name = text(object, "/metadata/name");
-    let old = age(text(object, "/metadata/creationTimestamp"), now);
-    let cells: Vec<String> = match kind {
-        Kind::Pod => pod::row(object, name, &old, now),
-        Kind::Service => network::service(object, name, &old),
-        Kind::Endpoints => vec![name.to_owned(), network::endpoints(object), old],
-        Kind::EndpointSlice => network::slice(object, name, &old),
-        Kind::Node => node(object, name, &old),
-        Kind::Namespace => vec![name.to_owned(), text(object, "/status/phase").to_owned(), old],
-        Kind::Lease => vec![
-            name.to_owned(),
-            text(object, "/spec/holderIdentity").to_owned(),
-            old,
-        ],
-        Kind::Event | Kind::NewEvent => return event(kind, object, name, now),
-    };
-    cells.into_iter().map(Value::from).collect()
+    let mut own = kind.row.map_or_else(Vec::new, |row| row(object, now)).into_iter();
+    kind.columns
+        .iter()
+        .map(|column| match column.path {
+            "" => own.next().unwrap_or_default(),
+            path => cell(column.shape, path::find(object, path), kind.is_custom(), now),
+        })
+        .collect()
 }
 
-fn node(node: &Value, name: &str, old: &str) -> Vec<String> {
-    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
-    let ready = conditions
-        .into_iter()
-        .flatten()
-        .find(|c| text(c, "/type") == "Ready");
-    let mut status = match ready.map(|c| text(c, "/status")) {
-        Some("True") => "Ready",
-        Some(_) => "NotReady",
-        None => "Unknown",
+/// A cell whose value stands in the object. What is not there is empty, and null in a custom resource.
+fn cell(shape: &str, found: Option<&Value>, custom: bool, now: Timestamp) -> Value {
+    match (shape, found) {
+        ("date" | "age", found) if found.is_some() || !custom => {
+            age(found.and_then(Value::as_str).unwrap_or(""), now).into()
+        }
+        (_, None) if custom => Value::Null,
+        (_, None) => "".into(),
+        ("string", Some(Value::String(text))) => text.as_str().into(),
+        ("string", Some(other)) => other.to_string().into(),
+        (_, Some(other)) => other.clone(),
     }
-    .to_owned();
-    if node.pointer("/spec/unschedulable") == Some(&json!(true)) {
-        status.push_str(",SchedulingDisabled");
-    }
-    let labels = node.pointer("/metadata/labels").and_then(Value::as_object);
-    let mut roles: Vec<&str> = labels
-        .into_iter()
-        .flatten()
-        .filter_map(
-            |(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
-                Some(role) => Some(role),
-                None if key == "kubernetes.io/role" => value.as_str(),
-                None => None,
-            },
-        )
-        .filter(|role| !role.is_empty())
-        .collect();
-    roles.sort_unstable();
-    roles.dedup();
-    let addresses = node.pointer("/status/addresses").and_then(Value::as_array);
-    let address = |kind: &str| {
-        let found = addresses.into_iter().flatten().find(|a| text(a, "/type") == kind);
-        or(found.map_or("", |a| text(a, "/address")), "<none>")
-    };
-    let info = |field: &str| or(text(node, &format!("/status/nodeInfo/{field}")), "<unknown>");
-    vec![
-        name.to_owned(),
-        status,
-        or(&roles.join(","), "<none>"),
-        old.to_owned(),
-        text(node, "/status/nodeInfo/kubeletVersion").to_owned(),
-        address("InternalIP"),
-        address("ExternalIP"),
-        info("osImage"),
-        info("kernelVersion"),
-        info("containerRuntimeVersion"),
-    ]
 }
 
-/// Both kinds of events have the same columns, but other names for some fields.
-fn event(kind: Kind, event: &Value, name: &str, now: Timestamp) -> Vec<Value> {
-    let old = kind == Kind::Event;
-    let at = |core: &str, new: &str| text(event, if old { core } else { new });
-    let first = match at("/firstTimestamp", "/deprecatedFirstTimestamp") {
-        "" => text(event, "/eventTime"),
-        first => first,
-    };
-    let mut last = match at("/lastTimestamp", "/deprecatedLastTimestamp") {
-        "" => first,
-        last => last,
-    };
-    let count = |pointer: &str| event.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-    let mut times = count(if old { "/count" } else { "/deprecatedCount" }).max(1);
-    if event.get("series").is_some() {
-        last = text(event, "/series/lastObservedTime");
-        times = count("/series/count");
+impl Column {
+    fn value(&self) -> Value {
+        json!({
+            "name": self.name,
+            "type": if self.shape == "age" { "string" } else { self.shape },
+            "format": if self.name == "Name" { "name" } else { "" },
+            "description": self.about,
+            "priority": i32::from(self.wide),
+        })
     }
-    let about = if old { "/involvedObject" } else { "/regarding" };
-    let about = |field: &str| text(event, &format!("{about}/{field}"));
-    let mut target = about("kind").to_lowercase();
-    if !about("name").is_empty() {
-        target.extend(["/", about("name")]);
-    }
-    let either = |a: &str, b: &str| if a.is_empty() { b.to_owned() } else { a.to_owned() };
-    let source = [
-        either(
-            at("/source/component", "/deprecatedSource/component"),
-            at("/reportingComponent", "/reportingController"),
-        ),
-        either(
-            at("/source/host", "/deprecatedSource/host"),
-            text(event, "/reportingInstance"),
-        ),
-    ];
-    let source: Vec<String> = source.into_iter().filter(|part| !part.is_empty()).collect();
-    vec![
-        age(last, now).into(),
-        text(event, "/type").into(),
-        text(event, "/reason").into(),
-        target.into(),
-        about("fieldPath").into(),
-        source.join(", ").into(),
-        at("/message", "/note").trim().into(),
-        age(first, now).into(),
-        times.into(),
-        name.into(),
-    ]
 }

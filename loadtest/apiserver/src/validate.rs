@@ -4,8 +4,9 @@ mod ip;
 
 pub(crate) use self::ip::{address_faults, family_of, is_ip, parse_ip, special_faults};
 
-use crate::object::text;
-use crate::status::Cause;
+use crate::cause::Faults;
+use crate::kinds::NameRule;
+use crate::object::{list, text};
 use serde_json::Value;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
@@ -23,100 +24,6 @@ const NAME_PART: &str = "name part must consist of alphanumeric characters, '-',
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
     '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex \
     used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-
-/// What is wrong with an object; empty when nothing is.
-#[derive(Debug, Default)]
-pub(crate) struct Faults(pub(crate) Vec<Cause>);
-
-// === impl Faults ===
-
-impl Faults {
-    fn add(&mut self, reason: &'static str, field: &str, message: String) {
-        self.0.push(Cause {
-            reason,
-            message,
-            field: field.to_owned(),
-        });
-    }
-
-    /// A value that must not be: `value` is shown as JSON.
-    pub(crate) fn invalid(&mut self, field: &str, value: &Value, why: &str) {
-        self.add(
-            "FieldValueInvalid",
-            field,
-            format!("Invalid value: {value}: {why}"),
-        );
-    }
-
-    pub(crate) fn invalid_text(&mut self, field: &str, value: &str, why: &str) {
-        self.invalid(field, &Value::from(value), why);
-    }
-
-    pub(crate) fn required(&mut self, field: &str, why: &str) {
-        let message = if why.is_empty() {
-            "Required value".to_owned()
-        } else {
-            format!("Required value: {why}")
-        };
-        self.add("FieldValueRequired", field, message);
-    }
-
-    pub(crate) fn not_supported(&mut self, field: &str, value: &str, supported: &[&str]) {
-        let list: Vec<String> = supported.iter().map(|s| format!("\"{s}\"")).collect();
-        let message = format!(
-            "Unsupported value: \"{value}\": supported values: {}",
-            list.join(", ")
-        );
-        self.add("FieldValueNotSupported", field, message);
-    }
-
-    pub(crate) fn duplicate(&mut self, field: &str, value: &Value) {
-        self.add("FieldValueDuplicate", field, format!("Duplicate value: {value}"));
-    }
-
-    pub(crate) fn too_many(&mut self, field: &str, count: usize, most: usize) {
-        self.add(
-            "FieldValueTooMany",
-            field,
-            format!("Too many: {count}: must have at most {most} items"),
-        );
-    }
-
-    pub(crate) fn too_long(&mut self, field: &str, most: usize) {
-        self.add(
-            "FieldValueTooLong",
-            field,
-            format!("Too long: may not be more than {most} bytes"),
-        );
-    }
-
-    pub(crate) fn forbidden(&mut self, field: &str, why: &str) {
-        self.add("FieldValueForbidden", field, format!("Forbidden: {why}"));
-    }
-
-    /// Each of `faults` as an invalid value.
-    pub(crate) fn each(&mut self, field: &str, value: &str, faults: Vec<String>) {
-        for fault in faults {
-            self.invalid_text(field, value, &fault);
-        }
-    }
-
-    pub(crate) fn immutable(&mut self, field: &str, new: &Value, old: &Value) {
-        if new != old {
-            self.invalid(field, new, "field is immutable");
-        }
-    }
-}
-
-/// How a kind's names are formed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NameRule {
-    Subdomain,
-    Label,
-    Label1035,
-    /// Anything that fits into a path.
-    Path,
-}
 
 fn longer(text: &str, most: usize) -> Option<String> {
     (text.len() > most).then(|| format!("must be no more than {most} bytes"))
@@ -282,11 +189,9 @@ fn shared_metadata(faults: &mut Faults, value: &Value) {
 }
 
 fn owner_references(faults: &mut Faults, value: &Value) {
-    let references = value
-        .pointer("/metadata/ownerReferences")
-        .and_then(Value::as_array);
+    let references = list(value, "/metadata/ownerReferences");
     let mut controller = "";
-    for (i, reference) in references.into_iter().flatten().enumerate() {
+    for (i, reference) in references.iter().enumerate() {
         let field = format!("metadata.ownerReferences[{i}]");
         let version = text(reference, "/apiVersion");
         if version.is_empty() || version.matches('/').count() > 1 {
@@ -308,11 +213,7 @@ fn owner_references(faults: &mut Faults, value: &Value) {
                     "Only one reference can have Controller set to true. Found \"true\" in references for \
                      {controller} and {name}"
                 );
-                faults.invalid(
-                    "metadata.ownerReferences",
-                    &Value::Array(references.cloned().unwrap_or_default()),
-                    &why,
-                );
+                faults.invalid("metadata.ownerReferences", &references.into(), &why);
             }
             controller = name;
         }
@@ -320,8 +221,8 @@ fn owner_references(faults: &mut Faults, value: &Value) {
 }
 
 pub(crate) fn finalizers(value: &Value) -> Vec<&str> {
-    let list = value.pointer("/metadata/finalizers").and_then(Value::as_array);
-    list.into_iter().flatten().filter_map(Value::as_str).collect()
+    let list = list(value, "/metadata/finalizers").iter();
+    list.filter_map(Value::as_str).collect()
 }
 
 /// Checks metadata against what was stored.

@@ -2,13 +2,14 @@
 
 use crate::accept::Form;
 use crate::body::ResponseBody;
+use crate::cause::Faults;
 use crate::kinds::Kind;
 use crate::list::{not_future, parse_version};
 use crate::object::Object;
 use crate::query::Query;
 use crate::route::ObjectTarget;
 use crate::selector::Selection;
-use crate::status::{Answer, Cause, Refusal};
+use crate::status::{Answer, Refusal};
 use crate::store::{Change, Event, Store};
 use crate::table::Style;
 use bytes::{Bytes, BytesMut};
@@ -102,7 +103,7 @@ pub(crate) fn start(
         position,
         began: ring.next(),
         beyond: asked,
-        woken: store.subscribe(kind),
+        woken: state.table(kind).subscribe(),
         deadline,
         bookmark_at: next_bookmark(now, deadline).filter(|_| bookmarks),
         store: Arc::clone(store),
@@ -121,34 +122,21 @@ pub(crate) fn start(
 fn check(query: &Query) -> Answer<bool> {
     let asked = query.get("sendInitialEvents").filter(|v| !v.is_empty());
     let matching = query.text("resourceVersionMatch");
-    let mut causes = Vec::new();
-    let mut forbid = |field: &str, why: &str| {
-        let message = format!("Forbidden: {why}");
-        causes.push(Cause {
-            reason: "FieldValueForbidden",
-            message,
-            field: field.to_owned(),
-        });
-    };
+    let mut faults = Faults::default();
     if asked.is_some() {
         if matching != "NotOlderThan" {
             let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            forbid("resourceVersionMatch", why);
+            faults.forbidden("resourceVersionMatch", why);
         }
     } else if !matching.is_empty() {
-        forbid(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        );
+        let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+        faults.forbidden("resourceVersionMatch", why);
     }
     if !query.text("continue").is_empty() {
-        forbid("continue", "continue is forbidden for watch");
+        faults.forbidden("continue", "continue is forbidden for watch");
     }
-    if causes.is_empty() {
-        Ok(asked.is_some() && query.flag("sendInitialEvents"))
-    } else {
-        Err(Refusal::invalid_options(causes))
-    }
+    Refusal::of_options(faults)?;
+    Ok(asked.is_some() && query.flag("sendInitialEvents"))
 }
 
 /// When a bookmark comes next: every minute, and shortly before the end. As the cacher of a real server has it, none
@@ -260,13 +248,14 @@ impl Watcher {
         }
     }
 
-    fn write(&mut self, out: &mut BytesMut, event: &str, object: &Object) {
+    fn write(&mut self, out: &mut BytesMut, event: &str, object: &Arc<Object>) {
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event.as_bytes());
         out.extend_from_slice(b"\",\"object\":");
+        let object = object.shown_as(self.kind);
         if let Form::Table(style) = self.form {
             let style = style.at(self.store.clock.now());
-            style.single(out, object, !self.columns_told);
+            style.single(out, &object, !self.columns_told);
             self.columns_told = true;
         } else {
             object.write(out, self.form == Form::Metadata);
@@ -275,11 +264,10 @@ impl Watcher {
     }
 
     fn bookmark(&self, rv: u64, initial_end: bool) -> Bytes {
-        let facts = self.kind.facts();
         let (kind, version, rest) = if self.form == Form::Metadata {
             ("PartialObjectMetadata", "meta.k8s.io/v1", "")
         } else {
-            (facts.kind, self.kind.api_version(), facts.bookmark_rest)
+            (self.kind.kind, self.kind.api_version, self.kind.bookmark_rest)
         };
         let annotations = if initial_end {
             r#","annotations":{"k8s.io/initial-events-end":"true"}"#

@@ -1,12 +1,13 @@
 //! Create, replace and patch.
 
-use crate::kinds::Kind;
+use crate::cause::Faults;
+use crate::kinds::{Kind, Role};
 use crate::managed::{self, Applied, Writer};
-use crate::object::{Draft, Object, key_of, text};
+use crate::object::{Draft, Object, key_of, list, number, text};
 use crate::query::Query;
 use crate::registry;
 use crate::route::{ObjectTarget, Sub};
-use crate::status::{Answer, Cause, Refusal};
+use crate::status::{Answer, Refusal};
 use crate::store::Store;
 use crate::strategic;
 use crate::validate::finalizers;
@@ -55,13 +56,9 @@ fn is_dry(query: &Query) -> Answer<bool> {
         "" => Ok(false),
         "All" => Ok(true),
         other => {
-            let message = format!("Unsupported value: \"{other}\": supported values: \"All\"");
-            let cause = Cause {
-                reason: "FieldValueNotSupported",
-                message,
-                field: "dryRun".to_owned(),
-            };
-            Err(Refusal::invalid_options(vec![cause]))
+            let mut faults = Faults::default();
+            faults.not_supported("dryRun", other, &["All"]);
+            Err(Refusal::invalid_options(faults.0))
         }
     }
 }
@@ -118,23 +115,27 @@ fn adopt_namespace(kind: Kind, value: &mut Value, namespace: &str) -> Answer<()>
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
-    if kind.facts().namespaced {
+    if kind.namespaced {
         value["metadata"]["namespace"] = namespace.into();
     }
     Ok(())
 }
 
-/// Nothing is created in a namespace that is not there or on its way out.
+/// Nothing is created in a namespace that is not there or on its way out, nor of a kind that is on its way out.
 fn check_namespace(store: &Store, kind: Kind, value: &Value) -> Answer<()> {
-    if !kind.facts().namespaced {
+    let name = text(value, "/metadata/namespace");
+    let state = store.read();
+    if state.is_terminating(kind) {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(Refusal::not_now(why));
+    }
+    if !kind.namespaced {
         return Ok(());
     }
-    let name = text(value, "/metadata/namespace");
-    let Some(namespace) = store.get(Kind::Namespace, name) else {
-        return Err(Refusal::not_found(Kind::Namespace, name));
-    };
-    if !namespace.deleting {
-        return Ok(());
+    match state.namespace(name) {
+        None => return Err(Refusal::not_found(state.namespaces(), name)),
+        Some(namespace) if !namespace.deleting => return Ok(()),
+        Some(_) => {}
     }
     let own = match text(value, "/metadata/name") {
         "" => text(value, "/metadata/generateName"),
@@ -182,10 +183,10 @@ fn create_once(write: Write<'_>, mut value: Value, dry: bool) -> Answer<Arc<Obje
         metadata.insert("uid".into(), store.uid().into());
         metadata.insert("creationTimestamp".into(), store.clock.time().into());
     }
-    registry::prepare_create(kind, &mut value);
+    (kind.create)(&mut value);
     registry::check_create(kind, &value)?;
-    let claims = match kind {
-        Kind::Service => Some(registry::service::allocate(store, &mut value, None)?),
+    let claims = match kind.role {
+        Role::Service => Some(registry::service::allocate(store, kind, &mut value, None)?),
         _ => None,
     };
     if store.config.managed_fields && !managed::is_applied(&value) {
@@ -282,9 +283,9 @@ fn create_by_update(write: Write<'_>, change: &mut Change, dry: bool) -> Answer<
             adopt_namespace(kind, &mut value, &target.namespace)?;
             Ok((create_value(write, &value, dry)?, true))
         }
-        Change::Replace(replacement) if kind.facts().create_on_update && target.sub == Sub::Main => {
+        Change::Replace(replacement) if kind.create_on_update && target.sub == Sub::Main => {
             let mut value = replacement.take()?;
-            if kind.facts().namespaced {
+            if kind.namespaced {
                 value["metadata"]["namespace"] = target.namespace.as_str().into();
             }
             if !text(&value, "/metadata/resourceVersion").is_empty()
@@ -299,7 +300,12 @@ fn create_by_update(write: Write<'_>, change: &mut Change, dry: bool) -> Answer<
 }
 
 /// The object as a change wants it, and whether the change has given its fields other owners.
-fn changed(write: Write<'_>, old: &Object, old_value: &Value, change: &mut Change) -> Answer<(Value, bool)> {
+fn changed(
+    write: Write<'_>,
+    old: &Arc<Object>,
+    old_value: &Value,
+    change: &mut Change,
+) -> Answer<(Value, bool)> {
     let kind = write.target.kind;
     let mut handed_over = false;
     let value = match change {
@@ -324,7 +330,7 @@ fn changed(write: Write<'_>, old: &Object, old_value: &Value, change: &mut Chang
         }
         Change::Json(patch) => {
             // It may look at kind and version too.
-            let mut value = old.value();
+            let mut value = old.shown_as(kind).value();
             json_patch::patch(&mut value, patch).map_err(|_| Refusal::unprocessable(kind, old.name()))?;
             // So kubectl takes over what it owned before it applied on the server's side.
             handed_over = value.pointer(OWNERS) != old_value.pointer(OWNERS);
@@ -358,8 +364,13 @@ fn update_once(
     keep_system_fields(&mut new, &old_value);
     registry::prepare_update(kind, target.sub, &mut new, &old_value);
     registry::check_update(kind, target.sub, &new, &old_value)?;
-    let claims = match (kind, target.sub) {
-        (Kind::Service, Sub::Main) => Some(registry::service::allocate(store, &mut new, Some(&old_value))?),
+    let claims = match (kind.role, target.sub) {
+        (Role::Service, Sub::Main) => Some(registry::service::allocate(
+            store,
+            kind,
+            &mut new,
+            Some(&old_value),
+        )?),
         _ => None,
     };
     new["metadata"]["resourceVersion"] = old.rv.to_string().into();
@@ -390,32 +401,27 @@ fn update_once(
 }
 
 fn check_version(kind: Kind, old: &Object, asked: &str) -> Answer<()> {
+    let mut faults = Faults::default();
     if asked.is_empty() || asked == "0" {
-        if kind.facts().unconditional_update {
+        if kind.unconditional_update {
             return Ok(());
         }
-        let cause = Cause {
-            reason: "FieldValueInvalid",
-            message: "Invalid value: 0: must be specified for an update".to_owned(),
-            field: "metadata.resourceVersion".to_owned(),
-        };
-        return Err(Refusal::invalid(kind, old.name(), vec![cause]));
-    }
-    match asked.parse::<u64>() {
-        Ok(rv) if rv == old.rv => Ok(()),
-        Ok(_) => Err(Refusal::stale(kind, old.name())),
-        Err(_) => {
-            let message =
-                format!("Invalid value: \"{asked}\": strconv.ParseUint: parsing \"{asked}\": invalid syntax");
-            let field = "resourceVersion".to_owned();
-            let cause = Cause {
-                reason: "FieldValueInvalid",
-                message,
-                field,
-            };
-            Err(Refusal::invalid(kind, old.name(), vec![cause]))
+        faults.invalid(
+            "metadata.resourceVersion",
+            &0.into(),
+            "must be specified for an update",
+        );
+    } else {
+        match asked.parse::<u64>() {
+            Ok(rv) if rv == old.rv => return Ok(()),
+            Ok(_) => return Err(Refusal::stale(kind, old.name())),
+            Err(_) => {
+                let why = format!("strconv.ParseUint: parsing \"{asked}\": invalid syntax");
+                faults.invalid_text("resourceVersion", asked, &why);
+            }
         }
     }
+    Err(Refusal::invalid(kind, old.name(), faults.0))
 }
 
 /// Refuses another uid than the stored one's.
@@ -475,14 +481,6 @@ fn ends_deletion(kind: Kind, new: &Value) -> bool {
     let metadata = &new["metadata"];
     metadata.get("deletionTimestamp").is_some()
         && finalizers(new).is_empty()
-        && metadata
-            .get("deletionGracePeriodSeconds")
-            .and_then(Value::as_i64)
-            .unwrap_or(0)
-            == 0
-        && (kind != Kind::Namespace
-            || new
-                .pointer("/spec/finalizers")
-                .and_then(Value::as_array)
-                .is_none_or(Vec::is_empty))
+        && number(metadata, "/deletionGracePeriodSeconds") == 0
+        && (kind.role != Role::Namespace || list(new, "/spec/finalizers").is_empty())
 }

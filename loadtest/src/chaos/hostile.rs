@@ -151,12 +151,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// One attack, from an empty cluster to the end of the last flip.
 async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
-    let config = Config {
-        seed: Some(1),
-        history: HISTORY,
-        ..Config::default()
-    };
-    let handle = start(config).await?;
+    let handle = start(Config::default().seed(1).history(HISTORY)).await?;
     // Whoever attacks, flips and watches does so without a socket, so that the machine is the controller's as far as can be.
     let client = Client::new(handle.server().service_without_faults(), "default");
     let http = Http::new(client.clone());

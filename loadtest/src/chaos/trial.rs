@@ -88,12 +88,13 @@ impl Trial {
     }
 
     async fn run_here(self) -> anyhow::Result<Passed> {
-        let config = Config {
-            seed: Some(self.seed),
-            start_time: WALL.parse().ok(),
-            request_log: 1_000_000,
-            ..Config::default()
-        };
+        let config = Config::default()
+            .seed(self.seed)
+            .start_time(
+                WALL.parse()
+                    .expect("the wall time of trials is written as RFC 3339"),
+            )
+            .request_log(1_000_000);
         let shape = Shape::of(self.seed);
         // Held until the end: the server on sockets goes with it.
         let mut _handle: Option<Handle> = None;

@@ -37,10 +37,7 @@ impl Drop for Cluster {
 
 impl Cluster {
     async fn start(gc: bool, max_endpoints: usize) -> Self {
-        let config = memory_apiserver::Config {
-            gc,
-            ..memory_apiserver::Config::default()
-        };
+        let config = memory_apiserver::Config::default().gc(gc);
         let server = memory_apiserver::start(config).await.unwrap();
         let client = || Client::new(server.server().service(), "default");
         let clients = Clients {

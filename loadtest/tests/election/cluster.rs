@@ -96,10 +96,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn start(seed: u64) -> Self {
-        let config = Config {
-            seed: Some(seed),
-            ..Config::default()
-        };
+        let config = Config::default().seed(seed);
         let handle = start(config).await.unwrap();
         let cluster = Self {
             client: Client::new(handle.server().service_without_faults(), "default"),

@@ -22,13 +22,6 @@ pub enum AccessError {
     },
 }
 
-/// The documents of a text; empty ones are left out.
-pub(crate) fn documents(text: &str) -> Result<Vec<Value>, AccessError> {
-    let all: Vec<Value> =
-        serde_saphyr::from_multiple(text).map_err(|error| AccessError::Yaml(error.to_string()))?;
-    Ok(all.into_iter().filter(|document| !document.is_null()).collect())
-}
-
 /// The roles and bindings of every cluster that clients need.
 pub(crate) fn every_cluster() -> Vec<Value> {
     let role = |name: &str, rules: Value| json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules});

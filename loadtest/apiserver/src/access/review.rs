@@ -2,7 +2,7 @@
 
 use super::attributes::{About, Attributes, Resource};
 use super::{Access, User};
-use crate::object::text;
+use crate::object::{text, texts};
 use crate::status::{Answer, Refusal};
 use serde_json::{Map, Value, json};
 
@@ -104,12 +104,6 @@ fn token(access: &Access, spec: &Value) -> Answer<Value> {
         })),
         None => unknown("[invalid bearer token, the token is nobody's]"),
     }
-}
-
-fn texts(value: &Value, pointer: &str) -> Vec<String> {
-    let list = value.pointer(pointer).and_then(Value::as_array);
-    let text = |one: &Value| one.as_str().map(str::to_owned);
-    list.into_iter().flatten().filter_map(text).collect()
 }
 
 fn subject_of(spec: &Value) -> Answer<User> {

@@ -234,7 +234,7 @@ impl Active {
             rule,
             fault: fault.clone(),
             verb: ask.verb,
-            resource: ask.kind.facts().resource,
+            resource: ask.kind.resource,
             path: ask.path.clone(),
         });
         fault

@@ -3,6 +3,7 @@
 use crate::kinds::Kind;
 use crate::query::Query;
 use crate::route::{Target, target};
+use crate::store::Store;
 use http::{Method, header, request::Parts};
 use serde_json::Value;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub(crate) struct Ask {
 
 impl Ask {
     /// None for what is not for objects (discovery, health) and for callers that are spared.
-    pub(crate) fn new(parts: &Parts, body: &[u8], caller: &Caller) -> Option<Self> {
+    pub(crate) fn new(parts: &Parts, body: &[u8], caller: &Caller, store: &Store) -> Option<Self> {
         let client = match caller {
             Caller::Spared => return None,
             Caller::Named(name) => name.to_string(),
@@ -44,7 +45,7 @@ impl Ask {
                 agent.and_then(|a| a.to_str().ok()).unwrap_or("").to_owned()
             }
         };
-        let Target::Object(mut target) = target(parts.uri.path()) else {
+        let Target::Object(mut target) = target(parts.uri.path(), &store.read()) else {
             return None;
         };
         let query = Query::parse(parts.uri.query());

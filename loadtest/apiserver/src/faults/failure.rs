@@ -2,9 +2,10 @@
 
 use super::Ask;
 use crate::body::ResponseBody;
+use crate::cause::Cause;
 use crate::list;
 use crate::reply::{refused, response};
-use crate::status::{Cause, Refusal};
+use crate::status::Refusal;
 use http::{HeaderValue, Response, StatusCode, header};
 use std::fmt;
 
@@ -94,11 +95,11 @@ pub(crate) fn answer(failure: Failure, ask: &Ask, rv: u64) -> Option<Response<Re
         Failure::Forbidden => Refusal::forbidden(*kind, name, &no_right(ask), Vec::new()),
         Failure::NamespaceTerminating => Refusal::terminating(*kind, name, namespace),
         Failure::Invalid => {
-            let cause = Cause {
-                reason: "FieldValueTooLong",
-                message: "Too long: may not be more than 262144 bytes".to_owned(),
-                field: "metadata.annotations".to_owned(),
-            };
+            let cause = Cause::new(
+                "FieldValueTooLong",
+                "metadata.annotations",
+                "Too long: may not be more than 262144 bytes",
+            );
             Refusal::invalid(*kind, name, vec![cause])
         }
         Failure::TooManyRequests { retry_after } => Refusal::too_many_requests(retry_after),
@@ -126,7 +127,6 @@ pub(crate) fn answer(failure: Failure, ask: &Ask, rv: u64) -> Option<Response<Re
 
 /// RBAC's words.
 fn no_right(ask: &Ask) -> String {
-    let facts = ask.kind.facts();
     let place = if ask.namespace.is_empty() {
         "at the cluster scope".to_owned()
     } else {
@@ -140,8 +140,8 @@ fn no_right(ask: &Ask) -> String {
             &ask.client
         },
         ask.verb,
-        facts.resource,
-        facts.group
+        ask.kind.resource,
+        ask.kind.group()
     )
 }
 
@@ -166,12 +166,10 @@ fn no_route() -> Response<ResponseBody> {
 
 /// Refused options of a streaming list, as a server answers that does not offer these.
 pub(crate) fn no_streaming_lists() -> Response<ResponseBody> {
-    let cause = Cause {
-        reason: "FieldValueForbidden",
-        message:
-            "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-                .to_owned(),
-        field: "sendInitialEvents".to_owned(),
-    };
+    let cause = Cause::new(
+        "FieldValueForbidden",
+        "sendInitialEvents",
+        "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+    );
     refused(&Refusal::invalid_options(vec![cause]))
 }

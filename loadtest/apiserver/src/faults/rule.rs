@@ -1,6 +1,7 @@
 //! Rules: which requests, how often, and what happens to them.
 
 use super::{Ask, Fault};
+use crate::catalog;
 use crate::kinds::Kind;
 use std::fmt;
 use std::time::Duration;
@@ -30,9 +31,10 @@ pub enum Verb {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Verbs(u8);
 
-/// A set of kinds by their plural names; `events` means the events of both groups, `*` everything.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Resources(u16);
+/// A set of kinds by their plural names; `events` means the events of both groups, `*` everything. A custom resource is
+/// named with its group: `widgets.example.com`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Resources(Vec<String>);
 
 /// Which requests a rule is about, and how many of these it hits. Without more, all of them.
 #[derive(Clone, Debug)]
@@ -145,31 +147,40 @@ impl fmt::Debug for Verbs {
 
 impl Resources {
     /// All kinds.
-    pub const ALL: Self = Self((1 << Kind::ALL.len()) - 1);
+    pub const ALL: Self = Self(Vec::new());
 
-    fn contains(self, kind: Kind) -> bool {
-        self.0 & 1 << kind as u16 != 0
+    fn contains(&self, kind: Kind) -> bool {
+        let is_it = |name: &String| *name == kind.resource || *name == kind.qualified_resource();
+        self.0.is_empty() || self.0.iter().any(is_it)
     }
 }
 
 impl From<&str> for Resources {
     /// # Panics
     ///
-    /// When the server has no such kind: a rule that can never match is a mistake.
+    /// For a name without a group that no kind of the server has: a rule that can never match is a mistake.
     fn from(resource: &str) -> Self {
         if resource == "*" {
             return Self::ALL;
         }
-        let found = Kind::ALL.into_iter().filter(|k| k.facts().resource == resource);
-        let set = found.fold(0, |set, kind| set | 1 << kind as u16);
-        assert!(set != 0, "this server keeps no {resource:?}");
-        Self(set)
+        let known = resource.contains('.') || catalog::all().iter().any(|kind| kind.resource == resource);
+        assert!(known, "this server keeps no {resource:?}");
+        Self(vec![resource.to_owned()])
     }
 }
 
 impl<const N: usize> From<[&str; N]> for Resources {
     fn from(resources: [&str; N]) -> Self {
-        Self(resources.into_iter().fold(0, |set, r| set | Self::from(r).0))
+        let sets = resources.map(Self::from);
+        if sets.contains(&Self::ALL) {
+            return Self::ALL;
+        }
+        let mut names: Vec<String> = sets.into_iter().flat_map(|set| set.0).collect();
+        // In the table's order, so that a plan prints the same however it was written.
+        let all = catalog::all();
+        let place = |name: &String| all.iter().position(|kind| kind.resource == name.as_str());
+        names.sort_by_key(|name| place(name).unwrap_or(all.len()));
+        Self(names)
     }
 }
 
@@ -178,10 +189,7 @@ impl fmt::Display for Resources {
         if *self == Self::ALL {
             return f.write_str("*");
         }
-        let kinds = Kind::ALL.into_iter().filter(|k| self.contains(*k));
-        let mut names: Vec<_> = kinds.map(|k| k.facts().resource).collect();
-        names.dedup();
-        f.write_str(&names.join(","))
+        f.write_str(&self.0.join(","))
     }
 }
 

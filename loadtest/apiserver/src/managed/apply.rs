@@ -2,9 +2,10 @@
 
 use super::walk::{compare, fields_of, merge, take_away};
 use super::{BEFORE, Fields, Manager, Managers, Writer};
+use crate::cause::Cause;
 use crate::object::text;
 use crate::registry::{self, schema::Place};
-use crate::status::{Answer, Cause, Refusal};
+use crate::status::{Answer, Refusal};
 use serde_json::Value;
 
 /// What is applied.
@@ -47,9 +48,9 @@ impl Applied {
                 text(&config, "/metadata/namespace"),
                 text(&config, "/metadata/name"),
             );
-            let api = match kind.facts().group {
+            let api = match kind.group() {
                 "" => "/v1",
-                _ => kind.api_version(),
+                _ => kind.api_version,
             };
             return Err(Box::new(Refusal::new(
                 500,
@@ -57,7 +58,7 @@ impl Applied {
                 format!(
                     "failed to create typed patch object ({namespace}/{name}; {api}, Kind={}): .{path}: field not \
                      declared in schema",
-                    kind.facts().kind
+                    kind.kind
                 ),
             )));
         }
@@ -84,7 +85,7 @@ pub(crate) fn apply(writer: Writer<'_>, applied: &Applied, old: &Value) -> Answe
             name: BEFORE.to_owned(),
             applies: false,
             part: String::new(),
-            version: writer.kind.api_version().to_owned(),
+            version: writer.kind.api_version.to_owned(),
             time: writer.now.to_owned(),
             fields: Writer {
                 sub: crate::route::Sub::Finalize,
@@ -180,11 +181,11 @@ fn refusal(managers: &Managers, conflicts: &[(usize, Fields)]) -> Box<Refusal> {
         let paths = fields.paths();
         let lines: Vec<String> = paths.iter().map(|path| format!("- {path}")).collect();
         said.push(format!("conflicts with {manager}:\n{}", lines.join("\n")));
-        causes.extend(paths.into_iter().map(|path| Cause {
-            reason: "FieldManagerConflict",
-            message: format!("conflict with {manager}"),
-            field: path,
-        }));
+        causes.extend(
+            paths
+                .into_iter()
+                .map(|path| Cause::new("FieldManagerConflict", &path, format!("conflict with {manager}"))),
+        );
     }
     let message = match causes.as_slice() {
         [one] => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),

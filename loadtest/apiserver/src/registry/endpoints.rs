@@ -1,40 +1,23 @@
 //! Endpoints.
 
-use crate::object::text;
-use crate::validate::{Faults, address_faults, label_faults, special_faults, subdomain_faults};
+use crate::cause::Faults;
+use crate::object::{fill, list, number, objects_mut, text};
+use crate::validate::{address_faults, label_faults, special_faults, subdomain_faults};
 use serde_json::Value;
 
-fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    value
-        .get(field)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
-}
-
 pub(crate) fn default(value: &mut Value) {
-    for subset in value
-        .get_mut("subsets")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        for port in subset
-            .get_mut("ports")
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
-        {
-            if let Some(port) = port.as_object_mut() {
-                port.entry("protocol").or_insert_with(|| "TCP".into());
-            }
+    let subsets = value.get_mut("subsets").and_then(Value::as_array_mut);
+    for subset in subsets.into_iter().flatten() {
+        for port in objects_mut(subset, "/ports") {
+            fill(port, &[("protocol", "TCP".into())]);
         }
     }
 }
 
-pub(crate) fn check(faults: &mut Faults, value: &Value) {
-    for (i, subset) in list(value, "subsets").iter().enumerate() {
+pub(crate) fn check(faults: &mut Faults, value: &Value, _old: Option<&Value>) {
+    for (i, subset) in list(value, "/subsets").iter().enumerate() {
         let field = format!("subsets[{i}]");
-        let (ready, not_ready) = (list(subset, "addresses"), list(subset, "notReadyAddresses"));
+        let (ready, not_ready) = (list(subset, "/addresses"), list(subset, "/notReadyAddresses"));
         if ready.is_empty() && not_ready.is_empty() {
             faults.required(&field, "must specify `addresses` or `notReadyAddresses`");
         }
@@ -43,7 +26,7 @@ pub(crate) fn check(faults: &mut Faults, value: &Value) {
                 check_address(faults, &format!("{field}.{which}[{j}]"), address);
             }
         }
-        let ports = list(subset, "ports");
+        let ports = list(subset, "/ports");
         for (j, port) in ports.iter().enumerate() {
             check_port(faults, &format!("{field}.ports[{j}]"), port, ports.len() > 1);
         }
@@ -71,16 +54,6 @@ fn check_port(faults: &mut Faults, field: &str, port: &Value, named: bool) {
     } else if named {
         faults.required(&format!("{field}.name"), "");
     }
-    let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
-    if !(1..=65535).contains(&number) {
-        faults.invalid(
-            &format!("{field}.port"),
-            &number.into(),
-            "must be between 1 and 65535, inclusive",
-        );
-    }
-    let protocol = text(port, "/protocol");
-    if !matches!(protocol, "TCP" | "UDP" | "SCTP") {
-        faults.not_supported(&format!("{field}.protocol"), protocol, &["SCTP", "TCP", "UDP"]);
-    }
+    faults.port(&format!("{field}.port"), number(port, "/port"));
+    faults.protocol(&format!("{field}.protocol"), port);
 }

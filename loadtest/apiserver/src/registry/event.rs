@@ -1,9 +1,8 @@
 //! Events, in both of their groups.
 
-use crate::kinds::Kind;
-use crate::object::text;
-use crate::validate::Faults;
-use serde_json::{Map, Value};
+use crate::cause::Faults;
+use crate::object::{fill, text};
+use serde_json::{Value, json};
 
 /// Fields of a core Event that are always written.
 pub(crate) fn default(value: &mut Value) {
@@ -11,55 +10,50 @@ pub(crate) fn default(value: &mut Value) {
         return;
     };
     for name in ["involvedObject", "source"] {
-        fields.entry(name).or_insert_with(|| Map::new().into());
+        fill(fields, &[(name, json!({}))]);
     }
     for name in ["firstTimestamp", "lastTimestamp", "eventTime"] {
-        fields.entry(name).or_insert(Value::Null);
+        fill(fields, &[(name, Value::Null)]);
     }
     for name in ["reportingComponent", "reportingInstance"] {
-        fields.entry(name).or_insert_with(|| "".into());
+        fill(fields, &[(name, "".into())]);
     }
 }
 
-pub(crate) fn check(faults: &mut Faults, kind: Kind, value: &Value) {
-    let about = if kind == Kind::Event {
-        "involvedObject"
-    } else {
-        "regarding"
-    };
-    let namespace = text(value, "/metadata/namespace");
-    let referred = text(value, &format!("/{about}/namespace"));
-    if referred.is_empty() {
-        if !matches!(namespace, "default" | "kube-system") {
-            faults.invalid_text(
-                "involvedObject.namespace",
-                referred,
-                "does not match event.namespace",
-            );
+pub(crate) fn check_core(faults: &mut Faults, value: &Value, _old: Option<&Value>) {
+    check_namespace(faults, value, "/involvedObject/namespace");
+}
+
+pub(crate) fn check_new(faults: &mut Faults, value: &Value, _old: Option<&Value>) {
+    check_namespace(faults, value, "/regarding/namespace");
+    for field in [
+        "reportingController",
+        "reportingInstance",
+        "action",
+        "reason",
+        "eventTime",
+    ] {
+        if text(value, &format!("/{field}")).is_empty() {
+            faults.required(field, "");
         }
-    } else if referred != namespace {
+    }
+    if !matches!(text(value, "/type"), "Normal" | "Warning") {
+        faults.invalid_text("type", text(value, "/type"), "has invalid value: ");
+    }
+}
+
+/// An event lies in the namespace of what it is about, or in one of two for what has none.
+fn check_namespace(faults: &mut Faults, value: &Value, about: &str) {
+    let (own, referred) = (text(value, "/metadata/namespace"), text(value, about));
+    let fits = match referred {
+        "" => matches!(own, "default" | "kube-system"),
+        referred => referred == own,
+    };
+    if !fits {
         faults.invalid_text(
             "involvedObject.namespace",
             referred,
             "does not match event.namespace",
         );
-    }
-    if kind == Kind::NewEvent {
-        for (field, pointer) in [
-            ("reportingController", "/reportingController"),
-            ("reportingInstance", "/reportingInstance"),
-            ("action", "/action"),
-            ("reason", "/reason"),
-        ] {
-            if text(value, pointer).is_empty() {
-                faults.required(field, "");
-            }
-        }
-        if text(value, "/eventTime").is_empty() {
-            faults.required("eventTime", "");
-        }
-        if !matches!(text(value, "/type"), "Normal" | "Warning") {
-            faults.invalid_text("type", text(value, "/type"), "has invalid value: ");
-        }
     }
 }

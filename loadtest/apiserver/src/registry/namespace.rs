@@ -1,6 +1,6 @@
 //! Namespaces.
 
-use crate::object::text;
+use crate::object::{object_at, text};
 use serde_json::{Value, json};
 
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -10,23 +10,30 @@ pub(crate) fn default(value: &mut Value) {
     if !name.is_empty() {
         value["metadata"]["labels"][NAME_LABEL] = name.into();
     }
-    if value.get("spec").is_none() {
-        value["spec"] = json!({});
-    }
+    object_at(value, "spec");
     if text(value, "/status/phase").is_empty() {
         value["status"]["phase"] = "Active".into();
     }
 }
 
-pub(crate) fn prepare_create(value: &mut Value) {
+pub(crate) fn create(value: &mut Value) {
     default(value);
     value["status"] = json!({"phase": "Active"});
-    let finalizers = value["spec"]
-        .as_object_mut()
-        .map(|s| s.entry("finalizers").or_insert_with(|| json!([])));
-    if let Some(Value::Array(list)) = finalizers
+    let finalizers = object_at(value, "spec").entry("finalizers");
+    if let Value::Array(list) = finalizers.or_insert_with(|| json!([]))
         && !list.iter().any(|f| f == "kubernetes")
     {
         list.push("kubernetes".into());
     }
+}
+
+/// The finalizers in the spec are changed through `/finalize` alone.
+pub(crate) fn update(new: &mut Value, old: &Value) {
+    let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    match old.pointer("/spec/finalizers") {
+        Some(finalizers) => spec.insert("finalizers".to_owned(), finalizers.clone()),
+        None => spec.remove("finalizers"),
+    };
 }

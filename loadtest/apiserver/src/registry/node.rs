@@ -1,15 +1,12 @@
-//! Nodes.
+//! Nodes. Their status may be set when they are created: kubelets register so.
 
+use crate::object::{fill, object_at, objects_mut};
 use serde_json::{Value, json};
 
 /// The parts of a Node's status that are always written.
 pub(crate) fn default(value: &mut Value) {
-    if value.get("spec").is_none() {
-        value["spec"] = json!({});
-    }
-    if !value.get("status").is_some_and(Value::is_object) {
-        value["status"] = json!({});
-    }
+    object_at(value, "spec");
+    object_at(value, "status");
     let status = &mut value["status"];
     if let Some(capacity) = status.get("capacity").cloned()
         && status.get("allocatable").is_none()
@@ -35,14 +32,13 @@ pub(crate) fn default(value: &mut Value) {
             status["nodeInfo"][field] = "".into();
         }
     }
-    if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
-        for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
-            for field in ["lastHeartbeatTime", "lastTransitionTime"] {
-                condition.entry(field).or_insert(Value::Null);
-            }
-        }
+    for condition in objects_mut(status, "/conditions") {
+        fill(
+            condition,
+            &[
+                ("lastHeartbeatTime", Value::Null),
+                ("lastTransitionTime", Value::Null),
+            ],
+        );
     }
 }
-
-/// A Node's status may be set when it is created: kubelets register so.
-pub(crate) fn prepare_create(_value: &mut Value) {}

@@ -34,35 +34,31 @@ pub(crate) fn json_type(value: &Value) -> String {
 
 /// Brings an object into the form in which it is kept.
 pub(crate) fn object(kind: Kind, value: &mut Value) -> Answer<()> {
-    let root = SCHEMA.roots[kind as usize];
-    SCHEMA.normalise_struct(value, root).map_err(|fault| {
-        let facts = kind.facts();
-        let why = fault.message.unwrap_or_else(|| {
-            let path: Vec<&str> = fault.path.into_iter().rev().collect();
-            format!(
-                "json: cannot unmarshal {} into Go struct field {}.{} of type {}",
-                fault.found,
-                go_name(fault.within),
-                path.join("."),
-                fault.wanted
-            )
-        });
-        Refusal::bad_request(format!(
-            "{0} in version \"v1\" cannot be handled as a {0}: {why}",
-            facts.kind
-        ))
-    })
+    SCHEMA
+        .normalise_struct(value, SCHEMA.root(kind))
+        .map_err(|fault| {
+            let why = fault.message.unwrap_or_else(|| {
+                let path: Vec<&str> = fault.path.into_iter().rev().collect();
+                format!(
+                    "json: cannot unmarshal {} into Go struct field {}.{} of type {}",
+                    fault.found,
+                    go_name(fault.within),
+                    path.join("."),
+                    fault.wanted
+                )
+            });
+            Refusal::bad_request(format!(
+                "{0} in version \"{1}\" cannot be handled as a {0}: {why}",
+                kind.kind,
+                kind.version()
+            ))
+        })
 }
 
 /// The paths of what an object has and its kind does not know.
 pub(crate) fn unknown_fields(kind: Kind, value: &Value) -> Vec<String> {
     let mut unknown = Vec::new();
-    SCHEMA.find_unknown(
-        value,
-        &Shape::Struct(SCHEMA.roots[kind as usize]),
-        "",
-        &mut unknown,
-    );
+    SCHEMA.find_unknown(value, &Shape::Struct(SCHEMA.root(kind)), "", &mut unknown);
     unknown.retain(|path| path != "apiVersion" && path != "kind");
     unknown
 }
@@ -79,6 +75,7 @@ impl Schema {
                     };
                     match self.structs[*index].field(name) {
                         Some(field) => self.find_unknown(value, &field.shape, &path, unknown),
+                        None if self.structs[*index].open => {}
                         None => unknown.push(path),
                     }
                 }
@@ -108,7 +105,7 @@ impl Schema {
                 return true;
             }
             let Ok(found) = kind.fields.binary_search_by(|f| f.name.cmp(name)) else {
-                return false;
+                return kind.open && name != "kind" && name != "apiVersion";
             };
             let field = &kind.fields[found];
             if value.is_null() {
@@ -137,7 +134,7 @@ impl Schema {
 
     fn normalise(&self, value: &mut Value, shape: &Shape) -> Result<(), Fault> {
         match (shape, &mut *value) {
-            (Shape::Any, _)
+            (Shape::Any | Shape::Free, _)
             | (Shape::Text | Shape::IntegerOrText, Value::String(_))
             | (Shape::Boolean, Value::Bool(_))
             | (Shape::Number, Value::Number(_)) => Ok(()),
@@ -184,7 +181,7 @@ impl Schema {
             Shape::Number => "float64".to_owned(),
             Shape::Time => "v1.Time".to_owned(),
             Shape::MicroTime => "v1.MicroTime".to_owned(),
-            Shape::Any => "interface {}".to_owned(),
+            Shape::Any | Shape::Free => "interface {}".to_owned(),
             Shape::List(item) => format!("[]{}", self.go_type(item)),
             Shape::Map(item) => format!("map[string]{}", self.go_type(item)),
             Shape::Struct(index) => format!("v1.{}", go_name(self.structs[*index].name)),
@@ -232,7 +229,9 @@ fn zero(shape: &Shape) -> Value {
         Shape::Boolean => false.into(),
         Shape::Quantity => "0".into(),
         Shape::Struct(_) => Map::new().into(),
-        Shape::Time | Shape::MicroTime | Shape::Any | Shape::List(_) | Shape::Map(_) => Value::Null,
+        Shape::Time | Shape::MicroTime | Shape::Any | Shape::Free | Shape::List(_) | Shape::Map(_) => {
+            Value::Null
+        }
     }
 }
 
@@ -278,6 +277,7 @@ fn quantity(text: &str) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::kind;
     use serde_json::json;
 
     fn normal(kind: Kind, mut value: Value) -> Value {
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn empty_and_unknown_fields() {
         let pod = normal(
-            Kind::Pod,
+            kind("Pod"),
             json!({
                 "kind": "Pod",
                 "nonsense": 1,
@@ -319,7 +319,7 @@ mod tests {
         );
         let endpoint =
             json!({"addresses": ["10.0.0.1"], "nodeName": "", "conditions": {"ready": false, "x": 1}});
-        let slice = normal(Kind::EndpointSlice, json!({"endpoints": [endpoint, null]}));
+        let slice = normal(kind("EndpointSlice"), json!({"endpoints": [endpoint, null]}));
         assert_eq!(
             slice,
             json!({
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn times() {
         let lease = normal(
-            Kind::Lease,
+            kind("Lease"),
             json!({
                 "metadata": {"creationTimestamp": "2026-01-01T01:00:00.9+01:00"},
                 "spec": {"renewTime": "2026-01-01T00:00:00.1234567Z", "acquireTime": "2026-01-01T00:00:00Z"},
@@ -344,28 +344,30 @@ mod tests {
         assert_eq!(lease["metadata"]["creationTimestamp"], "2026-01-01T00:00:00Z");
         assert_eq!(lease["spec"]["renewTime"], "2026-01-01T00:00:00.123456Z");
         assert_eq!(lease["spec"]["acquireTime"], "2026-01-01T00:00:00.000000Z");
-        assert!(fault(Kind::Lease, json!({"spec": {"renewTime": "soon"}})).contains("parsing time \"soon\""));
+        assert!(
+            fault(kind("Lease"), json!({"spec": {"renewTime": "soon"}})).contains("parsing time \"soon\"")
+        );
     }
 
     #[test]
     fn wrong_types() {
         assert_eq!(
-            fault(Kind::Pod, json!({"spec": {"hostNetwork": "yes"}})),
+            fault(kind("Pod"), json!({"spec": {"hostNetwork": "yes"}})),
             "Pod in version \"v1\" cannot be handled as a Pod: json: cannot unmarshal string into Go struct field \
              PodSpec.spec.hostNetwork of type bool"
         );
         let ports = json!({"ports": [{"port": 1.5}]});
         assert!(
-            fault(Kind::EndpointSlice, ports)
+            fault(kind("EndpointSlice"), ports)
                 .contains("number 1.5 into Go struct field EndpointPort.ports.port")
         );
         assert!(
-            fault(Kind::Service, json!({"spec": []})).contains("array into Go struct field Service.spec")
+            fault(kind("Service"), json!({"spec": []})).contains("array into Go struct field Service.spec")
         );
         let bad = json!({"status": {"capacity": {"cpu": "much"}}});
-        assert!(fault(Kind::Node, bad).contains("quantities must match"));
+        assert!(fault(kind("Node"), bad).contains("quantities must match"));
         normal(
-            Kind::Node,
+            kind("Node"),
             json!({"status": {"capacity": {"cpu": "100m", "memory": "8Gi", "pods": 110, "x": "1e3"}}}),
         );
     }

@@ -1,27 +1,45 @@
 //! Pods.
 
-use crate::object::text;
-use crate::validate::{Faults, address_faults, label_faults, subdomain_faults};
+use crate::cause::Faults;
+use crate::object::{fill, list, next_generation, number, object_at, objects_mut, text};
+use crate::validate::{address_faults, label_faults, subdomain_faults};
 use serde_json::{Map, Value, json};
 
 const CONTAINERS: [&str; 2] = ["initContainers", "containers"];
 
-fn fill(fields: &mut Map<String, Value>, defaults: &[(&str, Value)]) {
-    for (name, value) in defaults {
-        if !fields.contains_key(*name) {
-            fields.insert((*name).to_owned(), value.clone());
+pub(crate) fn default(value: &mut Value) {
+    fill(object_at(value, "spec"), &[("enableServiceLinks", true.into())]);
+    default_spec(&mut value["spec"]);
+    let status = object_at(value, "status");
+    fill(status, &[("phase", "Pending".into())]);
+    sync_ips(status);
+    for condition in objects_mut(value, "/status/conditions") {
+        fill(
+            condition,
+            &[
+                ("lastProbeTime", Value::Null),
+                ("lastTransitionTime", Value::Null),
+            ],
+        );
+    }
+    for which in ["containerStatuses", "initContainerStatuses"] {
+        for container in objects_mut(value, &format!("/status/{which}")) {
+            let always = [
+                ("state", json!({})),
+                ("lastState", json!({})),
+                ("ready", false.into()),
+                ("restartCount", 0.into()),
+                ("image", "".into()),
+                ("imageID", "".into()),
+            ];
+            fill(container, &always);
         }
     }
 }
 
-pub(crate) fn default(value: &mut Value) {
-    if !value.get("spec").is_some_and(Value::is_object) {
-        value["spec"] = json!({});
-    }
-    if !value.get("status").is_some_and(Value::is_object) {
-        value["status"] = json!({});
-    }
-    let Some(spec) = value["spec"].as_object_mut() else {
+/// The defaults of a pod's spec, also of one in a template.
+pub(super) fn default_spec(value: &mut Value) {
+    let Some(spec) = value.as_object_mut() else {
         return;
     };
     fill(
@@ -33,74 +51,19 @@ pub(crate) fn default(value: &mut Value) {
             ("dnsPolicy", "ClusterFirst".into()),
             ("securityContext", json!({})),
             ("schedulerName", "default-scheduler".into()),
-            ("enableServiceLinks", true.into()),
         ],
     );
     let host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
     for which in CONTAINERS {
-        for container in spec
-            .get_mut(which)
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
-        {
-            if let Some(container) = container.as_object_mut() {
-                default_container(container, host_network);
-            }
+        let containers = spec.get_mut(which).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            default_container(container, host_network);
         }
     }
-    for volume in spec
-        .get_mut("volumes")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
+    for volume in objects_mut(value, "/volumes") {
         for source in ["configMap", "secret", "projected", "downwardAPI"] {
             if let Some(source) = volume.get_mut(source).and_then(Value::as_object_mut) {
                 fill(source, &[("defaultMode", 420.into())]);
-            }
-        }
-    }
-    let Some(status) = value["status"].as_object_mut() else {
-        return;
-    };
-    if !status.contains_key("phase") {
-        status.insert("phase".into(), "Pending".into());
-    }
-    sync_ips(status);
-    for condition in status
-        .get_mut("conditions")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        if let Some(condition) = condition.as_object_mut() {
-            fill(
-                condition,
-                &[
-                    ("lastProbeTime", Value::Null),
-                    ("lastTransitionTime", Value::Null),
-                ],
-            );
-        }
-    }
-    for which in ["containerStatuses", "initContainerStatuses"] {
-        for container in status
-            .get_mut(which)
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
-        {
-            if let Some(container) = container.as_object_mut() {
-                let always = [
-                    ("state", json!({})),
-                    ("lastState", json!({})),
-                    ("ready", false.into()),
-                    ("restartCount", 0.into()),
-                    ("image", "".into()),
-                    ("imageID", "".into()),
-                ];
-                fill(container, &always);
             }
         }
     }
@@ -120,14 +83,13 @@ fn sync_ips(status: &mut Map<String, Value>) {
     }
 }
 
-fn default_container(container: &mut Map<String, Value>, host_network: bool) {
+fn default_container(value: &mut Value, host_network: bool) {
+    let Some(container) = value.as_object_mut() else {
+        return;
+    };
     let image = container.get("image").and_then(Value::as_str).unwrap_or("");
-    let tag = image
-        .rsplit('/')
-        .next()
-        .unwrap_or("")
-        .split_once(':')
-        .map_or("", |(_, tag)| tag);
+    let name = image.rsplit('/').next().unwrap_or("");
+    let tag = name.split_once(':').map_or("", |(_, tag)| tag);
     let policy = if (tag.is_empty() && !image.contains('@')) || tag == "latest" {
         "Always"
     } else {
@@ -142,19 +104,6 @@ fn default_container(container: &mut Map<String, Value>, host_network: bool) {
             ("imagePullPolicy", policy.into()),
         ],
     );
-    for port in container
-        .get_mut("ports")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        if let Some(port) = port.as_object_mut() {
-            fill(port, &[("protocol", "TCP".into())]);
-            if host_network && let Some(number) = port.get("containerPort").cloned() {
-                fill(port, &[("hostPort", number)]);
-            }
-        }
-    }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let Some(probe) = container.get_mut(probe).and_then(Value::as_object_mut) else {
             continue;
@@ -172,38 +121,38 @@ fn default_container(container: &mut Map<String, Value>, host_network: bool) {
             fill(get, &[("path", "/".into()), ("scheme", "HTTP".into())]);
         }
     }
-    for variable in container
-        .get_mut("env")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        if let Some(field) = variable
-            .pointer_mut("/valueFrom/fieldRef")
-            .and_then(Value::as_object_mut)
-        {
+    for port in objects_mut(value, "/ports") {
+        fill(port, &[("protocol", "TCP".into())]);
+        if host_network && let Some(number) = port.get("containerPort").cloned() {
+            fill(port, &[("hostPort", number)]);
+        }
+    }
+    let variables = value.get_mut("env").and_then(Value::as_array_mut);
+    for variable in variables.into_iter().flatten() {
+        let field = variable.pointer_mut("/valueFrom/fieldRef");
+        if let Some(field) = field.and_then(Value::as_object_mut) {
             fill(field, &[("apiVersion", "v1".into())]);
         }
     }
 }
 
-pub(crate) fn prepare_create(value: &mut Value) {
+pub(crate) fn create(value: &mut Value) {
     value["metadata"]["generation"] = 1.into();
     value["status"] = json!({"phase": "Pending", "qosClass": qos_class(value)});
 }
 
-pub(crate) fn prepare_update(new: &mut Value, old: &Value) {
+pub(crate) fn update(new: &mut Value, old: &Value) {
     if new.get("spec") != old.get("spec") {
-        let generation = old
-            .pointer("/metadata/generation")
-            .and_then(Value::as_i64)
-            .unwrap_or(0);
-        new["metadata"]["generation"] = (generation + 1).into();
+        next_generation(new, old);
     }
 }
 
 /// The class is given for life.
-pub(crate) fn prepare_status(new: &mut Value, old: &Value) {
+pub(crate) fn update_status(new: &mut Value, old: &Value) {
+    match old.pointer("/metadata/ownerReferences") {
+        Some(owners) => new["metadata"]["ownerReferences"] = owners.clone(),
+        None => drop(object_at(new, "metadata").remove("ownerReferences")),
+    }
     if let Some(class) = old.pointer("/status/qosClass") {
         new["status"]["qosClass"] = class.clone();
     }
@@ -213,8 +162,7 @@ fn qos_class(pod: &Value) -> &'static str {
     let mut some = false;
     let mut all = true;
     for which in CONTAINERS {
-        let containers = pod.pointer(&format!("/spec/{which}")).and_then(Value::as_array);
-        for container in containers.into_iter().flatten() {
+        for container in list(pod, &format!("/spec/{which}")) {
             let at = |kind: &str, what: &str| container.pointer(&format!("/resources/{kind}/{what}"));
             for what in ["cpu", "memory"] {
                 let (request, limit) = (at("requests", what), at("limits", what));
@@ -230,16 +178,22 @@ fn qos_class(pod: &Value) -> &'static str {
     }
 }
 
-pub(crate) fn check(faults: &mut Faults, value: &Value) {
-    let containers = value.pointer("/spec/containers").and_then(Value::as_array);
-    if containers.is_none_or(Vec::is_empty) {
-        faults.required("spec.containers", "");
+pub(crate) fn check(faults: &mut Faults, value: &Value, old: Option<&Value>) {
+    check_spec(faults, "spec", &value["spec"]);
+    if let Some(old) = old {
+        check_update(faults, value, old);
+    }
+}
+
+/// Checks a pod's spec, also one in a template; `at` is where it is.
+pub(super) fn check_spec(faults: &mut Faults, at: &str, spec: &Value) {
+    if list(spec, "/containers").is_empty() {
+        faults.required(&format!("{at}.containers"), "");
     }
     let mut names: Vec<&str> = Vec::new();
     for which in CONTAINERS {
-        let containers = value.pointer(&format!("/spec/{which}")).and_then(Value::as_array);
-        for (i, container) in containers.into_iter().flatten().enumerate() {
-            let field = format!("spec.{which}[{i}]");
+        for (i, container) in list(spec, &format!("/{which}")).iter().enumerate() {
+            let field = format!("{at}.{which}[{i}]");
             let name = text(container, "/name");
             if name.is_empty() {
                 faults.required(&format!("{field}.name"), "");
@@ -256,33 +210,34 @@ pub(crate) fn check(faults: &mut Faults, value: &Value) {
             check_ports(faults, &format!("{field}.ports"), container);
         }
     }
-    let policy = text(value, "/spec/restartPolicy");
+    let policy = text(spec, "/restartPolicy");
     if !matches!(policy, "Always" | "OnFailure" | "Never") {
-        faults.not_supported("spec.restartPolicy", policy, &["Always", "OnFailure", "Never"]);
+        faults.not_supported(
+            &format!("{at}.restartPolicy"),
+            policy,
+            &["Always", "OnFailure", "Never"],
+        );
     }
     for field in ["hostname", "subdomain"] {
-        let name = text(value, &format!("/spec/{field}"));
+        let name = text(spec, &format!("/{field}"));
         if !name.is_empty() {
-            faults.each(&format!("spec.{field}"), name, label_faults(name));
+            faults.each(&format!("{at}.{field}"), name, label_faults(name));
         }
     }
-    let node = text(value, "/spec/nodeName");
+    let node = text(spec, "/nodeName");
     if !node.is_empty() {
-        faults.each("spec.nodeName", node, subdomain_faults(node));
+        faults.each(&format!("{at}.nodeName"), node, subdomain_faults(node));
     }
-    let grace = value
-        .pointer("/spec/terminationGracePeriodSeconds")
-        .and_then(Value::as_i64);
-    if let Some(grace) = grace.filter(|g| *g < 0) {
+    let grace = number(spec, "/terminationGracePeriodSeconds");
+    if grace < 0 {
         let why = "must be greater than or equal to 0";
-        faults.invalid("spec.terminationGracePeriodSeconds", &grace.into(), why);
+        faults.invalid(&format!("{at}.terminationGracePeriodSeconds"), &grace.into(), why);
     }
 }
 
 fn check_ports(faults: &mut Faults, field: &str, container: &Value) {
-    let ports = container.get("ports").and_then(Value::as_array);
     let mut names = std::collections::HashSet::new();
-    for (i, port) in ports.into_iter().flatten().enumerate() {
+    for (i, port) in list(container, "/ports").iter().enumerate() {
         let name = text(port, "/name");
         if !name.is_empty() {
             for fault in port_name_faults(name) {
@@ -292,21 +247,11 @@ fn check_ports(faults: &mut Faults, field: &str, container: &Value) {
                 faults.duplicate(&format!("{field}[{i}].name"), &name.into());
             }
         }
-        let number = port.get("containerPort").and_then(Value::as_i64).unwrap_or(0);
-        if number == 0 {
-            faults.required(&format!("{field}[{i}].containerPort"), "");
-        } else if !(1..=65535).contains(&number) {
-            let why = "must be between 1 and 65535, inclusive";
-            faults.invalid(&format!("{field}[{i}].containerPort"), &number.into(), why);
+        match number(port, "/containerPort") {
+            0 => faults.required(&format!("{field}[{i}].containerPort"), ""),
+            number => faults.port(&format!("{field}[{i}].containerPort"), number),
         }
-        let protocol = text(port, "/protocol");
-        if !matches!(protocol, "TCP" | "UDP" | "SCTP") {
-            faults.not_supported(
-                &format!("{field}[{i}].protocol"),
-                protocol,
-                &["SCTP", "TCP", "UDP"],
-            );
-        }
+        faults.protocol(&format!("{field}[{i}].protocol"), port);
     }
 }
 
@@ -338,16 +283,8 @@ pub(crate) fn port_name_faults(name: &str) -> Vec<&'static str> {
 fn fixed_spec(pod: &Value) -> Value {
     let mut spec = pod.get("spec").cloned().unwrap_or_default();
     for which in CONTAINERS {
-        for container in spec
-            .get_mut(which)
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
-        {
-            if let Some(container) = container.as_object_mut() {
-                // A changed image changes the default of the pull policy too.
-                container.remove("image");
-            }
+        for container in objects_mut(&mut spec, &format!("/{which}")) {
+            container.remove("image");
         }
     }
     if let Some(spec) = spec.as_object_mut() {
@@ -363,7 +300,7 @@ fn fixed_spec(pod: &Value) -> Value {
     spec
 }
 
-pub(crate) fn check_update(faults: &mut Faults, new: &Value, old: &Value) {
+fn check_update(faults: &mut Faults, new: &Value, old: &Value) {
     let grace = |pod: &Value| {
         pod.pointer("/spec/terminationGracePeriodSeconds")
             .and_then(Value::as_i64)
@@ -381,20 +318,15 @@ pub(crate) fn check_update(faults: &mut Faults, new: &Value, old: &Value) {
 }
 
 pub(crate) fn check_status(faults: &mut Faults, value: &Value) {
-    let addresses = value.pointer("/status/podIPs").and_then(Value::as_array);
+    let addresses = list(value, "/status/podIPs");
     let mut families = Vec::new();
-    for (i, address) in addresses.into_iter().flatten().enumerate() {
+    for (i, address) in addresses.iter().enumerate() {
         let ip = text(address, "/ip");
         faults.each(&format!("status.podIPs[{i}]"), ip, address_faults(ip, None));
         families.extend(crate::validate::parse_ip(ip).map(crate::validate::family_of));
     }
-    let count = addresses.map_or(0, Vec::len);
-    if count > 2 || (families.len() == 2 && families[0] == families[1]) {
-        let list = addresses.cloned().unwrap_or_default();
-        faults.invalid(
-            "status.podIPs",
-            &list.into(),
-            "may specify no more than one IP for each IP family",
-        );
+    if addresses.len() > 2 || (families.len() == 2 && families[0] == families[1]) {
+        let why = "may specify no more than one IP for each IP family";
+        faults.invalid("status.podIPs", &addresses.into(), why);
     }
 }

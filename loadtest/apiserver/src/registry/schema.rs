@@ -23,7 +23,10 @@ pub(crate) enum Shape {
     Quantity,
     Time,
     MicroTime,
+    /// Taken as one.
     Any,
+    /// Taken as it comes: objects field by field, all else as one.
+    Free,
     List(Box<Shape>),
     Map(Box<Shape>),
     Struct(usize),
@@ -44,6 +47,8 @@ pub(crate) struct Struct {
     pub(crate) fields: Vec<Field>,
     /// Taken as one where its parts could have owners of their own.
     pub(crate) atomic: bool,
+    /// Has fields beyond those listed.
+    pub(crate) open: bool,
 }
 
 /// How a field is merged: with patches, and with what others own.
@@ -64,11 +69,12 @@ pub(crate) enum Merge {
     },
 }
 
-/// All types, and which of them the kinds are.
+/// All types, and where each is.
 pub(crate) struct Schema {
     pub(crate) structs: Vec<Struct>,
-    pub(crate) roots: Vec<usize>,
-    root_shapes: Vec<Shape>,
+    /// Each struct as a shape.
+    shapes: Vec<Shape>,
+    index: BTreeMap<&'static str, usize>,
 }
 
 pub(crate) static SCHEMA: LazyLock<Schema> =
@@ -94,12 +100,14 @@ pub(crate) enum Form<'a> {
 
 /// What is not known is taken as one.
 static UNKNOWN: Shape = Shape::Any;
+/// What a custom resource has is not listed.
+static FREE: Shape = Shape::Free;
 
 impl Place<'static> {
     /// The whole object.
     pub(crate) fn root(kind: Kind) -> Self {
         Self {
-            shape: &SCHEMA.root_shapes[kind as usize],
+            shape: &SCHEMA.shapes[SCHEMA.root(kind)],
             field: None,
         }
     }
@@ -112,27 +120,24 @@ impl<'a> Place<'a> {
             (Some(Merge::Set), _) => Form::Set,
             (Some(Merge::Keyed { .. }), _) => self.field.map_or(Form::Leaf, Form::Keyed),
             (_, Shape::Struct(index)) if !SCHEMA.structs[*index].atomic => Form::Struct,
-            (_, Shape::Map(_)) => Form::Map,
+            (_, Shape::Map(_) | Shape::Free) => Form::Map,
             _ => Form::Leaf,
         }
     }
 
     /// The place of a field, or of a map's value.
     pub(crate) fn child(self, name: &str) -> Place<'a> {
-        let field = match self.shape {
-            Shape::Struct(index) => SCHEMA.structs[*index].field(name),
-            Shape::Map(item) => {
-                return Place {
-                    shape: item,
-                    field: None,
-                };
-            }
-            _ => None,
+        let (shape, field) = match self.shape {
+            Shape::Struct(index) => match SCHEMA.structs[*index].field(name) {
+                Some(field) => (&field.shape, Some(field)),
+                None if SCHEMA.structs[*index].open => (&FREE, None),
+                None => (&UNKNOWN, None),
+            },
+            Shape::Map(item) => (&**item, None),
+            Shape::Free => (&FREE, None),
+            _ => (&UNKNOWN, None),
         };
-        Place {
-            shape: field.map_or(&UNKNOWN, |field| &field.shape),
-            field,
-        }
+        Place { shape, field }
     }
 
     /// The place of a list's item.
@@ -227,7 +232,7 @@ pub(crate) fn go_name(name: &str) -> &str {
 
 impl Schema {
     fn parse(text: &'static str, merges: &'static str) -> Self {
-        let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
+        let mut rows: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
         for line in text.lines().filter(|l| !l.starts_with('#')) {
             let mut words = line.split_whitespace();
             if !line.starts_with(' ')
@@ -239,7 +244,7 @@ impl Schema {
                 row.1.extend(words);
             }
         }
-        let index: BTreeMap<&str, usize> = rows.iter().enumerate().map(|(i, r)| (r.0, i)).collect();
+        let index: BTreeMap<&'static str, usize> = rows.iter().enumerate().map(|(i, r)| (r.0, i)).collect();
         let field = |word: &&'static str| {
             let (name, shape) = word.split_once(':').expect("each field of the table has a shape");
             let (shape, rule) = match shape.as_bytes().last() {
@@ -255,34 +260,39 @@ impl Schema {
             }
         };
         let structs = rows.iter().map(|(name, words)| {
-            let mut fields: Vec<Field> = words.iter().map(field).collect();
+            let open = words.contains(&"...");
+            let words = words.iter().filter(|word| **word != "...");
+            let mut fields: Vec<Field> = words.map(field).collect();
             fields.sort_by_key(|f| f.name);
             Struct {
                 name,
                 fields,
                 atomic: false,
+                open,
             }
         });
         let mut structs: Vec<Struct> = structs.collect();
         for line in merges.lines().filter(|l| !l.starts_with('#')) {
             read_merge(line, &index, &mut structs);
         }
-        let root = |kind: Kind| {
-            let name = if kind == Kind::NewEvent {
-                "NewEvent"
-            } else {
-                kind.facts().kind
-            };
-            *index.get(name).expect("the table has every kind")
-        };
         Self {
+            shapes: (0..structs.len()).map(Shape::Struct).collect(),
             structs,
-            roots: Kind::ALL.into_iter().map(root).collect(),
-            root_shapes: Kind::ALL
-                .into_iter()
-                .map(|kind| Shape::Struct(root(kind)))
-                .collect(),
+            index,
         }
+    }
+
+    /// The type of a kind's objects.
+    pub(crate) fn root(&self, kind: Kind) -> usize {
+        self.named(kind.schema)
+    }
+
+    /// The type of this name, which must be in the table.
+    pub(crate) fn named(&self, name: &str) -> usize {
+        *self
+            .index
+            .get(name)
+            .expect("the table of types has every type that is asked for")
     }
 }
 
@@ -298,6 +308,7 @@ fn parse_shape(shape: &str, index: &BTreeMap<&str, usize>) -> Shape {
         "t" => Shape::Time,
         "m" => Shape::MicroTime,
         "any" => Shape::Any,
+        "free" => Shape::Free,
         list if list.starts_with('[') => Shape::List(inner(list)),
         map if map.starts_with('{') => Shape::Map(inner(map)),
         name => Shape::Struct(*index.get(name).expect("each type the table names is in it")),

@@ -6,34 +6,23 @@ mod spec;
 
 pub(crate) use self::allocate::allocate;
 
-use self::spec::{needs_cluster_ip, needs_node_ports, service_type, texts};
+use self::spec::{needs_cluster_ip, needs_node_ports, service_type};
 use super::pod::port_name_faults;
-use crate::object::text;
-use crate::validate::{Faults, is_ip, subdomain_faults};
-use serde_json::{Map, Value, json};
+use crate::cause::Faults;
+use crate::object::{fill, list, number, object_at, objects_mut, text, texts};
+use crate::validate::{is_ip, subdomain_faults};
+use serde_json::{Value, json};
 use std::collections::HashSet;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-fn set(fields: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
-    fields.entry(name).or_insert_with(|| value.into());
-}
-
 pub(crate) fn default(value: &mut Value) {
-    if !value.get("spec").is_some_and(Value::is_object) {
-        value["spec"] = json!({});
-    }
-    if !value.get("status").is_some_and(Value::is_object) {
-        value["status"] = json!({});
-    }
-    if value.pointer("/status/loadBalancer").is_none() {
-        value["status"]["loadBalancer"] = json!({});
-    }
-    let Some(spec) = value["spec"].as_object_mut() else {
-        return;
-    };
-    set(spec, "sessionAffinity", "None");
-    set(spec, "type", "ClusterIP");
+    fill(object_at(value, "status"), &[("loadBalancer", json!({}))]);
+    let spec = object_at(value, "spec");
+    fill(
+        spec,
+        &[("sessionAffinity", "None".into()), ("type", "ClusterIP".into())],
+    );
     if spec["sessionAffinity"] == "ClientIP" && !spec.contains_key("sessionAffinityConfig") {
         spec.insert(
             "sessionAffinityConfig".into(),
@@ -43,16 +32,18 @@ pub(crate) fn default(value: &mut Value) {
     if spec["sessionAffinity"] == "None" {
         spec.remove("sessionAffinityConfig");
     }
-    for port in spec
-        .get_mut("ports")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        let Some(port) = port.as_object_mut() else {
-            continue;
-        };
-        set(port, "protocol", "TCP");
+    let kind = spec["type"].as_str().unwrap_or("").to_owned();
+    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+        fill(spec, &[("externalTrafficPolicy", "Cluster".into())]);
+    }
+    if kind != "ExternalName" {
+        fill(spec, &[("internalTrafficPolicy", "Cluster".into())]);
+    }
+    if kind == "LoadBalancer" {
+        fill(spec, &[("allocateLoadBalancerNodePorts", true.into())]);
+    }
+    for port in objects_mut(value, "/spec/ports") {
+        fill(port, &[("protocol", "TCP".into())]);
         let target = port.get("targetPort").filter(|t| **t != json!(0) && *t != "");
         if target.is_none()
             && let Some(number) = port.get("port").cloned()
@@ -60,24 +51,14 @@ pub(crate) fn default(value: &mut Value) {
             port.insert("targetPort".into(), number);
         }
     }
-    let kind = spec["type"].as_str().unwrap_or("").to_owned();
-    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
-        set(spec, "externalTrafficPolicy", "Cluster");
-    }
-    if kind != "ExternalName" {
-        set(spec, "internalTrafficPolicy", "Cluster");
-    }
-    if kind == "LoadBalancer" {
-        set(spec, "allocateLoadBalancerNodePorts", true);
-    }
 }
 
-pub(crate) fn prepare_create(value: &mut Value) {
+pub(crate) fn create(value: &mut Value) {
     value["status"] = json!({"loadBalancer": {}});
     join_cluster_ips(value, None);
 }
 
-pub(crate) fn prepare_update(new: &mut Value, old: &Value) {
+pub(crate) fn update(new: &mut Value, old: &Value) {
     carry_over(new, old);
     drop_for_type(new, old);
     join_cluster_ips(new, Some(old));
@@ -109,7 +90,7 @@ fn carry_over(new: &mut Value, old: &Value) {
         let old_ports = spec_field(old, "ports").unwrap_or_default();
         let new_ports = new.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
         for port in new_ports.into_iter().flatten() {
-            if port.get("nodePort").and_then(Value::as_i64).unwrap_or(0) != 0 {
+            if number(port, "/nodePort") != 0 {
                 continue;
             }
             let same =
@@ -177,7 +158,7 @@ fn drop_for_type(new: &mut Value, old: &Value) {
 /// Keeps the old single field and the list of today in step.
 fn join_cluster_ips(new: &mut Value, old: Option<&Value>) {
     let single = text(new, "/spec/clusterIP").to_owned();
-    let list = texts(new, "clusterIPs");
+    let list = texts(new, "/spec/clusterIPs");
     let put = |new: &mut Value, single: Option<String>, list: Option<Vec<String>>| {
         let Some(spec) = new["spec"].as_object_mut() else {
             return;
@@ -192,7 +173,7 @@ fn join_cluster_ips(new: &mut Value, old: Option<&Value>) {
         };
     };
     let old_single = old.map(|o| text(o, "/spec/clusterIP").to_owned());
-    let old_list = old.map(|o| texts(o, "clusterIPs"));
+    let old_list = old.map(|o| texts(o, "/spec/clusterIPs"));
     let single_changed = old_single.as_ref().is_some_and(|o| *o != single);
     let list_changed = old_list.as_ref().is_some_and(|o| *o != list);
     if !single.is_empty() && list.is_empty() {
@@ -214,15 +195,12 @@ fn join_cluster_ips(new: &mut Value, old: Option<&Value>) {
     }
 }
 
-pub(crate) fn check(faults: &mut Faults, value: &Value) {
+pub(crate) fn check(faults: &mut Faults, value: &Value, old: Option<&Value>) {
     let kind = service_type(value);
     if !TYPES.contains(&kind) {
         faults.not_supported("spec.type", kind, &TYPES);
     }
-    let ports = value
-        .pointer("/spec/ports")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
+    let ports = list(value, "/spec/ports");
     let headless = text(value, "/spec/clusterIP") == "None";
     if ports.is_empty() && !headless && kind != "ExternalName" {
         faults.required("spec.ports", "");
@@ -254,13 +232,16 @@ pub(crate) fn check(faults: &mut Faults, value: &Value) {
     if !matches!(affinity, "None" | "ClientIP") {
         faults.not_supported("spec.sessionAffinity", affinity, &["ClientIP", "None"]);
     }
-    for (i, ip) in texts(value, "externalIPs").iter().enumerate() {
+    for (i, ip) in texts(value, "/spec/externalIPs").iter().enumerate() {
         if !is_ip(ip) {
             let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
             faults.invalid_text(&format!("spec.externalIPs[{i}]"), ip, why);
         }
     }
     check_ports(faults, ports);
+    if let Some(old) = old {
+        check_update(faults, value, old);
+    }
 }
 
 fn check_ports(faults: &mut Faults, ports: &[Value]) {
@@ -282,15 +263,10 @@ fn check_ports(faults: &mut Faults, ports: &[Value]) {
                 faults.duplicate(&format!("{field}.name"), &name.into());
             }
         }
-        let range = "must be between 1 and 65535, inclusive";
-        let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
-        if !(1..=65535).contains(&number) {
-            faults.invalid(&format!("{field}.port"), &number.into(), range);
-        }
-        let protocol = text(port, "/protocol");
-        if !matches!(protocol, "TCP" | "UDP" | "SCTP") {
-            faults.not_supported(&format!("{field}.protocol"), protocol, &["SCTP", "TCP", "UDP"]);
-        }
+        let node_port = number(port, "/nodePort");
+        let (number, protocol) = (number(port, "/port"), text(port, "/protocol"));
+        faults.port(&format!("{field}.port"), number);
+        faults.protocol(&format!("{field}.protocol"), port);
         match port.get("targetPort") {
             Some(Value::String(name)) => {
                 for fault in port_name_faults(name) {
@@ -298,7 +274,11 @@ fn check_ports(faults: &mut Faults, ports: &[Value]) {
                 }
             }
             Some(target) if !target.as_i64().is_some_and(|t| (1..=65535).contains(&t)) => {
-                faults.invalid(&format!("{field}.targetPort"), target, range);
+                faults.invalid(
+                    &format!("{field}.targetPort"),
+                    target,
+                    "must be between 1 and 65535, inclusive",
+                );
             }
             _ => {}
         }
@@ -306,7 +286,6 @@ fn check_ports(faults: &mut Faults, ports: &[Value]) {
             let shown = json!({"port": number, "protocol": protocol});
             faults.duplicate(&field, &shown);
         }
-        let node_port = port.get("nodePort").and_then(Value::as_i64).unwrap_or(0);
         if node_port != 0 && !node_ports.insert((node_port, protocol)) {
             faults.duplicate(&format!("{field}.nodePort"), &node_port.into());
         }
@@ -318,11 +297,11 @@ fn check_ports(faults: &mut Faults, ports: &[Value]) {
 }
 
 /// The first address of a Service is its for life, unless its type changes.
-pub(crate) fn check_update(faults: &mut Faults, new: &Value, old: &Value) {
+fn check_update(faults: &mut Faults, new: &Value, old: &Value) {
     if !needs_cluster_ip(new) || !needs_cluster_ip(old) {
         return;
     }
-    let (before, after) = (texts(old, "clusterIPs"), texts(new, "clusterIPs"));
+    let (before, after) = (texts(old, "/spec/clusterIPs"), texts(new, "/spec/clusterIPs"));
     if before.is_empty() {
         return;
     }
@@ -339,7 +318,7 @@ pub(crate) fn check_update(faults: &mut Faults, new: &Value, old: &Value) {
     {
         faults.invalid("spec.clusterIPs[1]", &shown, "may not change once set");
     }
-    let (before, after) = (texts(old, "ipFamilies"), texts(new, "ipFamilies"));
+    let (before, after) = (texts(old, "/spec/ipFamilies"), texts(new, "/spec/ipFamilies"));
     if let (Some(first), Some(second)) = (before.first(), after.first())
         && first != second
     {

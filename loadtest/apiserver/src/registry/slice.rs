@@ -1,10 +1,9 @@
 //! Slices of endpoints.
 
-use crate::object::text;
-use crate::validate::{
-    Faults, address_faults, label_faults, label_key_faults, special_faults, subdomain_faults,
-};
-use serde_json::Value;
+use crate::cause::Faults;
+use crate::object::{fill, list, next_generation, objects_mut, text};
+use crate::validate::{address_faults, label_faults, label_key_faults, special_faults, subdomain_faults};
+use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashSet};
 
 const MOST_ENDPOINTS: usize = 1000;
@@ -17,32 +16,31 @@ pub(crate) fn default(value: &mut Value) {
     let Some(fields) = value.as_object_mut() else {
         return;
     };
-    fields.entry("addressType").or_insert_with(|| "".into());
-    // Absent ones are written as null.
-    let endpoints = fields.entry("endpoints").or_insert(Value::Null);
-    for endpoint in endpoints.as_array_mut().into_iter().flatten() {
-        if let Some(endpoint) = endpoint.as_object_mut() {
-            endpoint
-                .entry("conditions")
-                .or_insert_with(|| serde_json::json!({}));
-            endpoint.entry("addresses").or_insert(Value::Null);
-        }
+    // Absent lists are written as null.
+    let nothing = Value::Null;
+    let always = [
+        ("addressType", "".into()),
+        ("endpoints", nothing.clone()),
+        ("ports", nothing.clone()),
+    ];
+    fill(fields, &always);
+    for endpoint in objects_mut(value, "/endpoints") {
+        fill(
+            endpoint,
+            &[("conditions", json!({})), ("addresses", nothing.clone())],
+        );
     }
-    let ports = fields.entry("ports").or_insert(Value::Null);
-    for port in ports.as_array_mut().into_iter().flatten() {
-        if let Some(port) = port.as_object_mut() {
-            port.entry("name").or_insert_with(|| "".into());
-            port.entry("protocol").or_insert_with(|| "TCP".into());
-        }
+    for port in objects_mut(value, "/ports") {
+        fill(port, &[("name", "".into()), ("protocol", "TCP".into())]);
     }
 }
 
-pub(crate) fn prepare_create(value: &mut Value) {
+pub(crate) fn create(value: &mut Value) {
     value["metadata"]["generation"] = 1.into();
     drop_topology(value);
 }
 
-pub(crate) fn prepare_update(new: &mut Value, old: &Value) {
+pub(crate) fn update(new: &mut Value, old: &Value) {
     if new.get("endpoints") != old.get("endpoints") {
         drop_topology(new);
     }
@@ -51,69 +49,46 @@ pub(crate) fn prepare_update(new: &mut Value, old: &Value) {
         .all(|f| new.get(f) == old.get(f))
         && new.pointer("/metadata/labels") == old.pointer("/metadata/labels");
     if !same {
-        let generation = old
-            .pointer("/metadata/generation")
-            .and_then(Value::as_i64)
-            .unwrap_or(0);
-        new["metadata"]["generation"] = (generation + 1).into();
+        next_generation(new, old);
     }
 }
 
 /// Of the beta version; cleared on writes through v1.
 fn drop_topology(value: &mut Value) {
-    for endpoint in value
-        .get_mut("endpoints")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        if let Some(endpoint) = endpoint.as_object_mut() {
-            endpoint.remove("deprecatedTopology");
-        }
+    for endpoint in objects_mut(value, "/endpoints") {
+        endpoint.remove("deprecatedTopology");
     }
 }
 
-/// Addresses that are stored already are not looked at again, so that stricter rules never block an update.
-pub(crate) fn check_update(faults: &mut Faults, new: &Value, old: &Value) {
-    let endpoints = old
-        .get("endpoints")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    let addresses = endpoints
-        .filter_map(|e| e.get("addresses").and_then(Value::as_array))
-        .flatten();
-    check_slice(faults, new, &addresses.filter_map(Value::as_str).collect());
-    let at = |value: &Value| value.get("addressType").cloned().unwrap_or_default();
-    faults.immutable("addressType", &at(new), &at(old));
-}
-
-pub(crate) fn check(faults: &mut Faults, value: &Value) {
-    check_slice(faults, value, &BTreeSet::new());
-}
-
-fn check_slice(faults: &mut Faults, value: &Value, stored: &BTreeSet<&str>) {
+pub(crate) fn check(faults: &mut Faults, value: &Value, old: Option<&Value>) {
+    // Addresses that are stored already are not looked at again, so that stricter rules never block an update.
+    let endpoints = old.map_or(&[][..], |old| list(old, "/endpoints"));
+    let stored = endpoints.iter().flat_map(|endpoint| list(endpoint, "/addresses"));
+    let stored: BTreeSet<&str> = stored.filter_map(Value::as_str).collect();
     let address_type = text(value, "/addressType");
     match address_type {
         "" => faults.required("addressType", ""),
         "IPv4" | "IPv6" | "FQDN" => {}
         other => faults.not_supported("addressType", other, &["FQDN", "IPv4", "IPv6"]),
     }
-    let list = |field: &str| {
-        value
-            .get(field)
-            .and_then(Value::as_array)
-            .map_or(&[][..], Vec::as_slice)
-    };
-    let endpoints = list("endpoints");
+    let endpoints = list(value, "/endpoints");
     if endpoints.len() > MOST_ENDPOINTS {
         faults.too_many("endpoints", endpoints.len(), MOST_ENDPOINTS);
     } else {
         for (i, endpoint) in endpoints.iter().enumerate() {
-            check_endpoint(faults, &format!("endpoints[{i}]"), endpoint, address_type, stored);
+            check_endpoint(
+                faults,
+                &format!("endpoints[{i}]"),
+                endpoint,
+                address_type,
+                &stored,
+            );
         }
     }
-    check_ports(faults, list("ports"));
+    check_ports(faults, list(value, "/ports"));
+    if let Some(old) = old {
+        faults.immutable("addressType", &value["addressType"], &old["addressType"]);
+    }
 }
 
 fn check_endpoint(
@@ -123,10 +98,7 @@ fn check_endpoint(
     address_type: &str,
     stored: &BTreeSet<&str>,
 ) {
-    let addresses = endpoint
-        .get("addresses")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
+    let addresses = list(endpoint, "/addresses");
     if addresses.is_empty() {
         faults.required(&format!("{field}.addresses"), "must contain at least 1 address");
     } else if addresses.len() > MOST_ADDRESSES {
@@ -183,10 +155,7 @@ fn check_endpoint(
 }
 
 fn check_hints(faults: &mut Faults, field: &str, endpoint: &Value, which: &str) {
-    let hints = endpoint
-        .pointer(&format!("/hints/{which}"))
-        .and_then(Value::as_array);
-    let hints = hints.map_or(&[][..], Vec::as_slice);
+    let hints = list(endpoint, &format!("/hints/{which}"));
     let field = format!("{field}.{which}");
     if hints.len() > MOST_HINTS {
         faults.too_many(&field, hints.len(), MOST_HINTS);
@@ -222,16 +191,10 @@ fn check_ports(faults: &mut Faults, ports: &[Value]) {
         if !names.insert(name) {
             faults.duplicate(&format!("ports[{i}].name"), &name.into());
         }
-        if let Some(number) = port.get("port").and_then(Value::as_i64)
-            && !(1..=65535).contains(&number)
-        {
-            let why = "must be between 1 and 65535, inclusive";
-            faults.invalid(&format!("ports[{i}].port"), &number.into(), why);
+        if let Some(number) = port.get("port").and_then(Value::as_i64) {
+            faults.port(&format!("ports[{i}].port"), number);
         }
-        let protocol = text(port, "/protocol");
-        if !matches!(protocol, "TCP" | "UDP" | "SCTP") {
-            faults.not_supported(&format!("ports[{i}].protocol"), protocol, &["SCTP", "TCP", "UDP"]);
-        }
+        faults.protocol(&format!("ports[{i}].protocol"), port);
         if let Some(protocol) = port.get("appProtocol").and_then(Value::as_str) {
             faults.each(
                 &format!("ports[{i}].appProtocol"),

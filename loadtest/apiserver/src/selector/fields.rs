@@ -65,14 +65,13 @@ impl FieldSelector {
 }
 
 fn field(kind: Kind, name: &str) -> Answer<Field> {
-    let facts = kind.facts();
-    if let Some(i) = facts.fields.iter().position(|f| *f == name) {
+    if let Some(i) = kind.fields.iter().position(|field| field.name == name) {
         return Ok(Field::Own(i));
     }
     match name {
         "metadata.name" => Ok(Field::Name),
-        "metadata.namespace" if facts.namespaced => Ok(Field::Namespace),
-        _ if facts.fields.is_empty() => Err(Refusal::bad_request(format!(
+        "metadata.namespace" if kind.namespaced => Ok(Field::Namespace),
+        _ if kind.fields.is_empty() => Err(Refusal::bad_request(format!(
             "\"{name}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
         ))),
         _ => Err(Refusal::bad_request(format!("field label not supported: {name}"))),

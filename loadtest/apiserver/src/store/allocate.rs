@@ -1,7 +1,7 @@
 //! Cluster addresses and node ports of Services.
 
-use crate::kinds::Kind;
-use crate::object::{Object, text};
+use crate::kinds::Role;
+use crate::object::{Object, list, number, text, texts};
 use crate::validate::parse_ip;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ impl Allocator {
 
     /// Frees what a deleted Service held.
     pub(crate) fn release(&mut self, object: &Object) {
-        if object.kind == Kind::Service {
+        if object.kind.role == Role::Service {
             self.give_back(&Held::of(&object.value()));
         }
     }
@@ -65,16 +65,11 @@ impl Held {
     /// What is written in a Service.
     pub(crate) fn of(service: &Value) -> Self {
         let mut held = Self::default();
-        let addresses = service.pointer("/spec/clusterIPs").and_then(Value::as_array);
-        let addresses = addresses.into_iter().flatten().filter_map(Value::as_str);
-        held.addresses.extend(addresses.filter_map(parse_ip));
-        let ports = service.pointer("/spec/ports").and_then(Value::as_array);
-        for port in ports.into_iter().flatten() {
-            let number = port
-                .get("nodePort")
-                .and_then(Value::as_u64)
-                .and_then(|n| u16::try_from(n).ok());
-            if let Some(number) = number.filter(|n| *n != 0) {
+        let addresses = texts(service, "/spec/clusterIPs");
+        held.addresses
+            .extend(addresses.iter().filter_map(|ip| parse_ip(ip)));
+        for port in list(service, "/spec/ports") {
+            if let Ok(number @ 1..) = u16::try_from(number(port, "/nodePort")) {
                 held.ports.insert((number, text(port, "/protocol").into()));
             }
         }

@@ -1,7 +1,8 @@
 //! Rows of services, endpoints and slices.
 
 use super::cells::or;
-use crate::object::text;
+use crate::object::{list, number, text};
+use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -9,18 +10,6 @@ use std::net::IpAddr;
 
 /// So many are named before the rest is counted.
 const NAMED: usize = 3;
-
-fn list<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-}
-
-fn number(value: &Value, field: &str) -> i64 {
-    value.get(field).and_then(Value::as_i64).unwrap_or(0)
-}
 
 /// The first few of many, and how many more there are.
 fn shortened(all: impl Iterator<Item = String>) -> String {
@@ -42,15 +31,17 @@ fn shortened(all: impl Iterator<Item = String>) -> String {
     said
 }
 
-pub(crate) fn service(service: &Value, name: &str, old: &str) -> Vec<String> {
+pub(crate) fn service(service: &Value, _now: Timestamp) -> Vec<Value> {
     let kind = text(service, "/spec/type");
     let external: Vec<&str> = list(service, "/spec/externalIPs")
+        .iter()
         .filter_map(Value::as_str)
         .collect();
     let outside = match kind {
         "ExternalName" => text(service, "/spec/externalName").to_owned(),
         "LoadBalancer" => {
             let given: BTreeSet<&str> = list(service, "/status/loadBalancer/ingress")
+                .iter()
                 .map(|ingress| match text(ingress, "/ip") {
                     "" => text(ingress, "/hostname"),
                     ip => ip,
@@ -63,9 +54,10 @@ pub(crate) fn service(service: &Value, name: &str, old: &str) -> Vec<String> {
         _ => or(&external.join(","), "<none>"),
     };
     let ports: Vec<String> = list(service, "/spec/ports")
+        .iter()
         .map(|port| {
             let protocol = text(port, "/protocol");
-            match (number(port, "port"), number(port, "nodePort")) {
+            match (number(port, "/port"), number(port, "/nodePort")) {
                 (port, 0) => format!("{port}/{protocol}"),
                 (port, node) => format!("{port}:{node}/{protocol}"),
             }
@@ -78,57 +70,60 @@ pub(crate) fn service(service: &Value, name: &str, old: &str) -> Vec<String> {
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")))
         .collect();
     vec![
-        name.to_owned(),
-        kind.to_owned(),
-        or(text(service, "/spec/clusterIPs/0"), "<none>"),
-        outside,
-        or(&ports.join(","), "<none>"),
-        old.to_owned(),
-        or(&selector.join(","), "<none>"),
+        or(text(service, "/spec/clusterIPs/0"), "<none>").into(),
+        outside.into(),
+        or(&ports.join(","), "<none>").into(),
+        or(&selector.join(","), "<none>").into(),
     ]
 }
 
 /// The ready addresses of an Endpoints, each with each port of its subset.
-pub(crate) fn endpoints(endpoints: &Value) -> String {
-    if list(endpoints, "/subsets").next().is_none() {
-        return "<none>".to_owned();
+pub(crate) fn endpoints(endpoints: &Value, _now: Timestamp) -> Vec<Value> {
+    let subsets = list(endpoints, "/subsets");
+    if subsets.is_empty() {
+        return vec!["<none>".into()];
     }
     let joined = |ip: &str, port: i64| match ip.parse() {
         Ok(IpAddr::V6(_)) => format!("[{ip}]:{port}"),
         _ => format!("{ip}:{port}"),
     };
     let of_subset = |subset: &Value| -> Vec<String> {
-        let addresses = || list(subset, "/addresses").map(|address| text(address, "/ip"));
+        let addresses = || {
+            list(subset, "/addresses")
+                .iter()
+                .map(|address| text(address, "/ip"))
+        };
         // Headless services may have no ports.
-        if list(subset, "/ports").next().is_none() {
+        if list(subset, "/ports").is_empty() {
             return addresses().map(str::to_owned).collect();
         }
         list(subset, "/ports")
+            .iter()
             .flat_map(|port| {
-                let port = number(port, "port");
+                let port = number(port, "/port");
                 addresses().map(move |ip| joined(ip, port))
             })
             .collect()
     };
-    shortened(list(endpoints, "/subsets").flat_map(of_subset))
+    vec![shortened(subsets.iter().flat_map(of_subset)).into()]
 }
 
-pub(crate) fn slice(slice: &Value, name: &str, old: &str) -> Vec<String> {
-    let ports = list(slice, "/ports").map(|port| match port.get("port").and_then(Value::as_i64) {
-        Some(number) => number.to_string(),
-        None => match port.get("name").and_then(Value::as_str) {
-            Some(name) => name.to_owned(),
-            None => "*".to_owned(),
-        },
-    });
+pub(crate) fn slice(slice: &Value, _now: Timestamp) -> Vec<Value> {
+    let ports = list(slice, "/ports")
+        .iter()
+        .map(|port| match port.get("port").and_then(Value::as_i64) {
+            Some(number) => number.to_string(),
+            None => match port.get("name").and_then(Value::as_str) {
+                Some(name) => name.to_owned(),
+                None => "*".to_owned(),
+            },
+        });
     let addresses = list(slice, "/endpoints")
+        .iter()
         .flat_map(|endpoint| list(endpoint, "/addresses"))
         .map(|address| address.as_str().unwrap_or("").to_owned());
     vec![
-        name.to_owned(),
-        text(slice, "/addressType").to_owned(),
-        or(&shortened(ports), "<unset>"),
-        or(&shortened(addresses), "<unset>"),
-        old.to_owned(),
+        or(&shortened(ports), "<unset>").into(),
+        or(&shortened(addresses), "<unset>").into(),
     ]
 }

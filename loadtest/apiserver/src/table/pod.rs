@@ -1,7 +1,7 @@
 //! Rows of pods: the one status that is made of many.
 
 use super::cells::{age, or};
-use crate::object::text;
+use crate::object::{list, number, text};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -14,18 +14,8 @@ struct Sum {
     last: Option<Timestamp>,
 }
 
-fn list<'a>(pod: &'a Value, pointer: &str) -> &'a [Value] {
-    pod.pointer(pointer)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
-}
-
 fn flag(value: &Value, field: &str) -> bool {
     value.get(field).and_then(Value::as_bool).unwrap_or(false)
-}
-
-fn number(value: &Value, pointer: &str) -> i64 {
-    value.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
 fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {
@@ -147,7 +137,7 @@ fn sum(pod: &Value) -> Sum {
     sum
 }
 
-pub(crate) fn row(pod: &Value, name: &str, old: &str, now: Timestamp) -> Vec<String> {
+pub(crate) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {
     let sidecars = list(pod, "/spec/initContainers")
         .iter()
         .filter(|container| text(container, "/restartPolicy") == "Always");
@@ -162,12 +152,10 @@ pub(crate) fn row(pod: &Value, name: &str, old: &str, now: Timestamp) -> Vec<Str
         .iter()
         .filter(|gate| is_true(pod, text(gate, "/conditionType")))
         .count();
-    vec![
-        name.to_owned(),
+    let cells = [
         format!("{}/{total}", sum.ready),
         sum.status,
         restarts,
-        old.to_owned(),
         or(text(pod, "/status/podIPs/0/ip"), "<none>"),
         or(text(pod, "/spec/nodeName"), "<none>"),
         or(text(pod, "/status/nominatedNodeName"), "<none>"),
@@ -176,7 +164,8 @@ pub(crate) fn row(pod: &Value, name: &str, old: &str, now: Timestamp) -> Vec<Str
         } else {
             format!("{open}/{}", gates.len())
         },
-    ]
+    ];
+    cells.into_iter().map(Value::from).collect()
 }
 
 #[cfg(test)]
@@ -270,18 +259,8 @@ mod tests {
                     "lastState": {"terminated": {"finishedAt": "2026-01-01T00:00:00Z"}}}]},
         });
         assert_eq!(
-            row(&pod, "p", "5m", now),
-            [
-                "p",
-                "1/1",
-                "Running",
-                "3 (5m ago)",
-                "5m",
-                "10.0.0.1",
-                "n",
-                "<none>",
-                "1/2"
-            ]
+            row(&pod, now),
+            ["1/1", "Running", "3 (5m ago)", "10.0.0.1", "n", "<none>", "1/2"]
         );
     }
 }

@@ -200,12 +200,7 @@ async fn the_first_apply_to_what_others_made() {
 
 #[tokio::test(start_paused = true)]
 async fn owners_of_everything_where_that_is_wanted() {
-    let api = Api::new(Config {
-        gc: false,
-        managed_fields: true,
-        ..Config::default()
-    })
-    .await;
+    let api = Api::new(Config::default().gc(false).managed_fields(true)).await;
     let answer = api
         .raw(
             "POST",

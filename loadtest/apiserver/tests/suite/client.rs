@@ -61,12 +61,7 @@ impl Api {
 
     /// The same, without collector and with a fixed seed.
     pub(crate) async fn plain() -> Self {
-        Self::new(Config {
-            gc: false,
-            seed: Some(1),
-            ..Config::default()
-        })
-        .await
+        Self::new(Config::default().gc(false).seed(1)).await
     }
 
     /// The same server as a client sees it that no fault reaches.

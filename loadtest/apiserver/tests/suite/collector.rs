@@ -6,11 +6,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 async fn api() -> Api {
-    Api::new(Config {
-        seed: Some(5),
-        ..Config::default()
-    })
-    .await
+    Api::new(Config::default().seed(5)).await
 }
 
 async fn settle() {

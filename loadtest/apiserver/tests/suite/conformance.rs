@@ -362,7 +362,7 @@ async fn discovery_is_the_same_for_what_is_served() {
             "{resource}"
         );
     }
-    assert_eq!(got["resources"].as_array().unwrap().len(), 11);
+    assert_eq!(got["resources"].as_array().unwrap().len(), 13);
     assert_eq!(
         shape(&api.get("/api").await),
         shape(&capture("discovery.api.json"))
@@ -379,11 +379,12 @@ async fn discovery_is_the_same_for_what_is_served() {
     }
     for path in [
         "/openapi/v1",
-        "/openapi/v3/apis/apps/v1",
-        "/apis/apps/v1",
-        "/apis/apps",
+        "/openapi/v3/apis/batch/v1",
+        "/apis/batch/v1",
+        "/apis/batch",
+        "/apis/apps/v1beta1",
         "/x",
-        "/api/v1/configmaps",
+        "/api/v1/limitranges",
     ] {
         let answer = api.call("GET", path, Value::Null).await;
         assert_eq!(

@@ -7,12 +7,7 @@ use serde_json::{Value, json};
 #[tokio::test(start_paused = true)]
 async fn a_pod_on_a_node_goes_in_two_steps() {
     let start: jiff::Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
-    let api = Api::new(Config {
-        gc: false,
-        start_time: Some(start),
-        ..Config::default()
-    })
-    .await;
+    let api = Api::new(Config::default().gc(false).start_time(start)).await;
     let made = api.create(PODS, pod("p")).await;
     let path = format!("{PODS}/p");
     let mut watch = api

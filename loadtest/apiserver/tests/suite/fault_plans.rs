@@ -13,13 +13,11 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 async fn api(request_log: usize) -> Api {
-    let config = Config {
-        gc: false,
-        seed: Some(1),
-        start_time: Some("2030-01-01T00:00:00Z".parse().unwrap()),
-        request_log,
-        ..Config::default()
-    };
+    let config = Config::default()
+        .gc(false)
+        .seed(1)
+        .start_time("2030-01-01T00:00:00Z".parse().unwrap())
+        .request_log(request_log);
     Api::new(config).await
 }
 

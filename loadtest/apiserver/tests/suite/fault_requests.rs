@@ -10,12 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 async fn api() -> Api {
-    let config = Config {
-        gc: false,
-        seed: Some(1),
-        request_log: 100,
-        ..Config::default()
-    };
+    let config = Config::default().gc(false).seed(1).request_log(100);
     Api::new(config).await
 }
 

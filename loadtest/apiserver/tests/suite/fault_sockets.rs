@@ -33,11 +33,7 @@ const CREATE: &str = "POST /api/v1/namespaces";
 const WATCH: &str = "GET /api/v1/namespaces?watch=1&timeoutSeconds=2";
 
 async fn server(fault: impl Into<Fault>, verb: Verb) -> Handle {
-    let config = Config {
-        gc: false,
-        request_log: 100,
-        ..Config::default()
-    };
+    let config = Config::default().gc(false).request_log(100);
     let handle = start(config).await.unwrap();
     let rule = Rule::on(verb, "namespaces").fault(fault.into());
     handle

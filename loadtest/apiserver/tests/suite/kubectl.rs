@@ -67,10 +67,7 @@ impl Cluster {
         let home =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kubectl-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&home).unwrap();
-        let config = Config {
-            managed_fields: true,
-            ..Config::default()
-        };
+        let config = Config::default().managed_fields(true);
         let handle = memory_apiserver::start(config).await.unwrap();
         std::fs::write(home.join("config"), handle.kubeconfig()).unwrap();
         Some(Self { handle, home })

@@ -244,12 +244,7 @@ async fn forms_of_an_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn long_lists_come_in_pieces_and_whole() {
-    let api = Api::new(Config {
-        gc: false,
-        seed: Some(3),
-        ..Config::default()
-    })
-    .await;
+    let api = Api::new(Config::default().gc(false).seed(3)).await;
     for i in 0..120 {
         let mut big = slice(&format!("s{i:03}"));
         let endpoints: Vec<Value> = (0..100)

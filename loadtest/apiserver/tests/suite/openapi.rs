@@ -8,7 +8,7 @@ async fn documents() {
     let api = Api::plain().await;
     let index = api.get("/openapi/v3").await;
     let paths = index["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 4);
+    assert_eq!(paths.len(), 6);
     for (path, entry) in paths {
         let document = api.get(entry["serverRelativeURL"].as_str().unwrap()).await;
         assert_eq!(document["openapi"], "3.0.0", "{path}");

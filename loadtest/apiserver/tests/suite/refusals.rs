@@ -298,12 +298,7 @@ async fn endpoints_and_leases() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_that_make_no_sense() {
-    let api = Api::new(Config {
-        gc: false,
-        max_body: 1000,
-        ..Config::default()
-    })
-    .await;
+    let api = Api::new(Config::default().gc(false).max_body(1000)).await;
     let big = with(
         slice("s"),
         &["metadata", "annotations"],

@@ -6,12 +6,10 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 async fn run(seed: u64) -> (Vec<RequestRecord>, Vec<Value>, Vec<Value>) {
-    let config = Config {
-        seed: Some(seed),
-        start_time: Some("2030-01-01T00:00:00Z".parse().unwrap()),
-        request_log: 1000,
-        ..Config::default()
-    };
+    let config = Config::default()
+        .seed(seed)
+        .start_time("2030-01-01T00:00:00Z".parse().unwrap())
+        .request_log(1000);
     let api = Api::new(config).await;
     let watch = api
         .watch("/apis/discovery.k8s.io/v1/endpointslices?watch=1&timeoutSeconds=100")
@@ -46,12 +44,7 @@ async fn same_seed_same_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn the_log_is_bounded_and_in_order() {
-    let api = Api::new(Config {
-        gc: false,
-        request_log: 3,
-        ..Config::default()
-    })
-    .await;
+    let api = Api::new(Config::default().gc(false).request_log(3)).await;
     for name in ["a", "b", "c"] {
         api.create(PODS, pod(name)).await;
         tokio::time::advance(Duration::from_secs(1)).await;

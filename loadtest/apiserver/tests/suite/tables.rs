@@ -27,12 +27,12 @@ fn cells(table: &Value) -> Vec<Vec<String>> {
 }
 
 async fn api() -> Api {
-    Api::new(Config {
-        gc: false,
-        seed: Some(1),
-        start_time: Some("2030-05-06T07:08:09Z".parse().unwrap()),
-        ..Config::default()
-    })
+    Api::new(
+        Config::default()
+            .gc(false)
+            .seed(1)
+            .start_time("2030-05-06T07:08:09Z".parse().unwrap()),
+    )
     .await
 }
 

@@ -47,12 +47,7 @@ async fn from_a_version_it_replays_what_came_after() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_out_of_the_history_is_too_old() {
-    let api = Api::new(Config {
-        gc: false,
-        history: 3,
-        ..Config::default()
-    })
-    .await;
+    let api = Api::new(Config::default().gc(false).history(3)).await;
     let first = version(&api.create(PODS, pod("a")).await);
     for i in 0..3 {
         api.create(PODS, pod(&format!("b{i}"))).await;
@@ -257,17 +252,8 @@ async fn initial_events_need_what_they_need() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watcher_that_lags_is_cut_off() {
-    for config in [
-        Config {
-            watch_buffer: 5,
-            ..Config::default()
-        },
-        Config {
-            history: 5,
-            ..Config::default()
-        },
-    ] {
-        let api = Api::new(Config { gc: false, ..config }).await;
+    for config in [Config::default().watch_buffer(5), Config::default().history(5)] {
+        let api = Api::new(config.gc(false)).await;
         let mut slow = api.watch(&format!("{PODS}?watch=1")).await;
         let mut other = api.watch(&format!("{SLICES}?watch=1")).await;
         for i in 0..5 {
@@ -289,12 +275,7 @@ async fn a_watcher_that_lags_is_cut_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replay_may_be_longer_than_the_lag_allowed() {
-    let api = Api::new(Config {
-        gc: false,
-        watch_buffer: 3,
-        ..Config::default()
-    })
-    .await;
+    let api = Api::new(Config::default().gc(false).watch_buffer(3)).await;
     let from = api.server.resource_version();
     for i in 0..9 {
         api.create(PODS, pod(&format!("p{i}"))).await;

@@ -7,12 +7,7 @@ use serde_json::{Value, json};
 #[tokio::test(start_paused = true)]
 async fn what_the_server_sets() {
     let start: jiff::Timestamp = "2030-05-06T07:08:09.9Z".parse().unwrap();
-    let api = Api::new(Config {
-        gc: false,
-        start_time: Some(start),
-        ..Config::default()
-    })
-    .await;
+    let api = Api::new(Config::default().gc(false).start_time(start)).await;
     tokio::time::advance(std::time::Duration::from_secs(5)).await;
     let mut given = pod("p");
     given["metadata"]["uid"] = "mine".into();

@@ -1,12 +1,13 @@
 //! Cluster addresses and node ports: taken before a Service is stored, given back when it is not or goes.
 
 use super::families;
-use super::spec::{needs_cluster_ip, needs_node_ports, texts};
+use super::spec::{needs_cluster_ip, needs_node_ports};
+use crate::cause::Faults;
 use crate::kinds::Kind;
-use crate::object::text;
+use crate::object::{number, text, texts};
 use crate::status::{Answer, Refusal};
 use crate::store::{Allocator, Held, NODE_PORTS, Store, next_address, range_of};
-use crate::validate::{Faults, parse_ip};
+use crate::validate::parse_ip;
 use serde_json::Value;
 
 /// What was taken for a Service that is not stored yet. Given back unless kept.
@@ -38,7 +39,12 @@ impl Drop for Claims<'_> {
 }
 
 /// Completes a Service with families, addresses and node ports.
-pub(crate) fn allocate<'a>(store: &'a Store, service: &mut Value, old: Option<&Value>) -> Answer<Claims<'a>> {
+pub(crate) fn allocate<'a>(
+    store: &'a Store,
+    kind: Kind,
+    service: &mut Value,
+    old: Option<&Value>,
+) -> Answer<Claims<'a>> {
     let mut faults = Faults::default();
     families::settle(service, old, &mut faults);
     let before = old.map(Held::of).unwrap_or_default();
@@ -57,11 +63,7 @@ pub(crate) fn allocate<'a>(store: &'a Store, service: &mut Value, old: Option<&V
         node_ports(service, allocator, rng, &before, &mut claims.taken, &mut faults);
     }
     if !faults.0.is_empty() {
-        return Err(Refusal::invalid(
-            Kind::Service,
-            text(service, "/metadata/name"),
-            faults.0,
-        ));
+        return Err(Refusal::invalid(kind, text(service, "/metadata/name"), faults.0));
     }
     let after = Held::of(service);
     claims.freed = Held {
@@ -79,8 +81,8 @@ fn addresses(
     taken: &mut Held,
     faults: &mut Faults,
 ) {
-    let mut ips = texts(service, "clusterIPs");
-    for (i, family) in texts(service, "ipFamilies").iter().enumerate() {
+    let mut ips = texts(service, "/spec/clusterIPs");
+    for (i, family) in texts(service, "/spec/ipFamilies").iter().enumerate() {
         let Some(ip) = ips.get(i) else {
             let address = next_address(allocator, rng, family == "IPv6");
             allocator.addresses.insert(address);
@@ -103,7 +105,7 @@ fn addresses(
         let why = format!("failed to allocate IP {ip}: {why}");
         faults.invalid(
             "spec.clusterIPs",
-            &Value::from(texts(service, "clusterIPs")),
+            &Value::from(texts(service, "/spec/clusterIPs")),
             &why,
         );
     }
@@ -127,7 +129,7 @@ fn node_ports(
     let mut given: Vec<(i64, u16)> = Vec::new();
     for (i, port) in ports.into_iter().flatten().enumerate() {
         let protocol: Box<str> = text(port, "/protocol").into();
-        let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
+        let number = number(port, "/port");
         let asked = port.get("nodePort").and_then(Value::as_u64).filter(|n| *n != 0);
         let field = format!("spec.ports[{i}].nodePort");
         match asked {

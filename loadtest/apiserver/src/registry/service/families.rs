@@ -1,8 +1,9 @@
 //! IP families of a Service.
 
-use super::spec::{service_type, texts};
-use crate::object::text;
-use crate::validate::{Faults, address_faults, family_of, parse_ip};
+use super::spec::service_type;
+use crate::cause::Faults;
+use crate::object::{text, texts};
+use crate::validate::{address_faults, family_of, parse_ip};
 use serde_json::Value;
 
 fn policy(service: &Value) -> &str {
@@ -52,7 +53,10 @@ pub(super) fn settle(service: &mut Value, old: Option<&Value>, faults: &mut Faul
         reduce(service, old, faults);
     }
     let policy = policy(service).to_owned();
-    let (ips, mut families) = (texts(service, "clusterIPs"), texts(service, "ipFamilies"));
+    let (ips, mut families) = (
+        texts(service, "/spec/clusterIPs"),
+        texts(service, "/spec/ipFamilies"),
+    );
     if policy == "SingleStack" {
         let shown = Value::from(policy.as_str());
         let why = "must be 'RequireDualStack' or 'PreferDualStack' when multiple";
@@ -87,7 +91,7 @@ fn check_given(service: &Value, faults: &mut Faults) {
     if !policies.contains(&policy) {
         faults.not_supported("spec.ipFamilyPolicy", policy, &policies);
     }
-    let families = texts(service, "ipFamilies");
+    let families = texts(service, "/spec/ipFamilies");
     for (i, family) in families.iter().enumerate() {
         let field = format!("spec.ipFamilies[{i}]");
         if !matches!(family.as_str(), "IPv4" | "IPv6") {
@@ -96,7 +100,7 @@ fn check_given(service: &Value, faults: &mut Faults) {
             faults.duplicate(&field, &Value::from(family.as_str()));
         }
     }
-    let ips = texts(service, "clusterIPs");
+    let ips = texts(service, "/spec/clusterIPs");
     let single = text(service, "/spec/clusterIP");
     if ips.is_empty() {
         return;
@@ -151,7 +155,10 @@ fn check_given(service: &Value, faults: &mut Faults) {
 /// Fewer families than before need the policy to say so.
 fn reduce(service: &mut Value, old: &Value, faults: &mut Faults) {
     for (field, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
-        let (before, after) = (texts(old, field), texts(service, field));
+        let (before, after) = (
+            texts(old, &format!("/spec/{field}")),
+            texts(service, &format!("/spec/{field}")),
+        );
         if policy(service) == "SingleStack" {
             if before == after && after.len() > 1 {
                 set(service, field, after[..1].to_vec());

@@ -1,0 +1,431 @@
+//! The table of kinds: one row for each kind that every server serves. A kind is added here, its type in
+//! `registry/schema.txt`, and what only it does in a module that its row names.
+
+use crate::kinds::{Column, Facts, Kind, NameRule, PLAIN, Role, Selectable, narrow, wide};
+use crate::registry::{
+    configmap, definition, deployment, endpoints, event, lease, namespace, node, pod, secret, service, slice,
+};
+use crate::table;
+
+/// All rows, as kinds, in the order in which discovery lists their groups.
+pub(crate) fn all() -> Vec<Kind> {
+    KINDS.iter().map(Kind::new).collect()
+}
+
+/// The kind of this name in a group.
+#[cfg(test)]
+pub(crate) fn kind(name: &str) -> Kind {
+    let found = all().into_iter().find(|kind| kind.kind == name);
+    found.unwrap_or_else(|| panic!("the table has no {name}"))
+}
+
+static KINDS: [Facts; 13] = [
+    Facts {
+        resource: "configmaps",
+        singular: "configmap",
+        kind: "ConfigMap",
+        schema: "ConfigMap",
+        short_names: &["cm"],
+        storage_hash: "qFsyl6wFWjQ=",
+        check: configmap::check,
+        columns: &[
+            Column::NAME,
+            narrow("Data", "How many entries there are."),
+            Column::AGE,
+        ],
+        row: Some(table::config::configmap),
+        ..PLAIN
+    },
+    Facts {
+        resource: "endpoints",
+        singular: "endpoints",
+        kind: "Endpoints",
+        schema: "Endpoints",
+        short_names: &["ep"],
+        create_on_update: true,
+        storage_hash: "fWeeMqaN/OA=",
+        default: endpoints::default,
+        check: endpoints::check,
+        columns: &[
+            Column::NAME,
+            narrow("Endpoints", "The ready addresses with their ports."),
+            Column::AGE,
+        ],
+        row: Some(table::network::endpoints),
+        ..PLAIN
+    },
+    Facts {
+        resource: "events",
+        singular: "event",
+        kind: "Event",
+        schema: "Event",
+        short_names: &["ev"],
+        name_rule: NameRule::Path,
+        create_on_update: true,
+        storage_hash: "r2yiGXH7wu8=",
+        fields: &[
+            Selectable::new("involvedObject.kind"),
+            Selectable::new("involvedObject.namespace"),
+            Selectable::new("involvedObject.name"),
+            Selectable::new("involvedObject.uid"),
+            Selectable::new("involvedObject.apiVersion"),
+            Selectable::new("involvedObject.resourceVersion"),
+            Selectable::new("involvedObject.fieldPath"),
+            Selectable::new("reason"),
+            Selectable::new("reportingComponent"),
+            Selectable::at("source", &["/source/component", "/reportingComponent"]),
+            Selectable::new("type"),
+        ],
+        bookmark_rest: concat!(
+            r#","involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null,"#,
+            r#""eventTime":null,"reportingComponent":"","reportingInstance":"""#
+        ),
+        default: event::default,
+        check: event::check_core,
+        columns: EVENT_COLUMNS,
+        row: Some(table::event::core),
+        ..PLAIN
+    },
+    Facts {
+        resource: "namespaces",
+        singular: "namespace",
+        kind: "Namespace",
+        schema: "Namespace",
+        short_names: &["ns"],
+        role: Role::Namespace,
+        name_rule: NameRule::Label,
+        namespaced: false,
+        subresources: &["finalize", "status"],
+        returns_deleted: true,
+        delete_collection: false,
+        storage_hash: "Q3oi5N2YM8M=",
+        fields: &[Selectable::new("status.phase")],
+        bookmark_rest: r#","spec":{},"status":{}"#,
+        default: namespace::default,
+        create: namespace::create,
+        update: namespace::update,
+        columns: &[
+            Column::NAME,
+            narrow("Status", "Where the namespace is in its life.").of(".status.phase"),
+            Column::AGE,
+        ],
+        ..PLAIN
+    },
+    Facts {
+        resource: "nodes",
+        singular: "node",
+        kind: "Node",
+        schema: "Node",
+        short_names: &["no"],
+        namespaced: false,
+        subresources: &["status"],
+        storage_hash: "XwShjMxG9Fs=",
+        fields: &[Selectable::flag("spec.unschedulable")],
+        bookmark_rest: concat!(
+            r#","spec":{},"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}},"#,
+            r#""nodeInfo":{"machineID":"","systemUUID":"","bootID":"","kernelVersion":"","osImage":"","#,
+            r#""containerRuntimeVersion":"","kubeletVersion":"","kubeProxyVersion":"","#,
+            r#""operatingSystem":"","architecture":""}}"#
+        ),
+        default: node::default,
+        columns: &[
+            Column::NAME,
+            narrow(
+                "Status",
+                "Whether the node is ready, and whether pods may be bound to it.",
+            ),
+            narrow("Roles", "The roles of the node."),
+            Column::AGE,
+            narrow("Version", "The version of the node's kubelet.").of(".status.nodeInfo.kubeletVersion"),
+            wide("Internal-IP", "The address of the node within the cluster."),
+            wide("External-IP", "The address of the node outside of the cluster."),
+            wide("OS-Image", "The operating system of the node."),
+            wide("Kernel-Version", "The kernel of the node."),
+            wide(
+                "Container-Runtime",
+                "The container runtime of the node and its version.",
+            ),
+        ],
+        row: Some(table::node::row),
+        ..PLAIN
+    },
+    Facts {
+        resource: "pods",
+        singular: "pod",
+        kind: "Pod",
+        schema: "Pod",
+        short_names: &["po"],
+        categories: &["all"],
+        role: Role::Pod,
+        subresources: &["status"],
+        returns_deleted: true,
+        storage_hash: "xPOwRZ+Yhw8=",
+        fields: &[
+            Selectable::new("spec.nodeName"),
+            Selectable::new("spec.restartPolicy"),
+            Selectable::new("spec.schedulerName"),
+            Selectable::new("spec.serviceAccountName"),
+            Selectable::flag("spec.hostNetwork"),
+            Selectable::new("status.phase"),
+            Selectable::at("status.podIP", &["/status/podIPs/0/ip", "/status/podIP"]),
+            // Accepted, but never set: so it is upstream.
+            Selectable::at("status.podIPs", &[]),
+            Selectable::new("status.nominatedNodeName"),
+        ],
+        bookmark_rest: r#","spec":{"containers":null},"status":{}"#,
+        default: pod::default,
+        create: pod::create,
+        update: pod::update,
+        update_status: pod::update_status,
+        check: pod::check,
+        check_status: pod::check_status,
+        columns: &[
+            Column::NAME,
+            narrow("Ready", "How many of the pod's containers are ready."),
+            narrow("Status", "What the containers of the pod are doing, in a word."),
+            narrow(
+                "Restarts",
+                "How often containers were restarted, and how long ago the last one was.",
+            ),
+            Column::AGE,
+            wide("IP", "The first address of the pod."),
+            wide("Node", "The node the pod is bound to."),
+            wide(
+                "Nominated Node",
+                "The node on which room is being made for the pod.",
+            ),
+            wide(
+                "Readiness Gates",
+                "How many of the pod's own readiness conditions are true.",
+            ),
+        ],
+        row: Some(table::pod::row),
+        ..PLAIN
+    },
+    Facts {
+        resource: "secrets",
+        singular: "secret",
+        kind: "Secret",
+        schema: "Secret",
+        storage_hash: "S6u1pOWzb84=",
+        fields: &[Selectable::new("type")],
+        default: secret::default,
+        check: secret::check,
+        columns: &[
+            Column::NAME,
+            narrow("Type", "How the data is meant to be used.").of(".type"),
+            narrow("Data", "How many entries there are."),
+            Column::AGE,
+        ],
+        row: Some(table::config::secret),
+        ..PLAIN
+    },
+    Facts {
+        resource: "services",
+        singular: "service",
+        kind: "Service",
+        schema: "Service",
+        short_names: &["svc"],
+        categories: &["all"],
+        role: Role::Service,
+        name_rule: NameRule::Label1035,
+        subresources: &["status"],
+        create_on_update: true,
+        returns_deleted: true,
+        storage_hash: "0/CO1lhkEBI=",
+        fields: &[Selectable::new("spec.clusterIP"), Selectable::new("spec.type")],
+        bookmark_rest: r#","spec":{},"status":{"loadBalancer":{}}"#,
+        default: service::default,
+        create: service::create,
+        update: service::update,
+        check: service::check,
+        columns: &[
+            Column::NAME,
+            narrow("Type", "How the service is exposed.").of(".spec.type"),
+            narrow("Cluster-IP", "The address of the service within the cluster."),
+            narrow(
+                "External-IP",
+                "The addresses of the service outside of the cluster.",
+            ),
+            narrow("Port(s)", "The ports of the service."),
+            Column::AGE,
+            wide("Selector", "The labels of the pods behind the service."),
+        ],
+        row: Some(table::network::service),
+        ..PLAIN
+    },
+    Facts {
+        api_version: "apps/v1",
+        resource: "deployments",
+        singular: "deployment",
+        kind: "Deployment",
+        schema: "Deployment",
+        short_names: &["deploy"],
+        categories: &["all"],
+        subresources: &["status"],
+        storage_hash: "8aSe+NMegvE=",
+        bookmark_rest: concat!(
+            r#","spec":{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"#,
+            r#""strategy":{}},"status":{}"#
+        ),
+        default: deployment::default,
+        create: deployment::create,
+        update: deployment::update,
+        check: deployment::check,
+        columns: &[
+            Column::NAME,
+            narrow("Ready", "How many of the wanted pods are ready."),
+            narrow("Up-to-date", "How many pods have the present template."),
+            narrow("Available", "How many pods have been ready for long enough."),
+            Column::AGE,
+            wide("Containers", "The names of the template's containers."),
+            wide("Images", "The images of the template's containers."),
+            wide("Selector", "The labels of the pods."),
+        ],
+        row: Some(table::config::deployment),
+        ..PLAIN
+    },
+    Facts {
+        api_version: "events.k8s.io/v1",
+        resource: "events",
+        singular: "event",
+        kind: "Event",
+        schema: "NewEvent",
+        short_names: &["ev"],
+        name_rule: NameRule::Path,
+        create_on_update: true,
+        storage_hash: "r2yiGXH7wu8=",
+        fields: &[
+            Selectable::new("regarding.kind"),
+            Selectable::new("regarding.namespace"),
+            Selectable::new("regarding.name"),
+            Selectable::new("regarding.uid"),
+            Selectable::new("regarding.apiVersion"),
+            Selectable::new("regarding.resourceVersion"),
+            Selectable::new("regarding.fieldPath"),
+            Selectable::new("reason"),
+            Selectable::new("reportingController"),
+            Selectable::new("type"),
+        ],
+        bookmark_rest: concat!(
+            r#","eventTime":null,"regarding":{},"deprecatedSource":{},"#,
+            r#""deprecatedFirstTimestamp":null,"deprecatedLastTimestamp":null"#
+        ),
+        check: event::check_new,
+        columns: EVENT_COLUMNS,
+        row: Some(table::event::new),
+        ..PLAIN
+    },
+    Facts {
+        api_version: "apiextensions.k8s.io/v1",
+        resource: "customresourcedefinitions",
+        singular: "customresourcedefinition",
+        kind: "CustomResourceDefinition",
+        schema: "CustomResourceDefinition",
+        short_names: &["crd", "crds"],
+        categories: &["api-extensions"],
+        role: Role::Definition,
+        namespaced: false,
+        subresources: &["status"],
+        storage_hash: "jfWCUB31mvA=",
+        bookmark_rest: concat!(
+            r#","spec":{"group":"","names":{"plural":"","kind":""},"scope":"","versions":null},"#,
+            r#""status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":null}"#
+        ),
+        default: definition::default,
+        create: definition::create,
+        update: definition::update,
+        check: definition::check,
+        columns: &[
+            Column::NAME,
+            narrow("Created At", "When the definition was made.").of(".metadata.creationTimestamp"),
+        ],
+        ..PLAIN
+    },
+    Facts {
+        api_version: "coordination.k8s.io/v1",
+        resource: "leases",
+        singular: "lease",
+        kind: "Lease",
+        schema: "Lease",
+        create_on_update: true,
+        unconditional_update: false,
+        storage_hash: "gqkMMb/YqFM=",
+        bookmark_rest: r#","spec":{}"#,
+        check: lease::check,
+        columns: &[
+            Column::NAME,
+            narrow("Holder", "Who holds the lease.").of(".spec.holderIdentity"),
+            Column::AGE,
+        ],
+        ..PLAIN
+    },
+    Facts {
+        api_version: "discovery.k8s.io/v1",
+        resource: "endpointslices",
+        singular: "endpointslice",
+        kind: "EndpointSlice",
+        schema: "EndpointSlice",
+        storage_hash: "qgS0xkrxYAI=",
+        bookmark_rest: r#","addressType":"","endpoints":null,"ports":null"#,
+        default: slice::default,
+        create: slice::create,
+        update: slice::update,
+        check: slice::check,
+        columns: &[
+            Column::NAME,
+            narrow("AddressType", "What the addresses of the slice are.").of(".addressType"),
+            narrow("Ports", "The ports of all endpoints of the slice."),
+            narrow("Endpoints", "The addresses of the slice."),
+            Column::AGE,
+        ],
+        row: Some(table::network::slice),
+        ..PLAIN
+    },
+];
+
+/// The events of both groups are shown alike.
+const EVENT_COLUMNS: &[Column] = &[
+    narrow("Last Seen", "How long ago the event was seen last."),
+    narrow("Type", "Whether the event is normal or a warning.").of(".type"),
+    narrow("Reason", "Why the event came about, in a word.").of(".reason"),
+    narrow("Object", "The object the event is about."),
+    wide("Subobject", "The part of the object the event is about."),
+    wide("Source", "Who reports the event."),
+    narrow("Message", "What happened."),
+    wide("First Seen", "How long ago the event was seen first."),
+    wide("Count", "How often the event was seen."),
+    Column {
+        wide: true,
+        ..Column::NAME
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::registry::schema::SCHEMA;
+    use crate::store::Store;
+    use jiff::Timestamp;
+
+    #[test]
+    fn every_row_is_whole_and_found() {
+        let store = Store::new(Config::default(), all());
+        let state = store.read();
+        for kind in all() {
+            let found = state.find(kind.group(), kind.version(), kind.resource);
+            assert_eq!(found, Some(kind));
+            assert_eq!(state.find_kind(kind.api_version, kind.kind), Some(kind));
+            let root = &SCHEMA.structs[SCHEMA.root(kind)];
+            assert!(root.field("metadata").is_some(), "{}", kind.kind);
+            let own = kind
+                .row
+                .map_or(0, |row| row(&serde_json::json!({}), Timestamp::UNIX_EPOCH).len());
+            let without_path = kind.columns.iter().filter(|column| column.path.is_empty());
+            assert_eq!(own, without_path.count(), "{}", kind.kind);
+        }
+        assert_eq!(state.find_kind("apps/v1", "ReplicaSet"), None);
+        assert_eq!(state.find("apps", "v2", "deployments"), None);
+    }
+}

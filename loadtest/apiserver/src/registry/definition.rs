@@ -1,0 +1,145 @@
+//! `CustomResourceDefinition`s.
+
+use crate::cause::Faults;
+use crate::custom::CLEANUP;
+use crate::object::{fill, list, next_generation, object_at, text, texts};
+use crate::validate::{label_1035_faults, label_faults, subdomain_faults};
+use serde_json::{Value, json};
+
+pub(crate) fn default(value: &mut Value) {
+    let kind = text(value, "/spec/names/kind").to_owned();
+    if let Some(names) = value.pointer_mut("/spec/names").and_then(Value::as_object_mut)
+        && !kind.is_empty()
+    {
+        let list = format!("{kind}List");
+        fill(
+            names,
+            &[
+                ("singular", kind.to_lowercase().into()),
+                ("listKind", list.into()),
+            ],
+        );
+    }
+    fill(
+        object_at(value, "spec"),
+        &[("conversion", json!({"strategy": "None"}))],
+    );
+}
+
+/// The names are accepted and the kinds served from the first moment on.
+pub(crate) fn create(value: &mut Value) {
+    value["metadata"]["generation"] = 1.into();
+    let condition = |kind: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind, "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": value["metadata"]["creationTimestamp"],
+        })
+    };
+    value["status"] = json!({
+        "acceptedNames": value["spec"]["names"],
+        "conditions": [
+            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        ],
+        "storedVersions": storage(value),
+    });
+}
+
+pub(crate) fn update(new: &mut Value, old: &Value) {
+    if new["spec"] != old["spec"] {
+        next_generation(new, old);
+    }
+    let mut stored = texts(new, "/status/storedVersions");
+    stored.extend(storage(new));
+    stored.dedup();
+    new["status"]["storedVersions"] = stored.into();
+    new["status"]["acceptedNames"] = new["spec"]["names"].clone();
+}
+
+/// The versions in which objects are kept: one, once the definition is checked.
+fn storage(definition: &Value) -> Vec<String> {
+    let versions = list(definition, "/spec/versions").iter();
+    let stored = versions.filter(|version| version["storage"] == true);
+    stored.map(|version| text(version, "/name").to_owned()).collect()
+}
+
+/// Marks a definition that is deleted and whose objects are about to be.
+pub(crate) fn terminate(value: &mut Value, now: &str) {
+    value["metadata"]["deletionTimestamp"] = now.into();
+    let mut finalizers = texts(value, "/metadata/finalizers");
+    finalizers.push(CLEANUP.to_owned());
+    value["metadata"]["finalizers"] = finalizers.into();
+    let condition = json!({
+        "type": "Terminating", "status": "True", "reason": "InstanceDeletionInProgress",
+        "message": "CustomResource deletion is in progress", "lastTransitionTime": now,
+    });
+    if let Some(conditions) = value
+        .pointer_mut("/status/conditions")
+        .and_then(Value::as_array_mut)
+    {
+        conditions.push(condition);
+    }
+}
+
+pub(crate) fn check(faults: &mut Faults, value: &Value, old: Option<&Value>) {
+    let (group, plural) = (text(value, "/spec/group"), text(value, "/spec/names/plural"));
+    let name = text(value, "/metadata/name");
+    if name != format!("{plural}.{group}") {
+        faults.invalid_text(
+            "metadata.name",
+            name,
+            "must be spec.names.plural+\".\"+spec.group",
+        );
+    }
+    if group.is_empty() {
+        faults.required("spec.group", "");
+    } else {
+        faults.each("spec.group", group, subdomain_faults(group));
+        if !group.contains('.') {
+            faults.invalid_text("spec.group", group, "should be a domain with at least one dot");
+        }
+    }
+    let scope = text(value, "/spec/scope");
+    if !matches!(scope, "Cluster" | "Namespaced") {
+        faults.not_supported("spec.scope", scope, &["Cluster", "Namespaced"]);
+    }
+    for field in ["plural", "singular", "kind", "listKind"] {
+        let (at, name) = (
+            format!("spec.names.{field}"),
+            text(value, &format!("/spec/names/{field}")),
+        );
+        if name.is_empty() {
+            faults.required(&at, "");
+        } else {
+            faults.each(&at, name, label_1035_faults(&name.to_lowercase()));
+        }
+    }
+    let versions = list(value, "/spec/versions");
+    for (i, version) in versions.iter().enumerate() {
+        let (field, name) = (format!("spec.versions[{i}]"), text(version, "/name"));
+        faults.each(&format!("{field}.name"), name, label_faults(name));
+        if !version
+            .pointer("/schema/openAPIV3Schema")
+            .is_some_and(Value::is_object)
+        {
+            faults.required(&format!("{field}.schema.openAPIV3Schema"), "schemas are required");
+        }
+    }
+    if storage(value).len() != 1 {
+        let why = "must have exactly one version marked as storage version";
+        faults.invalid("spec.versions", &versions.into(), why);
+    }
+    if let Some(old) = old {
+        for field in ["group", "scope"] {
+            faults.immutable(
+                &format!("spec.{field}"),
+                &value["spec"][field],
+                &old["spec"][field],
+            );
+        }
+        for field in ["kind", "plural"] {
+            let at = |value: &Value| value["spec"]["names"][field].clone();
+            faults.immutable(&format!("spec.names.{field}"), &at(value), &at(old));
+        }
+    }
+}
