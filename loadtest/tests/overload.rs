@@ -198,13 +198,7 @@ fn options() -> Options {
             legacy_tolerate_unready: false,
             seed: 1,
         },
-        pacing: Pacing {
-            qps: -1.0,
-            burst: 1,
-            in_flight: IN_FLIGHT,
-            slice_batch: Duration::ZERO,
-            endpoints_batch: Duration::ZERO,
-        },
+        pacing: Pacing::unlimited(IN_FLIGHT),
         deadline: Duration::from_secs(30),
         drain: Duration::from_secs(10),
     }

@@ -51,6 +51,19 @@ pub struct Pacing {
     pub endpoints_batch: Duration,
 }
 
+impl Pacing {
+    /// Limits nothing but the number of requests in flight, and batches nothing.
+    pub const fn unlimited(in_flight: usize) -> Self {
+        Self {
+            qps: 0.0,
+            burst: 1,
+            in_flight,
+            slice_batch: Duration::ZERO,
+            endpoints_batch: Duration::ZERO,
+        }
+    }
+}
+
 /// The result of a request, as far as it tells of the API server's load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {

@@ -108,14 +108,8 @@ pub(crate) struct Process {
 impl Process {
     /// One that begins now, and writes from the beginning.
     pub(crate) fn new(settings: Settings, window: usize) -> Self {
-        let pacing = Pacing {
-            qps: 0.0,
-            burst: 1,
-            // One namespace may have half of them, rounded up.
-            in_flight: 2 * window - 1,
-            slice_batch: Duration::ZERO,
-            endpoints_batch: Duration::ZERO,
-        };
+        // One namespace may have half of them, rounded up.
+        let pacing = Pacing::unlimited(2 * window - 1);
         let picture = Picture::new(settings.outputs);
         Self {
             shard: Part::new(Shard {

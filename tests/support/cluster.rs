@@ -29,13 +29,7 @@ pub(crate) fn options(max_endpoints: usize) -> Options {
             legacy_tolerate_unready: false,
             seed: 1,
         },
-        pacing: Pacing {
-            qps: 0.0,
-            burst: 1,
-            in_flight: 16,
-            slice_batch: Duration::ZERO,
-            endpoints_batch: Duration::ZERO,
-        },
+        pacing: Pacing::unlimited(16),
         deadline: Duration::from_secs(30),
         drain: Duration::from_secs(10),
     }

@@ -3,12 +3,7 @@
 use std::{future::pending, path::PathBuf, time::Duration};
 
 use clap::Parser;
-use endpointd::{
-    actors::writer::Pacing,
-    cluster::connect::Clients,
-    core::{namespace::Settings, outputs::Outputs},
-    ops::run,
-};
+use endpointd::{actors::writer::Pacing, cluster::connect::Clients, core::namespace::Settings, ops::run};
 use kube::Client;
 use memory_apiserver::Handle;
 use serde_json::{Value, json};
@@ -48,17 +43,9 @@ impl Cluster {
         let options = run::Options {
             settings: Settings {
                 max_endpoints,
-                outputs: Outputs::ALL,
-                legacy_tolerate_unready: false,
-                seed: 1,
+                ..Settings::default()
             },
-            pacing: Pacing {
-                qps: 0.0,
-                burst: 1,
-                in_flight: 16,
-                slice_batch: Duration::ZERO,
-                endpoints_batch: Duration::ZERO,
-            },
+            pacing: Pacing::unlimited(16),
             deadline: Duration::from_secs(30),
             drain: Duration::from_secs(10),
         };

@@ -1,11 +1,10 @@
 //! Slices as the API server has them: adopting them, and correcting what others did to them.
 
+use super::NamespaceState;
 use super::lifecycle::Metadata;
 use super::members::desired;
-use super::{NamespaceState, Pod, Service};
 use crate::core::address::Family;
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
-use crate::core::hints::HintMode;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::object::Phase;
 use crate::core::queue::Priority;
@@ -253,36 +252,5 @@ impl NamespaceState {
             self.slices[id].slots[at].stale = true;
         }
         true
-    }
-
-    /// Returns whether an endpoint on the API server is, its conditions aside, what a pod's endpoint should be.
-    /// Order and the spelling of addresses do not count.
-    fn same_content(&self, pod: &Pod, service: &Service, family: Family, endpoint: &EndpointFacts) -> bool {
-        let (node, zone) = match self.node_of(pod) {
-            Some((name, facts)) => (Some(name), facts.zone.as_ref()),
-            None => (self.nodes.get(pod.node).map(|node| &node.view.name), None),
-        };
-        let same = |a: Option<&str>, b: Option<&Arc<str>>| a == b.map(|b| &**b);
-        let only = |hints: &[Box<str>], hint: Option<&str>| hints.iter().map(|h| &**h).eq(hint);
-        let hints = service.facts.hints.hint(
-            desired(pod, service).ready(),
-            zone.map(|zone| &**zone),
-            node.map(|node| &**node),
-        );
-        let same_hints = service.facts.hints == HintMode::Auto
-            || (only(&endpoint.zone_hints, hints.zone) && only(&endpoint.node_hints, hints.node));
-        !endpoint.odd
-            && same_hints
-            && endpoint.serving.is_some()
-            && endpoint.ready.is_some()
-            && endpoint.terminating.is_some()
-            && endpoint.pod_uid.as_ref() == Some(&pod.uid)
-            && endpoint.addresses.len() == 1
-            && pod
-                .ip(family)
-                .is_some_and(|ip| *endpoint.addresses[0] == *ip.to_string())
-            && same(endpoint.node.as_deref(), node)
-            && same(endpoint.zone.as_deref(), zone)
-            && endpoint.hostname.as_deref() == self.hostname(pod, &service.facts.name)
     }
 }

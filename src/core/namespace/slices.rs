@@ -3,11 +3,12 @@
 use super::hinting::auto_hint;
 use super::lifecycle::{Content, Metadata, Objects, Published};
 use super::members::desired;
-use super::{NamespaceState, WorkItem};
+use super::{NamespaceState, Pod, Service, WorkItem};
+use crate::core::address::Family;
 use crate::core::body::{Encode, EndpointBody, Metadata as BodyMetadata, PodReference, SliceBody};
 use crate::core::compact::table::Named;
 use crate::core::events::{Notice, Source};
-use crate::core::facts::{SliceFacts, SliceMeta};
+use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta};
 use crate::core::hints::HintMode;
 use crate::core::ids::{SliceId, Uid};
 use crate::core::object::{Flight, ObjectName, ObjectState, Output, Phase};
@@ -234,28 +235,12 @@ impl NamespaceState {
         let state = service.families[slice.family.index()].as_ref();
         let state = state.expect("a managed slice's Service has the slice's family");
         let endpoints = slice.slots.iter().enumerate().map(|(at, slot)| {
-            let pod = &self.pods[slot.pod];
-            let node = self.nodes.get(pod.node);
-            let zone = node.and_then(|node| node.view.facts.as_ref()?.zone.as_deref());
-            let node = node.map(|node| &*node.view.name);
-            let conditions = desired(pod, service);
-            EndpointBody {
-                hints: match service.facts.hints {
-                    HintMode::Auto => auto_hint(slice, at),
-                    mode => mode.hint(conditions.ready(), zone, node),
-                },
-                ip: pod
-                    .ip(slice.family)
-                    .expect("a placed pod has an address of the slice's family"),
-                conditions,
-                hostname: self.hostname(pod, &service.facts.name),
-                target: PodReference {
-                    name: &pod.name,
-                    uid: &pod.uid,
-                },
-                node,
-                zone,
+            let endpoint = self.endpoint(&self.pods[slot.pod], service, slice.family);
+            let mut endpoint = endpoint.expect("a placed pod has an address of the slice's family");
+            if service.facts.hints == HintMode::Auto {
+                endpoint.hints = auto_hint(slice, at);
             }
+            endpoint
         });
         encoder.slice(SliceBody {
             metadata: BodyMetadata {
@@ -272,5 +257,60 @@ impl NamespaceState {
             ports: &state.groups.get(slice.group).ports,
             endpoints,
         })
+    }
+
+    /// Returns what a pod's endpoint of a family should be, without the hint where that depends on the zones; `None` if
+    /// the pod has no address of the family.
+    fn endpoint<'a>(
+        &'a self,
+        pod: &'a Pod,
+        service: &'a Service,
+        family: Family,
+    ) -> Option<EndpointBody<'a>> {
+        let node = self.nodes.get(pod.node);
+        let zone = node.and_then(|node| node.view.facts.as_ref()?.zone.as_deref());
+        let node = node.map(|node| &*node.view.name);
+        let conditions = desired(pod, service);
+        Some(EndpointBody {
+            ip: pod.ip(family)?,
+            conditions,
+            hostname: self.hostname(pod, &service.facts.name),
+            target: PodReference {
+                name: &pod.name,
+                uid: &pod.uid,
+            },
+            node,
+            zone,
+            hints: service.facts.hints.hint(conditions.ready(), zone, node),
+        })
+    }
+
+    /// Returns whether an endpoint on the API server is, its conditions aside, what a pod's endpoint should be.
+    /// Order and the spelling of addresses do not count.
+    pub(super) fn same_content(
+        &self,
+        pod: &Pod,
+        service: &Service,
+        family: Family,
+        endpoint: &EndpointFacts,
+    ) -> bool {
+        let Some(wanted) = self.endpoint(pod, service, family) else {
+            return false;
+        };
+        let only = |hints: &[Box<str>], hint: Option<&str>| hints.iter().map(|h| &**h).eq(hint);
+        let same_hints = service.facts.hints == HintMode::Auto
+            || (only(&endpoint.zone_hints, wanted.hints.zone)
+                && only(&endpoint.node_hints, wanted.hints.node));
+        !endpoint.odd
+            && same_hints
+            && endpoint.ready.is_some()
+            && endpoint.serving.is_some()
+            && endpoint.terminating.is_some()
+            && endpoint.pod_uid.as_ref() == Some(wanted.target.uid)
+            && endpoint.addresses.len() == 1
+            && *endpoint.addresses[0] == *wanted.ip.to_string()
+            && endpoint.node.as_deref() == wanted.node
+            && endpoint.zone.as_deref() == wanted.zone
+            && endpoint.hostname.as_deref() == wanted.hostname
     }
 }

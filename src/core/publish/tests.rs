@@ -11,10 +11,7 @@ const NOW: Duration = Duration::ZERO;
 fn pacing(qps: f64, in_flight: usize) -> Pacing {
     Pacing {
         qps,
-        burst: 1,
-        in_flight,
-        slice_batch: Duration::ZERO,
-        endpoints_batch: Duration::ZERO,
+        ..Pacing::unlimited(in_flight)
     }
 }
 
