@@ -17,7 +17,6 @@ use super::excerpt;
 use super::hash::hash_of;
 use super::ids::Uid;
 use super::time::Time;
-use body::EventBody;
 pub use inbox::{Inbox, Pending};
 use lru::SharedLru;
 use std::sync::Arc;
@@ -42,7 +41,7 @@ const BURST: u32 = 50;
 /// their Events must not add ten thousand writes to the load of an API server that may be in trouble already.
 const QPS: f64 = 5.0;
 /// Number of failed requests after which an Event is given up.
-const TRIES: u8 = 6;
+const TRIES: u32 = 6;
 /// The pause of all Events after a failed request, as the next would likely fail too; it doubles with each further one
 /// in a row,
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -212,9 +211,8 @@ pub enum EventOutcome {
 pub struct EventLog {
     entries: SharedLru<Arc<Key>, Entry>,
     objects: SharedLru<Object, ObjectLog>,
-    /// Entries that are to be written.
+    /// The Events that are to be written.
     turns: Turns,
-    sequence: u64,
     bucket: TokenBucket,
     /// No request goes before this time.
     pause: Duration,
@@ -231,7 +229,8 @@ pub struct EventLog {
 #[derive(Debug)]
 struct Entry {
     name: Arc<str>,
-    involved: Involved,
+    /// The resourceVersion of the object that it is about, if known.
+    version: Option<u64>,
     message: String,
     first: Time,
     last: Time,
@@ -240,11 +239,35 @@ struct Entry {
     written: u32,
     /// The count in flight.
     sent: u32,
-    /// The time at which it may be written, if it is to be.
+    /// Its turn, if it is to be written.
     due: Option<Due>,
     /// True if its object's bucket has given a token for the next request.
     paid: bool,
-    failures: u8,
+    failures: u32,
+}
+
+impl Entry {
+    /// Applies an outcome. Returns whether another request follows it.
+    fn retries(&mut self, outcome: EventOutcome) -> bool {
+        let tries_left = self.failures + 1 < TRIES;
+        match outcome {
+            EventOutcome::Written => {
+                self.written = self.sent;
+                false
+            }
+            // The count of the existing Event is unknown: a patch corrects it.
+            EventOutcome::Exists if self.written == 0 && tries_left => {
+                self.written = 1;
+                true
+            }
+            EventOutcome::NotFound if self.written > 0 && tries_left => {
+                self.written = 0;
+                true
+            }
+            EventOutcome::Failed { .. } => tries_left,
+            _ => false,
+        }
+    }
 }
 
 /// The log of an object: one of few reasons has one group.
@@ -276,7 +299,6 @@ impl EventLog {
             entries: SharedLru::new(limit),
             objects: SharedLru::new(limit),
             turns: Turns::default(),
-            sequence: 0,
             bucket: TokenBucket::new(QPS, BURST),
             pause: Duration::ZERO,
             failures: 0,
@@ -301,7 +323,7 @@ impl EventLog {
             *last_name = at.wall.as_nanoseconds().max(*last_name + 1);
             Entry {
                 name: format!("{}.{last_name:x}", notice.involved.name).into(),
-                involved: notice.involved.clone(),
+                version: None,
                 message: String::new(),
                 first: at.wall,
                 last: at.wall,
@@ -316,17 +338,12 @@ impl EventLog {
         entry.count = entry.count.saturating_add(times).min(i32::MAX as u32);
         entry.last = at.wall;
         entry.message = notice.message;
-        entry.involved.version = notice.involved.version.or(entry.involved.version);
+        entry.version = notice.involved.version.or(entry.version);
         if entry.due.is_none() && self.flying.as_ref() != Some(&key) {
-            self.sequence += 1;
-            let due = (at.now, self.sequence);
-            entry.due = Some(due);
-            self.turns.insert(due, key);
+            entry.due = Some(self.turns.insert(at.now, key));
         }
-        if let Some((key, gone)) = gone
-            && let Some(due) = gone.due
-        {
-            self.turns.remove(&key.object.namespace, &due);
+        if let Some((key, Entry { due: Some(due), .. })) = gone {
+            self.turns.remove(&key, due);
             self.given_up += 1;
         }
     }
@@ -364,11 +381,8 @@ impl EventLog {
 
     /// Returns the next request, if one may go now. No other goes before [`EventLog::done`].
     pub fn next(&mut self, now: Duration) -> Option<EventWrite> {
-        if self.flying.is_some() || now < self.pause {
-            return None;
-        }
         loop {
-            if self.turns.next_due()? > now {
+            if self.next_due()? > now {
                 return None;
             }
             if let Err(wait) = self.bucket.take(now) {
@@ -379,7 +393,7 @@ impl EventLog {
             let entry = self
                 .entries
                 .get_mut(&key.object.namespace, &key)
-                .expect("an entry that goes leaves the list of what is due");
+                .expect("an entry that goes leaves its turn");
             entry.due = None;
             if !entry.paid {
                 let (log, _) = self
@@ -387,36 +401,21 @@ impl EventLog {
                     .use_or_insert(&key.object.namespace, &key.object, ObjectLog::new);
                 if let Err(wait) = log.bucket.take(now) {
                     self.bucket.give_back();
-                    self.sequence += 1;
-                    let due = (now + wait, self.sequence);
-                    entry.due = Some(due);
-                    self.turns.insert(due, key);
+                    entry.due = Some(self.turns.insert(now + wait, key));
                     continue;
                 }
                 entry.paid = true;
             }
             entry.sent = entry.count;
-            let body = EventBody {
-                name: &entry.name,
-                involved: &entry.involved,
-                source: key.object.source,
-                warning: key.warning,
-                reason: key.reason,
-                message: &entry.message,
-                first: entry.first,
-                last: entry.last,
-                count: entry.count,
-            };
-            let request = if entry.written == 0 {
-                EventRequest::Create(body.create())
-            } else {
-                EventRequest::Patch(body.patch())
-            };
             self.flying = Some(key.clone());
             return Some(EventWrite {
-                namespace: entry.involved.namespace.clone(),
+                namespace: key.object.namespace.clone(),
                 name: entry.name.clone(),
-                request,
+                request: if entry.written == 0 {
+                    EventRequest::Create(body::create(&key, entry))
+                } else {
+                    EventRequest::Patch(body::patch(entry))
+                },
                 key,
             });
         }
@@ -440,57 +439,30 @@ impl EventLog {
             // A failure of one namespace, such as of a webhook of its own, is no reason for the others to wait.
             EventOutcome::Failed { alone: true, .. } => {}
             EventOutcome::Failed { quiet, .. } => {
-                let pause = FIRST_PAUSE
-                    .saturating_mul(1 << self.failures.min(16))
-                    .max(quiet.unwrap_or_default())
-                    .min(LONGEST_PAUSE);
+                let pause = pause_after(self.failures).max(quiet.unwrap_or_default());
+                self.pause = self.pause.max(now + pause.min(LONGEST_PAUSE));
                 self.failures += 1;
-                self.pause = self.pause.max(now + pause);
             }
             _ => self.failures = 0,
         }
         // The entry may have been forgotten while its request was in flight.
-        let Some(entry) = self.entries.get_mut(&key.object.namespace, &key) else {
-            return;
-        };
-        let tries_left = entry.failures + 1 < TRIES;
-        let retry = match outcome {
-            EventOutcome::Written => {
-                entry.written = entry.sent;
-                false
+        if let Some(entry) = self.entries.get_mut(&key.object.namespace, &key) {
+            let retry = entry.retries(outcome);
+            let mut pause = Duration::ZERO;
+            if retry {
+                if let EventOutcome::Failed { alone: true, .. } = outcome {
+                    pause = pause_after(entry.failures);
+                }
+                entry.failures += 1;
+            } else {
+                self.given_up += u64::from(outcome != EventOutcome::Written);
+                (entry.paid, entry.failures) = (false, 0);
             }
-            // The count of the existing Event is unknown: a patch corrects it.
-            EventOutcome::Exists if entry.written == 0 && tries_left => {
-                entry.written = 1;
-                true
+            // An Event that was given up is tried again when it happens again, with all that happened before in its
+            // count.
+            if retry || entry.count > entry.sent {
+                entry.due = Some(self.turns.insert(now + pause, key));
             }
-            EventOutcome::NotFound if entry.written > 0 && tries_left => {
-                entry.written = 0;
-                true
-            }
-            EventOutcome::Failed { .. } if tries_left => true,
-            _ => {
-                self.given_up += 1;
-                false
-            }
-        };
-        let mut pause = Duration::ZERO;
-        if retry {
-            if let EventOutcome::Failed { alone: true, .. } = outcome {
-                pause = FIRST_PAUSE
-                    .saturating_mul(1 << entry.failures.min(16))
-                    .min(LONGEST_PAUSE);
-            }
-            entry.failures += 1;
-        } else {
-            (entry.paid, entry.failures) = (false, 0);
-        }
-        // An Event that was given up is tried again when it happens again, with all that happened before in its count.
-        if retry || entry.count > entry.sent {
-            self.sequence += 1;
-            let due = (now + pause, self.sequence);
-            entry.due = Some(due);
-            self.turns.insert(due, key);
         }
     }
 
@@ -513,6 +485,13 @@ impl ObjectLog {
             groups: Vec::new(),
         }
     }
+}
+
+/// Returns the pause after a failure that follows `failures` others in a row.
+fn pause_after(failures: u32) -> Duration {
+    FIRST_PAUSE
+        .saturating_mul(1 << failures.min(16))
+        .min(LONGEST_PAUSE)
 }
 
 /// Cuts a text to a maximum number of bytes, between two characters.

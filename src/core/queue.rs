@@ -1,6 +1,6 @@
 //! The order in which objects are written.
 
-mod class;
+pub(super) mod class;
 
 use super::hash::{IdMap, KeyedMap};
 use class::Class;

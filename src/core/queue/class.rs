@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Objects of one priority; those that yield have a class of their own.
 #[derive(Clone, Debug)]
-pub(super) struct Class<K> {
+pub(in crate::core) struct Class<K> {
     /// Objects by turn, by namespace: the first object of each Service has the present turn, its second the next one,
     /// and so on. Within a turn the oldest goes first.
     by_tenant: IdMap<u64, Share<K>>,
@@ -53,7 +53,7 @@ impl<K> Default for Class<K> {
 }
 
 impl<K> Class<K> {
-    pub(super) fn insert(&mut self, tenant: u64, at: (u64, Duration, u64), key: K) {
+    pub(in crate::core) fn insert(&mut self, tenant: u64, at: (u64, Duration, u64), key: K) {
         let turn = self.turn;
         self.change(tenant, turn, |share| {
             share.by_turn.insert(at, key);
@@ -61,7 +61,7 @@ impl<K> Class<K> {
         });
     }
 
-    pub(super) fn remove(&mut self, tenant: u64, at: (u64, Duration, u64)) {
+    pub(in crate::core) fn remove(&mut self, tenant: u64, at: (u64, Duration, u64)) {
         self.change(tenant, 0, |share| {
             share.by_turn.remove(&at);
             share.ages.remove(&(at.1, at.2));
@@ -92,35 +92,35 @@ impl<K> Class<K> {
     }
 
     /// Returns the namespace whose turn it is, of those that may have one.
-    pub(super) fn head(&self, may: impl Fn(u64) -> bool) -> Option<u64> {
+    pub(in crate::core) fn head(&self, may: impl Fn(u64) -> bool) -> Option<u64> {
         let place = self.tenants.iter().find(|(.., tenant)| may(*tenant));
         place.map(|(.., tenant)| *tenant)
     }
 
     /// Returns when the oldest object was wanted, of the namespaces that may have a turn.
-    pub(super) fn oldest(&self, may: impl Fn(u64) -> bool) -> Option<Duration> {
+    pub(in crate::core) fn oldest(&self, may: impl Fn(u64) -> bool) -> Option<Duration> {
         let age = self.oldest.iter().find(|(.., tenant)| may(*tenant));
         age.map(|(since, ..)| *since)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::core) fn is_empty(&self) -> bool {
         self.tenants.is_empty()
     }
 
     /// Returns the next object of a namespace.
-    pub(super) fn first_of(&self, tenant: u64) -> Option<&K> {
+    pub(in crate::core) fn first_of(&self, tenant: u64) -> Option<&K> {
         let (_, key) = self.by_tenant.get(&tenant)?.by_turn.first_key_value()?;
         Some(key)
     }
 
     /// Returns the turn that a namespace has here.
-    pub(super) fn turn_of(&self, tenant: u64) -> u64 {
+    pub(in crate::core) fn turn_of(&self, tenant: u64) -> u64 {
         self.by_tenant.get(&tenant).map_or(0, |share| share.turn)
     }
 
     /// Records that the namespace has had this turn. Namespaces that come from now on get the next one: with the
     /// present one, those that come and go could overtake one that waits, again and again.
-    pub(super) fn served(&mut self, turn: u64, tenant: u64) {
+    pub(in crate::core) fn served(&mut self, turn: u64, tenant: u64) {
         if self.tenants.first().is_none_or(|(first, ..)| *first >= turn) {
             self.turn = self.turn.max(turn + 1);
         }
