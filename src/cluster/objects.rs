@@ -9,12 +9,12 @@ use super::http::{self, Head};
 use crate::core::body::Request;
 use crate::core::leadership::Term;
 use crate::core::namespace::{Kind, Outcome};
-use crate::core::object::{ObjectName, Output};
+use crate::core::object::{Flight, ObjectName, Output};
 use crate::core::publish::Load;
 use crate::tenant_log;
 use ::http::{Method, StatusCode};
 use bytes::Bytes;
-use judge::{Asked, Verb, judge};
+use judge::{Asked, judge};
 use kube::Client;
 use std::fmt;
 use std::time::Duration;
@@ -143,7 +143,7 @@ impl ObjectClient {
     ) -> Answer {
         let start = Instant::now();
         let asked = Asked {
-            verb: Verb::of(&request),
+            verb: request.flight(),
             bytes: request.size(),
             output: object.output,
             namespace,
@@ -167,7 +167,7 @@ impl ObjectClient {
         term: Term,
     ) -> Result<(Head, Bytes), Failure> {
         let kind = match (asked.output, asked.verb) {
-            (_, Verb::Probe) => Kind::Service,
+            (_, Flight::Probe) => Kind::Service,
             (Output::Slice, _) => Kind::Slice,
             (Output::Endpoints, _) => Kind::Endpoints,
         };

@@ -7,7 +7,7 @@ use super::facts::{
 use super::hash::LongHasher;
 use super::hints::Hint;
 use super::ids::Uid;
-use super::object::{Output, Remote};
+use super::object::{Flight, Output, Remote};
 use super::ports::SlicePort;
 use super::slices::Conditions;
 use super::subsets::{ANNOTATION_OVER_CAPACITY, Address, Published, TRUNCATED};
@@ -49,6 +49,17 @@ pub enum Request<B = Vec<u8>> {
 }
 
 impl Request {
+    /// Returns the kind of request.
+    pub fn flight(&self) -> Flight {
+        match self {
+            Self::Create(_) => Flight::Create,
+            Self::Update(_) => Flight::Update,
+            Self::Delete(_) => Flight::Delete,
+            Self::Fetch => Flight::Fetch,
+            Self::Probe => Flight::Probe,
+        }
+    }
+
     /// Returns the size of its body in bytes.
     pub fn size(&self) -> usize {
         match self {

@@ -3,39 +3,15 @@
 //! an answer counts for what its body says, and only if that is about the object of the request.
 
 use crate::cluster::codec::{self, Identity, Namespaced, Status};
-use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
 use crate::core::namespace::{Content, Outcome};
-use crate::core::object::{Output, Remote};
+use crate::core::object::{Flight, Output, Remote};
 use http::StatusCode;
-
-/// The operation of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verb {
-    Create,
-    Update,
-    Delete,
-    Fetch,
-    /// GET of the Service with the object's name.
-    Probe,
-}
-
-impl Verb {
-    pub(super) fn of(request: &Request) -> Self {
-        match request {
-            Request::Create(_) => Self::Create,
-            Request::Update(_) => Self::Update,
-            Request::Delete(_) => Self::Delete,
-            Request::Fetch => Self::Fetch,
-            Request::Probe => Self::Probe,
-        }
-    }
-}
 
 /// The parts of a request that its answer must match.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
-    pub(super) verb: Verb,
+    pub(super) verb: Flight,
     /// The size of the object in the request.
     pub(super) bytes: usize,
     pub(super) output: Output,
@@ -60,7 +36,7 @@ const METADATA: &str = "PartialObjectMetadata";
 impl Asked<'_> {
     fn resource(&self) -> Resource {
         let (group, plural, kind) = match (self.verb, self.output) {
-            (Verb::Probe, _) => ("", "services", "Service"),
+            (Flight::Probe, _) => ("", "services", "Service"),
             (_, Output::Slice) => ("discovery.k8s.io", "endpointslices", "EndpointSlice"),
             (_, Output::Endpoints) => ("", "endpoints", "Endpoints"),
         };
@@ -71,7 +47,7 @@ impl Asked<'_> {
     fn object(&self, body: &[u8]) -> Option<Identity> {
         let object = codec::identity(body).ok()?;
         let whole = *object.kind == *self.resource().kind;
-        let fits = (whole || (self.verb != Verb::Fetch && *object.kind == *METADATA))
+        let fits = (whole || (self.verb != Flight::Fetch && *object.kind == *METADATA))
             && *object.name == *self.name
             && *object.namespace == *self.namespace
             && !object.uid.is_none();
@@ -105,22 +81,22 @@ fn refused(asked: &Asked<'_>, code: StatusCode, status: &Status) -> Outcome {
     let about_its_namespace = || NAMESPACES.is_subject(status, asked.namespace);
     match (code, asked.verb) {
         // Whatever the conflict is about, the object is looked at next.
-        (StatusCode::CONFLICT, Verb::Create) if status.reason == "AlreadyExists" => Outcome::Exists,
+        (StatusCode::CONFLICT, Flight::Create) if status.reason == "AlreadyExists" => Outcome::Exists,
         (StatusCode::CONFLICT, _) => Outcome::Conflict,
         (StatusCode::NOT_FOUND, verb) if status.reason == "NotFound" => match verb {
-            Verb::Create if about_its_namespace() => Outcome::Terminating,
+            Flight::Create if about_its_namespace() => Outcome::Terminating,
             // The object to create is missing anyway, so this says nothing.
-            Verb::Create => Outcome::Unknown,
+            Flight::Create => Outcome::Unknown,
             _ if about_it() || about_its_namespace() => Outcome::NotFound,
             _ => Outcome::Unknown,
         },
         // Sent by something that does not know the path: a proxy, or a server without this API.
         (StatusCode::NOT_FOUND, _) => Outcome::Unknown,
-        (StatusCode::FORBIDDEN, Verb::Create) if status.is_of_terminating_namespace() && about_it() => {
+        (StatusCode::FORBIDDEN, Flight::Create) if status.is_of_terminating_namespace() && about_it() => {
             Outcome::Terminating
         }
         (StatusCode::TOO_MANY_REQUESTS, _) => Outcome::Throttled,
-        (code, Verb::Create | Verb::Update) if is_too_large(code, status) => {
+        (code, Flight::Create | Flight::Update) if is_too_large(code, status) => {
             Outcome::TooLarge { bytes: asked.bytes }
         }
         (code, _) if code.is_client_error() && code != StatusCode::REQUEST_TIMEOUT => Outcome::Rejected,
@@ -143,7 +119,7 @@ fn is_too_large(code: StatusCode, status: &Status) -> bool {
 }
 
 fn accepted(asked: &Asked<'_>, body: &[u8]) -> Outcome {
-    if asked.verb == Verb::Delete {
+    if asked.verb == Flight::Delete {
         // The answer shows the object itself while finalizers keep it.
         let status = codec::status(200, body);
         let done = status.status == "Success" && asked.resource().is_subject(&status, asked.name);
@@ -157,19 +133,19 @@ fn accepted(asked: &Asked<'_>, body: &[u8]) -> Outcome {
         return Outcome::Unknown;
     };
     match (asked.verb, asked.output) {
-        (Verb::Probe, _) => Outcome::Exists,
-        (Verb::Create | Verb::Update | Verb::Delete, _) => match object.version {
+        (Flight::Probe, _) => Outcome::Exists,
+        (Flight::Create | Flight::Update | Flight::Delete, _) => match object.version {
             Some(version) => Outcome::Written(Remote {
                 uid: object.uid,
                 version,
             }),
             None => Outcome::Unknown,
         },
-        (Verb::Fetch, Output::Endpoints) => match codec::object::<Namespaced<EndpointsFacts>>(body) {
+        (Flight::Fetch, Output::Endpoints) => match codec::object::<Namespaced<EndpointsFacts>>(body) {
             Ok(endpoints) => Outcome::Fetched(Content::Endpoints(Box::new(endpoints.facts))),
             Err(_) => Outcome::Unknown,
         },
-        (Verb::Fetch, Output::Slice) => match (
+        (Flight::Fetch, Output::Slice) => match (
             codec::is_ours(body),
             codec::object::<Namespaced<SliceFacts>>(body),
         ) {

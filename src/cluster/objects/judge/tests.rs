@@ -3,11 +3,11 @@ use crate::core::ids::Uid;
 use serde_json::{Value, json};
 
 /// What a request for the slice `s` of namespace `ns` is answered with means this.
-fn of_slice(verb: Verb, code: u16, body: &str) -> Outcome {
+fn of_slice(verb: Flight, code: u16, body: &str) -> Outcome {
     of(Output::Slice, verb, code, body)
 }
 
-fn of(output: Output, verb: Verb, code: u16, body: &str) -> Outcome {
+fn of(output: Output, verb: Flight, code: u16, body: &str) -> Outcome {
     let asked = Asked {
         verb,
         bytes: 5000,
@@ -38,7 +38,13 @@ fn object(kind: &str, over: &Value) -> String {
 }
 
 const PAGE: &str = "<html><head><title>404 Not Found</title></head></html>";
-const VERBS: [Verb; 5] = [Verb::Create, Verb::Update, Verb::Delete, Verb::Fetch, Verb::Probe];
+const VERBS: [Flight; 5] = [
+    Flight::Create,
+    Flight::Update,
+    Flight::Delete,
+    Flight::Fetch,
+    Flight::Probe,
+];
 
 #[test]
 fn refusals_mean_what_they_mean() {
@@ -47,21 +53,21 @@ fn refusals_mean_what_they_mean() {
     terminating["details"]["causes"] = json!([{"reason": "NamespaceTerminating"}]);
     let terminating = terminating.to_string();
     for (verb, code, body, outcome) in [
-        (Verb::Create, 409, &*about("AlreadyExists"), Outcome::Exists),
-        (Verb::Update, 409, &about("Conflict"), Outcome::Conflict),
-        (Verb::Delete, 409, &about("Conflict"), Outcome::Conflict),
-        (Verb::Create, 403, &terminating, Outcome::Terminating),
-        (Verb::Update, 403, &terminating, Outcome::Rejected),
-        (Verb::Create, 403, &about("Forbidden"), Outcome::Rejected),
-        (Verb::Update, 422, &about("Invalid"), Outcome::Rejected),
+        (Flight::Create, 409, &*about("AlreadyExists"), Outcome::Exists),
+        (Flight::Update, 409, &about("Conflict"), Outcome::Conflict),
+        (Flight::Delete, 409, &about("Conflict"), Outcome::Conflict),
+        (Flight::Create, 403, &terminating, Outcome::Terminating),
+        (Flight::Update, 403, &terminating, Outcome::Rejected),
+        (Flight::Create, 403, &about("Forbidden"), Outcome::Rejected),
+        (Flight::Update, 422, &about("Invalid"), Outcome::Rejected),
         (
-            Verb::Update,
+            Flight::Update,
             429,
             "Too many requests, please try again later.",
             Outcome::Throttled,
         ),
-        (Verb::Update, 500, "", Outcome::Unknown),
-        (Verb::Update, 504, &about("Timeout"), Outcome::Unknown),
+        (Flight::Update, 500, "", Outcome::Unknown),
+        (Flight::Update, 504, &about("Timeout"), Outcome::Unknown),
     ] {
         assert_eq!(of_slice(verb, code, body), outcome, "{verb:?} {code} {body}");
     }
@@ -83,18 +89,18 @@ fn a_status_not_found_about_the_object_is_believed() {
         include_str!("../../../../loadtest/apiserver/tests/wire/delete.not-found.json"),
         "s",
     );
-    for verb in [Verb::Update, Verb::Delete, Verb::Fetch] {
+    for verb in [Flight::Update, Flight::Delete, Flight::Fetch] {
         assert_eq!(of_slice(verb, 404, &put), Outcome::NotFound);
         assert_eq!(of_slice(verb, 404, &delete), Outcome::NotFound);
     }
     let endpoints = status("NotFound", "endpoints", "s").to_string();
     assert_eq!(
-        of(Output::Endpoints, Verb::Update, 404, &endpoints),
+        of(Output::Endpoints, Flight::Update, 404, &endpoints),
         Outcome::NotFound
     );
     let service = status("NotFound", "services", "s").to_string();
     assert_eq!(
-        of(Output::Endpoints, Verb::Probe, 404, &service),
+        of(Output::Endpoints, Flight::Probe, 404, &service),
         Outcome::NotFound
     );
     // Without its namespace there is no object, and none can be made.
@@ -102,8 +108,8 @@ fn a_status_not_found_about_the_object_is_believed() {
         include_str!("../../../../loadtest/apiserver/tests/wire/post.namespace-missing.json"),
         "ns",
     );
-    assert_eq!(of_slice(Verb::Create, 404, &namespace), Outcome::Terminating);
-    assert_eq!(of_slice(Verb::Update, 404, &namespace), Outcome::NotFound);
+    assert_eq!(of_slice(Flight::Create, 404, &namespace), Outcome::Terminating);
+    assert_eq!(of_slice(Flight::Update, 404, &namespace), Outcome::NotFound);
 }
 
 #[test]
@@ -136,14 +142,14 @@ fn any_other_404_says_nothing() {
     }
     let about_it = status("NotFound", "endpointslices", "s").to_string();
     assert_eq!(
-        of_slice(Verb::Create, 404, &about_it),
+        of_slice(Flight::Create, 404, &about_it),
         Outcome::Unknown,
         "what is to be created is missing anyway"
     );
     let mut about_another = status("Forbidden", "pods", "x");
     about_another["details"]["causes"] = json!([{"reason": "NamespaceTerminating"}]);
     assert_eq!(
-        of_slice(Verb::Create, 403, &about_another.to_string()),
+        of_slice(Flight::Create, 403, &about_another.to_string()),
         Outcome::Rejected
     );
 }
@@ -155,22 +161,25 @@ fn an_answer_shows_the_object_or_says_nothing() {
         uid: Uid::from("u"),
         version: 7,
     });
-    for verb in [Verb::Create, Verb::Update] {
+    for verb in [Flight::Create, Flight::Update] {
         for kind in ["PartialObjectMetadata", "EndpointSlice"] {
             assert_eq!(of_slice(verb, 200, &object(kind, &none)), written);
         }
     }
-    let slice = of_slice(Verb::Fetch, 200, &object("EndpointSlice", &none));
+    let slice = of_slice(Flight::Fetch, 200, &object("EndpointSlice", &none));
     assert!(matches!(slice, Outcome::Fetched(Content::Slice(_))), "{slice:?}");
-    let endpoints = of(Output::Endpoints, Verb::Fetch, 200, &object("Endpoints", &none));
+    let endpoints = of(Output::Endpoints, Flight::Fetch, 200, &object("Endpoints", &none));
     assert!(
         matches!(endpoints, Outcome::Fetched(Content::Endpoints(_))),
         "{endpoints:?}"
     );
     let unlabelled = object("EndpointSlice", &json!({"labels": null}));
-    assert_eq!(of_slice(Verb::Fetch, 200, &unlabelled), Outcome::Foreign);
+    assert_eq!(of_slice(Flight::Fetch, 200, &unlabelled), Outcome::Foreign);
     for kind in ["Service", "PartialObjectMetadata"] {
-        assert_eq!(of_slice(Verb::Probe, 200, &object(kind, &none)), Outcome::Exists);
+        assert_eq!(
+            of_slice(Flight::Probe, 200, &object(kind, &none)),
+            Outcome::Exists
+        );
     }
 
     let mut wrong = vec![String::new(), PAGE.to_owned(), "{}".to_owned()];
@@ -192,10 +201,10 @@ fn an_answer_shows_the_object_or_says_nothing() {
         }
     }
     let unversioned = object("PartialObjectMetadata", &json!({"resourceVersion": null}));
-    assert_eq!(of_slice(Verb::Update, 200, &unversioned), Outcome::Unknown);
+    assert_eq!(of_slice(Flight::Update, 200, &unversioned), Outcome::Unknown);
     let partial = object("PartialObjectMetadata", &none);
     assert_eq!(
-        of_slice(Verb::Fetch, 200, &partial),
+        of_slice(Flight::Fetch, 200, &partial),
         Outcome::Unknown,
         "whole objects are fetched"
     );
@@ -208,27 +217,27 @@ fn a_delete_is_done_when_the_server_says_so_of_the_object() {
     ))
     .unwrap();
     assert_eq!(
-        of_slice(Verb::Delete, 200, &done.to_string()),
+        of_slice(Flight::Delete, 200, &done.to_string()),
         Outcome::Unknown,
         "of another slice"
     );
     done["details"]["name"] = "s".into();
-    assert_eq!(of_slice(Verb::Delete, 200, &done.to_string()), Outcome::Deleted);
+    assert_eq!(of_slice(Flight::Delete, 200, &done.to_string()), Outcome::Deleted);
     assert_eq!(
-        of(Output::Endpoints, Verb::Delete, 200, &done.to_string()),
+        of(Output::Endpoints, Flight::Delete, 200, &done.to_string()),
         Outcome::Unknown
     );
     // Some servers name the kind.
     done["details"]["kind"] = "EndpointSlice".into();
-    assert_eq!(of_slice(Verb::Delete, 200, &done.to_string()), Outcome::Deleted);
+    assert_eq!(of_slice(Flight::Delete, 200, &done.to_string()), Outcome::Deleted);
     // With finalizers it is still there, and shown.
     let kept = object(
         "EndpointSlice",
         &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
     );
-    assert_eq!(of_slice(Verb::Delete, 200, &kept), Outcome::Deleted);
-    assert_eq!(of_slice(Verb::Delete, 200, PAGE), Outcome::Unknown);
-    assert_eq!(of_slice(Verb::Delete, 204, ""), Outcome::Unknown);
+    assert_eq!(of_slice(Flight::Delete, 200, &kept), Outcome::Deleted);
+    assert_eq!(of_slice(Flight::Delete, 200, PAGE), Outcome::Unknown);
+    assert_eq!(of_slice(Flight::Delete, 204, ""), Outcome::Unknown);
 }
 
 #[test]
@@ -247,13 +256,13 @@ fn an_object_that_is_too_large_is_known_by_its_answer() {
             ),
         ),
     ] {
-        for verb in [Verb::Create, Verb::Update] {
+        for verb in [Flight::Create, Flight::Update] {
             assert_eq!(of_slice(verb, code, &body), too_large, "{body}");
         }
-        assert_ne!(of_slice(Verb::Fetch, code, &body), too_large);
+        assert_ne!(of_slice(Flight::Fetch, code, &body), too_large);
     }
     let other = failed("etcdserver: request timed out");
-    assert_eq!(of_slice(Verb::Update, 500, &other), Outcome::Unknown);
+    assert_eq!(of_slice(Flight::Update, 500, &other), Outcome::Unknown);
     let said_by_a_page = "etcdserver: request is too large";
-    assert_eq!(of_slice(Verb::Update, 500, said_by_a_page), Outcome::Unknown);
+    assert_eq!(of_slice(Flight::Update, 500, said_by_a_page), Outcome::Unknown);
 }
