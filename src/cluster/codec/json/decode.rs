@@ -131,6 +131,13 @@ pub fn object<T: Decode>(json: &[u8]) -> Result<T, DecodeError> {
     T::decode(serde_json::from_slice(json)?)
 }
 
+/// Decodes the object that the data begin with. Returns its length too.
+fn leading<T: Decode>(data: &[u8]) -> Option<(T, usize)> {
+    let mut objects = serde_json::Deserializer::from_slice(data).into_iter::<T::Wire<'_>>();
+    let object = T::decode(objects.next()?.ok()?).ok()?;
+    Some((object, objects.byte_offset()))
+}
+
 /// Decodes a list as it arrives, item by item. An item that cannot be decoded does not affect the others.
 #[derive(Debug)]
 pub struct ListReader<T> {
@@ -163,11 +170,22 @@ impl<T: Decode> Default for ListReader<T> {
 impl<T: Decode> ListReader<T> {
     /// Adds data, and decodes the items that are complete now.
     pub fn feed(&mut self, data: &[u8]) {
-        self.splitter.feed(data);
-        while let Some(json) = self.splitter.next_item() {
+        let Self {
+            splitter,
+            items,
+            errors,
+        } = self;
+        splitter.feed(data);
+        // Most items have arrived whole, and are parsed without a search for their end. One that has not, or that
+        // cannot be parsed, is cut out first.
+        while let Some(json) = splitter.next_item(|data| {
+            let (item, length) = leading(data)?;
+            items.push(item);
+            Some(length)
+        }) {
             match object(&json) {
-                Ok(item) => self.items.push(item),
-                Err(error) => self.errors.push(Undecodable::new(&json, error)),
+                Ok(item) => items.push(item),
+                Err(error) => errors.push(Undecodable::new(&json, error)),
             }
         }
     }
@@ -209,6 +227,21 @@ fn set<'s>(text: Option<&'s Str<'_>>) -> Option<&'s str> {
     text.map(|text| &**text).filter(|text| !text.is_empty())
 }
 
+/// Returns the named ports of a pod's containers, and of its init containers that keep running.
+fn container_ports(spec: &wire::PodSpec<'_>) -> impl Iterator<Item = ContainerPort> {
+    let sidecars = spec.init_containers.iter().flatten();
+    let sidecars = sidecars.filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let containers = spec.containers.iter().flatten().chain(sidecars);
+    let ports = containers.flat_map(|c| c.ports.iter().flatten());
+    ports.filter_map(|port| {
+        Some(ContainerPort {
+            name: set(port.name.as_ref())?.into(),
+            protocol: Protocol::from(port.protocol.as_deref().unwrap_or_default()),
+            number: u16::try_from(port.number).ok()?,
+        })
+    })
+}
+
 impl Decode for Namespaced<PodFacts> {
     type Wire<'a> = wire::Pod<'a>;
 
@@ -233,21 +266,6 @@ impl Decode for Namespaced<PodFacts> {
             .flatten()
             .find(|condition| &*condition.kind == "Ready");
         let spec = &pod.spec;
-        let sidecars = spec.init_containers.iter().flatten();
-        let sidecars = sidecars.filter(|c| c.restart_policy.as_deref() == Some("Always"));
-        let ports = spec
-            .containers
-            .iter()
-            .flatten()
-            .chain(sidecars)
-            .flat_map(|c| c.ports.iter().flatten());
-        let ports = ports.filter_map(|port| {
-            Some(ContainerPort {
-                name: set(port.name.as_ref())?.into(),
-                protocol: Protocol::from(port.protocol.as_deref().unwrap_or_default()),
-                number: u16::try_from(port.number).ok()?,
-            })
-        });
         let host = set(spec.hostname.as_ref()).zip(set(spec.subdomain.as_ref()));
         let facts = PodFacts {
             name,
@@ -261,7 +279,7 @@ impl Decode for Namespaced<PodFacts> {
                 .as_deref()
                 .and_then(parse_sloppy)
                 .map(Family::of),
-            ports: ports.collect(),
+            ports: container_ports(spec).collect(),
             host: host.map(|(hostname, subdomain)| {
                 Box::new(HostName {
                     hostname: hostname.into(),

@@ -39,8 +39,9 @@ impl ItemSplitter {
         self.buffer.extend_from_slice(data);
     }
 
-    /// Returns the next item, once it is complete.
-    pub(super) fn next_item(&mut self) -> Option<Bytes> {
+    /// Returns the next item, once it is complete. Before an item is scanned for its end, `parse` gets all data from its
+    /// beginning on: if the item has arrived whole, it may take it from there, and returns its length.
+    pub(super) fn next_item(&mut self, mut parse: impl FnMut(&[u8]) -> Option<usize>) -> Option<Bytes> {
         while let Some(&byte) = self.buffer.get(self.scanned) {
             let at = self.scanned;
             self.scanned += 1;
@@ -58,6 +59,11 @@ impl ItemSplitter {
                         // Drop the separator before the item.
                         self.buffer.advance(at);
                         self.scanned = 1;
+                        if let Some(length) = parse(&self.buffer) {
+                            self.buffer.advance(length);
+                            self.scanned = 0;
+                            continue;
+                        }
                     } else if byte == b'[' && self.depth == FIELDS && self.named {
                         self.inside = true;
                         self.leave_out(at + 1);
@@ -137,8 +143,30 @@ mod tests {
         let mut items = Vec::new();
         for piece in list.chunks(size) {
             splitter.feed(piece);
-            while let Some(item) = splitter.next_item() {
+            while let Some(item) = splitter.next_item(|_| None) {
                 items.push(item);
+            }
+        }
+        (items, splitter.into_envelope())
+    }
+
+    /// Splits a list in the same way, but takes the items that have arrived whole where they stand.
+    fn take(list: &[u8], size: usize) -> (Vec<Bytes>, Vec<u8>) {
+        let mut splitter = ItemSplitter::default();
+        let mut items = Vec::new();
+        for piece in list.chunks(size) {
+            splitter.feed(piece);
+            loop {
+                let next = splitter.next_item(|data| {
+                    let mut values = serde_json::Deserializer::from_slice(data).into_iter::<Value>();
+                    values.next()?.ok()?;
+                    items.push(Bytes::copy_from_slice(&data[..values.byte_offset()]));
+                    Some(values.byte_offset())
+                });
+                match next {
+                    Some(item) => items.push(item),
+                    None => break,
+                }
             }
         }
         (items, splitter.into_envelope())
@@ -156,14 +184,15 @@ mod tests {
         };
         let text = text.unwrap();
         for size in [1, 2, 3, 7, text.len()] {
-            let (found, rest) = split(&text, size);
-            let found: Vec<Value> = found
-                .iter()
-                .map(|item| serde_json::from_slice(item).unwrap())
-                .collect();
-            assert_eq!(found, items);
-            let rest: Value = serde_json::from_slice(&rest).unwrap();
-            assert_eq!(rest, bare);
+            for (found, rest) in [split(&text, size), take(&text, size)] {
+                let found: Vec<Value> = found
+                    .iter()
+                    .map(|item| serde_json::from_slice(item).unwrap())
+                    .collect();
+                assert_eq!(found, items);
+                let rest: Value = serde_json::from_slice(&rest).unwrap();
+                assert_eq!(rest, bare);
+            }
         }
     }
 
