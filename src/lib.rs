@@ -180,11 +180,11 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
         }
         None => RunMode::Alone,
     };
-    let vitals = HealthHandle::default();
+    let health = HealthHandle::default();
     // The admin server runs until the process ends, so that probes and metrics also cover the shutdown.
-    let _admin = admin.map(|admin| tokio::spawn(admin.serve(vitals.clone())));
+    let _admin = admin.map(|admin| tokio::spawn(admin.serve(health.clone())));
     tokio::spawn(tenant_log::keep());
-    let run = ops::run::run_observed(clients, options, mode, &vitals, shutdown);
+    let run = ops::run::run_observed(clients, options, mode, &health, shutdown);
     let result = tokio::select! {
         result = run => result,
         () = signals => return ExitCode::FAILURE,

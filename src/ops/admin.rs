@@ -110,16 +110,16 @@ impl Admin {
     }
 
     /// Serves requests for as long as it is polled.
-    pub async fn serve(self, vitals: HealthHandle) {
+    pub async fn serve(self, health: HealthHandle) {
         let pages = Arc::new(Pages {
-            vitals,
+            health,
             exporter: self.exporter,
             access: self.access,
             limits: self.limits,
         });
         let watching = {
             let pages = pages.clone();
-            async move { pages.vitals.watch_over().await }
+            async move { pages.health.watch_over().await }
         };
         let counting = {
             let pages = pages.clone();
@@ -136,7 +136,7 @@ impl Admin {
 
 /// The pages that are served, and their sources.
 struct Pages {
-    vitals: HealthHandle,
+    health: HealthHandle,
     exporter: Exporter,
     access: Option<Access>,
     limits: Limits,
@@ -169,17 +169,17 @@ impl Pages {
         }
         let query = request.uri().query();
         match path {
-            "/livez" => self.health("livez", &self.vitals.checks(), query),
-            "/readyz" => self.health("readyz", &self.vitals.readiness(), query),
+            "/livez" => self.health("livez", &self.health.checks(), query),
+            "/readyz" => self.health("readyz", &self.health.readiness(), query),
             "/healthz" => {
-                let well = self.vitals.verdict();
-                self.health("healthz", &self.vitals.health(&well), query)
+                let well = self.health.verdict();
+                self.health("healthz", &self.health.health(&well), query)
             }
             _ => {
                 if let Some(refusal) = self.refusal(request).await {
                     return refusal;
                 }
-                let lease = self.vitals.refresh().await;
+                let lease = self.health.refresh().await;
                 respond(StatusCode::OK, EXPOSITION, self.exporter.render(lease))
             }
         }
@@ -205,7 +205,7 @@ impl Pages {
                 Some(text(StatusCode::FORBIDDEN, &why))
             }
             Verdict::Unknown(why) => {
-                self.vitals.complain("metrics", &why);
+                self.health.complain("metrics", &why);
                 Some(text(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"))
             }
         }
@@ -220,7 +220,7 @@ impl Pages {
                     let _ = write!(failed, "{name}: {why}; ");
                 }
             }
-            self.vitals.complain(name, failed.trim_end_matches("; "));
+            self.health.complain(name, failed.trim_end_matches("; "));
         }
         let code = if report.ok {
             StatusCode::OK

@@ -111,7 +111,7 @@ struct Shared {
 
 impl fmt::Debug for HealthHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vitals").finish_non_exhaustive()
+        f.debug_struct("HealthHandle").finish_non_exhaustive()
     }
 }
 
@@ -385,14 +385,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watchdog_that_does_not_look_is_stuck_itself() {
-        let vitals = HealthHandle::default();
-        assert_eq!(vitals.verdict(), Ok(()), "it has not begun");
-        vitals.beat();
+        let health = HealthHandle::default();
+        assert_eq!(health.verdict(), Ok(()), "it has not begun");
+        health.beat();
         tokio::time::advance(STUCK + BEAT).await;
-        let verdict = vitals.verdict().unwrap_err();
+        let verdict = health.verdict().unwrap_err();
         assert_eq!(verdict, "watchdog: no check has run for 21 s");
-        vitals.beat();
-        assert_eq!(vitals.verdict(), Ok(()));
+        health.beat();
+        assert_eq!(health.verdict(), Ok(()));
     }
 
     /// A root that never finishes its first message.
@@ -425,8 +425,8 @@ mod tests {
         let start = Instant::now();
         let clock = Clock::new(move || Instant::now().saturating_duration_since(start));
         let progress = Progress::new(clock.clone(), PATIENCE);
-        let vitals = HealthHandle::default();
-        vitals.set(Parts {
+        let health = HealthHandle::default();
+        health.set(Parts {
             root,
             writer,
             events,
@@ -437,12 +437,12 @@ mod tests {
             outputs: Outputs::ALL,
             progress: Some(progress.clone()),
         });
-        let watching = vitals.clone();
+        let watching = health.clone();
         tokio::spawn(async move { watching.watch_over().await });
         tokio::time::sleep(STUCK).await;
-        assert_eq!(vitals.verdict(), Ok(()));
+        assert_eq!(health.verdict(), Ok(()));
         tokio::time::sleep(2 * BEAT).await;
-        let why = vitals.verdict().unwrap_err();
+        let why = health.verdict().unwrap_err();
         assert!(why.starts_with("root: no answer"), "{why}");
         assert_eq!(progress.stall(), None, "it may still be well again");
         tokio::time::sleep(PATIENCE).await;
