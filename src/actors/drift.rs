@@ -3,7 +3,7 @@
 //! ```text
 //!  shard: changed Services ─► a while later, each is compared once ─► differences that have lasted
 //!                                                                                       │
-//!                                                   gauges, a counter, the log ◄── ledger
+//!                                                   gauges, a counter, the log ◄── tracker
 //! ```
 //!
 //! The writer receives nothing. A comparison costs as much as its Service is large, so a Service that keeps changing is
@@ -42,7 +42,7 @@ const REASON: usize = 256;
 /// A Service, cluster-wide.
 type Key = (Arc<str>, Arc<str>);
 
-/// Tracks which Services of the cluster are out of sync. Cheap to clone; all clones share one ledger.
+/// Tracks which Services of the cluster are out of sync. Cheap to clone; all clones share one state.
 #[derive(Clone, Debug)]
 pub struct DriftTracker(Arc<Shared>);
 
@@ -212,7 +212,7 @@ fn some(mut texts: impl Iterator<Item = impl Display>, separator: &str) -> Strin
 /// The dry run of a shard: what is known of its namespace, and when it looks next.
 #[derive(Debug)]
 pub struct Comparison {
-    ledger: DriftTracker,
+    tracker: DriftTracker,
     dry_run: DryRun,
     /// When the next look is due, if one is armed.
     armed: Option<Duration>,
@@ -220,10 +220,10 @@ pub struct Comparison {
 
 impl Comparison {
     /// Creates the comparison for a namespace that has not been looked at.
-    pub fn new(ledger: DriftTracker) -> Self {
+    pub fn new(tracker: DriftTracker) -> Self {
         Self {
-            dry_run: DryRun::new(ledger.0.patience),
-            ledger,
+            dry_run: DryRun::new(tracker.0.patience),
+            tracker,
             armed: None,
         }
     }
@@ -235,22 +235,22 @@ impl Comparison {
 
     /// Looks, if it is due, at the Services that have changed, and at whether earlier differences have lasted.
     pub fn look(&mut self, core: &mut NamespaceState) {
-        let now = self.ledger.now();
+        let now = self.tracker.now();
         if self.armed.is_none_or(|at| at > now) {
             return;
         }
         self.armed = None;
         let (compared, reports) = self.dry_run.look(core, now);
-        self.ledger.0.metrics.compared(compared);
+        self.tracker.0.metrics.compared(compared);
         for report in reports {
-            self.ledger.report(core.namespace(), &report, now);
+            self.tracker.report(core.namespace(), &report, now);
         }
     }
 
     /// Returns after how long the next look is due, or `None` when none is needed or one is armed already.
     pub fn arm(&mut self, core: &NamespaceState) -> Option<Duration> {
-        let now = self.ledger.now();
-        let between = (self.ledger.0.patience / LOOKS).clamp(BETWEEN.0, BETWEEN.1);
+        let now = self.tracker.now();
+        let between = (self.tracker.0.patience / LOOKS).clamp(BETWEEN.0, BETWEEN.1);
         let look = self.dry_run.has_changed(core).then(|| now + between);
         let at = look.into_iter().chain(self.dry_run.due(now)).min()?;
         if self.armed.is_some_and(|armed| armed <= at) {
@@ -273,7 +273,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn lines_are_few_services_are_counted_and_the_oldest_is_found() {
-        let ledger = DriftTracker::new(Duration::ZERO);
+        let tracker = DriftTracker::new(Duration::ZERO);
         // Ten per namespace, which is as many lines as a namespace may log.
         let namespace = |number: u64| Arc::from(format!("dry-run-{}", number / 10));
         let report = |number: u64, since: Option<u64>| Drift {
@@ -284,20 +284,20 @@ mod tests {
         };
         let now = Duration::from_secs(100);
         for number in 0..50 {
-            ledger.report(&namespace(number), &report(number, Some(40 + number)), now);
+            tracker.report(&namespace(number), &report(number, Some(40 + number)), now);
         }
-        let age = || ledger.0.state.lock().age(now);
-        assert_eq!(ledger.out_of_sync(), 50);
-        assert_eq!(ledger.0.state.lock().held_back, 30);
+        let age = || tracker.0.state.lock().age(now);
+        assert_eq!(tracker.out_of_sync(), 50);
+        assert_eq!(tracker.0.state.lock().held_back, 30);
         assert_eq!(age(), Duration::from_secs(60));
         // The longest difference is gone, but the same Service has another one.
-        ledger.report(&namespace(0), &report(0, Some(90)), now);
+        tracker.report(&namespace(0), &report(0, Some(90)), now);
         assert_eq!(age(), Duration::from_secs(59));
         for number in 0..50 {
-            ledger.report(&namespace(number), &report(number, None), now);
+            tracker.report(&namespace(number), &report(number, None), now);
         }
-        assert_eq!((ledger.out_of_sync(), age()), (0, Duration::ZERO));
-        assert!(ledger.0.state.lock().oldest.is_empty());
+        assert_eq!((tracker.out_of_sync(), age()), (0, Duration::ZERO));
+        assert!(tracker.0.state.lock().oldest.is_empty());
     }
 
     #[test]

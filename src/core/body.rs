@@ -48,7 +48,7 @@ pub enum Request<B = Vec<u8>> {
     Probe,
 }
 
-impl Request {
+impl<B> Request<B> {
     /// Returns the kind of request.
     pub fn flight(&self) -> Flight {
         match self {
@@ -59,7 +59,9 @@ impl Request {
             Self::Probe => Flight::Probe,
         }
     }
+}
 
+impl Request {
     /// Returns the size of its body in bytes.
     pub fn size(&self) -> usize {
         match self {

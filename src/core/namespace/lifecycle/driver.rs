@@ -32,20 +32,17 @@ impl NamespaceState {
             T::objects_mut(self)[id].object_mut().phase = Phase::Unmanaged;
             return None;
         }
-        let (request, flight) = match step {
-            Step::Fetch => (Request::Fetch, Flight::Fetch),
+        let request = match step {
+            Step::Fetch => Request::Fetch,
             Step::Write => {
                 let body = T::build(self, id, encoder)?;
                 match T::objects(self)[id].object().remote {
-                    Some(_) => (Request::Update(body), Flight::Update),
-                    None => (Request::Create(body), Flight::Create),
+                    Some(_) => Request::Update(body),
+                    None => Request::Create(body),
                 }
             }
-            Step::Delete => {
-                let preconditions = Preconditions::same_version(object.remote.as_ref()?);
-                (Request::Delete(preconditions), Flight::Delete)
-            }
-            Step::Probe => (Request::Probe, Flight::Probe),
+            Step::Delete => Request::Delete(Preconditions::same_version(object.remote.as_ref()?)),
+            Step::Probe => Request::Probe,
             Step::Forget => {
                 T::forget(self, id);
                 return None;
@@ -53,7 +50,7 @@ impl NamespaceState {
             Step::Rest => return None,
         };
         let changes = T::objects(self)[id].object().changes;
-        T::depart(self, id, flight);
+        T::depart(self, id, request.flight());
         Some(Granted { request, changes })
     }
 
