@@ -1,29 +1,17 @@
-//! Decodes API objects into facts. The codec is JSON; only this module and `wire` know it.
-
-mod endpoints;
-mod observed;
-mod slices;
+//! Decoding: lists, watch events and answers, and what the decoders of all kinds share.
 
 use super::items::ItemSplitter;
 use super::wire::{self, BookmarkMeta, Str, StrMap};
-use crate::core::address::{Family, parse_sloppy};
+use crate::core::address::parse_sloppy;
 use crate::core::excerpt::Excerpt;
-use crate::core::facts::{
-    ANNOTATION_TOLERATE_UNREADY, Extras, HostName, LABEL_MANAGED_BY, LABEL_ZONE, MANAGED_BY, NodeFacts,
-    OwnerReference, PodFacts, ServiceFacts, TolerateUnready,
-};
-use crate::core::hints::{
-    ANNOTATION_TOPOLOGY_AWARE_HINTS, ANNOTATION_TOPOLOGY_MODE, HintMode, LABEL_CONTROL_PLANE, LABEL_MASTER,
-    NodeCapacity, milli_cpu,
-};
+use crate::core::facts::{Extras, LABEL_MANAGED_BY, MANAGED_BY, NodeFacts, OwnerReference};
+use crate::core::hints::NodeCapacity;
 use crate::core::ids::Uid;
 use crate::core::labels::Labels;
-use crate::core::ports::{ContainerPort, Protocol, ServicePort, SlicePort, TargetPort};
-use crate::core::selector::Selector;
-use crate::core::time::Time;
+use crate::core::ports::{Protocol, SlicePort};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Annotation of the bookmark after the last object of a list that a watch began with.
@@ -126,6 +114,19 @@ pub struct NamedNode {
     pub capacity: NodeCapacity,
 }
 
+/// One object, decoded into two forms, so that the wire forms of facts need no fields for people.
+#[derive(Debug)]
+pub struct Twice<A, B>(pub(super) A, pub(super) B);
+
+impl<'de, A: Deserialize<'de>, B: Deserialize<'de>> Deserialize<'de> for Twice<A, B> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = <&'de RawValue>::deserialize(deserializer)?.get();
+        let first = serde_json::from_str(json).map_err(D::Error::custom)?;
+        let second = serde_json::from_str(json).map_err(D::Error::custom)?;
+        Ok(Self(first, second))
+    }
+}
+
 /// Decodes one object.
 pub fn object<T: Decode>(json: &[u8]) -> Result<T, DecodeError> {
     T::decode(serde_json::from_slice(json)?)
@@ -211,7 +212,7 @@ pub fn version(text: &str) -> Result<u64, DecodeError> {
         .map_err(|_| DecodeError::Field("metadata.resourceVersion"))
 }
 
-fn required(text: &Str<'_>, field: &'static str) -> Result<Box<str>, DecodeError> {
+pub(super) fn required(text: &Str<'_>, field: &'static str) -> Result<Box<str>, DecodeError> {
     if text.is_empty() {
         Err(DecodeError::Field(field))
     } else {
@@ -219,196 +220,12 @@ fn required(text: &Str<'_>, field: &'static str) -> Result<Box<str>, DecodeError
     }
 }
 
-fn labels(map: &mut StrMap<'_>) -> Labels {
+pub(super) fn labels(map: &mut StrMap<'_>) -> Labels {
     Labels::new(&mut map.0)
 }
 
-fn set<'s>(text: Option<&'s Str<'_>>) -> Option<&'s str> {
+pub(super) fn set<'s>(text: Option<&'s Str<'_>>) -> Option<&'s str> {
     text.map(|text| &**text).filter(|text| !text.is_empty())
-}
-
-/// Returns the named ports of a pod's containers, and of its init containers that keep running.
-fn container_ports(spec: &wire::PodSpec<'_>) -> impl Iterator<Item = ContainerPort> {
-    let sidecars = spec.init_containers.iter().flatten();
-    let sidecars = sidecars.filter(|c| c.restart_policy.as_deref() == Some("Always"));
-    let containers = spec.containers.iter().flatten().chain(sidecars);
-    let ports = containers.flat_map(|c| c.ports.iter().flatten());
-    ports.filter_map(|port| {
-        Some(ContainerPort {
-            name: set(port.name.as_ref())?.into(),
-            protocol: Protocol::from(port.protocol.as_deref().unwrap_or_default()),
-            number: u16::try_from(port.number).ok()?,
-        })
-    })
-}
-
-impl Decode for Namespaced<PodFacts> {
-    type Wire<'a> = wire::Pod<'a>;
-
-    fn decode(mut pod: wire::Pod<'_>) -> Result<Self, DecodeError> {
-        let name = required(&pod.metadata.name, "metadata.name")?;
-        let namespace = Arc::from(required(&pod.metadata.namespace, "metadata.namespace")?);
-        let (mut v4, mut v6) = (None, None);
-        let listed = pod.status.pod_ips.iter().flatten().map(|ip| &ip.ip);
-        for ip in listed
-            .chain(pod.status.pod_ip.iter())
-            .filter_map(|ip| parse_sloppy(ip))
-        {
-            match ip {
-                IpAddr::V4(ip) => v4 = v4.or(Some(ip)),
-                IpAddr::V6(ip) => v6 = v6.or(Some(ip)),
-            }
-        }
-        let ready = pod
-            .status
-            .conditions
-            .iter()
-            .flatten()
-            .find(|condition| &*condition.kind == "Ready");
-        let spec = &pod.spec;
-        let host = set(spec.hostname.as_ref()).zip(set(spec.subdomain.as_ref()));
-        let facts = PodFacts {
-            name,
-            uid: Uid::from(&*pod.metadata.uid),
-            node: set(spec.node_name.as_ref()).map(Arc::from),
-            v4,
-            v6,
-            primary: pod
-                .status
-                .pod_ip
-                .as_deref()
-                .and_then(parse_sloppy)
-                .map(Family::of),
-            ports: container_ports(spec).collect(),
-            host: host.map(|(hostname, subdomain)| {
-                Box::new(HostName {
-                    hostname: hostname.into(),
-                    subdomain: subdomain.into(),
-                })
-            }),
-            ready: ready.is_some_and(|condition| &*condition.status == "True"),
-            terminating: pod.metadata.deletion_timestamp.is_some(),
-            terminal: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),
-            ready_time: ready.and_then(|condition| Time::parse(condition.last_transition_time.as_deref()?)),
-            labels: labels(&mut pod.metadata.labels),
-        };
-        Ok(Self { namespace, facts })
-    }
-
-    fn version_of<'w>(wire: &'w wire::Pod<'_>) -> &'w str {
-        &wire.metadata.resource_version
-    }
-}
-
-impl Decode for NamedNode {
-    type Wire<'a> = wire::Node<'a>;
-
-    fn decode(node: wire::Node<'_>) -> Result<Self, DecodeError> {
-        let name = Arc::from(required(&node.metadata.name, "metadata.name")?);
-        let zone: Option<Arc<str>> = set(node.metadata.labels.get(LABEL_ZONE)).map(Arc::from);
-        let (labels, status) = (&node.metadata.labels, &node.status);
-        let ready = status
-            .conditions
-            .iter()
-            .flatten()
-            .find(|condition| &*condition.kind == "Ready");
-        let capacity = NodeCapacity {
-            ready: ready.is_some_and(|condition| &*condition.status == "True"),
-            excluded: labels.get(LABEL_CONTROL_PLANE).is_some() || labels.get(LABEL_MASTER).is_some(),
-            zone: zone.clone(),
-            cpu: status.allocatable.get("cpu").and_then(|cpu| milli_cpu(cpu)),
-        };
-        Ok(Self {
-            name,
-            facts: NodeFacts { zone },
-            capacity,
-        })
-    }
-
-    fn version_of<'w>(wire: &'w wire::Node<'_>) -> &'w str {
-        &wire.metadata.resource_version
-    }
-}
-
-impl Decode for Namespaced<ServiceFacts> {
-    type Wire<'a> = wire::Service<'a>;
-
-    fn decode(mut service: wire::Service<'_>) -> Result<Self, DecodeError> {
-        let (meta, spec) = (&mut service.metadata, &mut service.spec);
-        let namespace = Arc::from(required(&meta.namespace, "metadata.namespace")?);
-        let selector = match spec.kind.as_deref() {
-            Some("ExternalName") => None,
-            _ => Selector::new(labels(&mut spec.selector)),
-        };
-        let cluster_ip = set(spec.cluster_ip.as_ref());
-        let listed = || {
-            let families = spec.ip_families.iter().flatten();
-            families.filter_map(|family| Family::parse(family))
-        };
-        let mut families = [false; 2];
-        for family in listed() {
-            families[family.index()] = true;
-        }
-        let endpoints_family = listed()
-            .next()
-            .or_else(|| cluster_ip.and_then(parse_sloppy).map(Family::of));
-        if families == [false; 2] {
-            // Services from before the field: derive it from the cluster IP, or assume both families if there is none.
-            match cluster_ip.and_then(parse_sloppy) {
-                Some(ip) => families[Family::of(ip).index()] = true,
-                None => families = [true; 2],
-            }
-        }
-        let annotation = |key| meta.annotations.get(key).map(|value| &**value);
-        let ports = spec
-            .ports
-            .iter()
-            .flatten()
-            .map(service_port)
-            .collect::<Result<_, _>>()?;
-        let facts = ServiceFacts {
-            name: Arc::from(required(&meta.name, "metadata.name")?),
-            uid: Uid::from(&*meta.uid),
-            created: meta.creation_timestamp.as_deref().and_then(Time::parse),
-            deleting: meta.deletion_timestamp.is_some(),
-            selector,
-            headless: cluster_ip.is_none_or(|ip| ip == "None"),
-            no_cluster_ip: cluster_ip == Some("None"),
-            families,
-            endpoints_family,
-            ports,
-            publish_not_ready: spec.publish_not_ready_addresses.unwrap_or_default(),
-            tolerate_unready: annotation(ANNOTATION_TOLERATE_UNREADY)
-                .map_or(TolerateUnready::Unset, TolerateUnready::from),
-            hints: HintMode::of(
-                annotation(ANNOTATION_TOPOLOGY_AWARE_HINTS),
-                annotation(ANNOTATION_TOPOLOGY_MODE),
-                spec.traffic_distribution.as_deref(),
-            ),
-            labels: labels(&mut meta.labels),
-        };
-        Ok(Self { namespace, facts })
-    }
-
-    fn version_of<'w>(wire: &'w wire::Service<'_>) -> &'w str {
-        &wire.metadata.resource_version
-    }
-}
-
-fn service_port(port: &wire::ServicePort<'_>) -> Result<ServicePort, DecodeError> {
-    let number = |number: i64| u16::try_from(number).map_err(|_| DecodeError::Field("spec.ports"));
-    let target = match &port.target_port {
-        None | Some(wire::IntOrString::Int(0)) => TargetPort::Number(number(port.port)?),
-        Some(wire::IntOrString::Int(target)) => TargetPort::Number(number(*target)?),
-        Some(wire::IntOrString::String(name)) if name.is_empty() => TargetPort::Number(number(port.port)?),
-        Some(wire::IntOrString::String(name)) => TargetPort::Name((**name).into()),
-    };
-    Ok(ServicePort {
-        name: port.name.as_deref().unwrap_or_default().into(),
-        protocol: Protocol::from(port.protocol.as_deref().unwrap_or_default()),
-        target,
-        app_protocol: port.app_protocol.as_deref().map(Into::into),
-    })
 }
 
 /// Returns whether a slice is managed by this controller, by its managed-by label.
@@ -421,7 +238,7 @@ pub fn is_ours(json: &[u8]) -> Result<bool, DecodeError> {
         .is_some_and(|by| &**by == MANAGED_BY))
 }
 
-fn slice_port(port: &wire::SlicePort<'_>) -> SlicePort {
+pub(super) fn slice_port(port: &wire::SlicePort<'_>) -> SlicePort {
     SlicePort {
         name: port.name.as_deref().map(Into::into),
         protocol: Protocol::from(port.protocol.as_deref().unwrap_or_default()),
@@ -432,7 +249,7 @@ fn slice_port(port: &wire::SlicePort<'_>) -> SlicePort {
 
 /// Collects the metadata to preserve: `generateName`, finalizers, and all other owners and annotations than those
 /// given.
-fn extras(wire: &wire::Meta<'_>, owner: Option<&str>, without: &[&str]) -> Extras {
+pub(super) fn extras(wire: &wire::Meta<'_>, owner: Option<&str>, without: &[&str]) -> Extras {
     let annotations = wire
         .annotations
         .0
@@ -468,12 +285,12 @@ fn extras(wire: &wire::Meta<'_>, owner: Option<&str>, without: &[&str]) -> Extra
 }
 
 /// Returns an IP in canonical form, and any other text unchanged.
-fn canonical(text: &str) -> Box<str> {
+pub(super) fn canonical(text: &str) -> Box<str> {
     parse_sloppy(text).map_or_else(|| text.into(), |ip| ip.to_string().into())
 }
 
 /// Returns a reference if it is a plain one to a pod of the namespace.
-fn plain_pod<'r, 'a>(
+pub(super) fn plain_pod<'r, 'a>(
     target: Option<&'r wire::TargetRef<'a>>,
     namespace: &str,
 ) -> Option<&'r wire::TargetRef<'a>> {

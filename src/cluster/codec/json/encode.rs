@@ -4,6 +4,7 @@
 //! writer looks up each byte of a text in a table to escape it, which takes two thirds of the instructions of a body.
 //! Here a text is scanned in one go, and only one that needs escaping takes that path.
 
+use super::{endpoints, slices};
 use crate::core::body::{
     AddressBody, Encode, EndpointBody, EndpointsBody, Metadata, PodReference, SliceBody,
 };
@@ -23,57 +24,18 @@ impl Encode for Json {
     type Body = Vec<u8>;
 
     fn slice<'a>(&mut self, slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Vec<u8> {
-        let mut out = Vec::with_capacity(1024 + 320 * slice.endpoints.size_hint().0);
-        out.extend_from_slice(br#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":"#);
-        push_metadata(&mut out, &slice.metadata);
-        push_field(&mut out, br#","addressType":"#, Some(slice.address_type));
-        out.extend_from_slice(br#","endpoints":"#);
-        let target = target_head(slice.metadata.namespace);
-        push_all(&mut out, slice.endpoints, |out, endpoint| {
-            push_endpoint(out, &target, endpoint);
-        });
-        out.extend_from_slice(br#","ports":"#);
-        push_all(&mut out, slice.ports, push_port);
-        out.push(b'}');
-        out
+        slices::encode(slice)
     }
 
     fn endpoints<'a, A: Address>(
         &mut self,
         endpoints: EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
     ) -> Vec<u8> {
-        let mut out = Vec::with_capacity(1024 + 256 * endpoints.addresses());
-        out.extend_from_slice(br#"{"apiVersion":"v1","kind":"Endpoints","metadata":"#);
-        push_metadata(&mut out, &endpoints.metadata);
-        out.extend_from_slice(br#","subsets":"#);
-        let target = target_head(endpoints.metadata.namespace);
-        push_all(&mut out, &endpoints.published.subsets, |out, subset| {
-            // A subset has addresses, and ports unless its Service has none. Empty lists are left out.
-            let mut open = b'{';
-            let lists = [
-                (&br#""addresses":"#[..], &subset.ready),
-                (br#""notReadyAddresses":"#, &subset.not_ready),
-            ];
-            for (key, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
-                out.push(std::mem::replace(&mut open, b','));
-                out.extend_from_slice(key);
-                push_all(out, list, |out, &handle| {
-                    push_address(out, &target, (endpoints.address)(handle));
-                });
-            }
-            if !subset.ports.is_empty() {
-                out.push(open);
-                out.extend_from_slice(br#""ports":"#);
-                push_all(out, &subset.ports, push_port);
-            }
-            out.push(b'}');
-        });
-        out.push(b'}');
-        out
+        endpoints::encode(endpoints)
     }
 }
 
-fn push_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
+pub(super) fn push_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
     push_field(out, br#"{"name":"#, Some(metadata.name));
     push_field(out, br#","generateName":"#, metadata.generate_name().as_deref());
     push_field(out, br#","namespace":"#, Some(metadata.namespace));
@@ -115,48 +77,16 @@ fn push_map<V: AsRef<str>>(
     }
 }
 
-fn push_endpoint(out: &mut Vec<u8>, target: &[u8], endpoint: EndpointBody<'_>) {
-    out.extend_from_slice(br#"{"addresses":["#);
-    push_ip(out, endpoint.ip);
-    out.extend_from_slice(br#"],"conditions":{"ready":"#);
-    push_bool(out, endpoint.conditions.ready());
-    out.extend_from_slice(br#","serving":"#);
-    push_bool(out, endpoint.conditions.serving());
-    out.extend_from_slice(br#","terminating":"#);
-    push_bool(out, endpoint.conditions.terminating());
-    out.push(b'}');
-    push_field(out, br#","hostname":"#, endpoint.hostname);
-    push_field(out, br#","nodeName":"#, endpoint.node);
-    push_target(out, target, endpoint.target);
-    push_field(out, br#","zone":"#, endpoint.zone);
-    let hints = endpoint.hints;
-    if !hints.is_none() {
-        out.extend_from_slice(br#","hints":{"#);
-        push_hint(out, br#""forZones":[{"name":"#, hints.zone);
-        if hints.zone.is_some() && hints.node.is_some() {
-            out.push(b',');
-        }
-        push_hint(out, br#""forNodes":[{"name":"#, hints.node);
-        out.push(b'}');
-    }
-    out.push(b'}');
-}
-
-fn push_address(out: &mut Vec<u8>, target: &[u8], address: AddressBody<'_>) {
-    out.extend_from_slice(br#"{"ip":"#);
-    push_ip(out, address.ip);
-    push_field(out, br#","hostname":"#, address.hostname);
-    push_field(out, br#","nodeName":"#, address.node);
-    push_target(out, target, address.target);
-    out.push(b'}');
-}
-
-fn push_port(out: &mut Vec<u8>, port: &SlicePort) {
+pub(super) fn push_port(out: &mut Vec<u8>, port: &SlicePort) {
     push_serialized(out, port);
 }
 
 /// Appends a list.
-fn push_all<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, push: impl Fn(&mut Vec<u8>, T)) {
+pub(super) fn push_all<T>(
+    out: &mut Vec<u8>,
+    items: impl IntoIterator<Item = T>,
+    push: impl Fn(&mut Vec<u8>, T),
+) {
     out.push(b'[');
     for (i, item) in items.into_iter().enumerate() {
         if i > 0 {
@@ -176,7 +106,7 @@ fn push_value(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) {
 }
 
 /// Returns what all references to pods begin with.
-fn target_head(namespace: &str) -> Vec<u8> {
+pub(super) fn target_head(namespace: &str) -> Vec<u8> {
     let mut head = Vec::new();
     push_field(
         &mut head,
@@ -187,7 +117,7 @@ fn target_head(namespace: &str) -> Vec<u8> {
     head
 }
 
-fn push_target(out: &mut Vec<u8>, head: &[u8], target: PodReference<'_>) {
+pub(super) fn push_target(out: &mut Vec<u8>, head: &[u8], target: PodReference<'_>) {
     out.extend_from_slice(head);
     push_text(out, target.name);
     out.extend_from_slice(br#","uid":"#);
@@ -206,26 +136,18 @@ fn push_uid(out: &mut Vec<u8>, uid: &Uid) {
     }
 }
 
-fn push_hint(out: &mut Vec<u8>, key: &[u8], name: Option<&str>) {
-    if let Some(name) = name {
-        out.extend_from_slice(key);
-        push_text(out, name);
-        out.extend_from_slice(b"}]");
-    }
-}
-
-fn push_field(out: &mut Vec<u8>, key: &[u8], text: Option<&str>) {
+pub(super) fn push_field(out: &mut Vec<u8>, key: &[u8], text: Option<&str>) {
     if let Some(text) = text {
         out.extend_from_slice(key);
         push_text(out, text);
     }
 }
 
-fn push_bool(out: &mut Vec<u8>, value: bool) {
+pub(super) fn push_bool(out: &mut Vec<u8>, value: bool) {
     out.extend_from_slice(if value { b"true" } else { b"false" });
 }
 
-fn push_text(out: &mut Vec<u8>, text: &str) {
+pub(super) fn push_text(out: &mut Vec<u8>, text: &str) {
     // There is no early exit, so that many bytes are examined in one step.
     let escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |any, byte| any | escaped(byte)) {
@@ -237,7 +159,7 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
+pub(super) fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
     out.push(b'"');
     match ip {
         IpAddr::V4(ip) => {
@@ -266,6 +188,8 @@ fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::endpoints::push_address;
+    use super::super::slices::push_endpoint;
     use super::*;
     use crate::core::hints::Hint;
     use crate::core::slices::Conditions;

@@ -1,4 +1,4 @@
-//! The fields of API objects that are read, as serde types. Unknown fields are skipped, never stored; strings borrow
+//! The fields that objects of several kinds have, as serde types. Unknown fields are skipped, never stored; strings borrow
 //! from the buffer where they can. The server writes `null` for empty lists, so every list is optional.
 
 use serde::Deserialize;
@@ -168,76 +168,6 @@ pub(super) struct BookmarkMeta<'a> {
     pub(super) annotations: StrMap<'a>,
 }
 
-/// A pod. Its metadata is cut down by hand: annotations and owners can be large and are not needed.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Pod<'a> {
-    #[serde(borrow)]
-    pub(super) metadata: PodMeta<'a>,
-    pub(super) spec: PodSpec<'a>,
-    pub(super) status: PodStatus<'a>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct PodMeta<'a> {
-    #[serde(borrow)]
-    pub(super) name: Str<'a>,
-    pub(super) namespace: Str<'a>,
-    pub(super) uid: Str<'a>,
-    pub(super) resource_version: Str<'a>,
-    pub(super) labels: StrMap<'a>,
-    pub(super) deletion_timestamp: Option<Str<'a>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct PodSpec<'a> {
-    #[serde(borrow)]
-    pub(super) node_name: Option<Str<'a>>,
-    pub(super) hostname: Option<Str<'a>>,
-    pub(super) subdomain: Option<Str<'a>>,
-    pub(super) containers: Option<Vec<Container<'a>>>,
-    pub(super) init_containers: Option<Vec<Container<'a>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Container<'a> {
-    #[serde(borrow)]
-    pub(super) ports: Option<Vec<ContainerPort<'a>>>,
-    pub(super) restart_policy: Option<Str<'a>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct ContainerPort<'a> {
-    #[serde(borrow)]
-    pub(super) name: Option<Str<'a>>,
-    #[serde(rename = "containerPort")]
-    pub(super) number: i64,
-    pub(super) protocol: Option<Str<'a>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct PodStatus<'a> {
-    #[serde(borrow)]
-    pub(super) phase: Option<Str<'a>>,
-    #[serde(rename = "podIP")]
-    pub(super) pod_ip: Option<Str<'a>>,
-    #[serde(rename = "podIPs")]
-    pub(super) pod_ips: Option<Vec<PodIp<'a>>>,
-    pub(super) conditions: Option<Vec<Condition<'a>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct PodIp<'a> {
-    #[serde(borrow)]
-    pub(super) ip: Str<'a>,
-}
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Condition<'a> {
@@ -245,85 +175,6 @@ pub(super) struct Condition<'a> {
     pub(super) kind: Str<'a>,
     pub(super) status: Str<'a>,
     pub(super) last_transition_time: Option<Str<'a>>,
-}
-
-/// A Service.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Service<'a> {
-    #[serde(borrow)]
-    pub(super) metadata: Meta<'a>,
-    pub(super) spec: ServiceSpec<'a>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct ServiceSpec<'a> {
-    #[serde(borrow, rename = "type")]
-    pub(super) kind: Option<Str<'a>>,
-    #[serde(rename = "clusterIP")]
-    pub(super) cluster_ip: Option<Str<'a>>,
-    pub(super) ip_families: Option<Vec<Str<'a>>>,
-    pub(super) selector: StrMap<'a>,
-    pub(super) ports: Option<Vec<ServicePort<'a>>>,
-    pub(super) publish_not_ready_addresses: Option<bool>,
-    pub(super) traffic_distribution: Option<Str<'a>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct ServicePort<'a> {
-    #[serde(borrow)]
-    pub(super) name: Option<Str<'a>>,
-    pub(super) protocol: Option<Str<'a>>,
-    pub(super) port: i64,
-    pub(super) target_port: Option<IntOrString<'a>>,
-    pub(super) app_protocol: Option<Str<'a>>,
-}
-
-/// A port's number or name (`IntOrString`).
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum IntOrString<'a> {
-    Int(i64),
-    String(#[serde(borrow)] Cow<'a, str>),
-}
-
-/// A node.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Node<'a> {
-    #[serde(borrow)]
-    pub(super) metadata: NodeMeta<'a>,
-    pub(super) status: NodeStatus<'a>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct NodeStatus<'a> {
-    #[serde(borrow)]
-    pub(super) allocatable: StrMap<'a>,
-    pub(super) conditions: Option<Vec<Condition<'a>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct NodeMeta<'a> {
-    #[serde(borrow)]
-    pub(super) name: Str<'a>,
-    pub(super) resource_version: Str<'a>,
-    pub(super) labels: StrMap<'a>,
-}
-
-/// An `EndpointSlice`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Slice<'a> {
-    #[serde(borrow)]
-    pub(super) metadata: Meta<'a>,
-    pub(super) address_type: Str<'a>,
-    pub(super) ports: Option<Vec<SlicePort<'a>>>,
-    pub(super) endpoints: Option<Vec<Endpoint<'a>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -338,43 +189,6 @@ pub(super) struct SlicePort<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Endpoint<'a> {
-    #[serde(borrow)]
-    pub(super) addresses: Option<Vec<Str<'a>>>,
-    pub(super) conditions: Option<EndpointConditions>,
-    pub(super) hostname: Option<Str<'a>>,
-    pub(super) node_name: Option<Str<'a>>,
-    pub(super) zone: Option<Str<'a>>,
-    pub(super) target_ref: Option<TargetRef<'a>>,
-    pub(super) hints: Option<Hints<'a>>,
-    pub(super) deprecated_topology: StrMap<'a>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct EndpointConditions {
-    pub(super) ready: Option<bool>,
-    pub(super) serving: Option<bool>,
-    pub(super) terminating: Option<bool>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Hints<'a> {
-    #[serde(borrow)]
-    pub(super) for_zones: Option<Vec<Hint<'a>>>,
-    pub(super) for_nodes: Option<Vec<Hint<'a>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Hint<'a> {
-    #[serde(borrow)]
-    pub(super) name: Str<'a>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
 pub(super) struct TargetRef<'a> {
     #[serde(borrow)]
     pub(super) kind: Str<'a>,
@@ -383,34 +197,6 @@ pub(super) struct TargetRef<'a> {
     pub(super) uid: Str<'a>,
     pub(super) api_version: Option<Str<'a>>,
     pub(super) field_path: Option<Str<'a>>,
-}
-
-/// An Endpoints object.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Endpoints<'a> {
-    #[serde(borrow)]
-    pub(super) metadata: Meta<'a>,
-    pub(super) subsets: Option<Vec<Subset<'a>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Subset<'a> {
-    #[serde(borrow)]
-    pub(super) addresses: Option<Vec<Address<'a>>>,
-    pub(super) not_ready_addresses: Option<Vec<Address<'a>>>,
-    pub(super) ports: Option<Vec<SlicePort<'a>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Address<'a> {
-    #[serde(borrow)]
-    pub(super) ip: Str<'a>,
-    pub(super) hostname: Option<Str<'a>>,
-    pub(super) node_name: Option<Str<'a>>,
-    pub(super) target_ref: Option<TargetRef<'a>>,
 }
 
 /// A list, or a page of one, without its items.

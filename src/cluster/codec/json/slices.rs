@@ -1,14 +1,68 @@
-//! Decodes `EndpointSlice` objects into facts.
+//! `EndpointSlice` objects: the fields that are read, as serde types; how they become facts; and how desired slices are
+//! written.
 
-use super::{
+use super::decode::{
     Decode, DecodeError, Namespaced, canonical, extras, labels, plain_pod, required, slice_port, version,
 };
-use crate::cluster::codec::json::wire::{self, Str};
+use super::encode::{
+    push_all, push_bool, push_field, push_ip, push_metadata, push_port, push_target, push_text, target_head,
+};
+use super::wire::{self, Meta, SlicePort, Str, StrMap, TargetRef};
 use crate::core::address::Family;
+use crate::core::body::{EndpointBody, SliceBody};
 use crate::core::facts::{ANNOTATION_TRIGGER_TIME, EndpointFacts, LABEL_SERVICE_NAME, SliceFacts, SliceMeta};
 use crate::core::ids::Uid;
 use crate::core::time::Time;
+use serde::Deserialize;
 use std::sync::Arc;
+
+/// An `EndpointSlice`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Slice<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+    address_type: Str<'a>,
+    ports: Option<Vec<SlicePort<'a>>>,
+    endpoints: Option<Vec<Endpoint<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Endpoint<'a> {
+    #[serde(borrow)]
+    addresses: Option<Vec<Str<'a>>>,
+    conditions: Option<EndpointConditions>,
+    hostname: Option<Str<'a>>,
+    node_name: Option<Str<'a>>,
+    zone: Option<Str<'a>>,
+    target_ref: Option<TargetRef<'a>>,
+    hints: Option<Hints<'a>>,
+    deprecated_topology: StrMap<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct EndpointConditions {
+    ready: Option<bool>,
+    serving: Option<bool>,
+    terminating: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Hints<'a> {
+    #[serde(borrow)]
+    for_zones: Option<Vec<Hint<'a>>>,
+    for_nodes: Option<Vec<Hint<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Hint<'a> {
+    #[serde(borrow)]
+    name: Str<'a>,
+}
 
 impl Decode for Namespaced<SliceMeta> {
     type Wire<'a> = wire::MetaOnly<'a>;
@@ -58,9 +112,9 @@ fn own_reference(meta: &wire::Meta<'_>) -> Option<String> {
 }
 
 impl Decode for Namespaced<SliceFacts> {
-    type Wire<'a> = wire::Slice<'a>;
+    type Wire<'a> = Slice<'a>;
 
-    fn decode(mut slice: wire::Slice<'_>) -> Result<Self, DecodeError> {
+    fn decode(mut slice: Slice<'_>) -> Result<Self, DecodeError> {
         let Namespaced {
             namespace,
             facts: meta,
@@ -86,12 +140,12 @@ impl Decode for Namespaced<SliceFacts> {
         Ok(Self { namespace, facts })
     }
 
-    fn version_of<'w>(wire: &'w wire::Slice<'_>) -> &'w str {
+    fn version_of<'w>(wire: &'w Slice<'_>) -> &'w str {
         &wire.metadata.resource_version
     }
 }
 
-fn endpoint(wire: &wire::Endpoint<'_>, namespace: &str) -> EndpointFacts {
+fn endpoint(wire: &Endpoint<'_>, namespace: &str) -> EndpointFacts {
     let conditions = wire.conditions.as_ref();
     let target = wire.target_ref.as_ref();
     let pod = plain_pod(target, namespace);
@@ -118,10 +172,62 @@ fn endpoint(wire: &wire::Endpoint<'_>, namespace: &str) -> EndpointFacts {
     }
 }
 
-fn names(hints: Option<&[wire::Hint<'_>]>) -> Vec<Box<str>> {
+fn names(hints: Option<&[Hint<'_>]>) -> Vec<Box<str>> {
     hints
         .iter()
         .flat_map(|hints| hints.iter())
         .map(|hint| (*hint.name).into())
         .collect()
+}
+
+/// Encodes a slice.
+pub(super) fn encode<'a>(slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024 + 320 * slice.endpoints.size_hint().0);
+    out.extend_from_slice(br#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":"#);
+    push_metadata(&mut out, &slice.metadata);
+    push_field(&mut out, br#","addressType":"#, Some(slice.address_type));
+    out.extend_from_slice(br#","endpoints":"#);
+    let target = target_head(slice.metadata.namespace);
+    push_all(&mut out, slice.endpoints, |out, endpoint| {
+        push_endpoint(out, &target, endpoint);
+    });
+    out.extend_from_slice(br#","ports":"#);
+    push_all(&mut out, slice.ports, push_port);
+    out.push(b'}');
+    out
+}
+
+pub(super) fn push_endpoint(out: &mut Vec<u8>, target: &[u8], endpoint: EndpointBody<'_>) {
+    out.extend_from_slice(br#"{"addresses":["#);
+    push_ip(out, endpoint.ip);
+    out.extend_from_slice(br#"],"conditions":{"ready":"#);
+    push_bool(out, endpoint.conditions.ready());
+    out.extend_from_slice(br#","serving":"#);
+    push_bool(out, endpoint.conditions.serving());
+    out.extend_from_slice(br#","terminating":"#);
+    push_bool(out, endpoint.conditions.terminating());
+    out.push(b'}');
+    push_field(out, br#","hostname":"#, endpoint.hostname);
+    push_field(out, br#","nodeName":"#, endpoint.node);
+    push_target(out, target, endpoint.target);
+    push_field(out, br#","zone":"#, endpoint.zone);
+    let hints = endpoint.hints;
+    if !hints.is_none() {
+        out.extend_from_slice(br#","hints":{"#);
+        push_hint(out, br#""forZones":[{"name":"#, hints.zone);
+        if hints.zone.is_some() && hints.node.is_some() {
+            out.push(b',');
+        }
+        push_hint(out, br#""forNodes":[{"name":"#, hints.node);
+        out.push(b'}');
+    }
+    out.push(b'}');
+}
+
+fn push_hint(out: &mut Vec<u8>, key: &[u8], name: Option<&str>) {
+    if let Some(name) = name {
+        out.extend_from_slice(key);
+        push_text(out, name);
+        out.extend_from_slice(b"}]");
+    }
 }
