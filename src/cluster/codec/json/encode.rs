@@ -31,7 +31,7 @@ impl Encode for Json {
         &mut self,
         endpoints: EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
     ) -> Vec<u8> {
-        endpoints::encode(endpoints)
+        endpoints::encode(&endpoints)
     }
 }
 

@@ -140,7 +140,7 @@ fn address(wire: &Address<'_>, namespace: &str) -> AddressFacts {
 
 /// Encodes an Endpoints object.
 pub(super) fn encode<'a, A: Handle>(
-    endpoints: EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
+    endpoints: &EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024 + 256 * endpoints.addresses());
     out.extend_from_slice(br#"{"apiVersion":"v1","kind":"Endpoints","metadata":"#);
