@@ -23,6 +23,8 @@ pub(super) struct ItemSplitter {
     named: bool,
     /// Set within the array of items.
     inside: bool,
+    /// Length of the last item.
+    last: usize,
     envelope: Vec<u8>,
 }
 
@@ -40,7 +42,8 @@ impl ItemSplitter {
     }
 
     /// Returns the next item, once it is complete. Before an item is scanned for its end, `parse` gets all data from its
-    /// beginning on: if the item has arrived whole, it may take it from there, and returns its length.
+    /// beginning on, if as much has arrived as the last item was long. If the item is whole, it may take it from there,
+    /// and returns its length.
     pub(super) fn next_item(&mut self, mut parse: impl FnMut(&[u8]) -> Option<usize>) -> Option<Bytes> {
         while let Some(&byte) = self.buffer.get(self.scanned) {
             let at = self.scanned;
@@ -59,9 +62,10 @@ impl ItemSplitter {
                         // Drop the separator before the item.
                         self.buffer.advance(at);
                         self.scanned = 1;
-                        if let Some(length) = parse(&self.buffer) {
+                        let enough = self.buffer.len() >= self.last;
+                        if let Some(length) = enough.then(|| parse(&self.buffer)).flatten() {
                             self.buffer.advance(length);
-                            self.scanned = 0;
+                            (self.scanned, self.last) = (0, length);
                             continue;
                         }
                     } else if byte == b'[' && self.depth == FIELDS && self.named {
@@ -74,7 +78,7 @@ impl ItemSplitter {
                     self.depth = self.depth.saturating_sub(1);
                     if self.inside && self.depth == ITEMS {
                         let item = self.buffer.split_to(self.scanned).freeze();
-                        self.scanned = 0;
+                        (self.scanned, self.last) = (0, item.len());
                         return Some(item);
                     }
                     if self.inside && self.depth == FIELDS {
