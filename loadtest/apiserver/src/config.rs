@@ -14,6 +14,7 @@ use serde_json::Value;
 #[must_use]
 #[non_exhaustive]
 pub struct Config {
+    #[cfg(feature = "server")]
     pub(crate) port: u16,
     pub(crate) gc: bool,
     pub(crate) history: usize,
@@ -30,6 +31,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            #[cfg(feature = "server")]
             port: 0,
             gc: true,
             history: 20_000,
@@ -46,7 +48,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The port on 127.0.0.1; 0, the default, takes a free one.
+    /// The port of [`crate::start`] on 127.0.0.1; 0, the default, takes a free one.
+    #[cfg(feature = "server")]
     pub fn port(self, port: u16) -> Self {
         Self { port, ..self }
     }
