@@ -229,8 +229,8 @@ impl Comparison {
     }
 
     /// Takes from the changes that wait for the namespace those of published objects.
-    pub fn take(&mut self, pending: &mut Pending) {
-        self.dry_run.take(pending);
+    pub fn take(&mut self, pending: &mut Pending, core: &NamespaceState) {
+        self.dry_run.take(pending, core);
     }
 
     /// Looks, if it is due, at the Services that have changed, and at whether earlier differences have lasted.

@@ -79,7 +79,7 @@ impl ShardState {
             ShardMsg::Wake => {
                 let (mut pending, sequence, woken) = self.inbox.take();
                 if let Some(comparison) = &mut self.comparison {
-                    comparison.take(&mut pending);
+                    comparison.take(&mut pending, &self.core);
                 }
                 self.sequence = sequence;
                 let mut applying = pending.begin();

@@ -2,9 +2,8 @@
 
 mod json;
 
-pub use json::Status;
 pub use json::decode::{
     Decode, DecodeError, Event, EventKind, Identity, ListEnd, ListReader, NamedNode, Namespaced, Undecodable,
     bookmark, event, identity, is_ours, list_version, object, object_version, status, version, versioned,
 };
-pub use json::encode::Json;
+pub use json::{Json, Status};

@@ -7,9 +7,9 @@ use super::examine::examine;
 use super::findings::Finding;
 use super::lasting::Since;
 use super::published::Published;
-use crate::core::hash::KeyedMap;
-use crate::core::inbox::Pending;
-use crate::core::namespace::NamespaceState;
+use crate::core::hash::{KeyedMap, KeyedSet};
+use crate::core::inbox::{Change, Pending};
+use crate::core::namespace::{Kind, NamespaceState};
 use crate::core::object::{Output, Verb};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +55,7 @@ struct Record {
 impl Record {
     fn report(&mut self, service: &Arc<str>, by: Option<Duration>) -> Option<Drift> {
         let (mut writes, mut oldest, mut new) = (Vec::new(), None, [0; Verb::ALL.len()]);
+        let known: KeyedSet<&Write> = self.lasting.iter().collect();
         for (ordinal, finding) in self.found.iter().enumerate() {
             let Some(by) = by else { break };
             let times = || self.since.lasting(finding, by);
@@ -63,7 +64,7 @@ impl Record {
             let ordinal = if finding.name.is_none() { ordinal } else { 0 };
             let write = (finding.verb, finding.output, finding.name.clone(), ordinal);
             // An endpoint that has been missing for long, and would now go into another slice, is not news.
-            if times().max() > self.reported && !self.lasting.contains(&write) {
+            if times().max() > self.reported && !known.contains(&write) {
                 new[finding.verb as usize] += 1;
             }
             writes.push(write);
@@ -95,13 +96,20 @@ impl DryRun {
         }
     }
 
-    /// Takes from the changes that wait for the namespace those of published objects.
-    pub fn take(&mut self, pending: &mut Pending) {
-        for service in pending.services() {
-            self.published.mark(service.clone());
-        }
+    /// Takes from the changes that wait for the namespace those of published objects. `core` is its state before these
+    /// changes.
+    pub fn take(&mut self, pending: &mut Pending, core: &NamespaceState) {
+        let is_known = |service: &str| core.service(service).is_some();
         for change in pending.take_published() {
-            self.published.apply(change);
+            if let Change::End(Kind::Service, ..) = change {
+                // A Service that the list did not show is gone without another word.
+                let known = self.services.keys();
+                known.for_each(|service| self.published.mark(service.clone(), is_known(service)));
+            }
+            self.published.apply(change, is_known);
+        }
+        for service in pending.services() {
+            self.published.mark(service.clone(), is_known(service));
         }
     }
 

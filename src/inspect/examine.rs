@@ -107,15 +107,15 @@ impl Objects {
             core.apply_pod(pod.clone(), &[], 0, nodes);
         }
         for service in &self.services {
-            published.mark(service.name.clone());
+            published.mark(service.name.clone(), false);
             core.apply_service(service.clone(), 0);
         }
         core.watch_zones(nodes);
         for slice in &self.slices {
-            published.apply(Change::Slice(Box::new(slice.clone()), 0));
+            published.apply(Change::Slice(Box::new(slice.clone()), 0), |_| false);
         }
         for endpoints in &self.endpoints {
-            published.apply(Change::Endpoints(Box::new(endpoints.clone()), 0));
+            published.apply(Change::Endpoints(Box::new(endpoints.clone()), 0), |_| false);
         }
         let services = published.take_changed();
         examine(&mut core, &mut published, &services)

@@ -71,13 +71,16 @@ impl Finding {
     }
 
     /// Returns the keys that identify its differences across looks. A difference about a pod leaves out the object,
-    /// because an endpoint may be missing from another slice the next time; any other difference includes it.
+    /// because an endpoint may be missing from another slice the next time; any other difference includes it. Where the
+    /// addresses are judged as a whole, those of a pod include all differences of pods.
     pub(super) fn keys(&self) -> impl Iterator<Item = u64> {
-        let texts = || self.why.iter().map(|(difference, _)| &difference.text);
+        let pods = || self.why.iter().filter(|(difference, _)| difference.pod.is_some());
+        let texts = || pods().map(|(difference, _)| &difference.text);
         let whole = self.as_whole.then(|| texts().collect::<Vec<_>>());
         let whole = whole.map(|texts| hash_of(&texts));
         self.why.iter().map(move |(difference, state)| {
             let object = self.name.as_deref().filter(|_| difference.pod.is_none());
+            let whole = whole.filter(|_| difference.pod.is_some());
             let place = (&self.namespace, &self.service, self.output, object);
             hash_of(&(place, whole, &difference.text, state))
         })

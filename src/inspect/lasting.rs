@@ -44,9 +44,19 @@ impl Since {
 /// Returns those of the later findings that an earlier look had made already. This leaves out what a running controller
 /// has fixed in the meantime or has not got to yet.
 pub(crate) fn still(earlier: &[Finding], later: &[Finding]) -> Vec<Finding> {
+    // Between two looks, a difference that both have found counts by itself, whatever else has changed.
+    let each = |findings: &[Finding]| {
+        let findings = findings.iter().cloned();
+        let findings = findings.map(|finding| Finding {
+            as_whole: false,
+            ..finding
+        });
+        findings.collect::<Vec<_>>()
+    };
+    let (earlier, later) = (each(earlier), each(later));
     let mut since = Since::default();
-    since.found(earlier, Duration::ZERO);
-    since.found(later, Duration::MAX);
+    since.found(&earlier, Duration::ZERO);
+    since.found(&later, Duration::MAX);
     let lasting = later
         .iter()
         .filter_map(|finding| since.only_lasting(finding, Duration::ZERO));

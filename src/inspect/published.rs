@@ -22,14 +22,14 @@ struct Stored<F> {
     facts: F,
     /// The epoch of the last list that showed it.
     epoch: u8,
-    /// Set when there was a Service of its name at the last look. Only for Endpoints.
+    /// Set when there has been a Service of its name. Only for Endpoints.
     had_service: bool,
 }
 
 impl Published {
     /// Applies a change of a slice, of an Endpoints object, or of a whole list. Changes of other kinds, and those of
-    /// which only the metadata is known, say nothing here.
-    pub(super) fn apply(&mut self, change: Change) {
+    /// which only the metadata is known, say nothing here. `is_known` says whether there has been a Service of a name.
+    pub(super) fn apply(&mut self, change: Change, is_known: impl Fn(&str) -> bool) {
         match change {
             Change::Slice(facts, epoch) => self.slice(*facts, epoch),
             Change::SliceGone(name, version) => {
@@ -45,6 +45,13 @@ impl Published {
                     self.endpoints.remove(&name);
                     self.changed.insert(name);
                 }
+            }
+            Change::End(Kind::Service, ..) => {
+                for (name, known) in &mut self.endpoints {
+                    known.had_service |= is_known(name);
+                }
+                let names = self.by_service.keys().chain(self.endpoints.keys());
+                self.changed.extend(names.cloned());
             }
             Change::End(kind, epoch, version) => self.sweep(kind, epoch, version),
             Change::Forget(Kind::Slice) => {
@@ -137,16 +144,16 @@ impl Published {
                     !gone
                 });
             }
-            Kind::Service => {
-                let names = self.by_service.keys().chain(self.endpoints.keys());
-                self.changed.extend(names.cloned());
-            }
-            Kind::Node | Kind::Pod => {}
+            Kind::Node | Kind::Pod | Kind::Service => {}
         }
     }
 
-    /// Records that a Service has changed, so that what is published of it has to be looked at.
-    pub(super) fn mark(&mut self, service: Arc<str>) {
+    /// Records that a Service has changed, so that what is published of it has to be looked at. `is_known` says whether
+    /// it was there before the change.
+    pub(super) fn mark(&mut self, service: Arc<str>, is_known: bool) {
+        if let Some(known) = self.endpoints.get_mut(&service) {
+            known.had_service |= is_known;
+        }
         self.changed.insert(service);
     }
 
@@ -227,7 +234,11 @@ impl<'a> Around<'a> {
                     .iter()
                     .filter_map(|endpoint| endpoint.pod.as_deref())
                 {
-                    holders.entry(pod).or_default().push(at);
+                    // A slice may hold thousands of endpoints of one pod.
+                    let holders: &mut Vec<usize> = holders.entry(pod).or_default();
+                    if holders.last() != Some(&at) {
+                        holders.push(at);
+                    }
                 }
             }
             holders

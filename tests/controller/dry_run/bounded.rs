@@ -48,7 +48,7 @@ impl World {
 
     fn take(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
-        self.dry_run.take(&mut pending);
+        self.dry_run.take(&mut pending, &self.state);
         pending.apply(&mut self.state, &mut self.nodes);
     }
 }
@@ -154,4 +154,93 @@ fn memory_does_not_grow_and_is_released_in_the_end() {
     assert!(!world.dry_run.is_empty(), "the Service is still to be looked at");
     assert_eq!(world.look(), (1, 0));
     assert!(world.dry_run.is_empty() && world.state.is_empty());
+}
+
+/// A dry run of an empty namespace with one node.
+fn empty(patience: Duration) -> World {
+    let mut nodes = NodeTable::default();
+    let node = "n1".into();
+    nodes.apply_capacity(&node, &NodeCapacity::default());
+    nodes.apply(&node, NodeFacts::default(), 1);
+    World {
+        dry_run: DryRun::new(patience),
+        state: NamespaceState::new("default".into(), Settings::default(), PendingLists::NONE),
+        nodes,
+        pending: Pending::default(),
+        now: Duration::ZERO,
+    }
+}
+
+fn named_service() -> Change {
+    let mut service = service();
+    service["spec"]["clusterIP"] = json!("10.0.0.1");
+    service["spec"]["ipFamilies"] = json!(["IPv4"]);
+    meta(&mut service, 0);
+    Change::Service(facts::<ServiceFacts>(&service), 1)
+}
+
+fn endpoints(object: Value) -> Change {
+    let mut object = object;
+    meta(&mut object, 0);
+    Change::Endpoints(Box::new(facts::<EndpointsFacts>(&object)), 1)
+}
+
+#[test]
+fn a_service_without_objects_that_a_list_no_longer_shows_is_forgotten() {
+    let mut world = empty(Duration::ZERO);
+    world.pending.push(named_service());
+    assert!(world.look().1 > 0, "nothing is published for it");
+    world.pending.push(Change::Begin(Kind::Service));
+    world.pending.push(Change::End(Kind::Service, 2, 100));
+    assert_eq!(world.look().1, 0);
+    assert!(world.dry_run.is_empty() && world.state.is_empty());
+}
+
+#[test]
+fn endpoints_that_lose_their_service_before_the_first_look_would_be_deleted() {
+    for relisted in [false, true] {
+        let mut world = empty(Duration::ZERO);
+        world.pending.push(named_service());
+        world.take();
+        world.pending.push(endpoints(json!({"metadata": {"name": "s"}})));
+        world.take();
+        if relisted {
+            world.pending.push(Change::Begin(Kind::Service));
+            world.pending.push(Change::End(Kind::Service, 2, 100));
+        } else {
+            world.pending.push(Change::ServiceGone("s".into()));
+        }
+        assert_eq!(world.look().1, 1, "by a list: {relisted}");
+    }
+}
+
+/// Which thousand of more addresses are published is the writer's choice, so they are compared as a whole; the labels
+/// are not.
+#[test]
+fn a_wrong_label_of_a_truncated_object_is_reported_while_its_pods_change() {
+    let mut world = empty(Duration::from_secs(5));
+    world.pending.push(named_service());
+    let make = |number: usize, round: u64| {
+        let mut pod = pod(&format!("p{number}"), &ip(number), "n1");
+        meta(&mut pod, round);
+        Change::Pod(facts::<PodFacts>(&pod), 1)
+    };
+    for number in 0..1100 {
+        world.pending.push(make(number, 0));
+    }
+    world.pending.push(endpoints(
+        json!({"metadata": {"name": "s", "labels": {"wrong": "label"}}}),
+    ));
+    let mut reported = Vec::new();
+    for second in 0..12 {
+        world.pending.push(Change::PodGone(format!("p{second}").into()));
+        world.pending.push(make(2000 + second, 1));
+        world.take();
+        world.now += Duration::from_secs(1);
+        let (_, drift) = world.dry_run.look(&mut world.state, world.now);
+        let lasting = drift.iter().flat_map(|drift| &drift.lasting);
+        let lines = lasting.map(|finding| serde_json::to_string(finding).unwrap());
+        reported.extend(lines.filter(|line| line.contains("wrong")).map(|_| second));
+    }
+    assert_eq!(reported.first(), Some(&5));
 }

@@ -1,39 +1,16 @@
-//! Objects that are written, as JSON.
+//! Encoding: what objects of all kinds share.
 //!
 //! A slice has up to 1,000 endpoints and is written whole, so this is the most expensive part of a change. Serde's
 //! writer looks up each byte of a text in a table to escape it, which takes two thirds of the instructions of a body.
 //! Here a text is scanned in one go, and only one that needs escaping takes that path.
 
-use super::{endpoints, slices};
-use crate::core::body::{
-    AddressBody, Encode, EndpointBody, EndpointsBody, Metadata, PodReference, SliceBody,
-};
+use crate::core::body::{Metadata, PodReference};
 use crate::core::facts::OwnerReference;
 use crate::core::ids::Uid;
 use crate::core::ports::SlicePort;
-use crate::core::subsets::Address;
 use serde::Serialize;
 use std::io::Write as _;
 use std::net::IpAddr;
-
-/// JSON, as the API server takes it.
-#[derive(Clone, Copy, Debug)]
-pub struct Json;
-
-impl Encode for Json {
-    type Body = Vec<u8>;
-
-    fn slice<'a>(&mut self, slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Vec<u8> {
-        slices::encode(slice)
-    }
-
-    fn endpoints<'a, A: Address>(
-        &mut self,
-        endpoints: EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
-    ) -> Vec<u8> {
-        endpoints::encode(&endpoints)
-    }
-}
 
 pub(super) fn push_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
     push_field(out, br#"{"name":"#, Some(metadata.name));
@@ -184,84 +161,4 @@ pub(super) fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
         IpAddr::V6(ip) => push_value(out, format_args!("{ip}")),
     }
     out.push(b'"');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::endpoints::push_address;
-    use super::super::slices::push_endpoint;
-    use super::*;
-    use crate::core::hints::Hint;
-    use crate::core::slices::Conditions;
-    use proptest::prelude::*;
-    use serde_json::{Value, json};
-
-    fn parsed(push: impl Fn(&mut Vec<u8>)) -> Value {
-        let mut out = Vec::new();
-        push(&mut out);
-        serde_json::from_slice(&out).unwrap()
-    }
-
-    fn text() -> impl Strategy<Value = String> {
-        prop_oneof![
-            r"[a-z0-9.-]{0,40}",
-            ".{0,12}",
-            Just("\"\\\u{1}\n é€😀".to_owned())
-        ]
-    }
-
-    fn uid() -> impl Strategy<Value = Uid> {
-        prop_oneof![
-            any::<[u8; 16]>().prop_map(Uid::Uuid),
-            text().prop_map(|text| Uid::Text(text.into())),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn an_endpoint_says_what_it_holds(
-            (ip, uid, conditions) in (any::<IpAddr>(), uid(), any::<[bool; 3]>()),
-            texts in proptest::array::uniform2(text()),
-            optional in proptest::array::uniform5(proptest::option::of(text())),
-        ) {
-            let [namespace, name] = &texts;
-            let [hostname, node, zone, zone_hint, node_hint] = optional.each_ref().map(Option::as_deref);
-            let target = PodReference { name, uid: &uid };
-            let head = target_head(namespace);
-            let [ready, serving, terminating] = conditions;
-            let endpoint = EndpointBody {
-                ip, hostname, node, zone, target,
-                conditions: Conditions::new(ready, serving, terminating),
-                hints: Hint { zone: zone_hint, node: node_hint },
-            };
-            let mut expected = json!({
-                "addresses": [ip.to_string()],
-                "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
-                "targetRef": {"kind": "Pod", "namespace": namespace, "name": name, "uid": uid.to_string()},
-            });
-            for (key, value) in [("hostname", hostname), ("nodeName", node), ("zone", zone)] {
-                if let Some(value) = value {
-                    expected[key] = json!(value);
-                }
-            }
-            for (key, value) in [("forZones", zone_hint), ("forNodes", node_hint)] {
-                if let Some(value) = value {
-                    expected["hints"][key] = json!([{"name": value}]);
-                }
-            }
-            prop_assert_eq!(parsed(|out| push_endpoint(out, &head, endpoint)), expected);
-
-            let address = AddressBody { ip, hostname, node, target };
-            let mut expected = json!({
-                "ip": ip.to_string(),
-                "targetRef": {"kind": "Pod", "namespace": namespace, "name": name, "uid": uid.to_string()},
-            });
-            for (key, value) in [("hostname", hostname), ("nodeName", node)] {
-                if let Some(value) = value {
-                    expected[key] = json!(value);
-                }
-            }
-            prop_assert_eq!(parsed(|out| push_address(out, &head, address)), expected);
-        }
-    }
 }
