@@ -53,6 +53,12 @@ pub(crate) const USAGE: u8 = 2;
 
 /// Runs the whole program: parses the command line (with the program's name first), runs the command on a tokio
 /// runtime of its own, and returns the exit code.
+///
+/// ```no_run
+/// fn main() -> std::process::ExitCode {
+///     endpointd::main_from(std::env::args_os())
+/// }
+/// ```
 pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Invocation { cli, ignored } = match ops::flags::parse(args) {
         Ok(invocation) => invocation,

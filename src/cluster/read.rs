@@ -44,11 +44,11 @@ pub struct Selection {
 
 /// Items of a list.
 #[derive(Debug)]
-pub enum Shown<T> {
+pub enum Item<T> {
     /// An object.
     Object(T),
     /// The list was so slow that it expired, and begins anew: discard the objects that it showed until now.
-    Again,
+    Restart,
 }
 
 /// A failed read. Prints as one line.
@@ -82,7 +82,7 @@ impl Reader {
         &self,
         kind: Kind,
         of: &Selection,
-        mut each: impl FnMut(Shown<T>),
+        mut each: impl FnMut(Item<T>),
     ) -> Result<(), ReadError> {
         let place = match &of.namespace {
             _ if kind == Kind::Node => String::new(),
@@ -97,7 +97,7 @@ impl Reader {
         match self.pages(kind, of, PAGE, &mut each).await {
             // A list in one piece needs no continue token that can expire.
             Err(Cause::Expired) => {
-                each(Shown::Again);
+                each(Item::Restart);
                 self.pages(kind, of, 0, &mut each).await.map_err(wrap)
             }
             outcome => outcome.map_err(wrap),
@@ -107,9 +107,9 @@ impl Reader {
     /// Lists like [`Reader::list`], and collects the objects.
     pub async fn all<T: Decode>(&self, kind: Kind, of: &Selection) -> Result<Vec<T>, ReadError> {
         let mut found = Vec::new();
-        self.list(kind, of, |shown| match shown {
-            Shown::Object(object) => found.push(object),
-            Shown::Again => found.clear(),
+        self.list(kind, of, |item| match item {
+            Item::Object(object) => found.push(object),
+            Item::Restart => found.clear(),
         })
         .await?;
         Ok(found)
@@ -149,7 +149,7 @@ impl Reader {
         kind: Kind,
         of: &Selection,
         size: usize,
-        each: &mut impl FnMut(Shown<T>),
+        each: &mut impl FnMut(Item<T>),
     ) -> Result<(), Cause> {
         let mut query = String::new();
         for (name, selector) in [("labelSelector", &*of.labels), ("fieldSelector", of.fields)] {
@@ -166,7 +166,7 @@ impl Reader {
                 return Err(Cause::Malformed(error.to_string()));
             }
             for item in items {
-                each(Shown::Object(item));
+                each(Item::Object(item));
             }
             Ok(())
         });

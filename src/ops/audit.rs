@@ -1,7 +1,7 @@
 //! `endpointd audit`: lists everything once, then looks closely at the Services that seem wrong.
 
 use crate::cluster::codec::{Decode, NamedNode, Namespaced};
-use crate::cluster::read::{ReadError, Reader, Selection, Shown};
+use crate::cluster::read::{Item, ReadError, Reader, Selection};
 use crate::core::facts::{EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, ServiceFacts};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
@@ -121,9 +121,9 @@ async fn count<T>(
 where
     Namespaced<T>: Decode,
 {
-    let each = |shown| match shown {
-        Shown::Object(Namespaced { namespace, facts }) => take(census, &namespace, facts),
-        Shown::Again => census.again(kind),
+    let each = |item| match item {
+        Item::Object(Namespaced { namespace, facts }) => take(census, &namespace, facts),
+        Item::Restart => census.again(kind),
     };
     reader.list(kind, of, each).await
 }
@@ -132,8 +132,8 @@ where
 pub(super) async fn node_table(reader: &Reader) -> Result<NodeTable, ReadError> {
     let mut table = NodeTable::default();
     reader
-        .list(Kind::Node, &Selection::default(), |shown| match shown {
-            Shown::Object(NamedNode {
+        .list(Kind::Node, &Selection::default(), |item| match item {
+            Item::Object(NamedNode {
                 name,
                 facts,
                 capacity,
@@ -141,7 +141,7 @@ pub(super) async fn node_table(reader: &Reader) -> Result<NodeTable, ReadError> 
                 table.apply_capacity(&name, &capacity);
                 table.apply(&name, facts, 0);
             }
-            Shown::Again => table = NodeTable::default(),
+            Item::Restart => table = NodeTable::default(),
         })
         .await?;
     Ok(table)

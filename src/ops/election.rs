@@ -55,7 +55,7 @@ pub fn identity() -> String {
 
 /// The parts of the controller that the election notifies and updates.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct LeadershipListeners {
     pub(super) fence: Fence,
     pub(super) router: Arc<Router>,
     pub(super) writer: WriterHandle,
@@ -73,7 +73,7 @@ pub(super) struct Elector {
     clock: Clock,
     wall: WallClock,
     random: fastrand::Rng,
-    told: Told,
+    listeners: LeadershipListeners,
     metrics: LeaseMetrics,
     /// True if the lack of progress has been logged.
     stalled: bool,
@@ -83,7 +83,12 @@ pub(super) struct Elector {
 type Asked = OptionFuture<BoxFuture<'static, Reply>>;
 
 impl Elector {
-    pub(super) fn new(client: Client, candidacy: Candidacy, told: Told, seed: u64) -> Self {
+    pub(super) fn new(
+        client: Client,
+        candidacy: Candidacy,
+        listeners: LeadershipListeners,
+        seed: u64,
+    ) -> Self {
         let Candidacy {
             location,
             identity,
@@ -101,7 +106,7 @@ impl Elector {
             clock,
             wall,
             random: fastrand::Rng::with_seed(seed),
-            told,
+            listeners,
             metrics,
             stalled: false,
         }
@@ -134,9 +139,9 @@ impl Elector {
             }
         };
         watch.abort();
-        self.told.renewal.set(None);
+        self.listeners.renewal.set(None);
         // The fence stays shut from here on, whatever the reply to a renewal in flight may be.
-        self.told.fence.shut();
+        self.listeners.fence.shut();
         if release && timeout(RELEASE, self.release(asked)).await.is_err() {
             tracing::warn!("the lease could not be released; it expires by itself");
         }
@@ -145,7 +150,7 @@ impl Elector {
 
     /// Stops renewing and claiming the Lease while this process makes no progress, so that another can take over.
     fn heed_progress(&mut self, now: Duration) {
-        let stall = self.told.progress.stall();
+        let stall = self.listeners.progress.stall();
         if stall.is_some() != self.stalled {
             self.stalled = stall.is_some();
             if let Some(why) = &stall {
@@ -172,7 +177,7 @@ impl Elector {
             tracing::warn!(
                 "the resourceVersion of the lease went backwards: the API server's store was replaced or restored; everything is listed again"
             );
-            self.told.router.distrust();
+            self.listeners.router.distrust();
         }
     }
 
@@ -195,27 +200,27 @@ impl Elector {
         } else {
             Role::Standby
         };
-        let before = *self.told.leadership.borrow();
+        let before = *self.listeners.leadership.borrow();
         if role.writes() && !before.role.writes() {
-            self.told.router.begin_term();
+            self.listeners.router.begin_term();
         }
-        self.told.fence.set(proven);
+        self.listeners.fence.set(proven);
         match proven {
             Some(until) => {
                 let sent = until.saturating_sub(self.election.timing().renew());
-                self.told.renewal.set(Some(sent));
+                self.listeners.renewal.set(Some(sent));
             }
             // The record still names this process as the holder, so the Lease still ought to be renewed.
             None if self.election.holder() == Some(&*self.identity) => {}
-            None => self.told.renewal.set(None),
+            None => self.listeners.renewal.set(None),
         }
         if role == before.role {
             return;
         }
-        self.told.writer.send(WriterMsg::Role(role));
-        self.told.events.send(EventMsg::Role(role));
+        self.listeners.writer.send(WriterMsg::Role(role));
+        self.listeners.events.send(EventMsg::Role(role));
         let term = before.term + u64::from(role.writes());
-        self.told.leadership.send_replace(Leadership { role, term });
+        self.listeners.leadership.send_replace(Leadership { role, term });
         self.metrics.leads(role.writes());
         match role {
             Role::Leader => tracing::info!(term, "this process holds the lease; it starts to write"),

@@ -2,7 +2,7 @@
 
 use super::audit::{node_table, published};
 use crate::cluster::codec::{NamedNode, Namespaced};
-use crate::cluster::read::{ReadError, Reader, Selection, Shown};
+use crate::cluster::read::{Item, ReadError, Reader, Selection};
 use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, ServiceFacts};
 use crate::core::hints::HintMode;
@@ -55,9 +55,9 @@ pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explan
         };
         let mut seen = Pods::new(selector.clone());
         reader
-            .list(Kind::Pod, &here, |shown| match shown {
-                Shown::Object(Namespaced::<ObservedPod> { facts, .. }) => seen.see(facts),
-                Shown::Again => seen = Pods::new(selector.clone()),
+            .list(Kind::Pod, &here, |item| match item {
+                Item::Object(Namespaced::<ObservedPod> { facts, .. }) => seen.see(facts),
+                Item::Restart => seen = Pods::new(selector.clone()),
             })
             .await?;
         pods = Some(seen);

@@ -1,7 +1,7 @@
 //! Starts and stops the controller.
 
 use super::admin::{HealthHandle, Parts, Renewal};
-use super::election::{Candidacy, Elector, Told};
+use super::election::{Candidacy, Elector, LeadershipListeners};
 use super::progress::Progress;
 use crate::actors::drift::DriftTracker;
 use crate::actors::events::{EventArguments, Events, WallClock};
@@ -58,6 +58,41 @@ pub enum RunError {
 
 /// Runs the controller until `shutdown` is ready, then lets the requests in flight finish. It writes from the
 /// beginning, so no other process may write at the same time.
+///
+/// ```
+/// use endpointd::cluster::connect::Clients;
+/// use endpointd::core::namespace::Settings;
+/// use endpointd::core::publish::Pacing;
+/// use endpointd::ops::run::{Options, run};
+/// use kube::Client;
+/// use memory_apiserver::{ApiServer, Config};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let server = ApiServer::new(Config::default());
+/// let client = || Client::new(server.service(), "default");
+/// let clients = Clients {
+///     watches: client(),
+///     objects: client(),
+///     events: client(),
+/// };
+/// let options = Options {
+///     settings: Settings::default(),
+///     pacing: Pacing::unlimited(64),
+///     deadline: Duration::from_secs(30),
+///     drain: Duration::from_secs(10),
+/// };
+/// let controller = tokio::spawn(run(clients, options, std::future::pending()));
+///
+/// let service = "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}";
+/// server.load(service).unwrap();
+/// let within = Duration::from_secs(5);
+/// let made = server.wait_for("endpoints", "default/web", within, |_| true).await;
+/// assert!(made.is_ok(), "{}", server.dump());
+/// # controller.abort();
+/// # }
+/// ```
 pub async fn run(
     clients: Clients,
     options: Options,
@@ -88,17 +123,17 @@ pub async fn run_elected(
 }
 
 /// Runs the controller like [`run`], but writes nothing and takes part in no election: it compares what others
-/// write with what it would write, and reports the drift to `ledger`.
+/// write with what it would write, and reports the drift to `tracker`.
 pub async fn run_dry(
     clients: Clients,
     options: Options,
-    ledger: DriftTracker,
+    tracker: DriftTracker,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     run_observed(
         clients,
         options,
-        RunMode::DryRun(ledger),
+        RunMode::DryRun(tracker),
         &HealthHandle::default(),
         shutdown,
     )
@@ -168,16 +203,16 @@ impl fmt::Debug for RunMode {
 }
 
 /// Runs the controller like [`run`], [`run_elected`] or [`run_dry`], depending on `mode`, and exposes its health
-/// through `vitals`.
+/// through `health`.
 pub async fn run_observed(
     clients: Clients,
     options: Options,
     mode: RunMode,
-    vitals: &HealthHandle,
+    health: &HealthHandle,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let (fence, leadership) = mode.at_first();
-    let (told, leadership) = watch::channel(leadership);
+    let (announce, leadership) = watch::channel(leadership);
     let (fatal, mut failed) = watch::channel(None);
     let routes = Routes::default();
     let root = RootState {
@@ -203,7 +238,7 @@ pub async fn run_observed(
     let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
     let router = Router::new(options.settings, handle.clone(), root.clone(), events.clone());
     let router = Arc::new(match &mode {
-        RunMode::DryRun(ledger) => router.comparing(ledger.clone()),
+        RunMode::DryRun(tracker) => router.comparing(tracker.clone()),
         RunMode::Alone | RunMode::Candidate(..) => router,
     });
     // The cell is new, so this cannot fail.
@@ -216,7 +251,7 @@ pub async fn run_observed(
         events.send(EventMsg::Role(role));
     }
     let (renewal, progress) = (mode.renewal(), mode.progress());
-    vitals.set(Parts {
+    health.set(Parts {
         root: root.clone(),
         writer: handle.clone(),
         events: events.clone(),
@@ -228,23 +263,25 @@ pub async fn run_observed(
         progress: progress.clone(),
     });
     let mut elector = None;
-    let mut ledger = None;
+    let mut tracking = None;
     match mode {
         RunMode::Alone => {}
         RunMode::Candidate(renewing, candidacy) => {
-            let told = Told {
+            let listeners = LeadershipListeners {
                 fence,
                 router: router.clone(),
                 writer: handle,
                 events,
-                leadership: told,
+                leadership: announce,
                 renewal: renewal.expect("a candidate has one"),
                 progress: progress.expect("a candidate has one"),
             };
-            elector = Some(Elected::start(renewing, *candidacy, told, seed, vitals, &fatal)?);
+            elector = Some(Elected::start(
+                renewing, *candidacy, listeners, seed, health, &fatal,
+            )?);
         }
-        RunMode::DryRun(shared) => {
-            ledger = Some(guarded("the account of differences", shared.keep(), &fatal));
+        RunMode::DryRun(tracker) => {
+            tracking = Some(guarded("the drift tracker", tracker.keep(), &fatal));
         }
     }
     let follower = Follower {
@@ -262,7 +299,7 @@ pub async fn run_observed(
             Err(RunError::Fatal(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
         }
     };
-    for task in watches.iter().chain(&ledger) {
+    for task in watches.iter().chain(&tracking) {
         task.abort();
     }
     let drained = drain(&writer, options.drain).await;
@@ -285,25 +322,27 @@ impl Elected {
     fn start(
         renewing: Renewing,
         candidacy: Candidacy,
-        told: Told,
+        listeners: LeadershipListeners,
         seed: u64,
-        vitals: &HealthHandle,
+        health: &HealthHandle,
         fatal: &watch::Sender<Option<String>>,
     ) -> Result<Self, RunError> {
         let (stop, stopped) = oneshot::channel();
         let election = match renewing {
             Renewing::Here(client) => {
-                let election = Elector::new(client, candidacy, told, seed);
+                let election = Elector::new(client, candidacy, listeners, seed);
                 guarded("the election", election.run(stopped), fatal)
             }
             Renewing::Apart(connect) => apart("the election", fatal, async move {
                 let client = connect().await?;
-                Elector::new(client, candidacy, told, seed).run(stopped).await;
+                Elector::new(client, candidacy, listeners, seed)
+                    .run(stopped)
+                    .await;
                 Ok(())
             })?,
         };
-        let vitals = vitals.clone();
-        let watching = async move { vitals.watch_over().await };
+        let health = health.clone();
+        let watching = async move { health.watch_over().await };
         Ok(Self {
             stop,
             election,
