@@ -38,7 +38,8 @@ pub(crate) struct WriterMetrics {
     limited: [Histogram; 4],
     /// When the oldest change of an object was noticed that is not in flight yet.
     noticed: KeyedMap<ObjectKey, Duration>,
-    /// Objects in flight: at most as many as the limit allows.
+    /// The times of the objects in flight; the queue has their number. They are not in the publisher, because its states
+    /// are enumerated by a test, and each moment would make another one.
     flights: KeyedMap<ObjectKey, Flight>,
     /// Since when the limits have held back writes, and up to when that time has been counted.
     held_back: Option<(Duration, Duration)>,
