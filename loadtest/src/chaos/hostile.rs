@@ -183,7 +183,7 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
         .map(|(after, before)| after.saturating_sub(before));
     let made = flips.stop().await?;
     let server = probe.stop().await?;
-    controller.during(last_flips(&watch)).await?;
+    controller.during(last_flips(&watch, &delays)).await?;
     let (renewal, lost) = lease.stop().await?;
     let whole = watch.seen().slices.lock().latency();
     let (told, own) = delays.report();
@@ -229,12 +229,12 @@ fn quantile(latencies: &Latencies, quantile: f64) -> Duration {
     latencies.quantile(quantile).unwrap_or_default()
 }
 
-/// Waits for the flips that are not published yet.
-async fn last_flips(watch: &OutputWatch) -> anyhow::Result<()> {
+/// Waits for the flips that are not published yet. A client may be shown one before the relay has read the answer to the
+/// request that published it.
+async fn last_flips(watch: &OutputWatch, delays: &Delays) -> anyhow::Result<()> {
     let begin = Instant::now();
-    while watch.seen().slices.lock().latency().never_seen > 0
-        && Instant::now().saturating_duration_since(begin) < LAST_LIMIT
-    {
+    let misses = || watch.seen().slices.lock().latency().never_seen + delays.report().1.never_seen;
+    while misses() > 0 && Instant::now().saturating_duration_since(begin) < LAST_LIMIT {
         sleep(Duration::from_millis(50)).await;
     }
     Ok(())
