@@ -15,6 +15,7 @@ use crate::core::compact::small::SmallSet;
 use crate::core::hash::KeyedMap;
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::slices::FamilyState;
+use std::ops::Range;
 
 impl NamespaceState {
     /// Forgets the objects of a kind that others write from now on. Until it has been listed again nothing is planned.
@@ -56,11 +57,15 @@ impl NamespaceState {
 
     /// Resets the positions of a pod's endpoints, whose slices have been forgotten, and visits them.
     pub(super) fn displace(&mut self, pod: PodId) {
-        let members = &mut self.pods[pod].members;
-        for member in members.iter_mut() {
+        self.displace_members(pod, 0..self.pods[pod].members.len());
+    }
+
+    /// Does what [`Self::displace`] does, for some of a pod's endpoints.
+    pub(super) fn displace_members(&mut self, pod: PodId, members: Range<usize>) {
+        for member in &mut self.pods[pod].members[members.clone()] {
             (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
         }
-        for at in 0..members.len() {
+        for at in members {
             self.visit(pod, at, PodChange::default());
         }
     }

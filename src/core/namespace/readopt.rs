@@ -1,11 +1,11 @@
 //! Adopting the objects of single Services anew, as if the process began at this moment. Inspections do so before each
 //! look, since whoever writes decides how endpoints are spread over slices, and what these are called.
 
+use super::NamespaceState;
 use super::endpoints::Endpoints;
 use super::lifecycle::Published as _;
-use super::{NamespaceState, PodChange};
 use crate::core::facts::{EndpointsFacts, ServiceFacts, SliceFacts};
-use crate::core::ids::{ServiceId, SliceId, Uid};
+use crate::core::ids::{ServiceId, Uid};
 use crate::core::object::Phase;
 use crate::core::slices::{Conditions, FamilyState, Slice};
 use crate::core::time::Time;
@@ -67,13 +67,8 @@ impl NamespaceState {
         }
         let Some(id) = managed else { return };
         for pod_id in self.cache.pods(id) {
-            let Some(pod) = self.pods.get_mut(pod_id) else {
-                continue;
-            };
-            for at in pod.members_of(id) {
-                let member = &mut self.pods[pod_id].members[at];
-                (member.slice, member.at, member.queued) = (SliceId::NONE, 0, false);
-                self.visit(pod_id, at, PodChange::default());
+            if let Some(members) = self.pods.get(pod_id).map(|pod| pod.members_of(id)) {
+                self.displace_members(pod_id, members);
             }
         }
         self.reset_sync_stats(id);
