@@ -8,7 +8,7 @@
 #[allow(dead_code)] // Other benchmarks use more of it.
 mod fixtures;
 
-use endpointd::cluster::codec::{self, Namespaced};
+use endpointd::cluster::codec::{self, Encoding, Namespaced};
 use endpointd::core::facts::PodFacts;
 use endpointd::core::outputs::Outputs;
 use fixtures::{ENDPOINTS, SLICES, World, app_pod};
@@ -25,19 +25,19 @@ const RUNS: u32 = 200;
 
 /// An operation whose instructions are counted.
 enum Operation {
-    /// One of `pods` pods flips, beside `others` other Services; `built`: with the bodies that are due.
+    /// One of `pods` pods flips, beside `others` other Services; `built`: with the bodies that are due, in an encoding.
     Flip {
         outputs: Outputs,
         pods: u32,
         others: u32,
-        built: bool,
+        built: Option<Encoding>,
     },
     Unchanged,
-    Decode,
+    Decode(&'static str),
     Facts,
 }
 
-const fn flip(outputs: Outputs, pods: u32, others: u32, built: bool) -> Operation {
+const fn flip(outputs: Outputs, pods: u32, others: u32, built: Option<Encoding>) -> Operation {
     Operation::Flip {
         outputs,
         pods,
@@ -46,42 +46,55 @@ const fn flip(outputs: Outputs, pods: u32, others: u32, built: bool) -> Operatio
     }
 }
 
+const JSON: Option<Encoding> = Some(Encoding::Json);
+const PROTOBUF: Option<Encoding> = Some(Encoding::Protobuf);
+
 const OPERATIONS: &[(&str, Operation)] = &[
-    ("a flip among 100 pods, planned", flip(SLICES, 100, 1000, false)),
-    (
-        "a flip among 1,000 pods, planned",
-        flip(SLICES, 1000, 1000, false),
-    ),
+    ("a flip among 100 pods, planned", flip(SLICES, 100, 1000, None)),
+    ("a flip among 1,000 pods, planned", flip(SLICES, 1000, 1000, None)),
     (
         "a flip among 10,000 pods, planned",
-        flip(SLICES, 10_000, 1000, false),
+        flip(SLICES, 10_000, 1000, None),
     ),
     (
         "a flip among 50,000 pods, planned",
-        flip(SLICES, 50_000, 1000, false),
+        flip(SLICES, 50_000, 1000, None),
     ),
     (
         "a flip beside 20,000 Services, planned",
-        flip(SLICES, 100, 20_000, false),
+        flip(SLICES, 100, 20_000, None),
     ),
     (
-        "a flip among 100 pods, slice built",
-        flip(SLICES, 100, 1000, true),
+        "a flip among 100 pods, slice built, JSON",
+        flip(SLICES, 100, 1000, JSON),
     ),
     (
-        "a flip among 50,000 pods, slice built",
-        flip(SLICES, 50_000, 1000, true),
+        "a flip among 100 pods, slice built, protobuf",
+        flip(SLICES, 100, 1000, PROTOBUF),
     ),
     (
-        "a flip among 1,000 pods, Endpoints built",
-        flip(ENDPOINTS, 1000, 1000, true),
+        "a flip among 50,000 pods, slice built, JSON",
+        flip(SLICES, 50_000, 1000, JSON),
     ),
     (
-        "a flip among 50,000 pods, Endpoints built",
-        flip(ENDPOINTS, 50_000, 1000, true),
+        "a flip among 50,000 pods, slice built, protobuf",
+        flip(SLICES, 50_000, 1000, PROTOBUF),
+    ),
+    (
+        "a flip among 1,000 pods, Endpoints built, JSON",
+        flip(ENDPOINTS, 1000, 1000, JSON),
+    ),
+    (
+        "a flip among 1,000 pods, Endpoints built, protobuf",
+        flip(ENDPOINTS, 1000, 1000, PROTOBUF),
+    ),
+    (
+        "a flip among 50,000 pods, Endpoints built, protobuf",
+        flip(ENDPOINTS, 50_000, 1000, PROTOBUF),
     ),
     ("a pod event that changes nothing", Operation::Unchanged),
-    ("a pod decoded", Operation::Decode),
+    ("a pod decoded, JSON", Operation::Decode("pods.watch.jsonl")),
+    ("a pod decoded, protobuf", Operation::Decode("pods.watch.pb")),
     (
         "the facts of a pod made by the fixture, in each event above",
         Operation::Facts,
@@ -123,7 +136,7 @@ fn perform(operation: &Operation, runs: u32) {
             built,
         } => flips(outputs, pods, others, runs, built),
         Operation::Unchanged => unchanged(runs),
-        Operation::Decode => decoded(runs),
+        Operation::Decode(watch) => decoded(watch, runs),
         Operation::Facts => {
             for number in 0..runs {
                 black_box(app_pod(0, number, NODES, true));
@@ -145,7 +158,7 @@ fn count(name: &str, runs: u32) -> Option<u64> {
     collected.1.trim().parse().ok()
 }
 
-fn flips(outputs: Outputs, pods: u32, others: u32, runs: u32, build: bool) {
+fn flips(outputs: Outputs, pods: u32, others: u32, runs: u32, built: Option<Encoding>) {
     let mut world = World::of_one_large(outputs, pods, others, NODES);
     for turn in 0..runs {
         // Endpoints show the first of many only.
@@ -154,7 +167,8 @@ fn flips(outputs: Outputs, pods: u32, others: u32, runs: u32, build: bool) {
         let ready = turn / span % 2 == 1;
         world.apply(app_pod(0, number, NODES, ready));
         let items = world.state.plan();
-        if build {
+        if let Some(encoding) = built {
+            world.encoding = encoding;
             world.write_all(&items);
         }
     }
@@ -171,17 +185,11 @@ fn unchanged(runs: u32) {
     std::process::exit(0);
 }
 
-fn decoded(runs: u32) {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/loadtest/apiserver/tests/wire/pods.watch.jsonl"
-    );
-    let watch = std::fs::read(path).expect("the capture is in the repository");
-    let line = watch
-        .split(|byte| *byte == b'\n')
-        .next()
-        .expect("the capture has a line");
-    let object = codec::event(line).expect("the line is an event").object;
+fn decoded(watch: &str, runs: u32) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/loadtest/apiserver/tests/wire/");
+    let watch = std::fs::read(format!("{path}{watch}")).expect("the capture is in the repository");
+    let event = codec::events(&watch).next().expect("the capture has an event");
+    let object = event.expect("it is an event").object;
     for _ in 0..runs {
         black_box(codec::object::<Namespaced<PodFacts>>(object).expect("it is a pod"));
     }

@@ -12,7 +12,7 @@ mod goals;
 
 use baseline::{Naive, check};
 use criterion::Criterion;
-use endpointd::cluster::codec::Json;
+use endpointd::cluster::codec::Encoding;
 use endpointd::core::body::{AddressBody, Encode as _, EndpointsBody, Metadata, PodReference};
 use endpointd::core::facts::PodFacts;
 use endpointd::core::object::{Output, Remote};
@@ -248,6 +248,7 @@ fn body_alone(addresses: u32, runs: u64) -> Duration {
                     remote: Some(&remote),
                     extras: None,
                     trigger: None,
+                    clear_managed_fields: false,
                     truncated: false,
                 },
                 published: &published,
@@ -264,7 +265,7 @@ fn body_alone(addresses: u32, runs: u64) -> Duration {
                     }
                 },
             };
-            black_box(Json.endpoints(body))
+            black_box(Encoding::default().endpoints(body))
         });
     }
     total

@@ -8,7 +8,7 @@ mod fixtures;
 mod goals;
 
 use criterion::Criterion;
-use endpointd::cluster::codec::{self, Json, ListReader, Namespaced};
+use endpointd::cluster::codec::{self, Encoding, ListReader, Namespaced};
 use endpointd::core::body::{Encode as _, EndpointBody, Metadata, PodReference, SliceBody};
 use endpointd::core::facts::PodFacts;
 use endpointd::core::hints::Hint;
@@ -58,77 +58,108 @@ fn repeated<T>(runs: u64, mut routine: impl FnMut() -> T) -> Duration {
 
 fn decode_pods(criterion: &mut Criterion, goals: &mut Goals) {
     let mut group = criterion.benchmark_group("decode");
-    let watch = capture("pods.watch.jsonl");
-    let lines = watch.split(|byte| *byte == b'\n');
-    let pods: Vec<_> = lines
-        .filter_map(|line| Some(codec::event(line).ok()?.object))
-        .filter(|object| codec::object::<Namespaced<PodFacts>>(object).is_ok())
-        .collect();
-    assert!(!pods.is_empty(), "the capture shows pods");
-    let bytes: usize = pods.iter().map(|pod| pod.len()).sum();
-    println!(
-        "decode: {} pods of {} bytes on average",
-        pods.len(),
-        bytes / pods.len()
+    let [json, protobuf] = ["pods.watch.jsonl", "pods.watch.pb"].map(capture);
+    let [json, protobuf] = [&json, &protobuf].map(|watch| {
+        let objects = codec::events(watch).filter_map(|event| Some(event.ok()?.object));
+        let pods: Vec<_> = objects
+            .filter(|object| codec::object::<Namespaced<PodFacts>>(object).is_ok())
+            .collect();
+        assert!(!pods.is_empty(), "the capture shows pods");
+        pods
+    });
+    let [in_json, in_protobuf] = [&json, &protobuf].map(|pods| {
+        let bytes: usize = pods.iter().map(|pod| pod.len()).sum();
+        bytes as f64 / pods.len() as f64
+    });
+    println!("decode: pods of {in_json:.0} bytes in JSON, {in_protobuf:.0} in protobuf");
+    goals.at_most(
+        "decode: bytes of a watched pod, protobuf over JSON",
+        Some(in_protobuf / in_json),
+        0.75,
+        "x",
     );
 
-    let facts = |runs| {
+    let decoded = |pods: &[&[u8]], runs| {
         repeated(runs, || {
-            for pod in &pods {
+            for pod in pods {
                 black_box(codec::object::<Namespaced<PodFacts>>(pod).expect("it did before"));
             }
         })
     };
     let whole = |runs| {
         repeated(runs, || {
-            for pod in &pods {
+            for pod in &json {
                 black_box(serde_json::from_slice::<Pod>(pod).expect("it is a pod"));
             }
         })
     };
-    let time = measure(&mut group, "pods of a watch to facts", facts);
-    measure(&mut group, "pods of a watch to k8s_openapi", whole);
-    goals.note(
-        "decode: one pod to facts",
-        time.map(|ns| ns / 1000.0 / pods.len() as f64),
-        " µs",
-    );
-    if time.is_some() {
-        against(goals, "objects of a watch", Box::new(facts), Box::new(whole));
+    let encodings = [("JSON", &json, 3.0), ("protobuf", &protobuf, 5.0)];
+    for (name, pods, goal) in encodings {
+        let time = measure(&mut group, &format!("pods of a watch to facts, {name}"), |runs| {
+            decoded(pods, runs)
+        });
+        goals.note(
+            &format!("decode: one pod to facts, {name}"),
+            time.map(|ns| ns / 1000.0 / pods.len() as f64),
+            " µs",
+        );
+        if time.is_some() {
+            let what = format!("objects of a watch, {name}");
+            against(
+                goals,
+                &what,
+                goal,
+                Box::new(|runs| decoded(pods, runs)),
+                Box::new(whole),
+            );
+        }
     }
+    measure(&mut group, "pods of a watch to k8s_openapi", whole);
 }
 
 fn decode_list(criterion: &mut Criterion, goals: &mut Goals) {
     let mut group = criterion.benchmark_group("decode");
-    let list = capture("pods.list.json");
-    let facts = |runs| {
+    let [json, protobuf] = ["pods.list.json", "pods.list.pb"].map(capture);
+    let decoded = |list: &[u8], runs| {
         repeated(runs, || {
             let mut reader = ListReader::<Namespaced<PodFacts>>::default();
-            reader.feed(&list);
+            reader.feed(list);
             reader.take()
         })
     };
     let whole = |runs| {
         repeated(runs, || {
-            serde_json::from_slice::<List<Pod>>(&list).expect("it is a list")
+            serde_json::from_slice::<List<Pod>>(&json).expect("it is a list")
         })
     };
-    let time = measure(&mut group, "a list to facts", facts);
-    measure(&mut group, "a list to k8s_openapi", whole);
-    if time.is_some() {
-        against(goals, "a list", Box::new(facts), Box::new(whole));
+    for (name, list, goal) in [("JSON", &json, 3.0), ("protobuf", &protobuf, 5.0)] {
+        let time = measure(&mut group, &format!("a list to facts, {name}"), |runs| {
+            decoded(list, runs)
+        });
+        if time.is_some() {
+            let what = format!("a list, {name}");
+            against(
+                goals,
+                &what,
+                goal,
+                Box::new(|runs| decoded(list, runs)),
+                Box::new(whole),
+            );
+        }
     }
+    measure(&mut group, "a list to k8s_openapi", whole);
 }
 
 fn against<'a>(
     goals: &mut Goals,
     what: &str,
+    goal: f64,
     facts: Box<dyn FnMut(u64) -> Duration + 'a>,
     whole: Box<dyn FnMut(u64) -> Duration + 'a>,
 ) {
     let [facts, whole] = in_turns(10, [facts, whole]);
-    let what = format!("decode: k8s_openapi's Pod over facts, {what}, in turns");
-    goals.at_least(&what, ratio(Some(whole), Some(facts)), 3.0, "x");
+    let what = format!("decode: k8s_openapi's Pod from JSON over facts, {what}, in turns");
+    goals.at_least(&what, ratio(Some(whole), Some(facts)), goal, "x");
 }
 
 fn body(criterion: &mut Criterion, goals: &mut Goals) {
@@ -140,8 +171,8 @@ fn body(criterion: &mut Criterion, goals: &mut Goals) {
         uid: Uid::Uuid([7; 16]),
         version: 123_456,
     };
-    let build = || {
-        Json.slice(SliceBody {
+    let build = |mut encoding: Encoding| {
+        encoding.slice(SliceBody {
             metadata: Metadata {
                 output: Output::Slice,
                 namespace: "ns",
@@ -150,6 +181,7 @@ fn body(criterion: &mut Criterion, goals: &mut Goals) {
                 remote: Some(&remote),
                 extras: None,
                 trigger: None,
+                clear_managed_fields: false,
                 truncated: false,
             },
             address_type: "IPv4",
@@ -168,20 +200,39 @@ fn body(criterion: &mut Criterion, goals: &mut Goals) {
             }),
         })
     };
-    let json = build();
+    let [json, protobuf] = [Encoding::Json, Encoding::Protobuf].map(build);
     let whole: EndpointSlice = serde_json::from_slice(&json).expect("a body is a slice");
     assert_eq!(whole.endpoints.as_ref().map(Vec::len), Some(100));
-    println!("body: 100 endpoints are {} bytes", json.len());
-    let ours = measure(&mut group, "100 endpoints from facts", |runs| {
-        repeated(runs, build)
-    });
+    println!(
+        "body: 100 endpoints are {} bytes in JSON, {} in protobuf",
+        json.len(),
+        protobuf.len()
+    );
+    let share = protobuf.len() as f64 / json.len() as f64;
+    goals.at_most(
+        "body: bytes of a slice, protobuf over JSON",
+        Some(share),
+        0.5,
+        "x",
+    );
     let theirs = measure(&mut group, "100 endpoints from k8s_openapi", |runs| {
         repeated(runs, || serde_json::to_vec(&whole).expect("it can be written"))
     });
-    goals.note(
-        "body: serialising a k8s_openapi EndpointSlice that is there already, over building the bytes from facts",
-        ratio(theirs, ours),
-        "x",
-    );
-    goals.note("body: one endpoint of a slice", ours.map(|ns| ns / 100.0), " ns");
+    for (name, encoding) in [("JSON", Encoding::Json), ("protobuf", Encoding::Protobuf)] {
+        let ours = measure(&mut group, &format!("100 endpoints from facts, {name}"), |runs| {
+            repeated(runs, || build(encoding))
+        });
+        goals.note(
+            &format!(
+                "body: serialising a k8s_openapi EndpointSlice that is there already, over building the bytes from facts, {name}"
+            ),
+            ratio(theirs, ours),
+            "x",
+        );
+        goals.note(
+            &format!("body: one endpoint of a slice, {name}"),
+            ours.map(|ns| ns / 100.0),
+            " ns",
+        );
+    }
 }

@@ -4,14 +4,15 @@ mod cause;
 pub(crate) mod client_error;
 pub mod codec;
 pub mod connect;
+pub mod encodings;
 
+mod event_stream;
 pub mod events;
 pub mod fence;
 pub(crate) mod http;
 
 pub(crate) mod kubeconfig;
 pub mod lease;
-mod lines;
 pub(crate) mod objects;
 mod pages;
 pub mod read;

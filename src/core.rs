@@ -6,7 +6,7 @@
 //! knowledge.
 
 pub mod address;
-pub(crate) mod backoff;
+pub mod backoff;
 pub mod body;
 pub(crate) mod bucket;
 pub(crate) mod compact;

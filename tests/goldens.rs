@@ -16,6 +16,7 @@ mod files;
 #[path = "support/player.rs"]
 mod player;
 
+use endpointd::cluster::codec::Encoding;
 use player::{But, Player, QUIET, compared};
 use scenario::Scenario;
 use serde_json::Value;
@@ -30,7 +31,8 @@ fn goldens() {
     for scenario in &scenarios {
         configs.insert(scenario["config"].as_str().unwrap_or("default"));
         let name = scenario["name"].as_str().unwrap();
-        let differences = play(scenario);
+        let mut differences = play(scenario, Encoding::Protobuf);
+        differences.extend(play(scenario, Encoding::Json));
         let verdict = match (&differences[..], compared(Scenario(scenario), true).slices) {
             ([], true) => "ok",
             ([], false) => "ran (slices not compared)",
@@ -56,8 +58,8 @@ fn goldens() {
     }
 }
 
-/// Plays a scenario and returns what differs.
-fn play(scenario: &Value) -> Vec<String> {
+/// Plays a scenario in an encoding and returns what differs.
+fn play(scenario: &Value, encoding: Encoding) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -65,7 +67,9 @@ fn play(scenario: &Value) -> Vec<String> {
         .unwrap();
     runtime.block_on(async {
         let server = cluster::server();
-        let controller = cluster::controller(&server, cluster::options(Scenario(scenario).max_endpoints()));
+        let mut options = cluster::options(Scenario(scenario).max_endpoints());
+        options.encoding = encoding;
+        let controller = cluster::controller(&server, options);
         let mut player = Player::new(scenario, &server);
         player.begin().await;
         let mut differences = Vec::new();

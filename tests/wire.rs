@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
 use endpointd::cluster::codec::{
-    self, DecodeError, EventKind, ListEnd, ListReader, NamedNode, Namespaced, Undecodable,
+    self, DecodeError, Event, EventKind, ListEnd, ListReader, NamedNode, Namespaced, Undecodable,
 };
-use endpointd::core::facts::{PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use endpointd::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use endpointd::core::ids::Uid;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -180,11 +180,8 @@ fn slices() {
 #[test]
 fn watches() {
     let mut kinds = Vec::new();
-    for line in capture("pods.watch.jsonl")
-        .split(|&byte| byte == b'\n')
-        .filter(|line| !line.is_empty())
-    {
-        let event = codec::event(line).unwrap();
+    for event in codec::events(&capture("pods.watch.jsonl")) {
+        let event = event.unwrap();
         kinds.push(event.kind);
         if matches!(event.kind, EventKind::Applied | EventKind::Deleted) {
             let ours = codec::object::<Namespaced<PodFacts>>(event.object).unwrap();
@@ -194,10 +191,8 @@ fn watches() {
     assert!(kinds.contains(&EventKind::Applied) && kinds.contains(&EventKind::Deleted));
 
     let lines = capture("endpointslices.metadata.watch.jsonl");
-    let versions: Vec<u64> = lines
-        .split(|&byte| byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(|line| codec::event(line).unwrap())
+    let versions: Vec<u64> = codec::events(&lines)
+        .map(Result::unwrap)
         .filter(|event| event.kind == EventKind::Applied)
         .map(|event| {
             codec::object::<Namespaced<SliceMeta>>(event.object)
@@ -209,7 +204,7 @@ fn watches() {
     assert!(versions.len() > 1 && versions.is_sorted(), "{versions:?}");
 
     let old = capture("watch.too-old.jsonl");
-    let event = codec::event(old.trim_ascii()).unwrap();
+    let event = codec::events(&old).next().unwrap().unwrap();
     assert_eq!(
         (event.kind, codec::status(0, event.object).code),
         (EventKind::Error, 410)
@@ -219,13 +214,147 @@ fn watches() {
 #[test]
 fn the_order_of_an_events_fields_does_not_matter() {
     let line = br#"{"object": {"metadata": {"resourceVersion": "7"}}, "type": "BOOKMARK"}"#;
-    let event = codec::event(line).unwrap();
+    let event = codec::events(line).next().unwrap().unwrap();
     assert_eq!(
         (event.kind, codec::object_version(event.object).unwrap()),
         (EventKind::Bookmark, "7".to_owned())
     );
-    codec::event(br#"{"type": "NEWS", "object": {}}"#).unwrap_err();
-    codec::event(b"<html>").unwrap_err();
+    for bad in [
+        &br#"{"type": "NEWS", "object": {}}"#[..],
+        b"<html>",
+        // An object where a frame should be.
+        b"k8s\0\x0a\x00",
+    ] {
+        codec::events(bad).next().unwrap().unwrap_err();
+    }
+}
+
+/// The facts that two recordings of one request show.
+fn same_lists<T: codec::Decode + PartialEq + std::fmt::Debug>(json: &str, protobuf: &str) {
+    let [json, protobuf] = [json, protobuf].map(|name| {
+        let (items, errors, end) = list::<T>(&capture(name));
+        assert!(errors.is_empty() && !items.is_empty(), "{name}: {errors:?}");
+        (items, end.unwrap())
+    });
+    assert_eq!(json.0, protobuf.0);
+    assert_eq!(json.1.next.is_empty(), protobuf.1.next.is_empty());
+    assert!(codec::version(&protobuf.1.version).unwrap() > 0);
+}
+
+#[test]
+fn protobuf_says_what_json_says() {
+    same_lists::<Namespaced<PodFacts>>("pods.list.json", "pods.list.pb");
+    same_lists::<Namespaced<PodFacts>>("list.drop.json", "list.drop.pb");
+    same_lists::<Namespaced<ServiceFacts>>("services.list.json", "services.list.pb");
+    same_lists::<NamedNode>("nodes.list.json", "nodes.list.pb");
+    same_lists::<Namespaced<SliceFacts>>("endpointslices.list.json", "endpointslices.list.pb");
+    same_lists::<Namespaced<EndpointsFacts>>("endpoints.list.json", "endpoints.list.pb");
+    same_lists::<Namespaced<SliceMeta>>("endpointslices.metadata.json", "endpointslices.metadata.pb");
+    let version = codec::list_version(&capture("endpointslices.metadata.pb")).unwrap();
+    assert_eq!(
+        version,
+        codec::list_version(&capture("endpointslices.metadata.json")).unwrap()
+    );
+}
+
+/// The content of an event: a pod, or the version of a bookmark, and whether it ends a list.
+type Content = Result<PodFacts, (String, bool)>;
+
+/// The events of a watch, as they arrive in pieces of a size.
+fn watched(name: &str, size: usize) -> Vec<(EventKind, Content)> {
+    let (data, mut buffer, mut found) = (capture(name), Vec::new(), Vec::new());
+    for piece in data.chunks(size) {
+        buffer.extend_from_slice(piece);
+        let rest = buffer.split_off(codec::whole_events(&buffer).unwrap());
+        for event in codec::events(&std::mem::replace(&mut buffer, rest)) {
+            let Event { kind, object } = event.unwrap();
+            let content = match kind {
+                EventKind::Applied | EventKind::Deleted => {
+                    Ok(codec::object::<Namespaced<PodFacts>>(object).unwrap().facts)
+                }
+                EventKind::Bookmark => Err(codec::bookmark(object).unwrap()),
+                EventKind::Error => panic!("{name} shows no error"),
+            };
+            found.push((kind, content));
+        }
+    }
+    assert!(buffer.is_empty(), "{name} ends with a whole event");
+    found
+}
+
+#[test]
+fn a_watch_in_protobuf_shows_the_same_events() {
+    let json = watched("pods.watch.jsonl", usize::MAX);
+    assert!(json.len() > 3, "the capture shows something");
+    for size in [1, 7, 4096, usize::MAX] {
+        assert_eq!(watched("pods.watch.pb", size), json, "in pieces of {size}");
+        let list = watched("pods.streaming-list.pb", size);
+        assert_eq!(list.len(), 30, "in pieces of {size}");
+    }
+    let (_, listed) = watched("pods.streaming-list.pb", 4096).pop().unwrap();
+    assert!(listed.unwrap_err().1, "the last bookmark ends the list");
+
+    let metadata = capture("watch.metadata.pb");
+    let events: Vec<_> = codec::events(&metadata).map(Result::unwrap).collect();
+    let (bookmark, slices) = events.split_last().unwrap();
+    assert!(codec::bookmark(bookmark.object).unwrap().1);
+    for event in slices {
+        let slice = codec::object::<Namespaced<SliceMeta>>(event.object).unwrap();
+        assert_eq!(
+            codec::object_version(event.object).unwrap(),
+            slice.facts.version.to_string()
+        );
+        assert_eq!(
+            &*codec::identity(event.object).unwrap().kind,
+            "PartialObjectMetadata"
+        );
+    }
+}
+
+#[test]
+fn answers_in_protobuf() {
+    let identity = |name| codec::identity(&capture(name)).unwrap();
+    let (got, put, metadata) = (
+        identity("get.slice.pb"),
+        identity("put.slice.pb"),
+        identity("put.slice.metadata.pb"),
+    );
+    assert_eq!((&*got.kind, &*put.kind), ("EndpointSlice", "EndpointSlice"));
+    assert_eq!(&*metadata.kind, "PartialObjectMetadata");
+    assert_eq!((&got.name, &got.uid), (&put.name, &put.uid));
+    assert_eq!((&got.name, &got.uid), (&metadata.name, &metadata.uid));
+    assert!(codec::is_ours(&capture("get.slice.pb")).unwrap());
+    let json = serde_json::from_slice::<serde_json::Value>(&capture("put.slice.json-answer.json")).unwrap();
+    assert_eq!(json["metadata"]["name"], *put.name);
+
+    let status = codec::status(0, &capture("get.not-found.pb"));
+    assert_eq!((status.code, &*status.reason), (404, "NotFound"));
+    let details = status.details.unwrap();
+    assert_eq!(
+        (&*details.kind, &*details.group),
+        ("endpointslices", "discovery.k8s.io")
+    );
+    // What is asked for in protobuf may be refused in JSON.
+    assert_eq!(codec::status(0, &capture("put.conflict.from-pb.json")).code, 409);
+}
+
+#[test]
+fn a_list_in_protobuf_that_is_cut_off_is_none() {
+    let whole = capture("pods.list.pb");
+    for end in (0..whole.len()).step_by(97) {
+        let (.., end) = list::<Namespaced<PodFacts>>(&whole[..end]);
+        assert!(end.is_err());
+    }
+    // Another object than a list.
+    let (items, errors, end) = list::<Namespaced<PodFacts>>(&capture("get.not-found.pb"));
+    assert!(items.is_empty() && errors.is_empty() && end.is_err());
+}
+
+#[test]
+fn a_frame_that_is_too_long_ends_the_watch() {
+    codec::whole_events(&[1, 0, 0, 1]).unwrap_err();
+    assert_eq!(codec::whole_events(&[1, 0, 0, 0, 0]).unwrap(), 0);
+    codec::whole_events(&vec![b' '; (16 << 20) + 1]).unwrap_err();
 }
 
 #[test]

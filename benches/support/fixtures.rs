@@ -1,6 +1,6 @@
 //! Objects and a namespace to hold them, for benchmarks and for the tests that count what a change costs.
 
-use endpointd::cluster::codec::Json;
+use endpointd::cluster::codec::Encoding;
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts, TolerateUnready};
@@ -132,6 +132,8 @@ pub(crate) fn zone(number: u32) -> NodeFacts {
 pub(crate) struct World {
     pub(crate) state: NamespaceState,
     pub(crate) nodes: NodeTable,
+    /// The encoding of written objects.
+    pub(crate) encoding: Encoding,
     version: u64,
 }
 
@@ -165,6 +167,7 @@ impl World {
         Self {
             state: NamespaceState::new(namespace.into(), settings, pending_lists),
             nodes,
+            encoding: Encoding::default(),
             version: 0,
         }
     }
@@ -189,7 +192,7 @@ impl World {
 
     /// Has an object's request built and accepted. Returns the body's size, or `None` if nothing was due.
     pub(crate) fn write(&mut self, object: &ObjectName) -> Option<usize> {
-        let granted = self.state.grant(object, &mut Json)?;
+        let granted = self.state.grant(object, &mut self.encoding)?;
         let (size, outcome) = match granted.request {
             Request::Create(body) | Request::Update(body) => {
                 self.version += 1;

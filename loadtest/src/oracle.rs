@@ -25,11 +25,16 @@ mod slices;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    pin::pin,
+};
 
 use anyhow::Context;
+use futures::{StreamExt, stream};
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::{
-    core::v1::{Endpoints, Node, Pod, Service},
+    core::v1::{Endpoints, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::{Api, Client, ResourceExt, api::ListParams, core::Resource};
@@ -37,6 +42,11 @@ use serde::de::DeserializeOwned;
 
 pub use self::report::{Difference, Family, Problem, Report};
 use self::slices::hints::Zones;
+
+/// Namespaces that are read at the same time.
+const NAMESPACES_AT_ONCE: usize = 2;
+/// So many differences are enough to know that something is wrong.
+const MANY: usize = 1_000;
 
 /// What the check needs to know about the controller.
 #[derive(Clone, Debug)]
@@ -103,6 +113,35 @@ pub async fn check_labelled(client: &Client, options: &Options, label: &str) -> 
     Ok(cluster.check(options))
 }
 
+/// Like [`check_labelled`], but reads one namespace after another, so that a cluster is checked that is larger than this
+/// process could hold. Stops when many differences are found, which are not all there are then. An object in a namespace
+/// without the label is not looked at.
+pub async fn check_by_namespaces(client: &Client, options: &Options, label: &str) -> anyhow::Result<Report> {
+    let selected = ListParams::default().labels(label);
+    let nodes: Vec<Node> = list(client, &selected).await?;
+    let namespaces: Vec<Namespace> = list(client, &selected).await?;
+    let names = namespaces.iter().map(ResourceExt::name_any);
+    let reports = names.map(async |namespace| {
+        let cluster = Cluster::read_namespace(client, options.outputs, &selected, &namespace);
+        let cluster = Box::pin(cluster).await?;
+        let mut snapshot = cluster.snapshot();
+        snapshot.nodes = nodes.iter().collect();
+        anyhow::Ok(snapshot.check(options))
+    });
+    let mut reports = pin!(stream::iter(reports).buffered(NAMESPACES_AT_ONCE));
+    let mut all = Report {
+        outputs: options.outputs,
+        ..Report::default()
+    };
+    while let Some(report) = reports.next().await {
+        all.add(report?);
+        if all.differences.len() > MANY {
+            break;
+        }
+    }
+    Ok(all)
+}
+
 // === impl Options ===
 
 impl Default for Options {
@@ -159,6 +198,41 @@ impl Cluster {
         )?;
         Ok(Self {
             nodes,
+            services,
+            pods,
+            slices,
+            endpoints,
+        })
+    }
+
+    /// The objects of a namespace, without nodes.
+    async fn read_namespace(
+        client: &Client,
+        outputs: Outputs,
+        selected: &ListParams,
+        namespace: &str,
+    ) -> anyhow::Result<Self> {
+        let (services, pods) = (
+            list_in(client, selected, namespace),
+            list_in(client, selected, namespace),
+        );
+        let slices = async {
+            if outputs.slices {
+                list_in(client, selected, namespace).await
+            } else {
+                Ok(Vec::new())
+            }
+        };
+        let endpoints = async {
+            if outputs.endpoints {
+                list_in(client, selected, namespace).await
+            } else {
+                Ok(Vec::new())
+            }
+        };
+        let (services, pods, slices, endpoints) = tokio::try_join!(services, pods, slices, endpoints)?;
+        Ok(Self {
+            nodes: Vec::new(),
             services,
             pods,
             slices,
@@ -287,7 +361,23 @@ async fn list<K>(client: &Client, selected: &ListParams) -> anyhow::Result<Vec<K
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let api: Api<K> = Api::all(client.clone());
+    items(&Api::all(client.clone()), selected).await
+}
+
+async fn list_in<K>(client: &Client, selected: &ListParams, namespace: &str) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
+{
+    items(&Api::namespaced(client.clone(), namespace), selected).await
+}
+
+async fn items<K>(api: &Api<K>, selected: &ListParams) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
     let list = api
         .list(selected)
         .await

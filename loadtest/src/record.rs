@@ -15,6 +15,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use futures::{Stream, StreamExt};
 use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -34,13 +35,20 @@ const ACCOUNT_LIMIT: Duration = Duration::from_secs(10);
 const ACCOUNT_PAUSE: Duration = Duration::from_millis(200);
 
 const HELP: &str = "\
-Each scenario is played in a namespace of its own, step by step. A step is over when no Endpoints and no EndpointSlices
-of the namespace have changed for --quiet; the state is then written into the step's `then`, without what no two runs
-share: UIDs, versions, times, generated names, and orders that mean nothing. All other fields stay as they are.
+Each scenario is played in a namespace of its own, step by step. A step is over when no Endpoints
+and no EndpointSlices of the namespace have changed for --quiet; the state is then written into
+the step's `then`, without what no two runs share: UIDs, versions, times, generated names, and
+orders that mean nothing. All other fields stay as they are.
 
-The namespace and the Nodes that a scenario creates must not exist before, and are deleted afterwards, also when
-recording fails or is interrupted. The pods are never run: a cluster without kubelets, scheduler and garbage collector
-gives states that depend on nothing but the controllers under test. `loadtest serve --gc=false` is one.
+The namespace and the Nodes that a scenario creates must not exist before, and are deleted
+afterwards, also when recording fails or is interrupted; a second Ctrl-C leaves them. A scenario
+that would write to another Namespace, or to a Node that it has not created, is refused.
+
+The pods are never run: a cluster without kubelets, scheduler and garbage collector gives states
+that depend on nothing but the controllers under test. `loadtest serve --gc=false` is one. On a
+cluster in use, Nodes that a scenario marks as Ready can attract pods: DaemonSets create theirs
+there, and the scheduler binds pods that are pending. Without a namespace controller a deleted
+namespace stays, and the next recording needs another --namespace.
 
   loadtest record --context test new.json              record a scenario
   loadtest record --context test --check tests/*.json  compare a cluster with recorded scenarios";
@@ -100,6 +108,13 @@ enum Ended {
     Interrupted,
 }
 
+/// What a command line asks for.
+struct Job<'a> {
+    args: &'a Args,
+    files: Vec<File>,
+    api: Api,
+}
+
 /// A scenario file.
 struct File {
     path: PathBuf,
@@ -108,95 +123,78 @@ struct File {
 
 /// Records or compares scenarios until all are done, or the user stops it.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let stop = serve::asked_to_stop()?;
-    Ok(match record(&args, stop, &mut io::stdout()).await? {
+    let mut job = Job::prepare(&args).await?;
+    // From here on Ctrl-C cleans up. Before, it ends the process, also while a question waits for an answer.
+    let mut stops = serve::stops()?;
+    Ok(match job.record(&mut stops, &mut io::stdout()).await? {
         Ended::Well => ExitCode::SUCCESS,
         Ended::Badly => ExitCode::FAILURE,
         Ended::Interrupted => ExitCode::from(INTERRUPTED),
     })
 }
 
-async fn record(args: &Args, stop: impl Future<Output = ()>, out: &mut impl Write) -> anyhow::Result<Ended> {
-    let mut files = Vec::new();
-    for path in &args.files {
-        files.push(File::read(path, args).with_context(|| path.display().to_string())?);
-    }
-    let target = Target::Cluster {
-        config: Box::new(args.config().await?),
-        path: args.kubeconfig.clone().unwrap_or_default(),
-    };
-    target.confirm("Create and delete namespaces and nodes", args.yes)?;
-    let api = Api(target.client()?);
-    let mut stop = pin!(stop);
-    let mut ended = Ended::Well;
-    for file in &mut files {
-        let name = file.scenario().name().to_owned();
-        let play = Play::new(api.clone(), file.scenario(), args.namespace(&name));
-        let Some(outcome) = cleaned_up(args, play, &mut stop).await else {
-            return Ok(Ended::Interrupted);
-        };
-        let states = match outcome {
-            Ok(states) => states,
-            Err(error) => {
-                eprintln!("error: {name}: {error:#}");
-                ended = Ended::Badly;
-                continue;
-            }
-        };
-        if !args.check {
-            file.write(&states)?;
-            writeln!(out, "{name}: recorded {} steps", states.len())?;
-        } else if file.compare(&states, !args.without_mirroring, out)? {
-            writeln!(out, "{name}: equal")?;
-        } else {
-            ended = Ended::Badly;
-        }
-    }
-    Ok(ended)
-}
-
 /// Plays a scenario, and deletes what it created whatever becomes of it. None if the user stopped it; stopping it
-/// again gives the deletion up.
+/// a second time gives the deletion up.
 async fn cleaned_up(
     args: &Args,
-    mut play: Play<'_>,
-    stop: &mut (impl Future<Output = ()> + Unpin),
+    play: Play<'_>,
+    stops: &mut (impl Stream<Item = ()> + Unpin),
 ) -> Option<anyhow::Result<Vec<Value>>> {
-    let footprint = Footprint::new(&play, args.existing_namespace);
+    let mark = format!("{:016x}", fastrand::u64(..));
+    let mut play = play.marked(mark.clone());
+    let footprint = Footprint::new(&play, mark, args.existing_namespace);
     let played = tokio::select! {
         biased;
-        () = &mut *stop => return None,
+        Some(()) = stops.next() => return None,
         free = footprint.check_free() => match free {
             Ok(()) => tokio::select! {
                 biased;
-                () = &mut *stop => None,
+                Some(()) = stops.next() => None,
                 states = states(args, &mut play) => Some(states),
             },
             Err(error) => return Some(Err(error)),
         }
     };
-    let again = async {
-        match serve::asked_to_stop() {
-            Ok(stop) => stop.await,
-            Err(_) => std::future::pending().await,
-        }
-    };
-    let removed = tokio::select! {
-        biased;
-        () = again => Err(anyhow::anyhow!("interrupted")),
-        removed = footprint.remove() => removed,
-    };
+    let interrupted = played.is_none();
+    let (removed, stopped) = removed(&footprint, interrupted, stops).await;
     let removed = removed.with_context(|| format!("not everything was deleted from {}", footprint.places()));
     match (played, removed) {
-        (None, removed) => {
-            if let Err(error) = removed {
+        (played, removed) if stopped => {
+            for error in played.and_then(Result::err).into_iter().chain(removed.err()) {
                 eprintln!("error: {error:#}");
             }
             None
         }
-        (Some(Ok(_)), Err(error)) => Some(Err(error)),
         (Some(Err(error)), Err(also)) => Some(Err(error.context(format!("{also:#}")))),
-        (Some(played), Ok(())) => Some(played),
+        (_, Err(error)) => Some(Err(error)),
+        (played, Ok(())) => played,
+    }
+}
+
+/// Deletes what a play created. The user must ask twice to stop that, or once more after having stopped the play.
+/// The second value says whether the user has asked to stop at all.
+async fn removed(
+    footprint: &Footprint,
+    mut stopped: bool,
+    stops: &mut (impl Stream<Item = ()> + Unpin),
+) -> (anyhow::Result<()>, bool) {
+    const HINT: &str = "deleting what the scenario created; Ctrl-C once more leaves it";
+    if stopped {
+        eprintln!("{HINT}");
+    }
+    let mut removal = pin!(footprint.remove());
+    loop {
+        tokio::select! {
+            biased;
+            Some(()) = stops.next() => {
+                if stopped {
+                    return (Err(anyhow::anyhow!("interrupted")), true);
+                }
+                stopped = true;
+                eprintln!("{HINT}");
+            }
+            removed = &mut removal => return (removed, stopped),
+        }
     }
 }
 
@@ -246,6 +244,68 @@ fn shown(operation: &Value) -> String {
     [&**verb].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
+// === impl Job ===
+
+impl<'a> Job<'a> {
+    /// Reads the files, and asks for leave to write to the cluster. Nothing is sent yet.
+    async fn prepare(args: &'a Args) -> anyhow::Result<Self> {
+        ensure!(
+            args.quiet < args.settle_limit,
+            "--quiet ({:?}) must be shorter than --settle-limit ({:?})",
+            args.quiet,
+            args.settle_limit
+        );
+        let mut files = Vec::new();
+        for path in &args.files {
+            files.push(File::read(path, args).with_context(|| path.display().to_string())?);
+        }
+        let target = Target::Cluster {
+            config: Box::new(args.config().await?),
+            path: args.kubeconfig.clone().unwrap_or_default(),
+        };
+        target.confirm("Create and delete namespaces and nodes", args.yes)?;
+        Ok(Self {
+            args,
+            files,
+            api: Api(target.client()?),
+        })
+    }
+
+    /// Records or compares all files. Each item of `stops` is a wish of the user to stop.
+    async fn record(
+        &mut self,
+        stops: &mut (impl Stream<Item = ()> + Unpin),
+        out: &mut impl Write,
+    ) -> anyhow::Result<Ended> {
+        let args = self.args;
+        let mut ended = Ended::Well;
+        for file in &mut self.files {
+            let name = file.scenario().name().to_owned();
+            let play = Play::new(self.api.clone(), file.scenario(), args.namespace(&name));
+            let Some(outcome) = cleaned_up(args, play, stops).await else {
+                return Ok(Ended::Interrupted);
+            };
+            let states = match outcome {
+                Ok(states) => states,
+                Err(error) => {
+                    eprintln!("error: {name}: {error:#}");
+                    ended = Ended::Badly;
+                    continue;
+                }
+            };
+            if !args.check {
+                file.write(&states)?;
+                writeln!(out, "{name}: recorded {} steps", states.len())?;
+            } else if file.compare(&states, !args.without_mirroring, out)? {
+                writeln!(out, "{name}: equal")?;
+            } else {
+                ended = Ended::Badly;
+            }
+        }
+        Ok(ended)
+    }
+}
+
 // === impl Args ===
 
 impl Args {
@@ -287,6 +347,7 @@ impl File {
         let scenario = file.scenario();
         ensure!(!scenario.name().is_empty(), "the scenario has no name");
         ensure!(!scenario.steps().is_empty(), "the scenario has no steps");
+        scenario.check()?;
         let limit = scenario.max_endpoints();
         ensure!(
             limit == args.max_endpoints_per_slice,

@@ -11,19 +11,21 @@
 //! Only API objects are looked at, so any controller can be measured.
 
 mod args;
-mod charge;
 pub mod demo;
 mod fill;
 mod generator;
+mod goals;
 mod kinds;
 mod measure;
 mod objects;
+mod part;
 mod phase;
 mod plan;
 mod record;
 mod script;
 mod session;
 mod sizes;
+mod usage;
 mod world;
 
 use std::{collections::HashSet, process::ExitCode};

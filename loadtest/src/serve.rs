@@ -1,9 +1,10 @@
 //! `loadtest serve`: the API server alone.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{io, path::PathBuf, process::ExitCode, task::Poll};
 
 use anyhow::Context;
 use clap::ArgAction;
+use futures::{Stream, StreamExt, stream};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Flags of `loadtest serve`.
@@ -15,7 +16,8 @@ pub struct Args {
     /// Write a kubeconfig for this server to this file.
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
-    /// Run a garbage collector, which deletes objects whose owner is gone.
+    /// Run a garbage collector, which deletes objects whose owner is gone. Deleted namespaces are emptied and removed
+    /// either way.
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     gc: bool,
 }
@@ -27,7 +29,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         kubeconfig_out,
         gc,
     } = args;
-    let config = memory_apiserver::Config::default().port(port).gc(gc);
+    let config = config(gc).port(port);
     // Before anything is printed: who reads the address may send a signal right away.
     let stop = asked_to_stop()?;
     let server = memory_apiserver::start(config)
@@ -45,14 +47,28 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The settings of the server. Its namespace controller always runs, so that a namespace that was deleted can be
+/// created again.
+pub(crate) fn config(gc: bool) -> memory_apiserver::Config {
+    memory_apiserver::Config::default()
+        .gc(gc)
+        .namespace_controller(true)
+}
+
 /// Takes over Ctrl-C and SIGTERM at once; what is returned waits for one of them.
 pub(crate) fn asked_to_stop() -> io::Result<impl Future<Output = ()>> {
+    let mut stops = stops()?;
+    Ok(async move { stops.next().await.unwrap_or_default() })
+}
+
+/// Takes over Ctrl-C and SIGTERM at once; the stream has an item for each time that one of them has come.
+pub(crate) fn stops() -> io::Result<impl Stream<Item = ()> + Unpin> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+    Ok(stream::poll_fn(move |context| {
+        if terminate.poll_recv(context).is_ready() {
+            return Poll::Ready(Some(()));
         }
-    })
+        interrupt.poll_recv(context).map(|_| Some(()))
+    }))
 }

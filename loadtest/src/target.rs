@@ -11,6 +11,7 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use memory_apiserver::{ApiServer, Handle};
 use serde_json::{Value, json};
 
 use crate::{
@@ -47,7 +48,7 @@ pub(crate) enum Target {
 
 /// An API server in memory, on threads of its own, so that it does not wait for the generator.
 pub(crate) struct Embedded {
-    handle: Option<memory_apiserver::Handle>,
+    handle: Option<Handle>,
     url: String,
     runtime: Option<tokio::runtime::Runtime>,
 }
@@ -56,12 +57,11 @@ pub(crate) struct Embedded {
 
 impl Target {
     /// Starts the server in memory.
-    pub(crate) async fn embedded(seed: u64) -> anyhow::Result<Self> {
+    pub(crate) async fn embedded(config: memory_apiserver::Config) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .thread_name("apiserver")
             .enable_all()
             .build()?;
-        let config = memory_apiserver::Config::default().seed(seed);
         let started = runtime.spawn(memory_apiserver::start(config)).await?;
         let handle = started.context("listening on loopback")?;
         Ok(Self::Embedded(Embedded {
@@ -101,7 +101,7 @@ impl Target {
     }
 
     /// How a controller that is started reaches it.
-    pub(crate) fn server(&self) -> Server {
+    pub(crate) fn reached_by(&self) -> Server {
         match self {
             Self::Embedded(embedded) => Server::Url(embedded.url.clone()),
             Self::Cluster { path, .. } => Server::Kubeconfig(path.clone()),
@@ -110,6 +110,14 @@ impl Target {
 
     pub(crate) fn is_embedded(&self) -> bool {
         matches!(self, Self::Embedded(_))
+    }
+
+    /// The server itself, if it is in memory.
+    pub(crate) fn server(&self) -> Option<&ApiServer> {
+        match self {
+            Self::Embedded(embedded) => embedded.handle.as_ref().map(Handle::server),
+            Self::Cluster { .. } => None,
+        }
     }
 
     /// Asks whoever sits at the terminal before anything is written to a server that is not on loopback.

@@ -302,3 +302,51 @@ async fn a_cluster_can_be_checked_through_a_client() {
         assert!(report.to_string().ends_with(&format!("\n{line}")), "{report}");
     }
 }
+
+/// A Service with a pod, in two namespaces of three; nothing is published.
+const UNPUBLISHED: &str = r#"
+{apiVersion: v1, kind: Namespace, metadata: {name: NS, labels: {run: a}}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS, labels: {run: a}},
+ spec: {selector: {app: web}, ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web-1, namespace: NS, labels: {run: a, app: web}},
+ spec: {nodeName: node-1, containers: [{name: main, image: "example.com/a:1"}]},
+ status: {phase: Running, podIP: ADDRESS, podIPs: [{ip: ADDRESS}], conditions: [{type: Ready, status: "True"}]}}
+---
+{apiVersion: v1, kind: Endpoints, metadata: {name: left, namespace: NS, labels: {run: a}}}
+"#;
+
+#[tokio::test]
+async fn a_cluster_read_by_namespaces_has_the_same_differences() {
+    let server = ApiServer::new(Config::default().gc(false).seed(1));
+    server
+        .load("{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {run: a}}}")
+        .unwrap();
+    for (namespace, ip) in [("one", "10.1.0.1"), ("two", "10.1.0.2")] {
+        let objects = UNPUBLISHED.replace("NS", namespace).replace("ADDRESS", ip);
+        server.load(&objects).unwrap();
+    }
+    server
+        .load("{apiVersion: v1, kind: Service, metadata: {name: alien, namespace: three}, spec: {selector: {a: b}, ports: [{port: 1}]}}")
+        .unwrap();
+    let client = Client::new(server.service(), "default");
+    let options = Options::default();
+    let at_once = oracle::check_labelled(&client, &options, "run=a").await.unwrap();
+    let by_namespaces = oracle::check_by_namespaces(&client, &options, "run=a")
+        .await
+        .unwrap();
+    let sorted = |report: &oracle::Report| {
+        let mut lines: Vec<String> = report.differences.iter().map(ToString::to_string).collect();
+        lines.sort();
+        lines
+    };
+    assert!(
+        sorted(&at_once).iter().any(|line| line.contains("10.1.0.2")),
+        "{at_once}"
+    );
+    assert_eq!(sorted(&at_once), sorted(&by_namespaces));
+    let counts = |report: &oracle::Report| (report.services, report.endpoints, report.slices, report.objects);
+    assert_eq!(counts(&at_once), (2, 2, 0, 2));
+    assert_eq!(counts(&by_namespaces), counts(&at_once));
+}

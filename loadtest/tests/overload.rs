@@ -192,10 +192,12 @@ fn pods() -> impl Iterator<Item = Pod> {
 
 fn options() -> Options {
     Options {
+        encoding: endpointd::cluster::codec::Encoding::Protobuf,
         settings: Settings {
             max_endpoints: MAX_ENDPOINTS,
             outputs: Outputs::ALL,
             legacy_tolerate_unready: false,
+            clear_managed_fields: false,
             seed: 1,
         },
         pacing: Pacing::unlimited(IN_FLIGHT),

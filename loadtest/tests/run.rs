@@ -129,6 +129,54 @@ fn node_loss() {
 }
 
 #[test]
+fn a_lost_zone_is_emptied_at_once_and_each_removal_is_seen() {
+    let report = verified("zone-loss", &["--pods=300", "--namespaces=3", "--nodes=9"]);
+    // The three nodes of the zone, and the third of the pods that is on them.
+    let removed = report.changes.made - 3;
+    assert!((50..150).contains(&removed), "{removed}");
+    assert_eq!(report.slices.count + report.slices.overtaken, removed);
+    let loss = &report.phases[0];
+    assert_eq!(loss.slices_written, 6, "{loss:?}");
+    assert!(loss.slice_writes.updated >= 6 && loss.most_writes > 0, "{loss:?}");
+    assert!(
+        report.goals.is_empty(),
+        "they are of the sizes and flags of another profile"
+    );
+}
+
+#[test]
+fn mega_is_a_steady_load_and_the_loss_of_a_zone_held_against_its_goals() {
+    let report = verified("mega", &["--pods=1000", "--rate=50", "--duration=2s"]);
+    let names = ["pods", "services", "namespaces", "nodes"];
+    assert_eq!(
+        names.map(|name| report.parameters[name].as_str()),
+        ["1000", "10", "2", "5"]
+    );
+    assert_eq!(report.parameters["controller-flags"], "--kube-api-qps=0");
+    let [steady, loss] = report.phases.as_slice() else {
+        panic!("{:?}", report.phases)
+    };
+    assert_eq!(steady.changes, 100);
+    assert_eq!(steady.slices.count + loss.slices.count, report.slices.count);
+    assert!(steady.slices.count > 50, "{steady:?}");
+    let nodes = loss.changes - loss.slices.count;
+    assert!((1..=2).contains(&nodes), "{loss:?}");
+    // Every Service has pods in each zone.
+    assert_eq!(loss.slices_written, 10, "{loss:?}");
+    let writes = loss.slice_writes.all();
+    assert!(
+        (10..=10 * loss.most_writes).contains(&writes) && loss.most_writes > 0,
+        "{loss:?}"
+    );
+    let measured: Vec<&str> = report.goals.iter().map(|goal| goal.measured.as_str()).collect();
+    assert_eq!(measured.len(), 4);
+    assert!(
+        measured[2].starts_with(&loss.most_writes.to_string()),
+        "{measured:?}"
+    );
+}
+
+#[test]
 fn scale() {
     let report = verified("scale", &["--pods=200", "--namespaces=2", "--rate=200"]);
     // Made and started; then ending, not ready, and gone.
@@ -290,7 +338,7 @@ fn bad_input_is_refused_before_anything_is_started() {
         ),
         (&["run", missing], "reading "),
         (&[steady[0], steady[1], "--rate=0"], "0 is not in 1..=20000"),
-        (&[steady[0], steady[1], "--pods=0"], "0 is not in 1..=200000"),
+        (&[steady[0], steady[1], "--pods=0"], "0 is not in 1..=2000000"),
         (&[steady[0], steady[1], "--duration=5"], "expected a time such as"),
         (
             &[steady[0], steady[1], "--surge=0.5"],

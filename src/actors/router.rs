@@ -5,6 +5,7 @@ use super::inbox::Inbox;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shard::{Shard, ShardArguments};
 use super::shared_nodes::SharedNodes;
+use crate::cluster::encodings::Encodings;
 use crate::cluster::watch::WatchHandler;
 use crate::core::facts::NodeFacts;
 use crate::core::hash::{KeyedMap, KeyedState};
@@ -43,6 +44,7 @@ pub struct Router {
     /// Wakes the tasks that wait for the first lists of nodes, pods and Services, in the order in which they came.
     inputs_listed: Notify,
     settings: Settings,
+    encodings: Encodings,
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
     events: EventHandle,
@@ -70,6 +72,7 @@ impl Router {
     /// Creates a router without shards, before anything was listed.
     pub fn new(
         settings: Settings,
+        encodings: Encodings,
         writer: WriterHandle,
         root: ActorRef<RootMsg>,
         events: EventHandle,
@@ -83,6 +86,7 @@ impl Router {
             progress: Mutex::default(),
             inputs_listed: Notify::new(),
             settings,
+            encodings,
             writer,
             root,
             events,
@@ -238,6 +242,7 @@ impl Router {
         let arguments = ShardArguments {
             namespace,
             settings: self.settings,
+            encodings: self.encodings.clone(),
             pending_lists: self.picture.lock().blocked(),
             inbox: inbox.clone(),
             nodes: self.nodes.clone(),

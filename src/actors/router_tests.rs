@@ -53,10 +53,12 @@ async fn router() -> (Arc<Router>, ActorRef<RootMsg>) {
         max_endpoints: 100,
         outputs: Outputs::ALL,
         legacy_tolerate_unready: false,
+        clear_managed_fields: false,
         seed: 1,
     };
     let router = Arc::new(Router::new(
         settings,
+        Encodings::default(),
         WriterHandle::default(),
         root.clone(),
         EventHandle::default(),

@@ -4,8 +4,8 @@ use super::drift::{Comparison, DriftTracker};
 use super::inbox::Inbox;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
-use crate::cluster::codec::Json;
-use crate::core::namespace::{NamespaceState, Notification, PendingLists, Settings};
+use crate::cluster::encodings::Encodings;
+use crate::core::namespace::{Kind, NamespaceState, Notification, PendingLists, Settings};
 use crate::core::object::ObjectName;
 use crate::core::publish::reports::{Reply, Report};
 use crate::core::work::Budget;
@@ -29,6 +29,8 @@ pub(crate) struct ShardArguments {
     pub namespace: Arc<str>,
     /// The settings of the process.
     pub settings: Settings,
+    /// The encodings of written objects.
+    pub encodings: Encodings,
     /// The pending lists.
     pub pending_lists: PendingLists,
     /// Queues changes until the shard takes them.
@@ -54,6 +56,7 @@ pub(crate) struct ShardState {
     /// The remaining budget of the turn. One turn may handle several grants and answers.
     turn: Budget,
     inbox: Arc<Inbox>,
+    encodings: Encodings,
     sequence: u64,
     nodes: SharedNodes,
     writer: WriterHandle,
@@ -91,7 +94,8 @@ impl ShardState {
                 return (Vec::new(), woken);
             }
             ShardMsg::Grant(object) => {
-                let reply = self.core.reply_to_grant(&object, &mut Json);
+                let kind = Kind::from(object.output);
+                let reply = self.core.reply_to_grant(&object, &mut self.encodings.of(kind));
                 if let Report::Replied(Reply::Built(granted)) = &reply {
                     self.turn.spend((granted.request.size() / BYTES) as u64);
                 }
@@ -198,6 +202,7 @@ impl Actor for Shard {
         let ShardArguments {
             namespace,
             settings,
+            encodings,
             pending_lists,
             inbox,
             nodes,
@@ -211,6 +216,7 @@ impl Actor for Shard {
             core: NamespaceState::new(namespace, settings, pending_lists),
             turn: Budget::new(TURN),
             inbox,
+            encodings,
             sequence: 0,
             nodes,
             writer,

@@ -69,7 +69,7 @@ impl EventClient {
                 outcome: EventOutcome::Rejected,
                 complaint: None,
             },
-            Ok(Ok(Ok((head, body)))) => judge(matches!(write.request, EventRequest::Create(_)), head, &body),
+            Ok(Ok(Ok((head, body)))) => judge(matches!(write.request, EventRequest::Create(_)), &head, &body),
             Ok(Ok(Err(error))) => failed(error.to_string()),
             Err(_) => failed(Silent(DEADLINE).to_string()),
         }
@@ -97,7 +97,7 @@ impl EventClient {
     }
 }
 
-fn judge(create: bool, head: Head, body: &[u8]) -> EventAnswer {
+fn judge(create: bool, head: &Head, body: &[u8]) -> EventAnswer {
     let code = head.code;
     if code.is_success() {
         return EventAnswer {
@@ -212,7 +212,15 @@ mod tests {
             ),
         ] {
             let code = StatusCode::from_u16(code).unwrap();
-            let answer = judge(create, Head { code, retry_after }, body.as_bytes());
+            let answer = judge(
+                create,
+                &Head {
+                    code,
+                    content_type: None,
+                    retry_after,
+                },
+                body.as_bytes(),
+            );
             assert_eq!(answer.outcome, outcome, "{code} {body}");
             assert_eq!(answer.complaint.is_some(), complains, "{code} {body}");
         }

@@ -4,20 +4,17 @@
 //! lists and watches): the same status means different things for a write, for a fetch and for a list.
 
 use super::codec;
-use super::codec::Status;
+use super::codec::{Encoding, Status};
+use super::encodings::{Encodings, Form};
 use crate::core::namespace::Kind;
 use http::request::Builder;
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use kube::Client;
 use kube::client::Body;
 use std::time::Duration;
 
-/// Media type of whole objects.
-pub(crate) const JSON: &str = "application/json";
-/// Media type of an object's metadata only.
-pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-/// Media type of a list's metadata, and of its items' metadata only.
-pub(super) const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+/// Media type of objects in JSON.
+pub(crate) const JSON: &str = Encoding::Json.media_type();
 /// Media type of a merge patch (RFC 7396).
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 
@@ -81,28 +78,43 @@ fn finish(request: Builder, body: Vec<u8>) -> Result<Request<Body>, kube::Error>
 }
 
 /// The parts of an answer's head that are used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
     /// The HTTP status.
     pub(crate) code: StatusCode,
+    /// `Content-Type`.
+    pub(super) content_type: Option<HeaderValue>,
     /// The server's `Retry-After`, in seconds.
     pub(super) retry_after: Option<u64>,
 }
 
 impl Head {
+    /// Returns the media type of the body, with its parameters.
+    pub(super) fn content_type(&self) -> Option<&[u8]> {
+        self.content_type.as_ref().map(HeaderValue::as_bytes)
+    }
+
     fn of(code: StatusCode, headers: &HeaderMap) -> Self {
         let asked = headers.get(header::RETRY_AFTER);
         Self {
             code,
+            content_type: headers.get(header::CONTENT_TYPE).cloned(),
             retry_after: asked.and_then(|value| value.to_str().ok()?.parse().ok()),
         }
     }
 
     /// Returns the pause that a refusal asks for, in its head or in its status.
-    pub(super) fn pause(self, status: &Status) -> Option<Duration> {
+    pub(super) fn pause(&self, status: &Status) -> Option<Duration> {
         let seconds = self
             .retry_after
-            .or_else(|| status.details.as_ref()?.retry_after_seconds);
+            // Protobuf writes a zero where JSON writes nothing.
+            .or_else(|| {
+                status
+                    .details
+                    .as_ref()?
+                    .retry_after_seconds
+                    .filter(|seconds| *seconds > 0)
+            });
         seconds.map(Duration::from_secs)
     }
 }
@@ -113,19 +125,41 @@ pub(crate) async fn send(client: &Client, request: Request<Body>) -> Result<(Hea
     Ok((Head::of(head.status, &head.headers), body))
 }
 
-/// Reads from a path. Returns the body of the answer, once the server has begun to send it, or its refusal. A refusal
-/// whose body breaks off counts as one without a body.
+/// Reads objects of a kind from a path. Returns the body of the answer, once the server has begun to send it, or its
+/// refusal. If it refuses the encoding, the request is sent again in JSON.
 pub(super) async fn read(
     client: &Client,
+    encodings: &Encodings,
+    kind: Kind,
+    form: Form,
     uri: &str,
-    accept: &str,
 ) -> Result<Result<Body, (Head, Status)>, kube::Error> {
-    let (head, body) = send(client, get(uri, accept)?).await?;
+    loop {
+        let asked = encodings.of(kind);
+        let (head, body) = send(client, get(uri, encodings.accept(kind, form))?).await?;
+        if !encodings.learn(kind, asked, head.code, head.content_type()) {
+            return Ok(opened(head, body).await);
+        }
+    }
+}
+
+/// Reads from a path in JSON, as [`read`] does.
+pub(super) async fn read_json(
+    client: &Client,
+    uri: &str,
+) -> Result<Result<Body, (Head, Status)>, kube::Error> {
+    let (head, body) = send(client, get(uri, JSON)?).await?;
+    Ok(opened(head, body).await)
+}
+
+/// Splits answers from refusals. A refusal whose body breaks off counts as one without a body.
+async fn opened(head: Head, body: Body) -> Result<Body, (Head, Status)> {
     if head.code == StatusCode::OK {
-        return Ok(Ok(body));
+        return Ok(body);
     }
     let body = body.collect_bytes().await.unwrap_or_default();
-    Ok(Err((head, codec::status(head.code.as_u16(), &body))))
+    let status = codec::status(head.code.as_u16(), &body);
+    Err((head, status))
 }
 
 #[cfg(test)]
@@ -161,10 +195,10 @@ mod tests {
 
     #[test]
     fn a_write_without_a_body_has_no_content_type() {
-        let request = write(Method::DELETE, "/x", METADATA, JSON, Vec::new()).unwrap();
+        let request = write(Method::DELETE, "/x", "*/*", JSON, Vec::new()).unwrap();
         assert!(!request.headers().contains_key(header::CONTENT_TYPE));
-        let request = write(Method::PUT, "/x", METADATA, JSON, b"{}".to_vec()).unwrap();
+        let request = write(Method::PUT, "/x", "*/*", JSON, b"{}".to_vec()).unwrap();
         assert_eq!(request.headers()[header::CONTENT_TYPE], JSON);
-        assert_eq!(request.headers()[header::ACCEPT], METADATA);
+        assert_eq!(request.headers()[header::ACCEPT], "*/*");
     }
 }

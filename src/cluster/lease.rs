@@ -2,9 +2,9 @@
 
 use super::cause::Silent;
 use super::client_error::ClientError;
-use super::codec::{self, EventKind};
+use super::codec::{self, Event, EventKind};
+use super::event_stream::EventStream;
 use super::http::{self, Head};
-use super::lines::Lines;
 use crate::cluster::Status;
 use crate::core::lease::{Ask, Record, Reply};
 use crate::core::time::Time;
@@ -189,9 +189,8 @@ impl LeaseClient {
         Some((version, record))
     }
 
-    /// Parses a line of the watch. `None` ends the watch.
-    fn event(&self, line: &[u8]) -> Option<LeaseEvent> {
-        let event = codec::event(line).ok()?;
+    /// Parses an event of the watch. `None` ends the watch.
+    fn event(&self, event: Event<'_>) -> Option<LeaseEvent> {
         let (version, record) = self.learn(serde_json::from_slice(event.object).ok()?)?;
         match event.kind {
             EventKind::Applied => Some(LeaseEvent::Record(version, record)),
@@ -265,7 +264,7 @@ async fn watch(client: &LeaseClient, events: &mpsc::Sender<LeaseEvent>) -> Resul
         http::leases(&client.location.namespace),
         client.location.name
     );
-    let opened = timeout(SILENCE, http::read(&client.client, &uri, http::JSON)).await;
+    let opened = timeout(SILENCE, http::read_json(&client.client, &uri)).await;
     let body = match opened {
         Ok(Ok(Ok(body))) => body,
         Ok(Ok(Err((Head { code, .. }, status))))
@@ -275,13 +274,10 @@ async fn watch(client: &LeaseClient, events: &mpsc::Sender<LeaseEvent>) -> Resul
         }
         _ => return Ok(()),
     };
-    let mut lines = Lines::new(body);
-    while let Ok(Some(arrived)) = lines.next(SILENCE).await {
-        for line in arrived
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-        {
-            let Some(event) = client.event(line) else {
+    let mut stream = EventStream::new(body);
+    while let Ok(Some(arrived)) = stream.next(SILENCE).await {
+        for event in codec::events(&arrived) {
+            let Some(event) = event.ok().and_then(|event| client.event(event)) else {
                 return Ok(());
             };
             if events.send(event).await.is_err() {
@@ -342,7 +338,7 @@ mod tests {
         let client = client();
         let event = |kind: &str, version: &str| {
             let line = json!({ "type": kind, "object": { "metadata": { "resourceVersion": version } } });
-            client.event(line.to_string().as_bytes())
+            client.event(codec::events(line.to_string().as_bytes()).next()?.ok()?)
         };
         assert_eq!(
             event("ADDED", "3"),

@@ -4,12 +4,14 @@ mod judge;
 
 use super::cause::Silent;
 use super::client_error::ClientError;
+use super::codec::Encoding;
+use super::encodings::{Encodings, Form};
 use super::fence::{Closed, Fence};
 use super::http::{self, Head};
 use crate::core::body::Request;
 use crate::core::leadership::Term;
 use crate::core::namespace::{Kind, Outcome};
-use crate::core::object::{Flight, ObjectName, Output};
+use crate::core::object::{Flight, ObjectName};
 use crate::core::publish::Load;
 use crate::tenant_log;
 use ::http::{Method, StatusCode};
@@ -73,7 +75,8 @@ fn load_of(code: StatusCode) -> Load {
         StatusCode::REQUEST_TIMEOUT | StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => {
             Load::Unanswered
         }
-        _ => Load::Answered,
+        code if code.is_success() => Load::Answered,
+        _ => Load::Declined,
     }
 }
 
@@ -84,6 +87,8 @@ enum Failure {
     Client(ClientError),
     #[error("{0}")]
     Closed(#[from] Closed),
+    #[error("the server does not take the encoding")]
+    Encoding,
     #[error("{0}")]
     Silent(Silent),
 }
@@ -99,6 +104,7 @@ impl From<kube::Error> for Failure {
 #[derive(Clone)]
 pub struct ObjectClient {
     client: Client,
+    encodings: Encodings,
     deadline: Duration,
     fence: Fence,
 }
@@ -113,9 +119,10 @@ impl fmt::Debug for ObjectClient {
 
 impl ObjectClient {
     /// Creates a client. A request is given up after `deadline`; it may have been carried out all the same.
-    pub fn new(client: Client, deadline: Duration) -> Self {
+    pub fn new(client: Client, encodings: Encodings, deadline: Duration) -> Self {
         Self {
             client,
+            encodings,
             deadline,
             fence: Fence::open(),
         }
@@ -151,7 +158,7 @@ impl ObjectClient {
         };
         let exchanged = timeout(self.deadline, self.exchange(&asked, request, term)).await;
         let answer = match exchanged.unwrap_or(Err(Failure::Silent(Silent(self.deadline)))) {
-            Ok((head, body)) => answered(&asked, head, &body),
+            Ok((head, body)) => answered(&asked, &head, &body),
             Err(failure) => failed(&asked, &failure),
         };
         Answer {
@@ -168,13 +175,28 @@ impl ObjectClient {
     ) -> Result<(Head, Bytes), Failure> {
         let kind = match (asked.output, asked.verb) {
             (_, Flight::Probe) => Kind::Service,
-            (Output::Slice, _) => Kind::Slice,
-            (Output::Endpoints, _) => Kind::Endpoints,
+            (output, _) => Kind::from(output),
         };
         let collection = http::collection(kind, Some(asked.namespace));
         let object = format!("{collection}/{}", asked.name);
         // Only the UID and version of a written object are news, so the server need not send all of it back.
-        let write = |method, uri: &str, body| http::write(method, uri, http::METADATA, http::JSON, body);
+        let accept = |form| self.encodings.accept(kind, form);
+        let write = |method, uri: &str, body: Vec<u8>| {
+            http::write(
+                method,
+                uri,
+                accept(Form::Metadata),
+                Encoding::of(&body).media_type(),
+                body,
+            )
+        };
+        let spoken = match &request {
+            // It may have been encoded before the server refused protobuf.
+            Request::Create(body) | Request::Update(body) if Encoding::of(body) == Encoding::Protobuf => {
+                Encoding::Protobuf
+            }
+            _ => self.encodings.of(kind),
+        };
         let request = match request {
             Request::Create(body) => write(Method::POST, &collection, body)?,
             Request::Update(body) => write(Method::PUT, &object, body)?,
@@ -183,8 +205,8 @@ impl ObjectClient {
                 let body = (!preconditions.is_empty()).then(|| options.to_string().into_bytes());
                 write(Method::DELETE, &object, body.unwrap_or_default())?
             }
-            Request::Fetch => http::get(&object, http::JSON)?,
-            Request::Probe => http::get(&object, http::METADATA)?,
+            Request::Fetch => http::get(&object, accept(Form::Whole))?,
+            Request::Probe => http::get(&object, accept(Form::Metadata))?,
         };
         let reads = request.method() == Method::GET;
         let sent = http::send(&self.client, request);
@@ -193,12 +215,15 @@ impl ObjectClient {
         } else {
             self.fence.guard(term, sent).await??
         };
+        if self.encodings.learn(kind, spoken, head.code, None) {
+            return Err(Failure::Encoding);
+        }
         Ok((head, body.collect_bytes().await?))
     }
 }
 
 /// Interprets the server's answer.
-fn answered(asked: &Asked<'_>, head: Head, body: &[u8]) -> Answer {
+fn answered(asked: &Asked<'_>, head: &Head, body: &[u8]) -> Answer {
     let (outcome, status) = judge(asked, head.code, body);
     // Conflicts and missing objects are routine.
     if let Some(status) = &status
@@ -227,9 +252,14 @@ fn answered(asked: &Asked<'_>, head: Head, body: &[u8]) -> Answer {
 
 /// Handles a request that could not be sent, or whose answer could not be read.
 fn failed(asked: &Asked<'_>, failure: &Failure) -> Answer {
-    if let Failure::Closed(_) = failure {
-        log!(debug, asked, "the lease was lost before a request was answered");
-        return Answer::missing(Outcome::Unknown, Load::Unknown);
+    match failure {
+        Failure::Closed(_) => {
+            log!(debug, asked, "the lease was lost before a request was answered");
+            return Answer::missing(Outcome::Unknown, Load::Unknown);
+        }
+        // It was not carried out, and is encoded anew for the next try.
+        Failure::Encoding => return Answer::unsent(),
+        Failure::Client(_) | Failure::Silent(_) => {}
     }
     if tenant_log::admits(asked.namespace) {
         log!(warn, asked, error = %failure, "a request failed; it is retried");

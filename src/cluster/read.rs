@@ -1,6 +1,7 @@
 //! One-off reads: whole lists, page by page, and single objects. Nothing is kept here but the page that arrives.
 
 use super::codec::{self, Decode};
+use super::encodings::{Encodings, Form};
 use super::http;
 use super::pages::{self, ANSWER, PAGE};
 use crate::core::namespace::Kind;
@@ -23,6 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Reader {
     client: Client,
+    encodings: Encodings,
 }
 
 impl fmt::Debug for Reader {
@@ -73,8 +75,8 @@ impl ReadError {
 
 impl Reader {
     /// Creates a reader. The client must not retry by itself.
-    pub fn new(client: Client) -> Self {
-        Self { client }
+    pub fn new(client: Client, encodings: Encodings) -> Self {
+        Self { client, encodings }
     }
 
     /// Lists objects of a kind as of one moment, page by page.
@@ -124,11 +126,11 @@ impl Reader {
     ) -> Result<Option<T>, ReadError> {
         let uri = format!("{}/{name}", http::collection(kind, namespace));
         let outcome = async {
-            let body = self.answer(&uri).await?;
-            let json = timeout(ANSWER, body.collect_bytes())
+            let body = self.answer(kind, &uri).await?;
+            let object = timeout(ANSWER, body.collect_bytes())
                 .await
                 .map_err(|_| Silent(ANSWER))??;
-            Ok(codec::object(&json)?)
+            Ok(codec::object(&object)?)
         };
         match outcome.await {
             Ok(object) => Ok(Some(object)),
@@ -159,7 +161,7 @@ impl Reader {
             }
         }
         let path = http::collection(kind, of.namespace.as_deref());
-        let get = |uri: String| async move { self.answer(&uri).await };
+        let get = |uri: String| async move { self.answer(kind, &uri).await };
         let read = pages::read(&path, &query, size, get, |items, errors| {
             // A missing object would make others look wrong, or right, by mistake.
             if let Some(error) = errors.into_iter().next() {
@@ -174,10 +176,10 @@ impl Reader {
     }
 
     /// Returns the body of the answer to a request. Sends the request again while the server is too busy.
-    async fn answer(&self, uri: &str) -> Result<Body, Cause> {
+    async fn answer(&self, kind: Kind, uri: &str) -> Result<Body, Cause> {
         let mut tries = 1;
         loop {
-            let (wait, cause) = match timeout(ANSWER, self.ask(uri)).await {
+            let (wait, cause) = match timeout(ANSWER, self.ask(kind, uri)).await {
                 Ok(Ok(body)) => return Ok(body),
                 Ok(Err((Some(wait), cause))) if tries < TRIES => (wait, cause),
                 Ok(Err((_, cause))) => return Err(cause),
@@ -190,8 +192,8 @@ impl Reader {
     }
 
     /// Sends a request once. With a refusal, returns the pause after which another try is worthwhile, if one is.
-    async fn ask(&self, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
-        let read = http::read(&self.client, uri, http::JSON).await;
+    async fn ask(&self, kind: Kind, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
+        let read = http::read(&self.client, &self.encodings, kind, Form::Whole, uri).await;
         let (head, status) = match read.map_err(|error| (None, error.into()))? {
             Ok(body) => return Ok(body),
             Err(refusal) => refusal,

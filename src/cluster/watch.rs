@@ -10,12 +10,13 @@ mod sources;
 pub(crate) use handler::WatchHandler;
 pub(crate) use sources::{Endpoints, Nodes, Pods, Services, Slices, Source, WholeEndpoints, WholeSlices};
 
-use self::events::take_lines;
+use self::events::take_events;
 use self::initial::{Listing, Way};
 use self::reader::Reader;
 use super::cause::Cause;
 use super::codec;
-use super::lines::Lines;
+use super::encodings::Encodings;
+use super::event_stream::EventStream;
 use crate::core::leadership::Leadership;
 use crate::core::leadership::view::{Action, End, View};
 use crate::metrics::WatchMetrics;
@@ -63,6 +64,7 @@ impl Watch {
         client: Client,
         handler: Arc<dyn WatchHandler>,
         leadership: watch::Receiver<Leadership>,
+        encodings: Encodings,
         seed: u64,
     ) -> Self {
         let random = fastrand::Rng::with_seed(seed ^ (S::KIND.index() as u64 + 1));
@@ -70,6 +72,7 @@ impl Watch {
             reader: Reader {
                 client,
                 handler,
+                encodings,
                 metrics: WatchMetrics::new(S::KIND),
             },
             random,
@@ -154,14 +157,14 @@ enum Stream<S: Source> {
     None,
     Listing(BoxFuture<'static, Result<Listing<S>, Cause>>),
     Opening(BoxFuture<'static, Result<Body, Cause>>),
-    Open(Lines),
+    Open(EventStream),
 }
 
 /// The result of that operation.
 enum Progress<S: Source> {
     Listed(Result<Listing<S>, Cause>),
     Opened(Result<Body, Cause>),
-    Lines(Result<Option<Bytes>, Cause>),
+    Events(Result<Option<Bytes>, Cause>),
 }
 
 impl<S: Source> Stream<S> {
@@ -171,7 +174,7 @@ impl<S: Source> Stream<S> {
             Self::None => pending().await,
             Self::Listing(listing) => Progress::Listed(listing.await),
             Self::Opening(opening) => Progress::Opened(opening.await),
-            Self::Open(lines) => Progress::Lines(lines.next(SILENCE).await),
+            Self::Open(events) => Progress::Events(events.next(SILENCE).await),
         }
     }
 }
@@ -274,22 +277,22 @@ impl<S: Source> Serving<S> {
             }
             Progress::Opened(Ok(body)) => {
                 watch.reader.metrics.alive();
-                self.stream = Stream::Open(Lines::new(body));
+                self.stream = Stream::Open(EventStream::new(body));
             }
-            Progress::Lines(Ok(Some(lines))) => {
-                if let Err(error) = self.take(watch, &lines) {
+            Progress::Events(Ok(Some(events))) => {
+                if let Err(error) = self.take(watch, &events) {
                     self.ended(watch, Err(error));
                 }
             }
-            Progress::Opened(Err(error)) | Progress::Lines(Err(error)) => self.ended(watch, Err(error)),
-            Progress::Lines(Ok(None)) => self.ended(watch, Ok(())),
+            Progress::Opened(Err(error)) | Progress::Events(Err(error)) => self.ended(watch, Err(error)),
+            Progress::Events(Ok(None)) => self.ended(watch, Ok(())),
         }
     }
 
-    /// Hands on the objects in some lines of a watch, and moves the view on.
-    fn take(&mut self, watch: &Watch, lines: &[u8]) -> Result<(), Cause> {
+    /// Hands on the objects in some events of a watch, and moves the view on.
+    fn take(&mut self, watch: &Watch, events: &[u8]) -> Result<(), Cause> {
         let reader = &watch.reader;
-        let shown = take_lines::<S::Watched>(lines, false);
+        let shown = take_events::<S::Watched>(events, false);
         reader.metrics.alive();
         reader.complain::<S>(&shown.errors);
         reader.metrics.watched.increment(shown.items.len() as u64);

@@ -127,6 +127,9 @@ pub struct Metadata<'a> {
     pub extras: Option<&'a Extras>,
     /// The trigger time, if the write has one.
     pub trigger: Option<Time>,
+    /// Set to have an update clear `managedFields`: the server then stops tracking who owns which field, until
+    /// somebody applies the object.
+    pub clear_managed_fields: bool,
     /// Set when addresses are left out of the object.
     pub truncated: bool,
 }
@@ -200,6 +203,11 @@ impl<'a> Metadata<'a> {
         own.into_iter().chain(others.iter().map(Cow::Borrowed))
     }
 
+    /// Returns whether `managedFields` is one empty entry, which clears it. A create is always tracked.
+    pub fn clears_managed_fields(&self) -> bool {
+        self.clear_managed_fields && self.remote.is_some()
+    }
+
     /// Returns `finalizers`.
     pub fn finalizers(&self) -> &'a [Box<str>] {
         self.extras.map_or(&[], |extras| &extras.finalizers)
@@ -216,6 +224,7 @@ pub fn endpoints_labels(service: &ServiceFacts) -> impl Iterator<Item = (&str, &
         remote: None,
         extras: None,
         trigger: None,
+        clear_managed_fields: false,
         truncated: false,
     };
     metadata.labels().filter(|(key, _)| *key != LABEL_HEADLESS)

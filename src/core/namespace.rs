@@ -38,7 +38,7 @@ use super::facts::{PodFacts, ServiceFacts};
 use super::hash::KeyedMap;
 use super::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, SliceId, Uid};
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
-use super::object::{ObjectName, ObjectState};
+use super::object::{ObjectName, ObjectState, Output};
 use super::outputs::Outputs;
 use super::ports::{ContainerPort, ResolvedPorts};
 use super::queue::Priority;
@@ -70,8 +70,10 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The number of kinds.
+    pub const COUNT: usize = 5;
     /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Node, Self::Pod, Self::Service, Self::Slice, Self::Endpoints];
+    pub const ALL: [Self; Self::COUNT] = [Self::Node, Self::Pod, Self::Service, Self::Slice, Self::Endpoints];
 
     /// Returns the kinds that the outputs depend on. Endpoints do not depend on nodes.
     pub fn needed_for(outputs: Outputs) -> impl Iterator<Item = Self> {
@@ -100,6 +102,15 @@ impl Kind {
             Self::Service => "services",
             Self::Slice => "endpointslices",
             Self::Endpoints => "endpoints",
+        }
+    }
+}
+
+impl From<Output> for Kind {
+    fn from(output: Output) -> Self {
+        match output {
+            Output::Slice => Self::Slice,
+            Output::Endpoints => Self::Endpoints,
         }
     }
 }
@@ -165,6 +176,8 @@ pub struct Settings {
     pub outputs: Outputs,
     /// `--legacy-tolerate-unready-annotation`: Endpoints honour the annotation of older controllers.
     pub legacy_tolerate_unready: bool,
+    /// `--clear-managed-fields`: the first update of each object ends the server's tracking of its fields.
+    pub clear_managed_fields: bool,
     /// Seed for the random part of slice names.
     pub seed: u64,
 }
@@ -175,6 +188,7 @@ impl Default for Settings {
             max_endpoints: 100,
             outputs: Outputs::ALL,
             legacy_tolerate_unready: false,
+            clear_managed_fields: false,
             seed: 0,
         }
     }
@@ -375,7 +389,7 @@ impl Named for Service {
 /// The state of one namespace. Owned by its shard.
 ///
 /// ```
-/// use endpointd::cluster::codec::{self, Json, Namespaced};
+/// use endpointd::cluster::codec::{self, Encoding, Namespaced};
 /// use endpointd::core::body::Request;
 /// use endpointd::core::facts::{PodFacts, ServiceFacts};
 /// use endpointd::core::namespace::{NamespaceState, PendingLists, Settings};
@@ -399,7 +413,7 @@ impl Named for Service {
 ///
 /// let due = state.plan();
 /// assert_eq!(due.len(), 2, "a slice and an Endpoints object");
-/// let granted = state.grant(&due[1].object, &mut Json).unwrap();
+/// let granted = state.grant(&due[1].object, &mut Encoding::Protobuf).unwrap();
 /// let Request::Create(body) = granted.request else {
 ///     panic!("the API server has neither")
 /// };

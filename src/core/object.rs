@@ -185,6 +185,8 @@ pub struct ObjectState {
     /// True if a new reason to try has come up since the last request was sent: the desired content changed, or the
     /// last request showed what the server has.
     fresh: bool,
+    /// True if the server accepted an update of ours since this process first saw the object.
+    pub updated: bool,
     /// The number of failed requests since the server last held the desired content.
     pub failures: u8,
     /// The number of times in a row that others wrote to the object or deleted it, with no update of ours in between
@@ -220,6 +222,7 @@ impl ObjectState {
             changes: 0,
             carried: false,
             fresh: false,
+            updated: false,
             failures: 0,
             losses: 0,
             rejected: false,
@@ -281,8 +284,11 @@ impl ObjectState {
     pub fn written(&mut self, flight: Flight, remote: Remote) {
         self.flight_trigger = None;
         self.succeed();
-        if flight == Flight::Update && self.carried {
-            self.losses = 0;
+        if flight == Flight::Update {
+            self.updated = true;
+            if self.carried {
+                self.losses = 0;
+            }
         }
         self.needs_refetch = self.seen > remote.version;
         self.seen = self.seen.max(remote.version);
@@ -294,6 +300,8 @@ impl ObjectState {
         self.needs_refetch = self.seen > remote.version;
         self.flight_trigger = None;
         let moved = self.remote.as_ref() != Some(&remote);
+        // Another object of the name was not updated yet.
+        self.updated &= self.remote.as_ref().is_none_or(|old| old.uid == remote.uid);
         self.remote = Some(remote);
         moved
     }
@@ -362,6 +370,7 @@ impl ObjectState {
     pub fn forget_remote(&mut self) {
         self.remote = None;
         self.extras = None;
+        self.updated = false;
         self.flight = None;
         self.seen = 0;
         self.needs_refetch = false;

@@ -24,7 +24,7 @@ use super::leadership::Term;
 use super::namespace::{Granted, NamespaceState, Outcome, WorkItem};
 use super::object::{ObjectKey, ObjectName, Output};
 use super::queue::{Priority, Urgency, WriteQueue};
-use super::window::{Sign, Window};
+use super::window::{Flown, Sign, Window};
 use reports::{Reply, Report, Reported};
 use std::time::Duration;
 
@@ -67,8 +67,10 @@ impl Pacing {
 /// The result of a request, as far as it tells of the API server's load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
-    /// The API server answered, with any other result.
+    /// The API server has carried the request out.
     Answered,
+    /// The API server answered, but has not carried the request out, which takes another time than if it had.
+    Declined,
     /// The API server answered that it is overloaded (429, 503).
     Overloaded,
     /// No answer came, or one from a gateway (504, a time-out, a broken connection). It counts as overload unless the
@@ -128,10 +130,12 @@ pub struct Publisher {
     drains: bool,
     /// The time at which the next retry of a refused request may go, by namespace.
     refused: IdMap<u64, Duration>,
-    /// Objects whose last write was not answered, or was answered slowly.
+    /// Objects whose last write was not answered.
     unanswered: KeyedSet<ObjectKey>,
     /// Objects whose request in flight only reads.
     reading: KeyedSet<ObjectKey>,
+    /// Set while an object waits that could go if the window were larger.
+    held_back: bool,
 }
 
 impl Publisher {
@@ -151,6 +155,7 @@ impl Publisher {
             refused: IdMap::default(),
             unanswered: KeyedSet::default(),
             reading: KeyedSet::default(),
+            held_back: false,
         }
     }
 
@@ -306,24 +311,26 @@ impl Publisher {
         if let Some(quiet) = quiet {
             self.quiet_until = self.quiet_until.max(now + quiet);
         }
+        // A read tells nothing about the object's next write, nor how long a write takes.
         let reads = self.reading.remove(key);
-        let slow = self.window.is_slow(took);
+        if matches!(load, Load::Answered | Load::Declined) && !reads {
+            self.unanswered.remove(key);
+        }
         let sign = match load {
             Load::Overloaded => Some(Sign::Overloaded),
             Load::Unanswered if self.unanswered.insert(key.clone()) => Some(Sign::Overloaded),
-            // A slow answer counts like a missing one: once, until a write of the object is answered in time.
-            Load::Answered if slow && !self.unanswered.insert(key.clone()) => None,
-            Load::Unanswered | Load::Unknown => None,
-            Load::Answered => {
-                // A successful read tells nothing about the object's next write.
-                if !reads && !slow {
-                    self.unanswered.remove(key);
-                }
-                Some(Sign::Answered)
-            }
+            Load::Answered if !reads => Some(Sign::Answered),
+            Load::Answered | Load::Declined | Load::Unanswered | Load::Unknown => None,
         };
         if let Some(sign) = sign {
-            self.window.answered(sign, took, self.queue.in_flight(), now);
+            let (in_flight, held_back) = (self.queue.in_flight(), self.held_back);
+            let flown = Flown {
+                sign,
+                took,
+                in_flight,
+                held_back,
+            };
+            self.window.answered(flown, now);
         }
         if !has_shard {
             self.unanswered.remove(key);
@@ -333,12 +340,20 @@ impl Publisher {
 
     /// Returns the next thing to do. Must be called again after a grant.
     pub fn next(&mut self, now: Duration) -> Next {
-        let idle = Next::Wait {
-            until: None,
-            limited: false,
-        };
-        if !self.writes || self.drains || self.queue.in_flight() >= self.window.size() {
-            return idle;
+        self.held_back = false;
+        if !self.writes || self.drains {
+            return Next::Wait {
+                until: None,
+                limited: false,
+            };
+        }
+        self.window.pass(now);
+        if self.queue.in_flight() >= self.window.size() {
+            self.held_back = self.queue.has_ready(now);
+            return Next::Wait {
+                until: self.window.probes_until(),
+                limited: false,
+            };
         }
         if self.refused.len() > REFUSED_KEPT {
             self.refused.retain(|_, next| *next > now);
@@ -358,15 +373,28 @@ impl Publisher {
         // One namespace gets half of the window, so that others go on while its requests get no answer, such as when
         // its webhook hangs.
         let most = self.window.size().div_ceil(2);
+        self.queue.set_pace(self.pace());
         if let Some((key, priority, age)) = self.queue.next(most, now) {
             self.granted.insert(key.clone(), self.term);
             return Next::Grant { key, priority, age };
         }
         self.bucket.give_back();
+        self.held_back = self.queue.has_ready(now);
+        let until = self.queue.next_delayed().into_iter();
         Next::Wait {
-            until: self.queue.next_delayed(),
+            until: until.chain(self.window.probes_until()).min(),
             limited: false,
         }
+    }
+
+    /// Returns the time from one write to the next while there are more than the server or the rate limit allow.
+    fn pace(&self) -> Option<Duration> {
+        let pace = self.window.pace();
+        if self.pacing.qps <= 0.0 {
+            return pace;
+        }
+        let limit = Duration::try_from_secs_f64(1.0 / self.pacing.qps).unwrap_or(Duration::MAX);
+        Some(pace.map_or(limit, |pace| pace.max(limit)))
     }
 }
 

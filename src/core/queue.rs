@@ -61,7 +61,7 @@ impl Urgency {
     fn class(self) -> usize {
         match (self.priority, self.yields) {
             (Priority::Remove, false) => 0,
-            (Priority::Add, false) => 1,
+            (Priority::Add, false) => ADDITIONS,
             (Priority::Remove, true) => 2,
             (Priority::Add, true) => 3,
             (Priority::Rest, false) => 4,
@@ -72,6 +72,11 @@ impl Urgency {
 
 /// How long objects of a class may be overtaken by those of the classes before it. At that age an object is as urgent
 /// as one of the first class that has just come, so none starves.
+///
+/// If the pace of writes is known, additions to slices have that age sooner: after [`PART_OF_BACKLOG`] of the time that
+/// all slices need that wait. From then on they alternate with removals, and after the thirty seconds they go first.
+/// Where removals never end, additions would otherwise wait for thirty seconds in a cluster whose slices could all be
+/// written in one.
 ///
 /// Age alone would let a namespace with a long backlog hold up the removals of all others, so where an aged object
 /// of one namespace competes with a more urgent one of another, the two alternate. Nor does urgency decide alone: see
@@ -84,6 +89,13 @@ const PATIENCE: [Duration; 6] = [
     Duration::from_secs(60),
     Duration::from_secs(70),
 ];
+
+/// The class of additions to slices.
+const ADDITIONS: usize = 1;
+/// One divided by this is the part of the backlog's time for which additions are overtaken by all removals. With a half,
+/// additions that no removal takes along wait three times as long as others while changes come at several times the pace
+/// of writes; with a tenth, they would hardly be overtaken at all.
+const PART_OF_BACKLOG: u32 = 6;
 
 /// Objects that are due, each at most once, and those in flight. The latest wins: to want an object again changes its
 /// place, never the number of objects. Owned by the writer.
@@ -110,6 +122,8 @@ pub struct WriteQueue<K> {
     in_flight: usize,
     /// Number of objects that wait: those that do not yield, and those that do.
     waiting: [usize; 2],
+    /// The time from one write to the next, if it is known.
+    pace: Option<Duration>,
 }
 
 /// A namespace with objects that wait or are in flight.
@@ -182,6 +196,7 @@ impl<K> Default for WriteQueue<K> {
             sequence: 0,
             in_flight: 0,
             waiting: [0; 2],
+            pace: None,
         }
     }
 }
@@ -273,6 +288,8 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         let (class, tenant) = self.choose(most)?;
         let key = self.ready[class].first_of(tenant)?.clone();
         let entry = self.entries[&key];
+        // Before it counts as in flight, with which its namespace may have as many as it may have.
+        let has_turn = self.whose_turn(most) == Some(tenant);
         let known = self
             .tenants
             .get_mut(&tenant)
@@ -282,8 +299,8 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             known.turn = known.turn.max(turn + 1);
         }
         known.in_flight += 1;
+        let place = known.place;
         let turn = self.ready[class].turn_of(tenant);
-        let (place, has_turn) = (known.place, self.whose_turn(most) == Some(tenant));
         self.unlink(&key, entry);
         self.ready[class].served(turn, tenant);
         if has_turn {
@@ -311,8 +328,8 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
 
     /// Chooses the class and the namespace of the next object. One half of the choices goes by urgency: the most
     /// urgent class that has something, unless an object of another one is older than its patience allows. The other
-    /// half goes by namespace, each with its most urgent class: otherwise one with removals without end would hold up
-    /// what all others add.
+    /// half goes by namespace, each with what is most urgent of it by the same rule: otherwise one with removals without
+    /// end would hold up what all others add.
     fn choose(&mut self, most: usize) -> Option<(usize, u64)> {
         let may = may(&self.tenants, most);
         let heads: [_; PATIENCE.len()] = std::array::from_fn(|class| self.ready[class].head(&may));
@@ -320,10 +337,14 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             .iter()
             .enumerate()
             .find_map(|(class, head)| head.map(|tenant| (class, tenant)))?;
-        let deadline = |class: usize| Some((self.ready[class].oldest(&may)? + PATIENCE[class], class));
+        let deadline = |class: usize| Some((self.ready[class].oldest(&may)? + self.patience(class), class));
         let (_, aged) = (0..heads.len()).filter_map(deadline).min()?;
         let aged_tenant = heads[aged]?;
-        let compete = aged != urgent && aged_tenant != urgent_tenant;
+        let starves = {
+            let latest = |class: usize| Some(self.ready[class].oldest(&may)? + PATIENCE[class]);
+            latest(aged)? <= latest(urgent)?
+        };
+        let compete = aged != urgent && (aged_tenant != urgent_tenant || !starves);
         let owed = compete && self.owes_urgent;
         let chosen = if owed {
             (urgent, urgent_tenant)
@@ -333,15 +354,30 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         let turn = self.whose_turn(most).filter(|tenant| *tenant != chosen.1);
         if let Some(tenant) = turn.filter(|_| self.owes_turn) {
             self.owes_turn = false;
-            let class = self
-                .ready
-                .iter()
-                .position(|class| class.first_of(tenant).is_some());
-            return class.map(|class| (class, tenant));
+            let deadline =
+                |class: usize| Some((self.ready[class].oldest_of(tenant)? + self.patience(class), class));
+            let class = (0..self.ready.len()).filter_map(deadline).min();
+            return class.map(|(_, class)| (class, tenant));
         }
         self.owes_turn = turn.is_some();
         self.owes_urgent = compete && !owed;
         Some(chosen)
+    }
+
+    /// Returns how long objects of a class may be overtaken.
+    fn patience(&self, class: usize) -> Duration {
+        match self.pace {
+            Some(pace) if class == ADDITIONS => {
+                let waiting = u32::try_from(self.waiting[0]).unwrap_or(u32::MAX);
+                PATIENCE[class].min(pace.saturating_mul(waiting) / PART_OF_BACKLOG)
+            }
+            _ => PATIENCE[class],
+        }
+    }
+
+    /// Sets the time from one write to the next while objects wait for their turn.
+    pub fn set_pace(&mut self, pace: Option<Duration>) {
+        self.pace = pace;
     }
 
     /// Records that the request of an object in flight has been built: it holds all that was wanted until now.

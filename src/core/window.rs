@@ -1,21 +1,56 @@
-//! Learns from the API server how many requests may be in flight, as TCP learns the capacity of a network.
+//! Learns from the API server's answers how many requests it works on at once.
+//!
+//! Requests beyond those that the server works on wait inside the server, where they take no further changes along and
+//! no removal can overtake them. The window therefore keeps the number of requests in flight at which an answer takes
+//! [`STRETCH`] times as long as an answer does when the server has little else of ours to do: all of its workers have
+//! work, and few requests wait for one.
+//!
+//! The time of an answer is compared by its logarithm, with a bound on each comparison. Slices of one endpoint and of a
+//! hundred then count alike, and a single answer that takes a thousand times longer than others changes almost nothing.
+//!
+//! The base that answers are compared with is learned from answers that came while few requests were in flight. Under
+//! lasting load there are none, so now and then the window shrinks to a quarter for the time of a few answers; a base
+//! that is too short cannot last either, because it makes the window shrink until such answers come.
 
 use std::time::Duration;
 
-/// A response that takes this many times longer than usual, and also longer than [`SLOW`], indicates congestion.
-const STRETCH: u32 = 8;
-/// Responses faster than this do not indicate congestion, however fast the server usually is.
-const SLOW: Duration = Duration::from_millis(250);
+/// How many times longer than the base answers take when the window has the right size.
+const STRETCH: f64 = 2.0;
+/// The part of the difference that one round of answers makes up for. More would follow chance.
+const GAIN: f64 = 0.6;
+/// The largest logarithm by which a single answer may differ from the base.
+const BOUND: f64 = 1.5;
+/// A round whose answers were faster than the base by this logarithm proves that the base is too long.
+const FASTER: f64 = 0.5;
+/// The weight of one answer in the base.
+const WEIGHT: f64 = 1.0 / 16.0;
+/// The same in the smallest window, where the base may be far off.
+const WEIGHT_IN_LEAST: f64 = 1.0 / 8.0;
+/// The number of answers in a round and in a probe is at least this.
+const ENOUGH: u32 = 8;
+/// The part of the window that counts as few requests.
+const FEW: f64 = 0.25;
+/// The least time from one probe to the next.
+const PROBE_EVERY: Duration = Duration::from_secs(20);
+/// The same, in answers: a probe takes as long as some ten of them, which is to be a small part of the whole.
+const ANSWERS_BETWEEN_PROBES: u32 = 100;
+/// A probe that shortened the base by this logarithm is followed by another one after [`PROBE_AGAIN`] answers, because
+/// even the few may have been too many.
+const SHORTENED: f64 = 0.2;
+/// See [`SHORTENED`].
+const PROBE_AGAIN: u32 = 10;
+/// A probe ends after so many times the usual answer, however few answers have come.
+const LONGEST_PROBE: u32 = 15;
 /// The fraction of the window left after the server was overloaded or did not respond.
 const AFTER_REFUSAL: f64 = 0.5;
-/// The fraction of the window left after a slow response.
-const AFTER_SLOWNESS: f64 = 0.8;
-/// The weight of a slower response in the usual response time, which adapts over some hundred of them.
-const DRIFT: f64 = 0.01;
 /// The smallest window.
 const LEAST: f64 = 2.0;
 /// The window before anything is known.
 const FIRST: f64 = 16.0;
+/// Under a limit below this there is nothing to find: the window is as large as it may be, but after an overload.
+const LEAST_LIMIT: f64 = 4.0;
+/// Answers that are faster count as having taken this long.
+const FASTEST: Duration = Duration::from_micros(1);
 
 /// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,17 +61,61 @@ pub(crate) enum Sign {
     Overloaded,
 }
 
-/// The number of requests that may be in flight: one more for each window full of responses, half as many when the
-/// server shows that it is overloaded. Owned by the writer; the caller supplies the time.
+/// A response, or its absence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flown {
+    /// What it shows.
+    pub sign: Sign,
+    /// How long the request was out.
+    pub took: Duration,
+    /// The number of requests in flight, this one included.
+    pub in_flight: usize,
+    /// True if something waits that could go if the window were larger.
+    pub held_back: bool,
+}
+
+/// The number of requests that may be in flight. Owned by the writer; the caller supplies the time.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     size: f64,
     limit: f64,
-    /// The usual response time.
+    /// The base: the logarithm of the seconds that an answer takes while few requests are in flight.
+    base: Option<f64>,
+    /// Number of answers that the base was learned from since the last probe, or since as many as a probe waits for.
+    alone: u32,
+    /// The last time at which more than few requests were in flight.
+    crowded: Duration,
+    round: Round,
+    /// The usual time of an answer, by the last round.
     usual: Option<Duration>,
-    /// The time of the last shrink. Requests sent before it do not shrink the window again, because requests of the
-    /// same burst already did.
+    /// The time from one answer to the next, by the same.
+    pace: Option<Duration>,
+    probe: Option<Probe>,
+    /// The time of the next probe; zero until the first, since the first base is a guess.
+    probe_at: Duration,
+    /// The window at which the server was last overloaded, until it is reached again.
+    refused: Option<f64>,
+    /// The time of the last shrink after an overload. Requests sent before it do not shrink the window again, because
+    /// requests of the same burst already did.
     shrunk: Duration,
+}
+
+/// The answers to requests that were sent since the window got its present size.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    since: Duration,
+    answers: u32,
+    /// The sum of the logarithms by which they took longer than the base.
+    longer: f64,
+    /// The sum of the requests that were in flight at each of them.
+    in_flight: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    /// The base before it.
+    base: f64,
+    until: Duration,
 }
 
 impl Window {
@@ -46,7 +125,15 @@ impl Window {
         Self {
             size: FIRST.min(limit),
             limit,
+            base: None,
+            alone: 0,
+            crowded: Duration::ZERO,
+            round: Round::default(),
             usual: None,
+            pace: None,
+            probe: None,
+            probe_at: Duration::ZERO,
+            refused: None,
             shrunk: Duration::ZERO,
         }
     }
@@ -54,105 +141,172 @@ impl Window {
     /// Returns how many requests may be in flight now: at least two, so that one without a response does not hold up
     /// all others; one if the limit allows no more.
     pub(crate) fn size(&self) -> usize {
-        self.size as usize
+        if self.probe.is_some() {
+            self.few()
+        } else {
+            self.size as usize
+        }
     }
 
-    /// Returns whether a response that took this long indicates congestion.
-    pub(crate) fn is_slow(&self, took: Duration) -> bool {
-        took > SLOW && self.usual.is_some_and(|usual| took > usual * STRETCH)
+    /// Returns the time from one answer to the next while the window was last full, if it ever was.
+    pub(crate) fn pace(&self) -> Option<Duration> {
+        self.pace
     }
 
-    /// Records the outcome of a request that took `took`, with `in_flight` requests out including itself.
-    pub(crate) fn answered(&mut self, sign: Sign, took: Duration, in_flight: usize, now: Duration) {
+    /// Returns when the window is full again though no answer comes, because a probe ends.
+    pub(crate) fn probes_until(&self) -> Option<Duration> {
+        self.probe.map(|probe| probe.until)
+    }
+
+    /// Lets the time pass. A probe that has lasted too long ends.
+    pub(crate) fn pass(&mut self, now: Duration) {
+        if let Some(probe) = self.probe.filter(|probe| now >= probe.until) {
+            self.end_probe(probe, now);
+        }
+    }
+
+    /// Records the outcome of a request.
+    pub(crate) fn answered(&mut self, flown: Flown, now: Duration) {
+        let Flown {
+            sign,
+            took,
+            in_flight,
+            held_back,
+        } = flown;
         let sent = now.saturating_sub(took);
-        let slow = self.is_slow(took);
-        let usual = self.usual.get_or_insert(took);
+        if in_flight > self.few() {
+            self.crowded = now;
+        }
         match sign {
-            Sign::Overloaded => self.shrink(AFTER_REFUSAL, sent, now),
-            Sign::Answered if slow => self.shrink(AFTER_SLOWNESS, sent, now),
-            Sign::Answered => {
-                *usual = if took < *usual {
-                    took
-                } else {
-                    *usual + took.saturating_sub(*usual).mul_f64(DRIFT)
-                };
-                // A window that is not full shows nothing about the server's capacity.
-                if in_flight >= self.size() {
+            Sign::Overloaded => self.refused(sent, now),
+            Sign::Answered if self.limit < LEAST_LIMIT => {
+                if held_back {
                     self.size = (self.size + 1.0 / self.size).min(self.limit);
+                }
+            }
+            Sign::Answered => {
+                let time = took.max(FASTEST).as_secs_f64().ln();
+                let longer = (time - *self.base.get_or_insert(time)).clamp(-BOUND, BOUND);
+                if sent > self.crowded {
+                    self.learn(longer, now);
+                }
+                if let Some(probe) = self.probe {
+                    if self.alone >= self.enough() {
+                        self.end_probe(probe, now);
+                    }
+                } else if held_back && sent >= self.round.since {
+                    self.round.answers += 1;
+                    self.round.longer += longer;
+                    self.round.in_flight += in_flight;
+                    if self.round.answers >= ENOUGH.max(self.size as u32) {
+                        self.end_round(now);
+                    }
                 }
             }
         }
     }
 
-    fn shrink(&mut self, to: f64, sent: Duration, now: Duration) {
+    /// Returns how many requests in flight are few.
+    fn few(&self) -> usize {
+        (self.size * FEW).max(LEAST.min(self.limit)) as usize
+    }
+
+    /// Returns how many answers a probe waits for: at least two for each place in flight.
+    fn enough(&self) -> u32 {
+        ENOUGH.max(2 * self.few() as u32)
+    }
+
+    /// Takes into the base an answer that came while few requests were in flight.
+    fn learn(&mut self, longer: f64, now: Duration) {
+        let weight = if self.probe.is_some() {
+            // A mean, in which the base before counts as one answer.
+            1.0 / f64::from(self.alone + 2)
+        } else if self.size < LEAST + 1.0 {
+            WEIGHT_IN_LEAST
+        } else {
+            WEIGHT
+        };
+        if let Some(base) = &mut self.base {
+            *base += longer * weight;
+        }
+        self.alone += 1;
+        if self.probe.is_none() && self.alone >= self.enough() {
+            self.alone = 0;
+            self.probe_at = self
+                .after_answers(ANSWERS_BETWEEN_PROBES, now)
+                .max(now + PROBE_EVERY);
+        }
+    }
+
+    /// Returns the time at which so many answers will have come, one after the other.
+    fn after_answers(&self, count: u32, now: Duration) -> Duration {
+        now + self.usual.unwrap_or_default() * count
+    }
+
+    /// Adjusts the window to the answers of a round.
+    fn end_round(&mut self, now: Duration) {
+        let answers = f64::from(self.round.answers);
+        let longer = self.round.longer / answers;
+        let in_flight = self.round.in_flight as f64 / answers;
+        self.round = Round {
+            since: now,
+            ..Round::default()
+        };
+        let Some(mut base) = self.base else { return };
+        let usual = Duration::from_secs_f64((base + longer).exp());
+        (self.usual, self.pace) = (Some(usual), Some(usual.div_f64(in_flight)));
+        base += (longer + FASTER).min(0.0);
+        self.base = Some(base);
+        let grown = self.size * (GAIN * (STRETCH.ln() - longer)).exp();
+        self.size = match self.refused {
+            // As many may be too many again: one more a round.
+            Some(_) if grown > self.size => self.size + 1.0,
+            _ => grown,
+        };
+        self.size = self.size.clamp(LEAST.min(self.limit), self.limit);
+        if self.refused.is_some_and(|refused| self.size >= refused) {
+            self.refused = None;
+        }
+        if now >= self.probe_at && self.size() > self.few() {
+            self.alone = 0;
+            self.probe = Some(Probe {
+                base,
+                until: self.after_answers(LONGEST_PROBE, now),
+            });
+        }
+    }
+
+    fn end_probe(&mut self, probe: Probe, now: Duration) {
+        let shortened = self.base.is_some_and(|base| base < probe.base - SHORTENED);
+        let next = self
+            .after_answers(ANSWERS_BETWEEN_PROBES, now)
+            .max(now + PROBE_EVERY);
+        self.probe_at = match self.alone {
+            // Requests without an answer are in the way, and the others have waited for nothing.
+            0 => now + next.saturating_sub(now) * 6,
+            _ if shortened => self.after_answers(PROBE_AGAIN, now),
+            _ => next,
+        };
+        self.probe = None;
+        self.alone = 0;
+        self.round = Round {
+            since: now,
+            ..Round::default()
+        };
+    }
+
+    fn refused(&mut self, sent: Duration, now: Duration) {
         if sent >= self.shrunk {
-            self.size = (self.size * to).max(LEAST.min(self.limit));
+            self.refused = Some(self.size);
+            self.size = (self.size * AFTER_REFUSAL).max(LEAST.min(self.limit));
             self.shrunk = now;
+            self.round = Round {
+                since: now,
+                ..Round::default()
+            };
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    /// Full windows of answers, each after `took`.
-    fn rounds(window: &mut Window, count: u32, took: Duration, now: &mut Duration) {
-        for _ in 0..count {
-            *now += took;
-            for _ in 0..window.size() {
-                window.answered(Sign::Answered, took, window.size(), *now);
-            }
-        }
-    }
-
-    #[test]
-    fn it_grows_by_one_a_round_up_to_its_limit() {
-        let (mut window, mut now) = (Window::new(64), Duration::ZERO);
-        assert_eq!(window.size(), 16);
-        rounds(&mut window, 10, MS, &mut now);
-        assert!((24..=27).contains(&window.size()), "{}", window.size());
-        rounds(&mut window, 100, MS, &mut now);
-        assert_eq!(window.size(), 64);
-    }
-
-    #[test]
-    fn one_burst_of_refusals_halves_it_once() {
-        let (mut window, mut now) = (Window::new(64), Duration::ZERO);
-        rounds(&mut window, 100, MS, &mut now);
-        now += MS;
-        for _ in 0..64 {
-            window.answered(Sign::Overloaded, MS, 64, now);
-        }
-        assert_eq!(window.size(), 32);
-        for _ in 0..20 {
-            now += MS;
-            window.answered(Sign::Overloaded, MS, 1, now);
-        }
-        assert_eq!(window.size(), 2, "that many at a time are always tried");
-    }
-
-    #[test]
-    fn answers_that_become_slow_make_it_smaller_and_slowness_that_lasts_becomes_usual() {
-        let (mut window, mut now) = (Window::new(64), Duration::ZERO);
-        rounds(&mut window, 100, 2 * MS, &mut now);
-        rounds(&mut window, 3, 200 * MS, &mut now);
-        assert_eq!(window.size(), 64, "still quick enough for anybody");
-        rounds(&mut window, 1, 2000 * MS, &mut now);
-        assert!(window.size() < 64);
-        let (mut far, mut then) = (Window::new(64), Duration::ZERO);
-        rounds(&mut far, 100, 400 * MS, &mut then);
-        assert_eq!(far.size(), 64, "a server far away is not an overloaded one");
-    }
-
-    #[test]
-    fn a_window_that_is_not_filled_does_not_grow() {
-        let mut window = Window::new(64);
-        for n in 1..1000 {
-            window.answered(Sign::Answered, MS, 1, n * MS);
-        }
-        assert_eq!(window.size(), 16);
-    }
-}
+mod tests;

@@ -167,7 +167,7 @@ const QUEUE: &[Metric] = &[
     gauge("endpointd_queue_oldest_seconds", &["lane"], "Seconds for which the oldest object in the queue has waited, without those that wait for a retry or a batch period. Lanes: remove (an endpoint must stop receiving traffic), add (an endpoint can start to), rest."),
     histogram("endpointd_queue_age_seconds", &SECONDS, &["lane"], "Seconds that an object had waited in the queue when its turn came."),
     gauge("endpointd_requests_in_flight", &[], "Objects whose turn has come and whose request is not answered yet."),
-    gauge("endpointd_requests_in_flight_limit", &[], "Maximum number of requests in flight at the moment. It adapts to the API server's answers, up to --max-requests-in-flight."),
+    gauge("endpointd_requests_in_flight_limit", &[], "Maximum number of requests in flight at the moment, up to --max-requests-in-flight. It follows the number that the API server works on at once, as its answers show it; under lasting load it is a quarter of that for a moment, some three times a minute."),
     counter("endpointd_throttled_seconds_total", &[], "Seconds in which a write was ready but had to wait for --kube-api-qps, or for a pause that the API server asked for."),
 ];
 

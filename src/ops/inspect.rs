@@ -4,6 +4,7 @@ use super::flags::{AuditArgs, Colour, ConnectionArgs, ExplainArgs};
 use super::logging::one_line;
 use super::{audit, explain};
 use crate::cluster::connect::connect;
+use crate::cluster::encodings::Encodings;
 use crate::cluster::read::Reader;
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
@@ -74,7 +75,10 @@ pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
 
 async fn reader(connection: &ConnectionArgs) -> Result<Reader, String> {
     let client = connect(&connection.target_of_tool()).await;
-    client.map(Reader::new).map_err(|error| one_line(&error))
+    let encodings = Encodings::new(connection.encoding);
+    client
+        .map(|client| Reader::new(client, encodings))
+        .map_err(|error| one_line(&error))
 }
 
 fn cannot_tell(error: &(impl ToString + ?Sized)) -> ExitCode {

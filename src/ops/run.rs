@@ -9,7 +9,9 @@ use crate::actors::messages::{EventHandle, EventMsg, WriterHandle, WriterMsg};
 use crate::actors::root::{Root, RootState};
 use crate::actors::router::{Router, Routes};
 use crate::actors::writer::{Pacing, Writer, WriterArguments};
+use crate::cluster::codec::Encoding;
 use crate::cluster::connect::Clients;
+use crate::cluster::encodings::Encodings;
 use crate::cluster::events::EventClient;
 use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::objects::ObjectClient;
@@ -34,6 +36,8 @@ use tokio::time::timeout;
 pub struct Options {
     /// The settings of the core.
     pub settings: Settings,
+    /// The encoding of requests and answers, for each resource that the server speaks it for.
+    pub encoding: Encoding,
     /// The rate limits and batch periods of writes.
     pub pacing: Pacing,
     /// The timeout of a request.
@@ -79,6 +83,7 @@ pub enum RunError {
 /// };
 /// let options = Options {
 ///     settings: Settings::default(),
+///     encoding: Encoding::default(),
 ///     pacing: Pacing::unlimited(64),
 ///     deadline: Duration::from_secs(30),
 ///     drain: Duration::from_secs(10),
@@ -220,11 +225,13 @@ pub async fn run_observed(
         fatal: fatal.clone(),
     };
     let (root, root_done) = Actor::spawn(None, Root, root).await?;
+    let encodings = Encodings::new(options.encoding);
     let handle = WriterHandle::default();
     let arguments = WriterArguments {
         handle: handle.clone(),
         router: routes.clone(),
-        objects: ObjectClient::new(clients.objects, options.deadline).behind(fence.clone()),
+        objects: ObjectClient::new(clients.objects, encodings.clone(), options.deadline)
+            .behind(fence.clone()),
         pacing: options.pacing,
         seed: options.settings.seed,
     };
@@ -236,7 +243,13 @@ pub async fn run_observed(
     };
     Actor::spawn_linked(None, Events, event_arguments, root.get_cell()).await?;
     let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
-    let router = Router::new(options.settings, handle.clone(), root.clone(), events.clone());
+    let router = Router::new(
+        options.settings,
+        encodings.clone(),
+        handle.clone(),
+        root.clone(),
+        events.clone(),
+    );
     let router = Arc::new(match &mode {
         RunMode::DryRun(tracker) => router.comparing(tracker.clone()),
         RunMode::Alone | RunMode::Candidate(..) => router,
@@ -245,8 +258,8 @@ pub async fn run_observed(
     let _ = routes.set(router.clone());
 
     let seed = options.settings.seed;
-    if !leadership.borrow().role.writes() {
-        let role = leadership.borrow().role;
+    let role = leadership.borrow().role;
+    if !role.writes() {
         handle.send(WriterMsg::Role(role));
         events.send(EventMsg::Role(role));
     }
@@ -262,8 +275,7 @@ pub async fn run_observed(
         outputs: options.settings.outputs,
         progress: progress.clone(),
     });
-    let mut elector = None;
-    let mut tracking = None;
+    let (mut elector, mut tracking) = (None, None);
     match mode {
         RunMode::Alone => {}
         RunMode::Candidate(renewing, candidacy) => {
@@ -288,17 +300,12 @@ pub async fn run_observed(
         client: clients.watches,
         router,
         leadership,
+        encodings,
         seed,
         fatal,
     };
     let watches = follower.follow(options.settings.outputs);
-    let result = tokio::select! {
-        biased;
-        () = shutdown => Ok(()),
-        reason = failed.wait_for(Option::is_some) => {
-            Err(RunError::Fatal(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
-        }
-    };
+    let result = ended(shutdown, &mut failed).await;
     for task in watches.iter().chain(&tracking) {
         task.abort();
     }
@@ -309,6 +316,20 @@ pub async fn run_observed(
     root.stop(None);
     let _ = root_done.await;
     result
+}
+
+/// Waits for the shutdown, or for the reason why the controller cannot go on.
+async fn ended(
+    shutdown: impl Future<Output = ()>,
+    failed: &mut watch::Receiver<Option<String>>,
+) -> Result<(), RunError> {
+    tokio::select! {
+        biased;
+        () = shutdown => Ok(()),
+        reason = failed.wait_for(Option::is_some) => {
+            Err(RunError::Fatal(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
+        }
+    }
 }
 
 /// A running election, and the watchdog that it depends on.
@@ -364,6 +385,7 @@ struct Follower {
     client: kube::Client,
     router: Arc<Router>,
     leadership: watch::Receiver<Leadership>,
+    encodings: Encodings,
     seed: u64,
     fatal: watch::Sender<Option<String>>,
 }
@@ -392,6 +414,7 @@ impl Follower {
             self.client.clone(),
             self.router.clone(),
             self.leadership.clone(),
+            self.encodings.clone(),
             self.seed,
         );
         guarded(

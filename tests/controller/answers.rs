@@ -200,7 +200,7 @@ async fn an_object_that_is_too_large_is_reported_once_and_retried_slowly() {
             .filter(|s| s.verb == Method::PUT && s.kind() == kind)
             .collect();
         assert!((4..=12).contains(&puts.len()), "{} updates of {kind}", puts.len());
-        let bytes = serde_json::to_vec(&puts[0].body).unwrap().len();
+        let bytes = puts[0].size;
         let events: Vec<_> = world.events().await;
         assert_eq!(events.len(), 1, "{events:#?}");
         assert_eq!(

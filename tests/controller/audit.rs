@@ -7,6 +7,7 @@ mod run;
 mod words;
 
 use crate::world::World;
+use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::{ReadError, Reader};
 use endpointd::core::namespace::Settings;
 use endpointd::inspect::findings::{Finding, Report};
@@ -24,7 +25,7 @@ async fn look(world: &World, settle: Duration) -> Result<Report, ReadError> {
         },
         settle,
     };
-    let reader = Reader::new(Client::new(world.gate.clone(), "default"));
+    let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
     audit(&reader, &scope).await
 }
 

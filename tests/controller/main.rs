@@ -34,6 +34,7 @@ mod audit;
 mod conflicts;
 mod dry_run;
 mod edits;
+mod encodings;
 mod events;
 mod explain;
 mod ingest;

@@ -10,6 +10,11 @@ mod model;
 #[path = "../support/ops.rs"]
 mod ops;
 
+#[allow(dead_code, reason = "shared with a benchmark that uses other parts of it")]
+#[path = "../../benches/support/saturation.rs"]
+mod saturation;
+
 mod lifecycle;
 mod properties;
 mod retries;
+mod saturated;

@@ -3,7 +3,7 @@
 
 use crate::model::{EndpointsTamper, Model, PodSpec, ServiceSpec, WatchEvent};
 use crate::{model, ops};
-use endpointd::cluster::codec::Json;
+use endpointd::cluster::codec::Encoding;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{Owners, SliceFacts, SliceMeta};
 use endpointd::core::labels::Labels;
@@ -75,7 +75,7 @@ impl Loop {
                 self.now = at;
                 continue;
             };
-            let granted = self.model.state.grant(&object, &mut Json);
+            let granted = self.model.state.grant(&object, &mut Encoding::Protobuf);
             self.queue.built(&object);
             let Some(Granted { request, .. }) = granted else {
                 self.queue.landed(&object, true, self.now);

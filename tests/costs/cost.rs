@@ -2,7 +2,7 @@
 
 use crate::fixtures;
 use crate::fixtures::{ENDPOINTS, SLICES, World, node_name, pod, service};
-use endpointd::cluster::codec::Json;
+use endpointd::cluster::codec::Encoding;
 use endpointd::core::facts::PodFacts;
 use endpointd::core::ids::Uid;
 use endpointd::core::labels::Labels;
@@ -127,7 +127,14 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
     let [item] = &world.state.plan()[..] else {
         panic!("one slice is due")
     };
-    assert_eq!(world.state.grant(&item.object, &mut Json).unwrap().changes, 1);
+    assert_eq!(
+        world
+            .state
+            .grant(&item.object, &mut Encoding::Protobuf)
+            .unwrap()
+            .changes,
+        1
+    );
     for i in 0..1001 {
         world.apply(pod(1, &APP, i % 2 == 0));
         assert_eq!(world.state.plan(), [], "nothing more is asked for while it flies");
@@ -141,7 +148,11 @@ fn flips_while_a_write_is_in_flight_are_one_more_write() {
         .outcome(&item.object, Outcome::Written(remote), None)
         .unwrap();
     assert_eq!(
-        world.state.grant(&again.object, &mut Json).unwrap().changes,
+        world
+            .state
+            .grant(&again.object, &mut Encoding::Protobuf)
+            .unwrap()
+            .changes,
         501,
         "each flip away from what is published counts"
     );

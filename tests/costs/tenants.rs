@@ -3,7 +3,7 @@
 use crate::fixtures;
 use crate::fixtures::{SLICES, World, app_pod, app_service, named_port, pod, service};
 use crate::processor::Processor;
-use endpointd::cluster::codec::Json;
+use endpointd::cluster::codec::Encoding;
 use endpointd::core::facts::{PodFacts, ServiceFacts};
 use endpointd::core::hash::{HashKey, set_key};
 use endpointd::core::inbox::{Change, Pending};
@@ -154,7 +154,7 @@ fn history() -> String {
         pending.push(Change::End(Kind::Pod, round, u64::from(round)));
         pending.apply(&mut world.state, &mut world.nodes);
         for item in world.state.plan() {
-            let granted = world.state.grant(&item.object, &mut Json);
+            let granted = world.state.grant(&item.object, &mut Encoding::Protobuf);
             writeln!(text, "{item:?} {granted:?}").unwrap();
             let remote = endpointd::core::object::Remote {
                 uid: "u".into(),

@@ -4,7 +4,7 @@
 use crate::fixtures;
 use crate::fixtures::{SLICES, World, app_pod, app_service, named_port, pod, service};
 use crate::processor::Processor;
-use endpointd::cluster::codec::Json;
+use endpointd::cluster::codec::Encoding;
 use endpointd::core::facts::ServiceFacts;
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::namespace::{Kind, WorkItem};
@@ -97,8 +97,8 @@ fn work_in_steps_ends_as_work_at_once_does() {
             assert_eq!(names(&items), names(&cut_items));
             for item in &items {
                 let (one, other) = (
-                    whole.state.grant(&item.object, &mut Json),
-                    cut.state.grant(&item.object, &mut Json),
+                    whole.state.grant(&item.object, &mut Encoding::Protobuf),
+                    cut.state.grant(&item.object, &mut Encoding::Protobuf),
                 );
                 assert_eq!(one, other, "{item:?}");
                 if one.is_some() {

@@ -3,7 +3,7 @@
 
 use crate::model::{self, NAMESPACE, WatchEvent};
 use crate::search::Part;
-use endpointd::cluster::codec::Json;
+use endpointd::cluster::codec::Encoding;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
 use endpointd::core::inbox::{Change, Pending};
@@ -404,7 +404,11 @@ impl Process {
                 pending.apply(state, nodes);
             }
             Some(ToShard::Grant(object)) => {
-                let reply = self.shard.change().state.reply_to_grant(&object, &mut Json);
+                let reply = self
+                    .shard
+                    .change()
+                    .state
+                    .reply_to_grant(&object, &mut Encoding::Protobuf);
                 said.push((object, reply));
             }
             Some(ToShard::Outcome(object, outcome)) => {

@@ -2,6 +2,7 @@
 
 use endpointd::actors::events::WallClock;
 use endpointd::actors::writer::Pacing;
+use endpointd::cluster::codec::Encoding;
 use endpointd::cluster::connect::Clients;
 use endpointd::cluster::fence::Clock;
 use endpointd::cluster::lease::Location;
@@ -23,10 +24,12 @@ pub(crate) use scenario::Api;
 /// Options for a controller under test.
 pub(crate) fn options(max_endpoints: usize) -> Options {
     Options {
+        encoding: Encoding::Protobuf,
         settings: Settings {
             max_endpoints,
             outputs: Outputs::ALL,
             legacy_tolerate_unready: false,
+            clear_managed_fields: false,
             seed: 1,
         },
         pacing: Pacing::unlimited(16),

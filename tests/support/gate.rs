@@ -8,7 +8,7 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use kube::client::Body;
-use memory_apiserver::{ApiServer, ApiService};
+use memory_apiserver::{ApiServer, ApiService, object_of};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -34,6 +34,8 @@ pub(crate) struct Sent {
     /// The options of the request.
     pub(crate) query: String,
     pub(crate) body: Value,
+    /// Length of the body in bytes, in whatever encoding it was sent.
+    pub(crate) size: usize,
     /// None until it is answered.
     pub(crate) status: Option<u16>,
     /// The object that the server answered with, where the answer was one.
@@ -235,7 +237,8 @@ impl Gate {
             path: parts.uri.path().to_owned(),
             watch: parts.uri.query().is_some_and(|query| query.contains("watch=1")),
             query: parts.uri.query().unwrap_or_default().to_owned(),
-            body: serde_json::from_slice(&bytes).unwrap_or_default(),
+            size: bytes.len(),
+            body: object_of(&bytes).unwrap_or_default(),
             status: None,
             answer: Value::Null,
         };
@@ -301,26 +304,26 @@ impl Gate {
     fn note(&self, at: usize, status: u16, answer: &[u8]) {
         let sent = &mut self.state.lock().log[at];
         sent.status = Some(status);
-        sent.answer = serde_json::from_slice(answer).unwrap_or_default();
+        sent.answer = object_of(answer).unwrap_or_default();
     }
 
-    /// A watch whose lines pass when the gate lets them.
+    /// A watch whose events pass when the gate lets them.
     fn gated(&self, kind: String, response: Response<memory_apiserver::ResponseBody>) -> Answer {
         let (head, body) = response.into_parts();
         let (mut barred, mut switched) = (self.barred.subscribe(), self.switched.subscribe());
         let start = (body.into_data_stream(), VecDeque::new(), self.flows.clone());
         let barring = kind.clone();
-        let lines = futures::stream::unfold(start, move |(mut body, mut lines, flows)| {
+        let passed = futures::stream::unfold(start, move |(mut body, mut events, flows)| {
             let kind = kind.clone();
             async move {
-                if lines.is_empty() {
+                if events.is_empty() {
                     let chunk = body.next().await?.unwrap();
-                    lines.extend(chunk.split_inclusive(|&b| b == b'\n').map(<[u8]>::to_vec));
+                    events.extend(split_events(&chunk));
                 }
                 let passes = |flows: &BTreeMap<String, Flow>| flows.get(&kind) != Some(&Flow::Counted(0));
                 let mut watched = flows.subscribe();
                 watched.wait_for(passes).await.unwrap();
-                let mut piece = lines.pop_front()?;
+                let mut piece: Vec<u8> = events.pop_front()?;
                 let counted = flows.send_if_modified(|flows| match flows.get_mut(&kind) {
                     Some(Flow::Counted(n)) => {
                         *n -= 1;
@@ -329,20 +332,37 @@ impl Gate {
                     _ => false,
                 });
                 if !counted {
-                    piece.extend(lines.drain(..).flatten());
+                    piece.extend(events.drain(..).flatten());
                 }
-                Some((Ok(Frame::data(Bytes::from(piece))), (body, lines, flows)))
+                Some((Ok(Frame::data(Bytes::from(piece))), (body, events, flows)))
             }
         });
-        let lines = lines.take_until(async move {
+        let passed = passed.take_until(async move {
             // The gate outlives what passes it.
             tokio::select! {
                 _ = barred.wait_for(|barred| barred.contains_key(&barring)) => {}
                 _ = switched.changed() => {}
             }
         });
-        Response::from_parts(head, StreamBody::new(lines).boxed_unsync())
+        Response::from_parts(head, StreamBody::new(passed).boxed_unsync())
     }
+}
+
+/// The events in a piece of a watch: lines of JSON, or frames of protobuf behind their lengths.
+fn split_events(mut data: &[u8]) -> Vec<Vec<u8>> {
+    let mut events = Vec::new();
+    while let Some(&first) = data.first() {
+        let end = if first == 0 {
+            let (length, _) = data.split_first_chunk::<4>().unwrap();
+            4 + u32::from_be_bytes(*length) as usize
+        } else {
+            let end = data.iter().position(|&byte| byte == b'\n');
+            end.map_or(data.len(), |end| end + 1)
+        };
+        events.push(data[..end].to_vec());
+        data = &data[end..];
+    }
+    events
 }
 
 fn status(code: u16) -> Answer {

@@ -1,7 +1,7 @@
 //! A namespace as a test sees it: what exists, a server that stores slices, and the state under test between
 //! them. Everything is synchronous; the order of events is the test's.
 
-use endpointd::cluster::codec::{self, Json};
+use endpointd::cluster::codec::{self, Encoding};
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{
@@ -235,6 +235,8 @@ pub(crate) struct Model {
     /// The state has stood by at some time.
     pub(crate) stood_by: bool,
     pub(crate) writes: u64,
+    /// Requests granted: every other one is encoded in protobuf.
+    pub(crate) grants: u64,
     pub(crate) epoch: u8,
 }
 
@@ -304,6 +306,7 @@ impl Model {
             stands_by: false,
             stood_by: false,
             writes: 0,
+            grants: 0,
             epoch: 0,
         }
     }
@@ -411,7 +414,13 @@ impl Model {
             self.pending.push(name);
             return None;
         }
-        let granted = self.state.grant(&name, &mut Json);
+        self.grants += 1;
+        let mut encoding = if self.grants.is_multiple_of(2) {
+            Encoding::Protobuf
+        } else {
+            Encoding::Json
+        };
+        let granted = self.state.grant(&name, &mut encoding);
         if self.in_flight.contains_key(&name) {
             assert_eq!(granted, None, "{name:?}: a second request while one is in flight");
         }

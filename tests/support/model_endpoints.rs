@@ -58,7 +58,7 @@ impl Model {
             }
             Request::Create(_) if stored.is_some() => Outcome::Exists,
             Request::Create(body) => {
-                let mut object: serde_json::Value = serde_json::from_slice(body).unwrap();
+                let mut object = memory_apiserver::object_of(body).unwrap();
                 object["metadata"]["resourceVersion"] = "1".into();
                 let mut new = parse(object.to_string().as_bytes());
                 assert_eq!(new.meta.name, *name);

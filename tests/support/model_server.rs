@@ -34,7 +34,7 @@ impl Model {
             },
             Request::Create(body) => {
                 // A create carries no version, which decoding asks for.
-                let mut object: serde_json::Value = serde_json::from_slice(body).unwrap();
+                let mut object = memory_apiserver::object_of(body).unwrap();
                 object["metadata"]["resourceVersion"] = "1".into();
                 let mut slice = parse(object.to_string().as_bytes()).unwrap().facts;
                 assert_eq!(*slice.meta.name, *name);

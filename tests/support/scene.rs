@@ -20,15 +20,20 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) async fn start(options: Options) -> Self {
-        let server = ApiServer::new(
-            Config::default()
-                .gc(false)
-                .seed(1)
-                .request_log(100_000)
-                .start_time("2026-01-01T00:00:00Z".parse().unwrap()),
-        );
-        let api = Api(cluster::client(&server));
+        let server = Self::server(Config::default());
         let controller = cluster::controller(&server, options);
+        Self::of(server, controller).await
+    }
+
+    /// The server of a scene, which has a seed and no garbage collector.
+    pub(crate) fn server(config: Config) -> ApiServer {
+        let config = config.gc(false).seed(1).request_log(100_000);
+        ApiServer::new(config.start_time("2026-01-01T00:00:00Z".parse().unwrap()))
+    }
+
+    /// The scene of a server and a controller that runs against it.
+    pub(crate) async fn of(server: ApiServer, controller: JoinHandle<()>) -> Self {
+        let api = Api(cluster::client(&server));
         let scene = Self {
             server,
             api,

@@ -1,10 +1,19 @@
-//! What form of answer a client accepts.
+//! What form of answer a client accepts, and in what a request's body is written.
 
+use crate::kinds::Kind;
+use crate::protobuf;
 use crate::status::{Answer, Refusal};
 use crate::table::Style;
-use http::HeaderMap;
+use http::{HeaderMap, header};
 
-/// The form of an answer; always JSON.
+/// The encodings of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Media {
+    Json,
+    Protobuf,
+}
+
+/// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Whole,
@@ -12,43 +21,159 @@ pub(crate) enum Form {
     Metadata,
     /// Metadata of a list's items.
     MetadataList,
-    /// Rows for people.
+    /// Rows for people; only in JSON.
     Table(Style),
 }
 
-/// The first of the accepted forms that is offered; 406 when there is none.
-pub(crate) fn negotiate(headers: &HeaderMap) -> Answer<Form> {
-    let mut asked = false;
-    let mut best: Option<(u16, Form)> = None;
-    for header in headers.get_all(http::header::ACCEPT) {
-        for clause in header
-            .to_str()
-            .unwrap_or("")
-            .split(',')
-            .filter(|c| !c.trim().is_empty())
-        {
-            asked = true;
-            if let Some((weight, form)) = offered(clause)
-                && best.is_none_or(|(w, _)| weight > w)
-            {
-                best = Some((weight, form));
-            }
+/// An answer as a client wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Accepted {
+    pub(crate) form: Form,
+    pub(crate) media: Media,
+}
+
+/// What clients can choose from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// JSON and protobuf.
+    All,
+    /// JSON, and protobuf of metadata and of refusals, which have a message in every group: custom resources.
+    MetadataInProtobuf,
+    /// JSON. An Accept without it is refused.
+    JsonOnly,
+    /// JSON, also for those who ask for protobuf.
+    JsonForAll,
+}
+
+/// In what a refusal is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StatusForm {
+    Json,
+    /// JSON over several lines, as a real server writes it for clients that accept nothing it has.
+    Indented,
+    Protobuf,
+}
+
+/// A request's body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Body<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) media: Media,
+}
+
+impl Accepted {
+    pub(crate) const JSON: Self = Self {
+        form: Form::Whole,
+        media: Media::Json,
+    };
+    pub(crate) const PROTOBUF: Self = Self {
+        form: Form::Whole,
+        media: Media::Protobuf,
+    };
+}
+
+impl Offer {
+    /// What the server has of a kind.
+    pub(crate) fn of(kind: Kind, protobuf: &crate::resources::Protobuf) -> Self {
+        use crate::resources::Protobuf;
+        match protobuf {
+            Protobuf::Unsupported(resources) if resources.contains(kind) => Self::JsonOnly,
+            Protobuf::AcceptIgnored => Self::JsonForAll,
+            _ if protobuf::has_message(kind) => Self::All,
+            _ => Self::MetadataInProtobuf,
         }
     }
-    match best {
-        Some((_, form)) => Ok(form),
-        None if asked => Err(Refusal::not_acceptable()),
-        None => Ok(Form::Whole),
+
+    /// What the server has beside objects.
+    pub(crate) fn general(protobuf: &crate::resources::Protobuf) -> Self {
+        use crate::resources::Protobuf;
+        match protobuf {
+            Protobuf::Unsupported(resources) if resources.is_all() => Self::JsonOnly,
+            Protobuf::AcceptIgnored => Self::JsonForAll,
+            _ => Self::All,
+        }
+    }
+
+    /// Whether bodies of requests may be protobuf.
+    pub(crate) fn takes_protobuf(self) -> bool {
+        matches!(self, Self::All | Self::JsonForAll)
+    }
+
+    /// The media types, as refusals list them. The real server has YAML too.
+    fn media_types(self) -> &'static str {
+        match self {
+            Self::JsonOnly => "application/json, application/yaml",
+            _ => "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        }
     }
 }
 
-/// The weight (in thousandths) and form of one alternative, when it is offered.
-fn offered(clause: &str) -> Option<(u16, Form)> {
-    let mut parts = clause.split(';').map(str::trim);
-    let media = parts.next()?.to_ascii_lowercase();
-    if !matches!(media.as_str(), "application/json" | "application/*" | "*/*") {
-        return None;
+/// The clauses of an Accept header; none when there is no header.
+fn clauses(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|header| header.to_str().ok())
+        .flat_map(|header| header.split(','))
+        .filter(|clause| !clause.trim().is_empty())
+}
+
+/// The first of the accepted forms that is offered; 406 when there is none. `streams` says whether the request could be a
+/// watch, which the refusal lists.
+pub(crate) fn negotiate(headers: &HeaderMap, offer: Offer, streams: bool) -> Answer<Accepted> {
+    let mut asked = false;
+    let mut best: Option<(u16, Accepted)> = None;
+    for clause in clauses(headers) {
+        asked = true;
+        if let Some((weight, accepted)) = offered(clause, offer)
+            && best.is_none_or(|(w, _)| weight > w)
+        {
+            best = Some((weight, accepted));
+        }
     }
+    match best {
+        Some((_, accepted)) => Ok(accepted),
+        None if asked => Err(not_acceptable(headers, offer, streams)),
+        None => Ok(Accepted::JSON),
+    }
+}
+
+/// Of built-in kinds the router refuses a media type that no handler has, and the handler what it cannot write in one.
+fn not_acceptable(headers: &HeaderMap, offer: Offer, streams: bool) -> Box<Refusal> {
+    let known = |clause: &str| {
+        let media = clause.split(';').next().unwrap_or("").trim();
+        offer.media_types().split(", ").any(|known| known == media)
+    };
+    if offer != Offer::All || clauses(headers).any(known) {
+        let message = format!(
+            "only the following media types are accepted: {}",
+            offer.media_types()
+        );
+        return Refusal::not_acceptable(message);
+    }
+    let streams = if streams {
+        ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+    } else {
+        ""
+    };
+    Refusal::no_representation(format!(
+        "406: Not Acceptable\n\nAvailable representations: {}{streams}",
+        offer.media_types()
+    ))
+}
+
+/// The weight (in thousandths) and form of one alternative, when it is offered.
+fn offered(clause: &str, offer: Offer) -> Option<(u16, Accepted)> {
+    let mut parts = clause.split(';').map(str::trim);
+    let media = parts.next()?;
+    let is = |name: &str| media.eq_ignore_ascii_case(name);
+    let media = if is("application/json") || is("application/*") || is("*/*") {
+        Media::Json
+    } else if is(protobuf::MEDIA) && offer != Offer::JsonOnly {
+        Media::Protobuf
+    } else {
+        return None;
+    };
     let (mut weight, mut form, mut group, mut version) = (1000, Form::Whole, "", "");
     for part in parts {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
@@ -66,7 +191,54 @@ fn offered(clause: &str) -> Option<(u16, Form)> {
     if form != Form::Whole && (group != "meta.k8s.io" || version != "v1") {
         return None;
     }
-    (weight > 0).then_some((weight, form))
+    let media = match (media, form, offer) {
+        (Media::Protobuf, _, Offer::JsonForAll) => Media::Json,
+        (Media::Protobuf, Form::Table(_), _) | (Media::Protobuf, Form::Whole, Offer::MetadataInProtobuf) => {
+            return None;
+        }
+        (media, ..) => media,
+    };
+    (weight > 0).then_some((weight, Accepted { form, media }))
+}
+
+/// In what a refusal is written: the first of the accepted media types that do not ask for another form, since a Status has
+/// none.
+pub(crate) fn of_refusals(headers: &HeaderMap, offer: Offer) -> StatusForm {
+    let offer = match offer {
+        Offer::MetadataInProtobuf => Offer::All,
+        offer => offer,
+    };
+    let mut asked = false;
+    let mut best: Option<(u16, Media)> = None;
+    for clause in clauses(headers) {
+        asked = true;
+        if let Some((weight, accepted)) = offered(clause, offer)
+            && accepted.form == Form::Whole
+            && best.is_none_or(|(w, _)| weight > w)
+        {
+            best = Some((weight, accepted.media));
+        }
+    }
+    match best {
+        Some((_, Media::Protobuf)) => StatusForm::Protobuf,
+        None if asked => StatusForm::Indented,
+        _ => StatusForm::Json,
+    }
+}
+
+/// In what the body of a request is written; 415 when that is not known.
+pub(crate) fn body_media(headers: &HeaderMap, protobuf: bool) -> Answer<Media> {
+    let given = headers.get(header::CONTENT_TYPE);
+    let given = given.and_then(|given| given.to_str().ok()).unwrap_or("");
+    let media = given.split(';').next().unwrap_or("").trim();
+    if media.is_empty() || media.eq_ignore_ascii_case("application/json") {
+        Ok(Media::Json)
+    } else if protobuf && media.eq_ignore_ascii_case(protobuf::MEDIA) {
+        Ok(Media::Protobuf)
+    } else {
+        let offer = if protobuf { Offer::All } else { Offer::JsonOnly };
+        Err(Refusal::unsupported_media(offer.media_types()))
+    }
 }
 
 fn thousandths(weight: &str) -> u16 {
@@ -79,45 +251,156 @@ fn thousandths(weight: &str) -> u16 {
 mod tests {
     use super::*;
 
-    fn form(accept: &str) -> Option<Form> {
+    /// An Accept header, and what is chosen of three offers.
+    type Case<'a> = (&'a str, [Option<(Form, Media)>; 3]);
+
+    const PROTOBUF: &str = protobuf::MEDIA;
+    const JSON: &str = "application/json";
+    const PARTIAL: &str = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    const PARTIALS: &str = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    const TABLE: &str = ";as=Table;v=v1;g=meta.k8s.io";
+
+    fn headers(accept: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        headers.insert(http::header::ACCEPT, accept.parse().unwrap());
-        negotiate(&headers).ok()
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+        headers
+    }
+
+    fn accepted(accept: &str, offer: Offer) -> Option<(Form, Media)> {
+        let accepted = negotiate(&headers(accept), offer, true).ok()?;
+        Some((accepted.form, accepted.media))
     }
 
     #[test]
     fn alternatives() {
-        assert_eq!(negotiate(&HeaderMap::new()).unwrap(), Form::Whole);
-        assert_eq!(form("application/json"), Some(Form::Whole));
-        assert_eq!(form("*/*"), Some(Form::Whole));
-        assert_eq!(form("application/json;stream=watch"), Some(Form::Whole));
-        assert_eq!(form("application/vnd.kubernetes.protobuf"), None);
+        let table = Form::Table(Style::default());
+        let both = format!("{PROTOBUF},{JSON}");
+        let metadata = |form, media| Some((form, media));
+        // Accept, and what built-in kinds, custom resources, and a server with JSON alone make of it.
+        let cases: &[Case<'_>] = &[
+            (JSON, [Some((Form::Whole, Media::Json)); 3]),
+            ("*/*", [Some((Form::Whole, Media::Json)); 3]),
+            ("application/*", [Some((Form::Whole, Media::Json)); 3]),
+            (
+                "application/json;stream=watch",
+                [Some((Form::Whole, Media::Json)); 3],
+            ),
+            (PROTOBUF, [Some((Form::Whole, Media::Protobuf)), None, None]),
+            (
+                &both,
+                [
+                    Some((Form::Whole, Media::Protobuf)),
+                    Some((Form::Whole, Media::Json)),
+                    Some((Form::Whole, Media::Json)),
+                ],
+            ),
+            (
+                &format!("{JSON},{PROTOBUF}"),
+                [Some((Form::Whole, Media::Json)); 3],
+            ),
+            (
+                &format!("{JSON};q=0.5,{PROTOBUF}"),
+                [
+                    Some((Form::Whole, Media::Protobuf)),
+                    Some((Form::Whole, Media::Json)),
+                    Some((Form::Whole, Media::Json)),
+                ],
+            ),
+            (
+                &format!("{PROTOBUF}{PARTIAL}"),
+                [
+                    metadata(Form::Metadata, Media::Protobuf),
+                    metadata(Form::Metadata, Media::Protobuf),
+                    None,
+                ],
+            ),
+            (
+                &format!("{PROTOBUF}{PARTIALS},{JSON}{PARTIALS}"),
+                [
+                    metadata(Form::MetadataList, Media::Protobuf),
+                    metadata(Form::MetadataList, Media::Protobuf),
+                    metadata(Form::MetadataList, Media::Json),
+                ],
+            ),
+            (
+                &format!("{PROTOBUF};drop=metadata.managedFields"),
+                [Some((Form::Whole, Media::Protobuf)), None, None],
+            ),
+            (&format!("{PROTOBUF}{TABLE}"), [None; 3]),
+            (
+                &format!("{PROTOBUF}{TABLE},{JSON}{TABLE}"),
+                [Some((table, Media::Json)); 3],
+            ),
+            (&format!("{JSON}{TABLE},{JSON}"), [Some((table, Media::Json)); 3]),
+            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", [None; 3]),
+            (
+                &format!("{JSON};q=0.5,{JSON}{PARTIAL}"),
+                [Some((Form::Metadata, Media::Json)); 3],
+            ),
+            (
+                &format!("{JSON}{PARTIALS}"),
+                [Some((Form::MetadataList, Media::Json)); 3],
+            ),
+            (
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v2",
+                [None; 3],
+            ),
+            ("application/cbor", [None; 3]),
+            (
+                "application/cbor,application/json",
+                [Some((Form::Whole, Media::Json)); 3],
+            ),
+        ];
+        for (accept, wanted) in cases {
+            let offers = [Offer::All, Offer::MetadataInProtobuf, Offer::JsonOnly];
+            for (offer, wanted) in offers.into_iter().zip(wanted) {
+                assert_eq!(accepted(accept, offer), *wanted, "{accept} of {offer:?}");
+            }
+        }
+        let nothing = negotiate(&HeaderMap::new(), Offer::All, true).unwrap();
+        assert_eq!(nothing, Accepted::JSON);
         assert_eq!(
-            form("application/vnd.kubernetes.protobuf,application/json"),
-            Some(Form::Whole)
+            accepted(PROTOBUF, Offer::JsonForAll),
+            Some((Form::Whole, Media::Json))
         );
-        assert_eq!(
-            form("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"),
-            Some(Form::Table(Style::default()))
-        );
-        assert_eq!(
-            form("application/json;as=Table;v=v1;g=meta.k8s.io"),
-            Some(Form::Table(Style::default()))
-        );
-        assert_eq!(form("application/json;as=Table;v=v1beta1;g=meta.k8s.io"), None);
-        let partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-        assert_eq!(form(partial), Some(Form::Metadata));
-        assert_eq!(
-            form(&format!("application/json;q=0.5,{partial}")),
-            Some(Form::Metadata)
-        );
-        assert_eq!(
-            form("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
-            Some(Form::MetadataList)
-        );
-        assert_eq!(
-            form("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v2"),
-            None
-        );
+    }
+
+    #[test]
+    fn refusals_have_no_form() {
+        for (accept, offer, wanted) in [
+            (JSON.to_owned(), Offer::All, StatusForm::Json),
+            (PROTOBUF.to_owned(), Offer::All, StatusForm::Protobuf),
+            (
+                PROTOBUF.to_owned(),
+                Offer::MetadataInProtobuf,
+                StatusForm::Protobuf,
+            ),
+            (PROTOBUF.to_owned(), Offer::JsonOnly, StatusForm::Indented),
+            (PROTOBUF.to_owned(), Offer::JsonForAll, StatusForm::Json),
+            (
+                format!("{PROTOBUF};stream=watch"),
+                Offer::All,
+                StatusForm::Protobuf,
+            ),
+            (format!("{PROTOBUF}{PARTIAL}"), Offer::All, StatusForm::Indented),
+            (
+                format!("{PROTOBUF}{PARTIAL},{PROTOBUF}"),
+                Offer::All,
+                StatusForm::Protobuf,
+            ),
+            (
+                format!("{PROTOBUF}{PARTIAL},{JSON}"),
+                Offer::All,
+                StatusForm::Json,
+            ),
+            ("application/cbor".to_owned(), Offer::All, StatusForm::Indented),
+        ] {
+            assert_eq!(
+                of_refusals(&headers(&accept), offer),
+                wanted,
+                "{accept} of {offer:?}"
+            );
+        }
+        assert_eq!(of_refusals(&HeaderMap::new(), Offer::All), StatusForm::Json);
     }
 }

@@ -1,5 +1,5 @@
 //! The table of kinds: one row for each kind that every server serves. A kind is added here, its type in
-//! `registry/schema.txt`, and what only it does in a module that its row names.
+//! `schema.txt`, and what only it does in a module that its row names.
 
 use crate::kinds::{Column, Facts, Kind, NameRule, PLAIN, Role, Selectable, narrow, wide};
 use crate::registry::{
@@ -405,7 +405,7 @@ const EVENT_COLUMNS: &[Column] = &[
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::registry::schema::SCHEMA;
+    use crate::schema::SCHEMA;
     use crate::store::Store;
     use jiff::Timestamp;
 
@@ -427,5 +427,18 @@ mod tests {
         }
         assert_eq!(state.find_kind("apps/v1", "ReplicaSet"), None);
         assert_eq!(state.find("apps", "v2", "deployments"), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::GROUPS;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_groups_are_those_of_the_kinds() {
+        let groups: BTreeSet<String> = all().iter().map(|kind| kind.group().to_owned()).collect();
+        assert_eq!(groups, GROUPS.map(str::to_owned).into());
     }
 }

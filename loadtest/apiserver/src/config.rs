@@ -1,6 +1,7 @@
 //! The settings of a server.
 
 use crate::access::Access;
+use crate::resources::Protobuf;
 use crate::yaml;
 use serde::Serialize;
 use serde_json::Value;
@@ -17,6 +18,7 @@ pub struct Config {
     #[cfg(feature = "server")]
     pub(crate) port: u16,
     pub(crate) gc: bool,
+    namespace_controller: Option<bool>,
     pub(crate) history: usize,
     pub(crate) watch_buffer: usize,
     pub(crate) seed: Option<u64>,
@@ -24,6 +26,7 @@ pub struct Config {
     pub(crate) request_log: usize,
     pub(crate) max_body: usize,
     pub(crate) managed_fields: bool,
+    pub(crate) protobuf: Protobuf,
     pub(crate) access: Option<Access>,
     pub(crate) objects: Vec<Value>,
 }
@@ -34,6 +37,7 @@ impl Default for Config {
             #[cfg(feature = "server")]
             port: 0,
             gc: true,
+            namespace_controller: None,
             history: 20_000,
             watch_buffer: 10_000,
             seed: None,
@@ -41,6 +45,7 @@ impl Default for Config {
             request_log: 0,
             max_body: 3 * 1024 * 1024,
             managed_fields: false,
+            protobuf: Protobuf::Enabled,
             access: None,
             objects: Vec::new(),
         }
@@ -54,9 +59,23 @@ impl Config {
         Self { port, ..self }
     }
 
-    /// Whether dependents of a deleted owner are collected and deleted namespaces are emptied and removed; the default.
+    /// Whether the garbage collector and the namespace controller run; by default they do. The first deletes dependents
+    /// whose owners are gone, the second empties and removes deleted namespaces. [`Self::namespace_controller`] sets
+    /// the second apart.
     pub fn gc(self, gc: bool) -> Self {
         Self { gc, ..self }
+    }
+
+    /// Whether the namespace controller runs, if not as [`Self::gc`] says.
+    pub fn namespace_controller(self, runs: bool) -> Self {
+        Self {
+            namespace_controller: Some(runs),
+            ..self
+        }
+    }
+
+    pub(crate) fn empties_namespaces(&self) -> bool {
+        self.namespace_controller.unwrap_or(self.gc)
     }
 
     /// How many watch events are kept for replay, per kind: 20,000 unless another number is set.
@@ -103,6 +122,16 @@ impl Config {
             managed_fields,
             ..self
         }
+    }
+
+    /// How protobuf is treated: as kube-apiserver does it, unless a client's way back to JSON is to be tested.
+    ///
+    /// ```
+    /// use memory_apiserver::{Config, Protobuf};
+    /// let config = Config::default().protobuf(Protobuf::Unsupported(["endpointslices", "leases"].into()));
+    /// ```
+    pub fn protobuf(self, protobuf: Protobuf) -> Self {
+        Self { protobuf, ..self }
     }
 
     /// Who may do what; by default everyone may do everything.

@@ -1,9 +1,11 @@
 //! Deletion: at once, gracefully, or held up by finalizers.
 
+use crate::accept::{Body, Media};
 use crate::clock::shift;
 use crate::kinds::{Kind, Role};
 use crate::list::{List, collect};
 use crate::object::{Draft, Object, format_uid, key_of, list, number, text, texts};
+use crate::protobuf;
 use crate::query::Query;
 use crate::registry;
 use crate::route::ObjectTarget;
@@ -42,8 +44,14 @@ pub(crate) enum Deleted {
 
 impl Options {
     /// From the body, or from the query when there is no body.
-    pub(crate) fn parse(query: &Query, body: &[u8]) -> Answer<Self> {
-        let given: Value = if body.iter().all(u8::is_ascii_whitespace) {
+    pub(crate) fn parse(query: &Query, body: Body<'_>) -> Answer<Self> {
+        let Body { bytes: body, media } = body;
+        let given: Value = if body.is_empty() {
+            Value::Null
+        } else if media == Media::Protobuf {
+            protobuf::read(body, "DeleteOptions")
+                .map_err(|fault| protobuf::unrecognised("DeleteOptions", &fault.to_string(), body))?
+        } else if body.iter().all(u8::is_ascii_whitespace) {
             Value::Null
         } else {
             serde_json::from_slice(body).map_err(|error| {
@@ -277,16 +285,14 @@ fn definition(store: &Store, old: &Arc<Object>, options: &Options) -> Option<Del
         return Some(Deleted::Pending(draft.seal(old.rv)));
     }
     let current = store.replace(old, draft)?;
-    let served = store.read().kinds().to_vec();
-    let Some(kind) = served.into_iter().find(|kind| kind.is_defined_by(old.name())) else {
-        return store.remove(&current).map(Deleted::Gone);
-    };
-    let objects = store.read().range(kind, "");
-    for object in objects {
+    // Also of a definition none of whose versions is served.
+    let kind = store.read().stored_kind(old.name());
+    let objects = kind.map(|kind| store.read().range(kind, ""));
+    for object in objects.into_iter().flatten() {
         // One that is gone by now is as good.
         let _ = delete(store, &ObjectTarget::of(&object), &Options::default());
     }
-    store.write().finish_definition(kind);
+    store.write().finish_definition(old.name());
     Some(Deleted::Pending(current))
 }
 

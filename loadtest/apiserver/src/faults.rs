@@ -30,4 +30,4 @@ pub use self::active::FaultRecord;
 pub use self::failure::Failure;
 pub use self::fault::{After, Ending, ErrorEvent, Fault, Latency, Over, Stage, WatchFault};
 pub use self::plan::FaultPlan;
-pub use self::rule::{Matcher, Resources, Rule, Verb, Verbs};
+pub use self::rule::{Matcher, Rule, Verb, Verbs};

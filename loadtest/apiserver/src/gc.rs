@@ -5,9 +5,10 @@ use crate::delete::{self, FOREGROUND, ORPHAN, Options};
 use crate::kinds::{Kind, Role};
 use crate::object::{Draft, Object, format_uid, number, texts};
 use crate::route::ObjectTarget;
-use crate::store::{State, Store};
+use crate::store::{Presence, Store};
 use crate::validate::finalizers;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 
@@ -26,12 +27,12 @@ pub(crate) async fn run(store: Weak<Store>, notify: Arc<Notify>) {
 async fn sweep(store: &Store) {
     let mut done = 0;
     loop {
-        let work = {
+        let (work, gone) = {
             let mut state = store.write();
             let gone = std::mem::take(&mut state.gone);
             let mut work = std::mem::take(&mut state.suspects);
-            work.extend(gone.into_iter().flat_map(|uid| state.dependents(uid)));
-            work
+            work.extend(gone.keys().flat_map(|uid| state.dependents(*uid)));
+            (work, gone)
         };
         if work.is_empty() {
             return;
@@ -39,7 +40,7 @@ async fn sweep(store: &Store) {
         for (kind, key) in work {
             let mut tries = 0;
             // An object that changes under the collector is looked at again.
-            while !examine(store, kind, &key) && tries < 8 {
+            while !examine(store, kind, &key, &gone) && tries < 8 {
                 tries += 1;
             }
             done += 1;
@@ -51,12 +52,12 @@ async fn sweep(store: &Store) {
 }
 
 /// Does what is due for an object; false when it changed meanwhile.
-fn examine(store: &Store, kind: Kind, key: &str) -> bool {
+fn examine(store: &Store, kind: Kind, key: &str, gone: &BTreeMap<u128, Kind>) -> bool {
     let Some(object) = store.get(kind, key) else {
         return true;
     };
     if !object.deleting {
-        return collect(store, &object);
+        return collect(store, &object, gone);
     }
     if kind.role == Role::Namespace {
         return empty(store, &object);
@@ -72,21 +73,20 @@ fn examine(store: &Store, kind: Kind, key: &str) -> bool {
     }
 }
 
-fn is_absent(state: &State, object: &Object, i: usize) -> bool {
-    let owner = &object.owners[i];
-    state
-        .kind_of(owner)
-        .is_some_and(|kind| owner.uid.is_none_or(|uid| !state.is_live(kind, uid)))
-}
-
-/// Deletes an object none of whose owners lives; takes gone owners off one that has others.
-fn collect(store: &Store, object: &Arc<Object>) -> bool {
-    let absent: Vec<usize> = {
+/// Deletes an object all of whose owners are absent; takes absent owners off one that has others. As upstream, it leaves
+/// an object alone as long as the presence of one of its owners is unknown.
+fn collect(store: &Store, object: &Arc<Object>, gone: &BTreeMap<u128, Kind>) -> bool {
+    let owners: Vec<Presence> = {
         let state = store.read();
-        (0..object.owners.len())
-            .filter(|i| is_absent(&state, object, *i))
-            .collect()
+        let owners = object.owners.iter();
+        owners.map(|owner| state.presence(object, owner, gone)).collect()
     };
+    if owners.contains(&Presence::Unknown) {
+        return true;
+    }
+    let absent: Vec<usize> = (0..owners.len())
+        .filter(|i| owners[*i] == Presence::Absent)
+        .collect();
     if absent.is_empty() {
         true
     } else if absent.len() == object.owners.len() {

@@ -31,7 +31,7 @@ pub(crate) struct Facts {
     pub(crate) subresources: &'static [&'static str],
     pub(crate) role: Role,
     pub(crate) name_rule: NameRule,
-    /// A type of `registry/schema.txt`.
+    /// A type of `schema.txt`.
     pub(crate) schema: &'static str,
     /// The schema of a custom resource.
     pub(crate) custom: Option<&'static Value>,
@@ -309,3 +309,13 @@ pub(crate) const fn wide(name: &'static str, about: &'static str) -> Column {
         ..narrow(name, about)
     }
 }
+
+/// The API groups of the kinds that every server has.
+pub(crate) const GROUPS: [&str; 6] = [
+    "",
+    "apiextensions.k8s.io",
+    "apps",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+];

@@ -36,14 +36,18 @@ mod gc;
 mod kinds;
 mod list;
 mod managed;
+mod names;
 mod object;
 mod openapi;
 mod pass;
 mod patches;
+mod protobuf;
 mod query;
 mod registry;
 mod reply;
+mod resources;
 mod route;
+mod schema;
 mod seed;
 mod selector;
 #[cfg(feature = "server")]
@@ -61,11 +65,13 @@ pub use self::access::{Access, AccessError};
 pub use self::body::ResponseBody;
 pub use self::config::Config;
 pub use self::faults::{
-    After, Ending, ErrorEvent, Failure, Fault, FaultPlan, FaultRecord, Latency, Matcher, Over, Resources,
-    Rule, Stage, Verb, Verbs, WatchFault,
+    After, Ending, ErrorEvent, Failure, Fault, FaultPlan, FaultRecord, Latency, Matcher, Over, Rule, Stage,
+    Verb, Verbs, WatchFault,
 };
 pub use self::fixtures::WaitError;
 pub use self::pass::{ApiServer, ApiService, RequestRecord};
+pub use self::protobuf::object_of;
+pub use self::resources::{Protobuf, Resources};
 pub use self::seed::LoadError;
 #[cfg(feature = "server")]
 pub use self::server::{Handle, start};

@@ -1,6 +1,8 @@
 //! Lists: which version is shown, in pages, and how they are written.
 
-use crate::accept::Form;
+mod message;
+
+use crate::accept::{Accepted, Form, Media};
 use crate::body::ResponseBody;
 use crate::cause::Faults;
 use crate::kinds::Kind;
@@ -251,7 +253,8 @@ impl Token {
 
 impl List {
     /// Writes the list; a long one as it is read.
-    pub(crate) fn body(self, form: Form) -> Answer<ResponseBody> {
+    pub(crate) fn body(self, accepted: Accepted) -> Answer<ResponseBody> {
+        let form = accepted.form;
         let mut out = BytesMut::new();
         let mut metadata = format!("\"resourceVersion\":\"{}\"", self.rv);
         if let Some(next) = &self.next {
@@ -265,14 +268,16 @@ impl List {
             Form::MetadataList => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1"),
             Form::Table(_) => (String::new(), ""),
             Form::Metadata => {
-                let mut refusal = Refusal::not_acceptable();
-                refusal.message = format!(
+                return Err(Refusal::not_acceptable(format!(
                     "you requested PartialObjectMetadata, but the requested object is a list (*{}List)",
                     self.kind.kind
-                );
-                return Err(refusal);
+                )));
             }
         };
+        if accepted.media == Media::Protobuf {
+            let metadata_only = form == Form::MetadataList;
+            return Ok(message::body(self, &format!("{{{metadata}}}"), metadata_only));
+        }
         if matches!(form, Form::Table(_)) {
             Style::open(&mut out, self.kind, &metadata, true);
         } else {

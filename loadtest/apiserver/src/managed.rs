@@ -10,8 +10,8 @@ pub(crate) use self::fields::Fields;
 use self::walk::{Difference, compare};
 use crate::kinds::Kind;
 use crate::object::{list, text};
-use crate::registry::schema::Place;
 use crate::route::Sub;
+use crate::schema::Place;
 use serde_json::{Map, Value, json};
 
 /// The owner of what an object had before anyone was asked who owns what.
@@ -216,6 +216,15 @@ impl Managers {
 pub(crate) fn is_applied(object: &Value) -> bool {
     let entries = list(object, "/metadata/managedFields");
     entries.iter().any(|entry| entry["operation"] == "Apply")
+}
+
+/// Removes the owners of fields if a client asks for it, with a list of one empty entry. Returns whether it does.
+pub(crate) fn clear(new: &mut Value) -> bool {
+    let asks = new.pointer("/metadata/managedFields") == Some(&json!([{}]));
+    if asks && let Some(metadata) = new["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    asks
 }
 
 /// Notes what a write that is no apply has changed.

@@ -1,9 +1,12 @@
 //! An object as it is kept: its JSON once, and the few facts that are asked for without reading it.
 
-use crate::kinds::Kind;
+use crate::kinds::{Facts, Kind};
+use crate::protobuf::{self, Encoder, Type};
+use crate::schema::SCHEMA;
 use bytes::{Bytes, BytesMut};
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The order in which Go writes metadata.
 const METADATA: [&str; 15] = [
@@ -42,6 +45,18 @@ pub(crate) struct Object {
     pub(crate) bytes: Bytes,
     rv_at: usize,
     meta_end: usize,
+    message_len: MessageLen,
+}
+
+/// The length of an object's message, once it is known; 0 until then.
+#[derive(Debug, Default)]
+struct MessageLen(AtomicU32);
+
+impl Clone for MessageLen {
+    /// A copy is made to be changed.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 /// An owner reference; the uid only when it is one of ours.
@@ -49,6 +64,7 @@ pub(crate) struct Object {
 pub(crate) struct Owner {
     api_version: Box<str>,
     kind: Box<str>,
+    pub(crate) name: Box<str>,
     pub(crate) uid: Option<u128>,
     pub(crate) blocks: bool,
 }
@@ -246,14 +262,15 @@ impl Draft {
             bytes: bytes.freeze(),
             rv_at: self.head.len(),
             meta_end: self.head.len() + digits.len() + self.meta_tail,
+            message_len: MessageLen::default(),
         })
     }
 }
 
 fn write_entry(out: &mut Vec<u8>, field: &str, part: &Value) {
-    out.push(b'"');
-    out.extend_from_slice(field.as_bytes());
-    out.extend_from_slice(b"\":");
+    // Fields of custom resources have any names.
+    serde_json::to_writer(&mut *out, field).expect("a text always serialises");
+    out.push(b':');
     serde_json::to_writer(out, part).expect("a JSON value always serialises");
 }
 
@@ -285,6 +302,7 @@ fn owners_of(metadata: &Map<String, Value>) -> Box<[Owner]> {
     let owner = |reference: &Value| Owner {
         api_version: text(reference, "/apiVersion").into(),
         kind: text(reference, "/kind").into(),
+        name: text(reference, "/name").into(),
         uid: parse_uid(text(reference, "/uid")),
         blocks: reference
             .get("blockOwnerDeletion")
@@ -356,6 +374,47 @@ impl Object {
             meta_end: self.meta_end + digits.len() - old,
             ..self.clone()
         })
+    }
+
+    /// The type that the object's envelope names.
+    pub(crate) fn message_type(&self) -> Type<'static> {
+        let Facts {
+            api_version, kind, ..
+        } = *self.kind;
+        Type { api_version, kind }
+    }
+
+    /// The object in protobuf, without its envelope. It is made anew each time.
+    pub(crate) fn message(&self) -> Bytes {
+        protobuf::encode(SCHEMA.root(self.kind), &self.bytes)
+    }
+
+    /// The same, in an encoder's buffer.
+    pub(crate) fn message_in<'e>(&self, encoder: &'e mut Encoder) -> &'e [u8] {
+        let message = encoder.encode(SCHEMA.root(self.kind), &self.bytes);
+        self.message_len.0.store(message.len() as u32, Ordering::Relaxed);
+        message
+    }
+
+    /// The length of the object in protobuf, which is remembered.
+    pub(crate) fn message_len(&self, encoder: &mut Encoder) -> usize {
+        match self.message_len.0.load(Ordering::Relaxed) {
+            0 => self.message_in(encoder).len(),
+            len => len as usize,
+        }
+    }
+
+    /// The object's `PartialObjectMetadata` in protobuf, without its envelope.
+    pub(crate) fn metadata_message(&self) -> Bytes {
+        let metadata = protobuf::encode(SCHEMA.named("ObjectMeta"), self.metadata());
+        let mut out = BytesMut::with_capacity(metadata.len() + 8);
+        protobuf::put_field(&mut out, 1, &metadata);
+        out.freeze()
+    }
+
+    /// The metadata in JSON.
+    fn metadata(&self) -> &[u8] {
+        &self.bytes[prefix_len(self.kind) + r#""metadata":"#.len()..self.meta_end]
     }
 
     /// Writes the whole object.

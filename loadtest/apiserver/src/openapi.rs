@@ -1,7 +1,7 @@
 //! Documents of the `OpenAPI`, made of the table of types: enough for clients that check, explain or merge by them.
 
 use crate::kinds::Kind;
-use crate::registry::schema::{Field, Merge, Rule, SCHEMA, Shape, Struct, go_name};
+use crate::schema::{Field, Merge, Rule, SCHEMA, Shape, Struct, go_name};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -126,7 +126,9 @@ impl Version {
     fn shape(self, shape: &Shape, used: &mut BTreeSet<usize>) -> Value {
         match shape {
             Shape::Text => json!({"type": "string"}),
-            Shape::Integer => json!({"type": "integer", "format": "int64"}),
+            Shape::Bytes => json!({"type": "string", "format": "byte"}),
+            Shape::Integer => json!({"type": "integer", "format": "int32"}),
+            Shape::Long => json!({"type": "integer", "format": "int64"}),
             Shape::Boolean => json!({"type": "boolean"}),
             Shape::Number => json!({"type": "number", "format": "double"}),
             Shape::IntegerOrText => self.reference(INT_OR_STRING),

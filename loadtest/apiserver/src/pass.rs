@@ -1,6 +1,6 @@
 //! The server without a socket, and the one gate every request passes.
 
-use crate::accept::{Form, negotiate};
+use crate::accept::{Accepted, Body as Sent, Form, Media, Offer, body_media, negotiate, of_refusals};
 use crate::access::{self, Access, Admitted, Attributes, Review};
 use crate::body::ResponseBody;
 use crate::catalog;
@@ -13,7 +13,7 @@ use crate::faults::{
 use crate::list::{self, not_future, parse_version};
 use crate::object::key_of;
 use crate::query::Query;
-use crate::reply::{Reply, document, media_type, refused, respond, written};
+use crate::reply::{Reply, document, refused, respond, written};
 use crate::route::{ObjectTarget, Sub, Target, target};
 use crate::status::{Answer, Refusal};
 use crate::store::Store;
@@ -84,21 +84,21 @@ struct Passage<'a> {
 // === impl ApiServer ===
 
 impl ApiServer {
-    /// A server with the namespaces every cluster has. With `config.gc` its collector is spawned, so that this must
-    /// be called within a tokio runtime.
+    /// A server with the namespaces every cluster has. Its garbage collector and its namespace controller are spawned,
+    /// so that this must be called within a tokio runtime; without both ([`Config::gc`]) it need not.
     ///
     /// # Panics
     ///
-    /// With `config.gc`, outside of a tokio runtime; and when an object of the configuration is refused.
+    /// Outside of a tokio runtime, if it spawns; and when an object of the configuration is refused.
     pub fn new(mut config: Config) -> Self {
-        let collects = config.gc;
+        let collects = config.gc || config.empties_namespaces();
         let access = config.access.take().map(Arc::new);
         let objects = std::mem::take(&mut config.objects);
         let store = Arc::new(Store::new(config, catalog::all()));
         let first = ["default", "kube-node-lease", "kube-public", "kube-system"]
             .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
-        for object in first.iter().chain(&objects) {
-            if let Err(error) = seed::load(&store, object) {
+        for objects in [&first[..], &objects] {
+            if let Err(error) = seed::load(&store, objects) {
                 panic!("the configuration has an object that cannot be stored: {error}");
             }
         }
@@ -231,7 +231,7 @@ impl ApiServer {
         }
         let mut response = body
             .and_then(|body| self.apply(&parts, &body, self.admit(caller, token, &parts)?))
-            .unwrap_or_else(|refusal| refused(&refusal));
+            .unwrap_or_else(|refusal| self.refuse(&parts, &refusal));
         if response.body().is_watch()
             && let Some(ask) = Ask::new(&parts, &[], caller, &self.store)
         {
@@ -282,12 +282,12 @@ impl ApiServer {
                 }
                 fate = None;
             }
-            Some((_, Fate::NoStreamingLists)) => return passage.end(Ok(no_streaming_lists())),
+            Some((_, Fate::NoStreamingLists)) => return passage.end(Ok(no_streaming_lists(&ask))),
             _ => {}
         }
         let mut response = admitted
             .and_then(|admitted| self.apply(parts, body, admitted))
-            .unwrap_or_else(|refusal| refused(&refusal));
+            .unwrap_or_else(|refusal| self.refuse(parts, &refusal));
         passage.applied = response.status().is_success();
         for (rule, time) in hit.after {
             passage.faults.push(plan.note(rule, &ask));
@@ -373,6 +373,15 @@ impl ApiServer {
         Ok(Some((access, user)))
     }
 
+    fn refuse(&self, parts: &Parts, refusal: &Refusal) -> Response<ResponseBody> {
+        let config = &self.store.config;
+        let offer = match target(parts.uri.path(), &self.store.read()) {
+            Target::Object(target) => Offer::of(target.kind, &config.protobuf),
+            _ => Offer::general(&config.protobuf),
+        };
+        refused(refusal, of_refusals(&parts.headers, offer))
+    }
+
     fn apply(&self, parts: &Parts, body: &Bytes, admitted: Admitted) -> Answer<Response<ResponseBody>> {
         let query = Query::parse(parts.uri.query());
         let named = target(parts.uri.path(), &self.store.read());
@@ -381,15 +390,19 @@ impl ApiServer {
             Target::Plain(plain) => {
                 let reviews = self.access.read().is_some();
                 let document = document(parts, &plain, self.store.read().kinds(), reviews)?;
-                return respond(document, Form::Whole);
+                return respond(document, Accepted::JSON);
             }
             Target::Review(kind) => {
-                return respond(self.review(parts, kind, body, admitted)?, Form::Whole);
+                let offer = Offer::general(&self.store.config.protobuf);
+                let accepted = negotiate(&parts.headers, offer, false)?;
+                return respond(self.review(parts, kind, body, offer, admitted)?, accepted);
             }
             Target::Nothing => return Err(Refusal::no_such_path()),
         };
-        let mut form = negotiate(&parts.headers)?;
-        if let Form::Table(style) = &mut form {
+        let offer = Offer::of(target.kind, &self.store.config.protobuf);
+        let streams = parts.method == Method::GET && target.name.is_empty();
+        let mut accepted = negotiate(&parts.headers, offer, streams)?;
+        if let Form::Table(style) = &mut accepted.form {
             *style = Style::new(query.text("includeObject"), self.store.clock.now())?;
         }
         if let Some((access, user)) = &admitted
@@ -402,14 +415,21 @@ impl ApiServer {
             // What is not there would be created.
             access.authorise(user, &Attributes::of(parts).with_verb("create"))?;
         }
-        let reply = match self.object(parts, &target, &query, form, body)? {
+        let reply = match self.object(parts, &target, &query, (offer, accepted), body)? {
             Reply::Object(status, object) => Reply::Object(status, object.shown_as(target.kind)),
             reply => reply,
         };
-        respond(reply, form)
+        respond(reply, accepted)
     }
 
-    fn review(&self, parts: &Parts, review: Review, body: &[u8], admitted: Admitted) -> Answer<Reply> {
+    fn review(
+        &self,
+        parts: &Parts,
+        review: Review,
+        body: &[u8],
+        offer: Offer,
+        admitted: Admitted,
+    ) -> Answer<Reply> {
         // A test's own client asks for reviews as one who may do everything.
         let (access, user) = if let Some(admitted) = admitted {
             admitted
@@ -420,9 +440,10 @@ impl ApiServer {
         if parts.method != Method::POST {
             return Err(Refusal::method_not_allowed());
         }
-        media_type(parts, &["application/json"])?;
-        let answer = access::answer(&access, &user, review, body)?;
-        Ok(Reply::Json(StatusCode::CREATED, answer))
+        let media = body_media(&parts.headers, offer.takes_protobuf())?;
+        let sent = Sent { bytes: body, media };
+        let answer = access::answer(&access, &user, review, sent)?;
+        Ok(Reply::Made(StatusCode::CREATED, answer))
     }
 
     fn object(
@@ -430,7 +451,7 @@ impl ApiServer {
         parts: &Parts,
         target: &ObjectTarget,
         query: &Query,
-        form: Form,
+        (offer, accepted): (Offer, Accepted),
         body: &Bytes,
     ) -> Answer<Reply> {
         let store = &self.store;
@@ -443,10 +464,21 @@ impl ApiServer {
         };
         let collection = target.name.is_empty();
         // A collection of all namespaces can only be read.
+        let sent_as = || body_media(&parts.headers, offer.takes_protobuf());
+        // Options are of a group of their own, which has protobuf whatever is deleted.
+        let options = || {
+            let protobuf = offer != Offer::JsonOnly;
+            let media = if body.is_empty() {
+                Media::Json
+            } else {
+                body_media(&parts.headers, protobuf)?
+            };
+            Options::parse(query, Sent { bytes: body, media })
+        };
         let everywhere = collection && kind.namespaced && target.namespace.is_empty();
         match (&parts.method, collection) {
             (&Method::GET, true) if query.flag("watch") => {
-                Ok(Reply::Stream(watch::start(store, target, query, form)?))
+                Ok(Reply::Stream(watch::start(store, target, query, accepted)?))
             }
             (&Method::GET, true) => Ok(Reply::List(list::collect(store, target, query)?)),
             (&Method::GET, false) if target.sub != Sub::Finalize => {
@@ -457,12 +489,11 @@ impl ApiServer {
                 Ok(Reply::Object(StatusCode::OK, object))
             }
             (&Method::POST, true) if !everywhere => {
-                media_type(parts, &["application/json"])?;
-                Ok(written(write::create(write, body)?))
+                let media = sent_as()?;
+                Ok(written(write::create(write, Sent { bytes: body, media })?))
             }
             (&Method::PUT, false) => {
-                media_type(parts, &["application/json"])?;
-                let replacement = Replacement::read(write, body)?;
+                let replacement = Replacement::read(write, body, sent_as()?)?;
                 Ok(written(write::update(write, Change::Replace(replacement))?))
             }
             (&Method::PATCH, false) if target.sub != Sub::Finalize => {
@@ -470,9 +501,9 @@ impl ApiServer {
                 Ok(written(write::update(write, change)?))
             }
             (&Method::DELETE, false) if target.sub == Sub::Main => {
-                match delete::delete(store, target, &Options::parse(query, body)?)? {
+                match delete::delete(store, target, &options()?)? {
                     Deleted::Gone(object) if !kind.returns_deleted => {
-                        Ok(Reply::Json(StatusCode::OK, delete::success(&object)))
+                        Ok(Reply::Made(StatusCode::OK, delete::success(&object)))
                     }
                     Deleted::Gone(object) | Deleted::Pending(object) => {
                         Ok(Reply::Object(StatusCode::OK, object))
@@ -480,7 +511,7 @@ impl ApiServer {
                 }
             }
             (&Method::DELETE, true) if kind.delete_collection && !everywhere => {
-                let options = Options::parse(query, body)?;
+                let options = options()?;
                 Ok(Reply::List(delete::delete_all(store, target, query, &options)?))
             }
             _ => Err(Refusal::method_not_allowed()),

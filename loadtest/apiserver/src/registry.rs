@@ -10,23 +10,29 @@ pub(crate) mod namespace;
 pub(crate) mod node;
 mod normal;
 pub(crate) mod pod;
-pub(crate) mod schema;
 pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod slice;
 
 pub(crate) use self::normal::unknown_fields;
 
+use crate::accept::{Body, Media};
 use crate::cause::Faults;
 use crate::kinds::Kind;
 use crate::object::{object_at, text};
+use crate::protobuf;
 use crate::route::Sub;
+use crate::schema::SCHEMA;
 use crate::status::{Answer, Refusal};
 use crate::validate::{metadata, metadata_update};
 use serde_json::Value;
 
 /// Reads a body that should be an object of `kind`. What is not known is dropped as Go's decoder does.
-pub(crate) fn decode(kind: Kind, body: &[u8], strict: bool) -> Answer<Value> {
+pub(crate) fn decode(kind: Kind, body: Body<'_>, strict: bool) -> Answer<Value> {
+    let body = match body.media {
+        Media::Json => body.bytes,
+        Media::Protobuf => return decode_message(kind, body.bytes),
+    };
     let value: Value = serde_json::from_slice(body).map_err(|error| {
         let shown = String::from_utf8_lossy(&body[..body.len().min(512)])
             .trim_end()
@@ -51,6 +57,22 @@ pub(crate) fn decode(kind: Kind, body: &[u8], strict: bool) -> Answer<Value> {
     decode_value(kind, value)
 }
 
+/// Reads a body in protobuf. Strictness is for text alone.
+fn decode_message(kind: Kind, body: &[u8]) -> Answer<Value> {
+    let opened =
+        protobuf::open(body).map_err(|fault| protobuf::unrecognised(kind.kind, &fault.to_string(), body))?;
+    check_type(kind, &opened.api_version, &opened.kind)?;
+    let value = protobuf::decode(SCHEMA.root(kind), opened.raw);
+    let value = value.map_err(|fault| {
+        Refusal::bad_request(format!(
+            "{0} in version \"{1}\" cannot be handled as a {0}: {fault}",
+            kind.kind,
+            kind.version()
+        ))
+    })?;
+    normalise(kind, value)
+}
+
 /// What a client that asked for strictness is told of fields the kind does not have.
 pub(crate) fn strict_fault(kind: Kind, value: &Value) -> Option<String> {
     let unknown = unknown_fields(kind, value);
@@ -71,7 +93,12 @@ pub(crate) fn decode_value(kind: Kind, value: Value) -> Answer<Value> {
             normal::json_type(&value)
         )));
     }
-    let (version, named) = (text(&value, "/apiVersion"), text(&value, "/kind"));
+    check_type(kind, text(&value, "/apiVersion"), text(&value, "/kind"))?;
+    normalise(kind, value)
+}
+
+/// Refuses an object that says it is of another kind or version.
+fn check_type(kind: Kind, version: &str, named: &str) -> Answer<()> {
     let wanted = kind.api_version;
     if (!version.is_empty() && version != wanted) || (!named.is_empty() && named != kind.kind) {
         let version = if version.is_empty() { wanted } else { version };
@@ -88,7 +115,7 @@ pub(crate) fn decode_value(kind: Kind, value: Value) -> Answer<Value> {
             go(wanted, kind.kind)
         )));
     }
-    normalise(kind, value)
+    Ok(())
 }
 
 /// The object as the real server would hold it: unknown fields gone, empty ones left out, defaults filled in.

@@ -1,22 +1,29 @@
 //! Answers, and the forms they are written in.
 
-use crate::accept::{Form, negotiate};
+use crate::accept::{Accepted, Form, Media, Offer, StatusForm, negotiate};
 use crate::body::ResponseBody;
 use crate::kinds::Kind;
 use crate::list::List;
 use crate::object::Object;
+use crate::protobuf;
 use crate::route::Plain;
 use crate::status::{Answer, Refusal};
 use crate::write;
 use crate::{discovery, openapi};
 use bytes::BytesMut;
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use serde_json::Value;
 use std::sync::Arc;
+
+const JSON: &str = "application/json";
 
 /// An answer before it has its form.
 pub(crate) enum Reply {
     Object(StatusCode, Arc<Object>),
-    Json(StatusCode, serde_json::Value),
+    /// A document that has no form but JSON.
+    Document(Value),
+    /// What is not stored and has a message: a Status, a review.
+    Made(StatusCode, Value),
     Text(&'static str),
     List(List),
     Stream(ResponseBody),
@@ -29,10 +36,10 @@ pub(crate) fn document(parts: &Parts, plain: &Plain, kinds: &[Kind], reviews: bo
     if *plain == Plain::Health {
         return Ok(Reply::Text("ok"));
     }
-    negotiate(&parts.headers)?;
+    negotiate(&parts.headers, Offer::JsonOnly, false)?;
     if let Plain::OpenApi(path) = plain {
         let document = openapi::document(path, kinds).ok_or_else(Refusal::no_such_path)?;
-        return Ok(Reply::Json(StatusCode::OK, document));
+        return Ok(Reply::Document(document));
     }
     let host = parts
         .headers
@@ -40,7 +47,7 @@ pub(crate) fn document(parts: &Parts, plain: &Plain, kinds: &[Kind], reviews: bo
         .and_then(|h| h.to_str().ok())
         .unwrap_or("127.0.0.1");
     let document = discovery::document(plain, kinds, host, reviews).ok_or_else(Refusal::no_such_path)?;
-    Ok(Reply::Json(StatusCode::OK, document))
+    Ok(Reply::Document(document))
 }
 
 pub(crate) fn written((object, created): write::Written) -> Reply {
@@ -59,55 +66,74 @@ pub(crate) fn media_type<'a>(parts: &Parts, accepted: &[&'a str]) -> Answer<&'a 
     let given = parts.headers.get(header::CONTENT_TYPE);
     let given = given.and_then(|given| given.to_str().ok()).unwrap_or("");
     let media = given.split(';').next().unwrap_or("").trim();
-    let plain = media.is_empty() && accepted[0] == "application/json";
-    let found = accepted
-        .iter()
-        .find(|one| plain || one.eq_ignore_ascii_case(media));
+    let found = accepted.iter().find(|one| one.eq_ignore_ascii_case(media));
     found
         .copied()
         .ok_or_else(|| Refusal::unsupported_media(&accepted.join(", ")))
 }
 
-pub(crate) fn respond(reply: Reply, form: Form) -> Answer<Response<ResponseBody>> {
+pub(crate) fn respond(reply: Reply, accepted: Accepted) -> Answer<Response<ResponseBody>> {
+    let media = match accepted.media {
+        Media::Json => JSON,
+        Media::Protobuf => protobuf::MEDIA,
+    };
     let (status, media, body) = match reply {
-        Reply::Object(status, object) => {
-            if form == Form::MetadataList {
-                let mut refusal = Refusal::not_acceptable();
-                refusal.message = format!(
-                    "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
-                    object.kind.kind
-                );
-                return Err(refusal);
-            }
-            let mut out = BytesMut::new();
-            let body = match form {
-                Form::Metadata => {
-                    object.write(&mut out, true);
-                    out.extend_from_slice(b"\n");
-                    out.freeze()
-                }
-                Form::Table(style) => {
-                    style.single(&mut out, &object, true);
-                    out.extend_from_slice(b"\n");
-                    out.freeze()
-                }
-                _ => object.bytes.clone(),
-            };
-            (status, "application/json", ResponseBody::whole(body))
-        }
-        Reply::Json(status, value) => (status, "application/json", json_line(&value)),
+        Reply::Object(status, object) => (status, media, object_body(&object, accepted)?),
+        Reply::Document(value) => (StatusCode::OK, JSON, json_line(&value)),
+        // A Status has no metadata of its own to be asked for.
+        Reply::Made(status, value) => match made(&value).filter(|_| accepted == Accepted::PROTOBUF) {
+            Some(body) => (status, media, body),
+            None => (status, JSON, json_line(&value)),
+        },
         Reply::Text(text) => (
             StatusCode::OK,
             "text/plain; charset=utf-8",
             ResponseBody::whole(text),
         ),
-        Reply::List(list) => (StatusCode::OK, "application/json", list.body(form)?),
-        Reply::Stream(body) => (StatusCode::OK, "application/json", body),
+        Reply::List(list) => (StatusCode::OK, media, list.body(accepted)?),
+        Reply::Stream(body) if accepted.media == Media::Protobuf => {
+            (StatusCode::OK, protobuf::WATCH_MEDIA, body)
+        }
+        Reply::Stream(body) => (StatusCode::OK, media, body),
     };
     Ok(response(status, media, body))
 }
 
-fn json_line(value: &serde_json::Value) -> ResponseBody {
+fn object_body(object: &Object, accepted: Accepted) -> Answer<ResponseBody> {
+    let mut out = BytesMut::new();
+    match (accepted.form, accepted.media) {
+        (Form::MetadataList, _) => {
+            return Err(Refusal::not_acceptable(format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
+                object.kind.kind
+            )));
+        }
+        (Form::Metadata, Media::Protobuf) => {
+            protobuf::write_object(&mut out, protobuf::Type::METADATA, &object.metadata_message());
+        }
+        (_, Media::Protobuf) => protobuf::write_object(&mut out, object.message_type(), &object.message()),
+        (Form::Metadata, Media::Json) => {
+            object.write(&mut out, true);
+            out.extend_from_slice(b"\n");
+        }
+        (Form::Table(style), Media::Json) => {
+            style.single(&mut out, object, true);
+            out.extend_from_slice(b"\n");
+        }
+        (Form::Whole, Media::Json) => return Ok(ResponseBody::whole(object.bytes.clone())),
+    }
+    Ok(ResponseBody::whole(out.freeze()))
+}
+
+/// Something that is not stored, in protobuf.
+fn made(value: &Value) -> Option<ResponseBody> {
+    let message = protobuf::made(value)?;
+    let mut out = BytesMut::new();
+    protobuf::write_object(&mut out, protobuf::type_of(value), &message);
+    Some(ResponseBody::whole(out.freeze()))
+}
+
+fn json_line(value: &Value) -> ResponseBody {
     ResponseBody::whole(format!("{value}\n"))
 }
 
@@ -127,10 +153,18 @@ pub(crate) fn response(
     response
 }
 
-pub(crate) fn refused(refusal: &Refusal) -> Response<ResponseBody> {
-    let status =
-        StatusCode::from_u16(refusal.code).expect("refusals carry the statuses written in this crate");
-    let mut response = response(status, "application/json", json_line(&refusal.status()));
+pub(crate) fn refused(refusal: &Refusal, form: StatusForm) -> Response<ResponseBody> {
+    let code = StatusCode::from_u16(refusal.code).expect("refusals carry the statuses written in this crate");
+    let status = refusal.status();
+    let (media, body) = match form {
+        StatusForm::Json => (JSON, json_line(&status)),
+        StatusForm::Indented => (JSON, ResponseBody::whole(format!("{status:#}"))),
+        StatusForm::Protobuf => match made(&status) {
+            Some(body) => (protobuf::MEDIA, body),
+            None => (JSON, json_line(&status)),
+        },
+    };
+    let mut response = response(code, media, body);
     if let Some(seconds) = refusal.retry_after {
         response
             .headers_mut()

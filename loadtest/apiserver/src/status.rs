@@ -235,9 +235,14 @@ impl Refusal {
         Box::new(Self::general(405, "MethodNotAllowed", message))
     }
 
-    pub(crate) fn not_acceptable() -> Box<Self> {
-        let message = "only the following media types are accepted: application/json";
+    /// Nothing the server has is in a form that the client accepts.
+    pub(crate) fn not_acceptable(message: impl Into<String>) -> Box<Self> {
         Box::new(Self::new(406, "NotAcceptable", message))
+    }
+
+    /// The same, as the router in front of the handlers says it.
+    pub(crate) fn no_representation(message: impl Into<String>) -> Box<Self> {
+        Box::new(Self::general(406, "NotAcceptable", message))
     }
 
     pub(crate) fn unsupported_media(accepted: &str) -> Box<Self> {

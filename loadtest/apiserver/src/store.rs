@@ -4,16 +4,19 @@
 //! outside of it, and a commit only compares, numbers and files the result.
 
 mod allocate;
+mod definitions;
+mod owners;
 mod ring;
 
 pub(crate) use self::allocate::{Allocator, Held, NODE_PORTS, next_address, range_of};
+pub(crate) use self::owners::Presence;
 pub(crate) use self::ring::{Change, Event, Ring};
 
+use self::definitions::Names;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::custom::{self, CLEANUP};
 use crate::kinds::{Kind, Role};
-use crate::object::{Draft, Object, Owner, format_uid, texts};
+use crate::object::{Draft, Object, format_uid};
 use crate::status::{Answer, Refusal};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,14 +46,20 @@ pub(crate) struct State {
     namespaces: Kind,
     pub(crate) rng: fastrand::Rng,
     pub(crate) allocator: Allocator,
-    /// Who lives, for owner references.
-    live: BTreeMap<(Kind, u128), Arc<str>>,
+    clock: Clock,
+    /// The names of the definitions, by the definitions' own.
+    definitions: BTreeMap<Arc<str>, Names>,
+    /// The objects by their UIDs, for owner references.
+    live: BTreeMap<u128, (Kind, Arc<str>)>,
     dependents: BTreeMap<u128, BTreeSet<(Kind, Arc<str>)>>,
     /// Owners whose dependents are to be looked at.
-    pub(crate) gone: BTreeSet<u128>,
+    pub(crate) gone: BTreeMap<u128, Kind>,
     /// Objects to be looked at by the collector themselves.
     pub(crate) suspects: BTreeSet<(Kind, Arc<str>)>,
-    collect: bool,
+    /// Dependents of absent owners are collected.
+    collects: bool,
+    /// Deleted namespaces are emptied.
+    empties: bool,
 }
 
 /// The store: the state, who waits for it, and what requests need beside it.
@@ -70,6 +79,7 @@ impl Store {
             .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
         let namespaces = kinds.iter().copied().find(|kind| kind.role == Role::Namespace);
         let history = config.history.max(1);
+        let clock = Clock::new(config.start_time);
         let state = State {
             rv: 1,
             namespaces: namespaces.expect("the table of kinds has namespaces"),
@@ -78,14 +88,17 @@ impl Store {
             history,
             rng,
             allocator: Allocator::default(),
+            clock,
+            definitions: BTreeMap::new(),
             live: BTreeMap::new(),
             dependents: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            gone: BTreeMap::new(),
             suspects: BTreeSet::new(),
-            collect: config.gc,
+            collects: config.gc,
+            empties: config.empties_namespaces(),
         };
         Self {
-            clock: Clock::new(config.start_time),
+            clock,
             config,
             state: RwLock::new(state),
             collector: Arc::new(Notify::new()),
@@ -233,21 +246,6 @@ impl State {
         self.table(self.namespaces).objects.get(name)
     }
 
-    /// Whether the definition of a custom kind is deleted.
-    pub(crate) fn is_terminating(&self, kind: Kind) -> bool {
-        kind.is_custom()
-            && self
-                .definition_of(kind)
-                .is_none_or(|definition| definition.deleting)
-    }
-
-    fn definition_of(&self, kind: Kind) -> Option<&Arc<Object>> {
-        let definitions = self.kinds.iter().find(|kind| kind.role == Role::Definition)?;
-        self.table(*definitions)
-            .objects
-            .get(kind.qualified_resource().as_str())
-    }
-
     pub(crate) fn table(&self, kind: Kind) -> &Table {
         self.tables
             .get(&kind)
@@ -266,76 +264,12 @@ impl State {
         kinds.flat_map(|kind| self.range(*kind, namespace)).collect()
     }
 
-    /// The owner's kind, when it is served.
-    pub(crate) fn kind_of(&self, owner: &Owner) -> Option<Kind> {
-        self.kinds.iter().find(|kind| owner.is_of(**kind)).copied()
-    }
-
-    /// Serves what a definition defines, and nothing that it defined before.
-    fn define(&mut self, definition: &Object, kinds: Vec<Kind>) {
-        self.kinds.retain(|kind| !kind.is_defined_by(definition.name()));
-        for kind in kinds {
-            self.kinds.push(kind);
-            self.tables
-                .entry(kind)
-                .or_insert_with(|| Table::new(self.history));
-        }
-    }
-
-    /// Removes what is left of a definition's objects, and serves them no more.
-    fn undefine(&mut self, definition: &Object) {
-        let defined = self
-            .kinds
-            .iter()
-            .find(|kind| kind.is_defined_by(definition.name()));
-        let Some(kind) = defined.copied() else { return };
-        for object in self.range(kind, "") {
-            self.take(&object);
-        }
-        self.define(definition, Vec::new());
-        // With it go the watches.
-        self.table_mut(kind).wake = watch::Sender::new(0);
-    }
-
-    /// A deleted definition goes when it has no objects any more.
-    pub(crate) fn finish_definition(&mut self, kind: Kind) {
-        let definition = self.definition_of(kind).filter(|definition| definition.deleting);
-        let Some(definition) = definition
-            .filter(|_| self.table(kind).objects.is_empty())
-            .cloned()
-        else {
-            return;
-        };
-        let mut value = definition.value();
-        let mut finalizers = texts(&value, "/metadata/finalizers");
-        finalizers.retain(|finalizer| finalizer != CLEANUP);
-        if finalizers.is_empty() {
-            self.take(&definition);
-        } else {
-            value["metadata"]["finalizers"] = finalizers.into();
-            self.put(Draft::new(definition.kind, &value), Some(Arc::clone(&definition)));
-        }
-        self.table(definition.kind).wake();
-    }
-
     /// Whether exactly this object is the stored one.
     pub(crate) fn holds(&self, object: &Arc<Object>) -> bool {
         self.table(object.kind)
             .objects
             .get(&object.key)
             .is_some_and(|o| Arc::ptr_eq(o, object))
-    }
-
-    pub(crate) fn is_live(&self, kind: Kind, uid: u128) -> bool {
-        self.live.contains_key(&(kind, uid))
-    }
-
-    /// Those that name `uid` as an owner.
-    pub(crate) fn dependents(&self, uid: u128) -> Vec<(Kind, Arc<str>)> {
-        self.dependents
-            .get(&uid)
-            .map(|d| d.iter().cloned().collect())
-            .unwrap_or_default()
     }
 
     /// Objects of a kind, all or of a namespace, in storage order.
@@ -361,14 +295,14 @@ impl State {
 
     fn put(&mut self, draft: Draft, old: Option<Arc<Object>>) -> Arc<Object> {
         self.rv += 1;
-        let object = draft.seal(self.rv);
+        let mut object = draft.seal(self.rv);
+        if object.kind.role == Role::Definition {
+            object = self.define(object);
+        }
         if let Some(old) = &old {
             self.unlink(old);
         }
         self.link(&object);
-        if object.kind.role == Role::Definition {
-            self.define(&object, custom::kinds_of(&object.value()));
-        }
         let table = self.table_mut(object.kind);
         table.objects.insert(Arc::clone(&object.key), Arc::clone(&object));
         let change = if old.is_some() {
@@ -376,11 +310,10 @@ impl State {
         } else {
             Change::Added
         };
-        table.ring.push(Event {
-            change,
-            object: Arc::clone(&object),
-            previous: old,
-        });
+        table.ring.push(Event::new(change, Arc::clone(&object), old));
+        if object.kind.role == Role::Definition {
+            self.reconsider_names(&object);
+        }
         object
     }
 
@@ -388,81 +321,19 @@ impl State {
         self.rv += 1;
         let object = old.at_version(self.rv);
         self.unlink(old);
-        self.live.remove(&(old.kind, old.uid));
-        if self.collect {
-            if self.dependents.contains_key(&old.uid) {
-                self.gone.insert(old.uid);
-            }
-            self.suspect_namespace(old);
-            self.suspect_owners(old);
-        }
+        self.bury(old);
         self.allocator.release(old);
         let table = self.table_mut(old.kind);
         table.objects.remove(&old.key);
         let previous = Some(Arc::clone(old));
-        table.ring.push(Event {
-            change: Change::Deleted,
-            object: Arc::clone(&object),
-            previous,
-        });
+        table
+            .ring
+            .push(Event::new(Change::Deleted, Arc::clone(&object), previous));
         match old.kind.role {
             Role::Definition => self.undefine(old),
-            Role::Custom => self.finish_definition(old.kind),
+            Role::Custom => self.finish_definition(&old.kind.qualified_resource()),
             _ => {}
         }
         object
-    }
-
-    fn link(&mut self, object: &Arc<Object>) {
-        self.live
-            .insert((object.kind, object.uid), Arc::clone(&object.key));
-        for owner in &object.owners {
-            let Some(uid) = owner.uid else { continue };
-            let id = (object.kind, Arc::clone(&object.key));
-            self.dependents.entry(uid).or_default().insert(id.clone());
-            // Born without its owner.
-            if self.collect && self.kind_of(owner).is_some_and(|kind| !self.is_live(kind, uid)) {
-                self.suspects.insert(id);
-            }
-        }
-        if self.collect && object.deleting {
-            self.suspects.insert((object.kind, Arc::clone(&object.key)));
-        }
-    }
-
-    fn unlink(&mut self, object: &Arc<Object>) {
-        for owner in &object.owners {
-            let Some(uid) = owner.uid else { continue };
-            if let Some(dependents) = self.dependents.get_mut(&uid) {
-                dependents.remove(&(object.kind, Arc::clone(&object.key)));
-                if dependents.is_empty() {
-                    self.dependents.remove(&uid);
-                }
-            }
-        }
-    }
-
-    /// A namespace on its way out may be empty now.
-    fn suspect_namespace(&mut self, object: &Object) {
-        if let Some(namespace) = self.namespace(object.namespace()).filter(|n| n.deleting) {
-            let suspect = (self.namespaces, Arc::clone(&namespace.key));
-            self.suspects.insert(suspect);
-        }
-    }
-
-    /// An owner that waits for its dependents may have lost its last one.
-    fn suspect_owners(&mut self, object: &Object) {
-        for owner in &object.owners {
-            let (Some(kind), Some(uid)) = (self.kind_of(owner), owner.uid) else {
-                continue;
-            };
-            let Some(key) = self.live.get(&(kind, uid)) else {
-                continue;
-            };
-            let owner = self.table(kind).objects.get(key);
-            if owner.is_some_and(|owner| owner.deleting) {
-                self.suspects.insert((kind, Arc::clone(key)));
-            }
-        }
     }
 }

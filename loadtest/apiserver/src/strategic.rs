@@ -1,7 +1,7 @@
 //! Strategic merge patches: lists are merged by the keys of their items, and directives say what a merge cannot.
 
 use crate::kinds::Kind;
-use crate::registry::schema::{Form, Merge, Place};
+use crate::schema::{Form, Merge, Place};
 use serde_json::{Map, Value};
 
 const DIRECTIVE: &str = "$patch";

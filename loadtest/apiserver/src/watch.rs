@@ -1,13 +1,15 @@
 //! Watches: replay from the history, then live, one reader's position each.
 
-use crate::accept::Form;
+use crate::accept::{Accepted, Form, Media};
 use crate::body::ResponseBody;
 use crate::cause::Faults;
 use crate::kinds::Kind;
 use crate::list::{not_future, parse_version};
 use crate::object::Object;
+use crate::protobuf::{self, Encoder, Type};
 use crate::query::Query;
 use crate::route::ObjectTarget;
+use crate::schema::SCHEMA;
 use crate::selector::Selection;
 use crate::status::{Answer, Refusal};
 use crate::store::{Change, Event, Store};
@@ -32,6 +34,8 @@ struct Watcher {
     kind: Kind,
     selection: Selection,
     form: Form,
+    media: Media,
+    encoder: Encoder,
     /// A table's columns are told once.
     columns_told: bool,
     /// The present at the start, for a watch that begins with it.
@@ -48,12 +52,21 @@ struct Watcher {
     bookmark_at: Option<Instant>,
 }
 
+/// What an event shows.
+#[derive(Clone, Copy)]
+enum Told<'a> {
+    /// A change as it is in the history.
+    Event(&'a Event),
+    /// An object as this watch alone shows it.
+    Alone(&'a Arc<Object>),
+}
+
 /// Starts a watch; the answer is the stream of its events.
 pub(crate) fn start(
     store: &Arc<Store>,
     target: &ObjectTarget,
     query: &Query,
-    form: Form,
+    accepted: Accepted,
 ) -> Answer<ResponseBody> {
     let kind = target.kind;
     let initial_events = check(query)?;
@@ -63,8 +76,10 @@ pub(crate) fn start(
         query.text("labelSelector"),
         query.text("fieldSelector"),
     )?;
+    let Accepted { form, media } = accepted;
     if form == Form::MetadataList {
-        return Err(Refusal::not_acceptable());
+        let message = "you requested PartialObjectMetadataList, but the requested object is not a list";
+        return Err(Refusal::not_acceptable(message));
     }
     let asked = parse_version(query.text("resourceVersion"))?;
     let timeout = match query.text("timeoutSeconds").parse::<u64>() {
@@ -88,8 +103,8 @@ pub(crate) fn start(
     } else {
         let Some(position) = ring.after(asked) else {
             let message = format!("too old resource version: {asked} ({})", ring.floor());
-            let line = event_line("ERROR", &Refusal::expired(message, None).status());
-            return Ok(ResponseBody::whole(line));
+            let event = error_event(&Refusal::expired(message, None), media);
+            return Ok(ResponseBody::whole(event));
         };
         (Vec::new(), position)
     };
@@ -97,6 +112,8 @@ pub(crate) fn start(
         kind,
         selection,
         form,
+        media,
+        encoder: Encoder::default(),
         columns_told: false,
         initial_end: (initial_events && bookmarks).then_some(state.rv),
         initial: initial.into_iter(),
@@ -148,8 +165,13 @@ fn next_bookmark(now: Instant, deadline: Instant) -> Option<Instant> {
     (next > now).then_some(next)
 }
 
-pub(crate) fn event_line(event: &str, object: &serde_json::Value) -> Bytes {
-    Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"))
+/// The event that tells why a watch ends.
+pub(crate) fn error_event(refusal: &Refusal, media: Media) -> Bytes {
+    let status = refusal.status();
+    match media {
+        Media::Json => format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into(),
+        Media::Protobuf => protobuf::error_event(&status),
+    }
 }
 
 impl Watcher {
@@ -158,7 +180,7 @@ impl Watcher {
         let mut out = BytesMut::new();
         while self.initial.len() > 0 && out.len() < CHUNK {
             if let Some(object) = self.initial.next() {
-                self.write(&mut out, "ADDED", &object);
+                self.write(&mut out, "ADDED", Told::Alone(&object));
             }
         }
         if out.is_empty()
@@ -239,16 +261,28 @@ impl Watcher {
         let before = event.previous.as_ref().filter(|p| self.selection.matches(p));
         let after = event.change != Change::Deleted && self.selection.matches(&event.object);
         match (before, after) {
-            (Some(_), true) => self.write(out, "MODIFIED", &event.object),
-            (None, true) => self.write(out, "ADDED", &event.object),
-            (Some(_), false) if event.change == Change::Deleted => self.write(out, "DELETED", &event.object),
+            (Some(_), true) => self.write(out, "MODIFIED", Told::Event(event)),
+            (None, true) => self.write(out, "ADDED", Told::Event(event)),
+            (Some(_), false) if event.change == Change::Deleted => {
+                self.write(out, "DELETED", Told::Event(event));
+            }
             // What leaves the selection is shown as it was last seen, at the version at which it left.
-            (Some(previous), false) => self.write(out, "DELETED", &previous.at_version(event.object.rv)),
+            (Some(previous), false) => {
+                let previous = previous.at_version(event.object.rv);
+                self.write(out, "DELETED", Told::Alone(&previous));
+            }
             (None, false) => {}
         }
     }
 
-    fn write(&mut self, out: &mut BytesMut, event: &str, object: &Arc<Object>) {
+    fn write(&mut self, out: &mut BytesMut, event: &str, told: Told<'_>) {
+        if self.media == Media::Protobuf {
+            return self.write_message(out, event, told);
+        }
+        let object = match told {
+            Told::Alone(object) => object,
+            Told::Event(event) => &event.object,
+        };
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event.as_bytes());
         out.extend_from_slice(b"\",\"object\":");
@@ -261,6 +295,29 @@ impl Watcher {
             object.write(out, self.form == Form::Metadata);
         }
         out.extend_from_slice(b"}\n");
+    }
+
+    fn write_message(&mut self, out: &mut BytesMut, event: &str, told: Told<'_>) {
+        let metadata_only = self.form == Form::Metadata;
+        let of = if metadata_only {
+            Type::METADATA
+        } else {
+            Type {
+                api_version: self.kind.api_version,
+                kind: self.kind.kind,
+            }
+        };
+        let made;
+        let message = match told {
+            Told::Event(event) if metadata_only => event.metadata_message(),
+            Told::Event(event) => event.message(),
+            Told::Alone(object) if metadata_only => {
+                made = object.metadata_message();
+                &made
+            }
+            Told::Alone(object) => object.message_in(&mut self.encoder),
+        };
+        protobuf::write_event(out, event, of, message);
     }
 
     fn bookmark(&self, rv: u64, initial_end: bool) -> Bytes {
@@ -278,6 +335,21 @@ impl Watcher {
             "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\
              \"metadata\":{{\"resourceVersion\":\"{rv}\"{annotations}}}{rest}}}"
         );
+        if self.media == Media::Protobuf {
+            let mut out = BytesMut::new();
+            let of = Type {
+                api_version: version,
+                kind,
+            };
+            let index = if self.form == Form::Metadata {
+                SCHEMA.named("PartialObjectMetadata")
+            } else {
+                SCHEMA.root(self.kind)
+            };
+            let message = protobuf::encode(index, object.as_bytes());
+            protobuf::write_event(&mut out, "BOOKMARK", of, &message);
+            return out.freeze();
+        }
         let object = match self.form {
             Form::Table(_) => Style::bookmark(rv, &object),
             _ => object,

@@ -1,5 +1,6 @@
 //! Create, replace and patch.
 
+use crate::accept::{Body, Media};
 use crate::cause::Faults;
 use crate::kinds::{Kind, Role};
 use crate::managed::{self, Applied, Writer};
@@ -37,6 +38,7 @@ pub(crate) struct Replacement {
     kind: Kind,
     value: Option<Value>,
     body: Bytes,
+    media: Media,
 }
 
 /// A write on its way: where to, how, and by whom.
@@ -64,22 +66,27 @@ fn is_dry(query: &Query) -> Answer<bool> {
 }
 
 impl Replacement {
-    pub(crate) fn read(write: Write<'_>, body: &Bytes) -> Answer<Self> {
+    pub(crate) fn read(write: Write<'_>, body: &Bytes, media: Media) -> Answer<Self> {
         let kind = write.target.kind;
-        let value = registry::decode(kind, body, write.is_strict())?;
+        let value = registry::decode(kind, Body { bytes: body, media }, write.is_strict())?;
         check_identity(write.target, &value)?;
         Ok(Self {
             kind,
             value: Some(value),
             body: body.clone(),
+            media,
         })
     }
 
     fn take(&mut self) -> Answer<Value> {
-        match self.value.take() {
-            Some(value) => Ok(value),
-            None => registry::decode(self.kind, &self.body, false),
+        if let Some(value) = self.value.take() {
+            return Ok(value);
         }
+        let body = Body {
+            bytes: &self.body,
+            media: self.media,
+        };
+        registry::decode(self.kind, body, false)
     }
 }
 
@@ -98,7 +105,7 @@ impl Write<'_> {
     }
 }
 
-pub(crate) fn create(write: Write<'_>, body: &[u8]) -> Answer<Written> {
+pub(crate) fn create(write: Write<'_>, body: Body<'_>) -> Answer<Written> {
     let target = write.target;
     let mut value = registry::decode(target.kind, body, write.is_strict())?;
     adopt_namespace(target.kind, &mut value, &target.namespace)?;
@@ -374,10 +381,14 @@ fn update_once(
         _ => None,
     };
     new["metadata"]["resourceVersion"] = old.rv.to_string().into();
-    if is_unchanged(&mut new, &old_value) && !handed_over {
+    let was_tracked = old_value.pointer(OWNERS).is_some();
+    let cleared = managed::clear(&mut new) && was_tracked;
+    if is_unchanged(&mut new, &old_value) && !handed_over && !cleared {
         return Ok(Some(Arc::clone(old)));
     }
-    if !matches!(change, Change::Apply(_)) && (store.config.managed_fields || managed::is_applied(&new)) {
+    // Once cleared, an object is not tracked until somebody applies it.
+    let tracked = store.config.managed_fields && was_tracked && !cleared;
+    if !matches!(change, Change::Apply(_)) && (tracked || managed::is_applied(&new)) {
         managed::note(write.writer(&store.clock.time()), &old_value, &mut new);
     }
     let draft = Draft::new(kind, &new);

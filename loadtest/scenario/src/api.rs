@@ -187,6 +187,23 @@ impl Api {
         let options = grace.map_or_else(|| json!({}), |grace| json!({"gracePeriodSeconds": grace}));
         self.call(Method::DELETE, &path, Some((JSON, &options))).await
     }
+
+    /// Deletes exactly this object, which was read before: one that has taken its name since is refused with 409.
+    pub async fn delete_this(
+        &self,
+        kind: &str,
+        namespace: &str,
+        object: &Value,
+        grace: Option<u64>,
+    ) -> Result<Value, Error> {
+        let meta = &object["metadata"];
+        let path = Self::path(kind, namespace, Some(text(&meta["name"])))?;
+        let mut options = json!({"preconditions": {"uid": meta["uid"]}});
+        if let Some(grace) = grace {
+            options["gracePeriodSeconds"] = grace.into();
+        }
+        self.call(Method::DELETE, &path, Some((JSON, &options))).await
+    }
 }
 
 fn text(value: &Value) -> &str {

@@ -15,6 +15,7 @@
 //! | `steps[].then` | the state afterwards, normalised ([`Play::state`]) |
 
 mod api;
+mod check;
 mod compare;
 mod normal;
 mod play;
@@ -25,6 +26,9 @@ pub use self::normal::merge_groups;
 pub use self::play::{Play, carry_out};
 
 use serde_json::Value;
+
+/// The annotation of the Namespace and the Nodes that [`Play::marked`] has created.
+pub const MARK: &str = "endpointd.io/scenario-run";
 
 /// The annotation that carries the trigger time.
 pub const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";

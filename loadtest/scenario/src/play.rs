@@ -1,6 +1,6 @@
 //! Carries out the operations of a scenario, and reads the state that they lead to.
 
-use crate::{Api, Error, Scenario, normal};
+use crate::{Api, Error, MARK, Scenario, normal};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub struct Play<'a> {
     created: BTreeMap<String, BTreeSet<String>>,
     /// The step has created pods that the controller may not have seen.
     unseen_pods: bool,
+    /// What the Namespace and the Nodes are marked with.
+    mark: Option<String>,
 }
 
 impl<'a> Play<'a> {
@@ -36,6 +38,17 @@ impl<'a> Play<'a> {
             namespace,
             created: BTreeMap::new(),
             unseen_pods: false,
+            mark: None,
+        }
+    }
+
+    /// Marks the Namespace and the Nodes with this value of [`MARK`] as they are created: so they can be told from
+    /// others of their names even if the answer to their creation was lost.
+    #[must_use]
+    pub fn marked(self, mark: String) -> Self {
+        Self {
+            mark: Some(mark),
+            ..self
         }
     }
 
@@ -43,7 +56,14 @@ impl<'a> Play<'a> {
     pub async fn create_namespace(&self) -> Result<(), Error> {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}});
-        self.api.create(&namespace, "").await.map(drop)
+        self.create_marked(namespace).await
+    }
+
+    async fn create_marked(&self, mut object: Value) -> Result<(), Error> {
+        if let Some(mark) = &self.mark {
+            object["metadata"]["annotations"][MARK] = mark.as_str().into();
+        }
+        self.api.create(&object, "").await.map(drop)
     }
 
     /// Carries out one operation.
@@ -54,6 +74,9 @@ impl<'a> Play<'a> {
             self.unseen_pods = false;
         }
         self.unseen_pods |= kind == Some("Pod");
+        if kind == Some("Node") {
+            return self.create_marked(operation["create"].clone()).await;
+        }
         carry_out(&self.api, &self.namespace, operation).await
     }
 

@@ -163,7 +163,9 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
         services: Neighbours::services(),
     };
     let watch = OutputWatch::start(client.clone(), scope).await?;
-    let flags = [&[OsString::from("--leader-elect=true")][..], &args.flags].concat();
+    // The relay reads the lines that pass through it, so they are JSON.
+    let ours = ["--leader-elect=true", "--kube-api-content-type=application/json"].map(OsString::from);
+    let flags = [&ours[..], &args.flags].concat();
     let delays = Arc::new(Delays::new());
     let relay = Relay::start(handle.addr(), Arc::clone(&delays))?;
     let mut controller = Controller::start(&Server::Url(relay.url()), 100, &flags)?;

@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use endpointd::{
     actors::writer::Pacing,
+    cluster::codec::Encoding,
     core::{namespace::Settings, outputs},
     ops::run,
 };
@@ -88,6 +89,11 @@ impl Shape {
     /// The options of the controller's `generation`-th process.
     pub(super) fn options(&self, seed: u64, generation: u64) -> run::Options {
         run::Options {
+            encoding: if seed.is_multiple_of(4) {
+                Encoding::Json
+            } else {
+                Encoding::Protobuf
+            },
             settings: Settings {
                 max_endpoints: self.max_endpoints,
                 outputs: outputs::Outputs {
@@ -95,6 +101,7 @@ impl Shape {
                     slices: self.outputs.slices,
                 },
                 legacy_tolerate_unready: false,
+                clear_managed_fields: seed % 3 == 1,
                 // No process has the seed of the one before it.
                 seed: seed.wrapping_add(generation),
             },

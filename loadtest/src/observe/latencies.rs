@@ -17,6 +17,8 @@ const BUCKET_STEP: f64 = 1.2;
 pub(crate) struct Latencies {
     all: Histogram<u64>,
     interval: Histogram<u64>,
+    /// Those of the present part of a run.
+    part: Histogram<u64>,
     over_time: Vec<LatencySample>,
 }
 
@@ -27,7 +29,8 @@ impl Latencies {
         let histogram = Histogram::new_with_max(MAX_MICROS, 3).expect("the bounds are valid");
         Self {
             all: histogram.clone(),
-            interval: histogram,
+            interval: histogram.clone(),
+            part: histogram,
             over_time: Vec::new(),
         }
     }
@@ -36,13 +39,22 @@ impl Latencies {
         let micros = latency.as_micros() as u64;
         self.all.saturating_record(micros);
         self.interval.saturating_record(micros);
+        self.part.saturating_record(micros);
     }
 
     /// Forgets what was measured so far.
     pub(crate) fn clear(&mut self) {
         self.all.reset();
         self.interval.reset();
+        self.part.reset();
         self.over_time.clear();
+    }
+
+    /// Ends a part of the run: the figures of those that were measured in it, without their distribution.
+    pub(crate) fn end_part(&mut self) -> Latency {
+        let part = summary(&self.part);
+        self.part.reset();
+        part
     }
 
     /// Ends an interval that began so many seconds after the start.
@@ -67,17 +79,10 @@ impl Latencies {
 
     /// The figures of a report, those apart that only others know.
     pub(crate) fn report(&self) -> Latency {
-        let quantile = |quantile| self.all.value_at_quantile(quantile);
         Latency {
-            count: self.all.len(),
-            p50: quantile(0.5),
-            p90: quantile(0.9),
-            p99: quantile(0.99),
-            p999: quantile(0.999),
-            max: self.all.max(),
             histogram: self.buckets(),
             over_time: self.over_time.clone(),
-            ..Latency::default()
+            ..summary(&self.all)
         }
     }
 
@@ -95,6 +100,19 @@ impl Latencies {
         let last = buckets.iter().rposition(|bucket| bucket.count > 0);
         buckets.truncate(last.map_or(0, |last| last + 1));
         buckets
+    }
+}
+
+fn summary(histogram: &Histogram<u64>) -> Latency {
+    let quantile = |quantile| histogram.value_at_quantile(quantile);
+    Latency {
+        count: histogram.len(),
+        p50: quantile(0.5),
+        p90: quantile(0.9),
+        p99: quantile(0.99),
+        p999: quantile(0.999),
+        max: histogram.max(),
+        ..Latency::default()
     }
 }
 
@@ -124,6 +142,8 @@ mod tests {
         latencies.cut(1.0);
         latencies.record(Duration::from_millis(30));
         latencies.cut(2.0);
+        assert_eq!(latencies.end_part().count, 2, "a part holds several intervals");
+        assert_eq!(latencies.end_part().count, 0, "and ends once");
         let samples = latencies.report().over_time;
         let at: Vec<(f64, u64)> = samples.iter().map(|sample| (sample.at, sample.count)).collect();
         assert_eq!(

@@ -58,6 +58,8 @@ struct Events {
     /// The first since somebody asked for it.
     next: Option<Instant>,
     writes: Writes,
+    /// How often each slice was written since somebody asked for that, by namespace and name.
+    each_slice: Option<HashMap<(String, String), u32>>,
 }
 
 /// How much was written, as a watching client sees it.
@@ -110,6 +112,7 @@ impl OutputWatch {
                 last: Instant::now(),
                 next: None,
                 writes: Writes::default(),
+                each_slice: None,
             }),
         });
         let services = Arc::new(services);
@@ -161,6 +164,17 @@ impl Seen {
         self.events.lock().next = None;
     }
 
+    /// Counts the writes of each slice from now on; [`Seen::writes_of_slices`] ends that.
+    pub(crate) fn count_slices(&self) {
+        self.events.lock().each_slice = Some(HashMap::new());
+    }
+
+    /// How often each slice was written that was written at all, since that is counted.
+    pub(crate) fn writes_of_slices(&self) -> Vec<u32> {
+        let counts = self.events.lock().each_slice.take();
+        counts.into_iter().flat_map(HashMap::into_values).collect()
+    }
+
     /// When the first event arrived since it was last asked for.
     pub(crate) fn next_change(&self) -> Option<Instant> {
         self.events.lock().next
@@ -173,7 +187,7 @@ impl Seen {
         }
     }
 
-    fn note(&self, output: Output, kind: Kind, line: &[u8], at: Instant) {
+    fn note(&self, output: Output, event: &Event<'_>, line: &[u8], at: Instant) {
         let mut events = self.events.lock();
         events.last = at;
         events.next.get_or_insert(at);
@@ -182,11 +196,16 @@ impl Seen {
             Output::Endpoints => &mut events.writes.endpoints,
         };
         counts.bytes += line.len() as u64;
-        *match kind {
+        *match event.kind {
             Kind::Added => &mut counts.created,
             Kind::Deleted => &mut counts.deleted,
             _ => &mut counts.updated,
         } += 1;
+        if output == Output::Slices
+            && let Some(each) = &mut events.each_slice
+        {
+            *each.entry(event.object.key()).or_default() += 1;
+        }
     }
 }
 
@@ -277,11 +296,11 @@ impl Watcher {
             let object = &event.object;
             match event.kind {
                 Kind::Added | Kind::Modified => {
-                    self.seen.note(self.output, event.kind, &line, now);
+                    self.seen.note(self.output, &event, &line, now);
                     self.apply(object, now);
                 }
                 Kind::Deleted => {
-                    self.seen.note(self.output, event.kind, &line, now);
+                    self.seen.note(self.output, &event, &line, now);
                     self.remove(&object.key(), now);
                 }
                 Kind::Bookmark => {}

@@ -91,6 +91,15 @@ impl Report {
     pub fn is_correct(&self) -> bool {
         self.differences.is_empty()
     }
+
+    /// Adds what was found in another part of the same cluster.
+    pub(super) fn add(&mut self, other: Self) {
+        self.services += other.services;
+        self.endpoints += other.endpoints;
+        self.slices += other.slices;
+        self.objects += other.objects;
+        self.differences.extend(other.differences);
+    }
 }
 
 impl fmt::Display for Report {

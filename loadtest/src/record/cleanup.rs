@@ -1,9 +1,9 @@
-//! The objects that playing a scenario puts into a cluster, to be deleted afterwards.
+//! The objects that playing a scenario puts into a cluster, to be deleted afterwards, and no others.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{bail, ensure};
-use scenario::{Api, Error, Play};
+use scenario::{Api, Error, MARK, Play};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -20,6 +20,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Footprint {
     api: Api,
     namespace: String,
+    /// The mark of what was created by this play. Without it, another's namespace or Node would be deleted that was
+    /// created between the check and the play.
+    mark: String,
     /// The namespace was there before, and stays.
     existing: bool,
     nodes: BTreeSet<String>,
@@ -28,7 +31,7 @@ pub(crate) struct Footprint {
 }
 
 impl Footprint {
-    pub(crate) fn new(play: &Play<'_>, existing: bool) -> Self {
+    pub(crate) fn new(play: &Play<'_>, mark: String, existing: bool) -> Self {
         let (mut nodes, mut finalizers) = (BTreeSet::new(), BTreeSet::new());
         for operation in play.scenario.operations() {
             let created = &operation["create"];
@@ -42,6 +45,7 @@ impl Footprint {
         Self {
             api: play.api.clone(),
             namespace: play.namespace.clone(),
+            mark,
             existing,
             nodes,
             finalizers,
@@ -72,7 +76,8 @@ impl Footprint {
             );
             ensure!(
                 Instant::now() < deadline,
-                "namespace {namespace} is still being deleted"
+                "namespace {namespace} is still being deleted: give --namespace another name if the cluster runs no \
+                 namespace controller"
             );
             sleep(PAUSE).await;
         }
@@ -92,19 +97,39 @@ impl Footprint {
         Ok(())
     }
 
-    /// Deletes everything. It goes on when something fails, and then fails in the end.
+    /// Deletes everything that was created. It goes on when something fails, and then fails in the end.
     pub(crate) async fn remove(&self) -> anyhow::Result<()> {
-        let mut failed = self.empty().await.err();
-        if !self.existing {
-            let deleted = self.api.delete("Namespace", "", &self.namespace, None).await;
-            failed = failed.or(unless_gone(deleted).err());
-        }
+        let mut failed = self.remove_namespace().await.err();
         // Nodes go last: a controller would have much to write for pods whose nodes go.
         for name in &self.nodes {
-            let deleted = self.api.delete("Node", "", name, None).await;
-            failed = failed.or(unless_gone(deleted).err());
+            failed = failed.or(self.remove_node(name).await.err());
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    async fn remove_namespace(&self) -> anyhow::Result<()> {
+        if self.existing {
+            return self.empty().await;
+        }
+        let Some(namespace) = self.created("Namespace", &self.namespace).await? else {
+            return Ok(());
+        };
+        let emptied = self.empty().await;
+        let deleted = self.api.delete_this("Namespace", "", &namespace, None).await;
+        emptied.and(unless_gone(deleted))
+    }
+
+    async fn remove_node(&self, name: &str) -> anyhow::Result<()> {
+        match self.created("Node", name).await? {
+            Some(node) => self.delete("Node", "", &node).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The object of this name, if this play has created it.
+    async fn created(&self, kind: &str, name: &str) -> Result<Option<Value>, Error> {
+        let found = self.api.get(kind, "", name).await?;
+        Ok(found.filter(|object| object["metadata"]["annotations"][MARK] == *self.mark))
     }
 
     /// Deletes what is in the namespace until nothing is left.
@@ -119,21 +144,21 @@ impl Footprint {
                 bail!("{} are still there after {LIMIT:?}", names.join(", "));
             }
             for (kind, object) in &objects {
-                self.delete(kind, object).await?;
+                self.delete(kind, &self.namespace, object).await?;
             }
             sleep(PAUSE).await;
         }
     }
 
-    async fn delete(&self, kind: &str, object: &Value) -> anyhow::Result<()> {
-        let (namespace, meta) = (&*self.namespace, &object["metadata"]);
+    async fn delete(&self, kind: &str, namespace: &str, object: &Value) -> anyhow::Result<()> {
+        let meta = &object["metadata"];
         let name = meta["name"].as_str().unwrap_or_default();
-        unless_gone(self.api.delete(kind, namespace, name, Some(0)).await)?;
+        unless_gone(self.api.delete_this(kind, namespace, object, Some(0)).await)?;
         let foreign: Vec<&str> = strings(&meta["finalizers"])
             .filter(|finalizer| !self.finalizers.contains(*finalizer))
             .collect();
         if foreign.len() < strings(&meta["finalizers"]).count() {
-            let patch = json!({"metadata": {"finalizers": foreign}});
+            let patch = json!({"metadata": {"uid": meta["uid"], "finalizers": foreign}});
             unless_gone(self.api.patch(kind, namespace, name, None, &patch).await)?;
         }
         Ok(())
@@ -156,7 +181,7 @@ impl Footprint {
 /// The outcome of a write to an object, which may be gone.
 fn unless_gone(outcome: Result<Value, Error>) -> anyhow::Result<()> {
     match outcome {
-        // 409: a namespace that is being deleted already.
+        // 409: a namespace that is being deleted already, or another object of that name.
         Err(error) if !matches!(error.code(), Some(404 | 409)) => Err(error.into()),
         _ => Ok(()),
     }

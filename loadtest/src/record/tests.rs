@@ -4,12 +4,14 @@ use std::{future::pending, path::PathBuf, time::Duration};
 
 use clap::Parser;
 use endpointd::{actors::writer::Pacing, cluster::connect::Clients, core::namespace::Settings, ops::run};
+use futures::{StreamExt, channel::mpsc, stream};
 use kube::Client;
-use memory_apiserver::Handle;
+use memory_apiserver::{Fault, FaultPlan, Handle, Latency, Rule, Stage, Verb};
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::{Args, Ended, record};
+use super::{Args, Ended, Job};
+use crate::serve;
 
 #[derive(Parser)]
 struct Cli {
@@ -32,8 +34,7 @@ impl Drop for Cluster {
 
 impl Cluster {
     async fn start(gc: bool, max_endpoints: usize) -> Self {
-        let config = memory_apiserver::Config::default().gc(gc);
-        let server = memory_apiserver::start(config).await.unwrap();
+        let server = memory_apiserver::start(serve::config(gc)).await.unwrap();
         let client = || Client::new(server.server().service(), "default");
         let clients = Clients {
             watches: client(),
@@ -41,6 +42,7 @@ impl Cluster {
             events: client(),
         };
         let options = run::Options {
+            encoding: endpointd::cluster::codec::Encoding::Protobuf,
             settings: Settings {
                 max_endpoints,
                 ..Settings::default()
@@ -60,12 +62,37 @@ impl Cluster {
 
     /// Runs the command on this cluster until it ends, or until `stop` does: how it ended, and what it printed.
     async fn record(&self, args: &[&str], stop: impl Future<Output = ()>) -> (anyhow::Result<Ended>, String) {
+        self.record_until(args, stream::once(stop).chain(stream::pending()).boxed_local())
+            .await
+    }
+
+    /// The same, with a stop for each item.
+    async fn record_until(
+        &self,
+        args: &[&str],
+        mut stops: impl futures::Stream<Item = ()> + Unpin,
+    ) -> (anyhow::Result<Ended>, String) {
         let url = self.server.url();
         let common = ["record", "--quiet=500ms", "--server", &*url];
         let args = Cli::try_parse_from(common.iter().chain(args)).unwrap().args;
         let mut out = Vec::new();
-        let ended = record(&args, stop, &mut out).await;
+        let ended = match Job::prepare(&args).await {
+            Ok(mut job) => job.record(&mut stops, &mut out).await,
+            Err(error) => Err(error),
+        };
         (ended, String::from_utf8(out).unwrap())
+    }
+
+    /// Waits until an object is there and fulfils a condition.
+    async fn until(&self, kind: &str, namespace: &str, name: &str, condition: impl Fn(&Value) -> bool) {
+        for _ in 0..1000 {
+            let found = self.api.get(kind, namespace, name).await.unwrap();
+            if found.is_some_and(|object| condition(&object)) {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{kind} {name} does not come about");
     }
 
     /// Everything that scenarios create, by kind and name.
@@ -144,17 +171,22 @@ fn unrecorded(name: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recording_gives_what_was_recorded_from_upstream() {
-    // Without garbage collection, as upstream was recorded. The namespace controller is left out with it.
+    // Without garbage collection, as upstream was recorded.
     let cluster = Cluster::start(false, 100).await;
-    let mut before = cluster.objects().await;
-    for name in ["basic", "dual", "two-services-one-pod", "service-finalizer"] {
+    let before = cluster.objects().await;
+    // The first once more: its namespace must not stay.
+    for name in [
+        "basic",
+        "dual",
+        "two-services-one-pod",
+        "service-finalizer",
+        "basic",
+    ] {
         let file = Scratch::new("again", &unrecorded(name));
         let (ended, out) = cluster.record(&[file.path()], pending()).await;
         assert_eq!(ended.unwrap(), Ended::Well, "{out}");
         assert!(out.starts_with(&format!("{name}: recorded ")), "{out}");
         assert_eq!(file.read(), recorded(name));
-        before.push(format!("Namespace/g-{name}"));
-        before.sort();
         cluster.has_only(&before).await;
     }
 }
@@ -262,5 +294,140 @@ async fn an_interruption_and_a_failure_leave_nothing_behind() {
     let (ended, out) = cluster.record(&[file.path()], pending()).await;
     assert_eq!((ended.unwrap(), &*out), (Ended::Badly, ""));
     assert_eq!(file.read(), scenario, "the file is as it was");
+    cluster.has_only(&before).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_creates_meanwhile_is_not_deleted() {
+    let cluster = Cluster::start(true, 100).await;
+    // Between the look at the namespace and its creation there is time for another.
+    let wait = Fault::Delay(Stage::Before, Latency::Constant(Duration::from_secs(1)));
+    let slow = FaultPlan::new(1).rule(Rule::on(Verb::Get, "nodes").fault(wait));
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    let mut scenario = unrecorded("basic");
+    let first = scenario["steps"][0]["do"].as_array_mut().unwrap();
+    first.retain(|operation| operation["create"]["kind"] != "Node");
+    first.insert(0, json!({"create": node}));
+    first.insert(0, json!({"sleep": 1}));
+    let file = Scratch::new("meanwhile", &scenario);
+
+    cluster.server.server().set_faults(slow);
+    let args = [file.path()];
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "g-basic"}});
+    let another = async {
+        sleep(Duration::from_millis(300)).await;
+        cluster.api.create(&namespace, "").await.unwrap();
+        cluster.server.server().clear_faults();
+        cluster.objects().await
+    };
+    let ((ended, _), there) = tokio::join!(cluster.record(&args, pending()), another);
+    assert_eq!(ended.unwrap(), Ended::Badly, "the namespace was taken");
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(cluster.objects().await, there);
+
+    // A Node that comes after the namespace was created: the namespace goes, the Node stays.
+    cluster
+        .api
+        .delete("Namespace", "", "g-basic", None)
+        .await
+        .unwrap();
+    let another = async {
+        cluster
+            .until("Namespace", "", "g-basic", |it| it["status"]["phase"] == "Active")
+            .await;
+        cluster.api.create(&node, "").await.unwrap();
+    };
+    while cluster
+        .api
+        .get("Namespace", "", "g-basic")
+        .await
+        .unwrap()
+        .is_some()
+    {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let mut expected = cluster.objects().await;
+    let ((ended, _), ()) = tokio::join!(cluster.record(&args, pending()), another);
+    assert_eq!(ended.unwrap(), Ended::Badly, "the Node was taken");
+    expected.insert(
+        expected.partition_point(|name| &**name < "Node/n1"),
+        "Node/n1".to_owned(),
+    );
+    cluster.has_only(&expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cleanup_is_stopped_by_the_second_wish_to_stop_only() {
+    let cluster = Cluster::start(true, 100).await;
+    let before = cluster.objects().await;
+    let scenario = unrecorded("basic");
+    let service = scenario["steps"][0]["do"].as_array().unwrap().iter();
+    let mut service = service.filter(|operation| operation["create"]["kind"] == "Service");
+    let service = service.next().unwrap()["create"]["metadata"]["name"]
+        .as_str()
+        .unwrap();
+    let file = Scratch::new("cleanup", &scenario);
+    let args = [file.path()];
+    // Somebody's finalizer on the Service holds the cleanup up until it is taken off.
+    let held = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+    for stops in [1, 2] {
+        let (stop, stopped) = mpsc::unbounded();
+        let user = async {
+            cluster.until("Service", "g-basic", service, |_| true).await;
+            let hold = held(json!(["example.com/hold"]));
+            cluster
+                .api
+                .patch("Service", "g-basic", service, None, &hold)
+                .await
+                .unwrap();
+            let is_going = |it: &Value| it["metadata"]["deletionTimestamp"].is_string();
+            cluster.until("Service", "g-basic", service, is_going).await;
+            for _ in 0..stops {
+                stop.unbounded_send(()).unwrap();
+            }
+            sleep(Duration::from_millis(500)).await;
+            let release = held(Value::Null);
+            cluster
+                .api
+                .patch("Service", "g-basic", service, None, &release)
+                .await
+                .unwrap();
+        };
+        let ((ended, out), ()) = tokio::join!(cluster.record_until(&args, stopped), user);
+        assert_eq!((ended.unwrap(), &*out), (Ended::Interrupted, ""));
+        if stops == 1 {
+            cluster.has_only(&before).await;
+        } else {
+            assert!(cluster.objects().await.contains(&"Namespace/g-basic".to_owned()));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_played_is_refused_before_anything_is_sent() {
+    let cluster = Cluster::start(true, 100).await;
+    let before = cluster.objects().await;
+    for (steps, why) in [
+        (json!(["x"]), "step 0: \"x\" is not an object"),
+        (
+            json!([{"do": [{"delete": {"kind": "Namespace", "name": "default"}}]}]),
+            "operations on Namespaces are refused",
+        ),
+        (
+            json!([{"do": [{"delete": {"kind": "Node", "name": "prod"}}]}]),
+            "has not created the Node prod",
+        ),
+    ] {
+        let file = Scratch::new("refused", &json!({"name": "refused", "steps": steps}));
+        let (ended, _) = cluster.record(&[file.path()], pending()).await;
+        let error = format!("{:#}", ended.unwrap_err());
+        assert!(error.contains(why), "{error}");
+    }
+    let file = Scratch::new("quiet", &unrecorded("basic"));
+    let (ended, _) = cluster
+        .record(&["--settle-limit=500ms", file.path()], pending())
+        .await;
+    let error = ended.unwrap_err().to_string();
+    assert!(error.contains("must be shorter than --settle-limit"), "{error}");
     cluster.has_only(&before).await;
 }

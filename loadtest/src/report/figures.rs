@@ -2,7 +2,7 @@
 
 use super::{
     format,
-    model::{Latency, Process, Report, WriteCounts},
+    model::{Goal, Latency, Process, Report, WriteCounts},
     runs::Run,
 };
 
@@ -127,6 +127,11 @@ pub(super) fn durations(latency: &Latency) -> [String; 5] {
             format::NONE.to_owned()
         }
     })
+}
+
+/// Whether a goal is met, as text.
+pub(super) fn met(goal: &Goal) -> &'static str {
+    if goal.met { "met" } else { "missed" }
 }
 
 /// The figures of writes as text; long numbers may have to be short.

@@ -31,6 +31,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// The phases in their order.
     pub phases: Vec<Phase>,
+    /// The figures that the profile is run for.
+    pub goals: Vec<Goal>,
     /// The changes that were made to pods and Services.
     pub changes: Changes,
     /// From the API server's answer to a change until the slice that shows it arrived at a watching client.
@@ -41,7 +43,7 @@ pub struct Report {
     pub generator_lag: Latency,
     /// What was written for the changes.
     pub writes: Writes,
-    /// The processes that are charged.
+    /// The processes that were measured.
     pub processes: Vec<Process>,
     /// The controller's queue, where its metrics could be read.
     pub queue: Vec<QueueSample>,
@@ -93,6 +95,29 @@ pub struct Phase {
     pub to: f64,
     /// How many changes it made.
     pub changes: u64,
+    /// From the answer to its changes until slices showed them, without the distribution. What the last phase led to is
+    /// in it to the end; what an earlier one led to later counts for the next.
+    pub slices: Latency,
+    /// How often slices were written during it.
+    pub slice_writes: WriteCounts,
+    /// How many slices were written during it; none where that was not counted.
+    pub slices_written: u64,
+    /// How often that one of them was written that was written most.
+    pub most_writes: u64,
+}
+
+/// A figure that a profile is run for, and the limit that it is held against.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Goal {
+    /// The figure's name.
+    pub name: String,
+    /// The limit, as text.
+    pub limit: String,
+    /// The figure, as text.
+    pub measured: String,
+    /// The limit is kept.
+    pub met: bool,
 }
 
 /// Counts of changes.
@@ -199,7 +224,7 @@ pub struct WriteCounts {
     pub bytes: u64,
 }
 
-/// A process that is charged for the run.
+/// A process that was measured during the run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Process {

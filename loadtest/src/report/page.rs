@@ -67,7 +67,7 @@ fn sections(runs: &[Run<'_>]) -> Markup {
     } else {
         None
     };
-    let is_charged = runs.iter().any(|run| !run.report.processes.is_empty());
+    let is_measured = runs.iter().any(|run| !run.report.processes.is_empty());
     html! {
         section {
             h2 { "Latency" }
@@ -85,10 +85,10 @@ fn sections(runs: &[Run<'_>]) -> Markup {
         }
         section {
             h2 { "Processes" }
-            @if is_charged { (rendered(&plots::processes(runs))) } @else { p.explain { "No process was charged." } }
-            @if let Some(report) = one.filter(|_| is_charged) { (processes_table(report)) }
+            @if is_measured { (rendered(&plots::processes(runs))) } @else { p.explain { "No process was measured." } }
+            @if let Some(report) = one.filter(|_| is_measured) { (processes_table(report)) }
         }
-        @if let Some(report) = one { (phases(report)) }
+        @if let Some(report) = one { (phases(report)) (goals(report)) }
         @if one.is_some() {
             section {
                 h2 { "The run" }
@@ -353,6 +353,22 @@ fn phases(report: &Report) -> Markup {
         ];
         row(&phase.name, cells)
     });
+    let parts = report.phases.iter().filter(|phase| phase.slices.count > 0);
+    let parts: Vec<_> = parts
+        .map(|phase| {
+            let [p50, _, p99, _, max] = figures::durations(&phase.slices);
+            let writes = format::number(phase.slice_writes.all());
+            let (written, most) = if phase.slices_written > 0 {
+                (
+                    format::number(phase.slices_written),
+                    format::number(phase.most_writes),
+                )
+            } else {
+                (format::NONE.to_owned(), format::NONE.to_owned())
+            };
+            row(&phase.name, [p50, p99, max, writes, written, most])
+        })
+        .collect();
     let restarts = report.restarts.iter().map(|restart| {
         let without = format::seconds(restart.without_writer_seconds);
         row(&restart.signal, [format::moment(restart.at), without])
@@ -365,9 +381,39 @@ fn phases(report: &Report) -> Markup {
                 @if !phases.is_empty() {
                     (table("Phases", "figures", &["", "from", "to", "changes", "rate"], &phases))
                 }
+                @if parts.len() > 1 {
+                    p.explain {
+                        "The slices of each phase: latencies, writes, how many slices these were of, and how many were "
+                        "the most of one slice."
+                    }
+                    @let head = ["", "p50", "p99", "max", "writes", "slices", "most"];
+                    (table("Slices of each phase", "figures", &head, &parts))
+                }
                 @if !restarts.is_empty() {
                     (table("Restarts", "figures", &["Restart", "at", "without a writer"], &restarts))
                 }
+            }
+        }
+    }
+}
+
+fn goals(report: &Report) -> Markup {
+    let rows: Vec<_> = report
+        .goals
+        .iter()
+        .map(|goal| {
+            let cells = [&goal.measured, &goal.limit].map(Clone::clone);
+            row(
+                &goal.name,
+                cells.into_iter().chain([figures::met(goal).to_owned()]),
+            )
+        })
+        .collect();
+    html! {
+        @if !rows.is_empty() {
+            section {
+                h2 { "Goals" }
+                (table("Goals", "figures", &["", "measured", "at most", ""], &rows))
             }
         }
     }

@@ -72,6 +72,7 @@ pub(super) fn table(report: &Report, colour: bool) -> String {
     table.work(report);
     table.processes(report);
     table.rest(report);
+    table.goals(report);
     table.verdict(report);
     table.text
 }
@@ -213,6 +214,17 @@ impl Table {
                 "Restarted",
                 cut(&signal, 16)
             ));
+        }
+    }
+
+    fn goals(&mut self, report: &Report) {
+        for goal in &report.goals {
+            let (name, measured, limit) = (clean(&goal.name), clean(&goal.measured), clean(&goal.limit));
+            let paint = if goal.met { Paint::good } else { Paint::bad };
+            let judgement = paint(self.paint, figures::met(goal));
+            self.line("");
+            self.line(&cut(&name, WIDTH));
+            self.line(&format!("  {measured}, at most {limit}: {judgement}"));
         }
     }
 

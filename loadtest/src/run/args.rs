@@ -9,7 +9,7 @@ use crate::{oracle::Outputs, parse::duration};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Load profile (steady, rolling-update, node-loss, scale, flap, restart, huge-service, many-services,
-    /// service-churn, mix or demo), or a YAML file of phases
+    /// service-churn, mix, demo, zone-loss or mega), or a YAML file of phases
     #[arg(value_name = "PROFILE", value_parser = Source::parse)]
     pub(super) source: Source,
     #[command(flatten)]
@@ -29,9 +29,9 @@ pub struct Args {
     /// Title of this run in the report; by default the controller's name
     #[arg(long)]
     pub(super) title: Option<String>,
-    /// How long the controller may take to be in sync after the last change
-    #[arg(long, default_value = "60s", value_parser = duration)]
-    pub(super) time_limit: Duration,
+    /// How long the controller may take to be in sync after the last change; 60s, or 10m for mega
+    #[arg(long, value_parser = duration)]
+    pub(super) time_limit: Option<Duration>,
 }
 
 /// The cluster.

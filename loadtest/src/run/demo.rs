@@ -140,7 +140,7 @@ impl Args {
             },
             report: None,
             title: None,
-            time_limit: self.time_limit,
+            time_limit: Some(self.time_limit),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use futures::{TryStreamExt, stream};
+use memory_apiserver::ApiServer;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -17,6 +18,8 @@ use crate::api::{self, Http, Resource};
 
 /// Requests under way at once. Each is a connection.
 const CONCURRENCY: usize = 32;
+/// Copies that are stored before others have their turn.
+const BATCH: u64 = 64;
 /// A namespace's service account, without which no pod is admitted, is made a while after the namespace.
 const ACCOUNT_LIMIT: Duration = Duration::from_secs(30);
 const ACCOUNT_PAUSE: Duration = Duration::from_millis(200);
@@ -28,8 +31,46 @@ pub(super) async fn namespaces(http: &Http, world: &World) -> anyhow::Result<()>
     create_all(http, Resource::Namespaces, bodies).await
 }
 
-/// Makes the rest, with `progress` told how many pods there are so far.
+/// Makes everything but the namespaces, with `progress` told how many pods there are so far.
 pub(super) async fn fill(http: &Http, world: &World, progress: impl Fn(u64)) -> anyhow::Result<()> {
+    services(http, world).await?;
+    let filled = AtomicU64::new(0);
+    stream::iter(world.pods().map(Ok))
+        .try_for_each_concurrent(CONCURRENCY, async |pod| {
+            create(http, world, pod).await?;
+            progress(filled.fetch_add(1, Ordering::Relaxed) + 1);
+            Ok(())
+        })
+        .await
+}
+
+/// As [`fill`], but the server makes one pod only, and stores copies of it as the others: a request for each of a million
+/// pods, and one for its status, would take half an hour. For layouts whose pods differ in names, nodes and status alone.
+pub(super) async fn restore(
+    http: &Http,
+    server: &ApiServer,
+    world: &World,
+    progress: impl Fn(u64),
+) -> anyhow::Result<()> {
+    services(http, world).await?;
+    let mut pods = world.pods();
+    let Some(first) = pods.next() else { return Ok(()) };
+    create(http, world, first).await?;
+    let template = http.read(&path(world, first)).await?;
+    for (pod, count) in pods.zip(2..) {
+        let mut copy = template.clone();
+        objects::turn_into(&mut copy, world, pod);
+        server.restore(copy)?;
+        if count % BATCH == 0 {
+            progress(count);
+            tokio::task::yield_now().await;
+        }
+    }
+    progress(world.pod_count() as u64);
+    Ok(())
+}
+
+async fn services(http: &Http, world: &World) -> anyhow::Result<()> {
     let nodes = world.nodes.iter();
     let nodes = nodes.map(|node| (String::new(), objects::node(world, node)));
     create_all(http, Resource::Nodes, nodes).await?;
@@ -37,22 +78,20 @@ pub(super) async fn fill(http: &Http, world: &World, progress: impl Fn(u64)) -> 
         let namespace = world.namespaces[service.namespace].clone();
         (namespace, objects::service(world, service))
     });
-    create_all(http, Resource::Services, services).await?;
-    let filled = AtomicU64::new(0);
-    stream::iter(world.pods().map(Ok))
-        .try_for_each_concurrent(CONCURRENCY, async |pod| {
-            let namespace = &world.namespaces[world.groups[pod.group].namespace];
-            let collection = Resource::Pods.path(namespace, "");
-            create_pod(http, &collection, &objects::pod(world, pod)).await?;
-            if matches!(pod.state, State::Running { .. }) {
-                let status = objects::first_status(world, pod, pod.ready());
-                let path = path(world, pod) + "/status";
-                api::retrying(async || http.patch(&path, &status).await).await?;
-            }
-            progress(filled.fetch_add(1, Ordering::Relaxed) + 1);
-            Ok(())
-        })
-        .await
+    create_all(http, Resource::Services, services).await
+}
+
+/// A pod, and its status if it runs.
+async fn create(http: &Http, world: &World, pod: &Pod) -> anyhow::Result<()> {
+    let namespace = &world.namespaces[world.groups[pod.group].namespace];
+    let collection = Resource::Pods.path(namespace, "");
+    create_pod(http, &collection, &objects::pod(world, pod)).await?;
+    if matches!(pod.state, State::Running { .. }) {
+        let status = objects::first_status(world, pod, pod.ready());
+        let path = path(world, pod) + "/status";
+        api::retrying(async || http.patch(&path, &status).await).await?;
+    }
+    Ok(())
 }
 
 /// The path of a pod.

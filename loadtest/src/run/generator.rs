@@ -1,5 +1,7 @@
 //! Changes the cluster when changes are due, and has the watch wait for what they lead to.
 
+mod zone;
+
 use std::{
     sync::{
         Arc,
@@ -30,7 +32,7 @@ use crate::{
     observe::{
         PodNumber,
         latencies::Latencies,
-        visible::{SetId, Shown},
+        visible::{self, SetId, Shown},
         watch::Seen,
     },
     oracle::{Family, Outputs},
@@ -96,6 +98,9 @@ struct Expected {
     endpoints: Vec<(SetId, Shown)>,
 }
 
+/// A change that was announced to those who wait for slices, and for Endpoints.
+type Announced = (visible::Change, visible::Change);
+
 /// When operations are due. Counted from a beginning, so that no rounding adds up.
 struct Pace {
     rate: u32,
@@ -144,7 +149,9 @@ impl Operations {
         *match operation {
             Operation::Flip(_) | Operation::Lose(_) => &mut self.flips,
             Operation::Replace(_) | Operation::Evict(_) => &mut self.replacements,
-            Operation::Start { .. } | Operation::Shrink(_) | Operation::End(_) => &mut self.scalings,
+            Operation::Start { .. } | Operation::Shrink(_) | Operation::End(_) | Operation::Empty { .. } => {
+                &mut self.scalings
+            }
             Operation::Service(..) => &mut self.edits,
             Operation::Node { .. } => return,
         } += 1;
@@ -314,6 +321,7 @@ impl Generator {
                     self.start(group, Instant::now()).await;
                 }
             }
+            Operation::Empty { namespace, zone } => self.empty(namespace, zone, due).await,
             Operation::Node { node, up } => {
                 let path = Resource::Nodes.path("", &self.world.lock().nodes[node].name) + "/status";
                 let patch = objects::node_status(up);
@@ -394,27 +402,16 @@ impl Generator {
     /// Brings a pod to a state. Of a pod whose change is refused nobody knows any more what it is, so it is left alone
     /// from then on.
     async fn change(&self, number: PodNumber, state: State, due: Instant, how: Change) -> bool {
-        let mut expected = Expected {
-            pod: number,
-            slices: Vec::new(),
-            endpoints: Vec::new(),
-        };
-        let (path, patch) = {
+        let (expected, path, patch) = {
             let world = self.world.lock();
             let Some(pod) = world.pod(number) else {
                 return false;
             };
-            for place in world.places(pod) {
-                let [before, after] = [pod.state, state].map(|state| state.in_slices(place.not_ready));
-                if self.outputs.slices && before != after {
-                    expected.slices.push((place.set, after));
-                }
-                let [before, after] = [pod.state, state].map(State::in_endpoints);
-                if self.outputs.endpoints && place.in_endpoints && before != after {
-                    expected.endpoints.push((place.set, after));
-                }
-            }
-            (path(&world, pod), objects::pod_patch(&world, pod, state))
+            (
+                self.expected_of(&world, pod, state),
+                path(&world, pod),
+                objects::pod_patch(&world, pod, state),
+            )
         };
         let send = async {
             match how {
@@ -426,6 +423,26 @@ impl Generator {
         let state = if made { state } else { State::Gone };
         self.world.lock().set_state(number, state);
         made
+    }
+
+    /// Where it shows that a pod comes to a state.
+    fn expected_of(&self, world: &World, pod: &Pod, state: State) -> Expected {
+        let mut expected = Expected {
+            pod: pod.number,
+            slices: Vec::new(),
+            endpoints: Vec::new(),
+        };
+        for place in world.places(pod) {
+            let [before, after] = [pod.state, state].map(|state| state.in_slices(place.not_ready));
+            if self.outputs.slices && before != after {
+                expected.slices.push((place.set, after));
+            }
+            let [before, after] = [pod.state, state].map(State::in_endpoints);
+            if self.outputs.endpoints && place.in_endpoints && before != after {
+                expected.endpoints.push((place.set, after));
+            }
+        }
+        expected
     }
 
     /// Sends a request when there is a connection for it.
@@ -440,29 +457,54 @@ impl Generator {
         };
         let now = Instant::now();
         self.tally.lag.lock().record(now.saturating_duration_since(due));
-        let mut announced = Vec::with_capacity(expected.len());
-        for expected in expected {
-            let mut slices = self.seen.slices.lock();
-            let in_slices = slices.announce(expected.pod, expected.slices.into_iter(), now);
-            drop(slices);
-            let mut endpoints = self.seen.endpoints.lock();
-            let in_endpoints = endpoints.announce(expected.pod, expected.endpoints.into_iter(), now);
-            announced.push((in_slices, in_endpoints));
-        }
+        let expected = expected.into_iter();
+        let announced: Vec<Announced> = expected.map(|expected| self.announce(expected, now)).collect();
         let outcome = send.await;
         let answered = Instant::now();
-        for (in_slices, in_endpoints) in announced {
-            if outcome.is_ok() {
-                self.seen.slices.lock().answered(&in_slices, answered);
-                self.seen.endpoints.lock().answered(&in_endpoints, answered);
-            } else {
-                self.seen.slices.lock().failed(&in_slices, answered);
-                self.seen.endpoints.lock().failed(&in_endpoints, answered);
-            }
+        if outcome.is_ok() {
+            self.answered(&announced, answered);
+        } else {
+            self.failed(&announced, answered);
         }
+        self.note(outcome, 1)
+    }
+
+    fn announce(&self, expected: Expected, now: Instant) -> Announced {
+        let Expected {
+            pod,
+            slices,
+            endpoints,
+        } = expected;
+        let in_slices = self.seen.slices.lock().announce(pod, slices.into_iter(), now);
+        let in_endpoints = self
+            .seen
+            .endpoints
+            .lock()
+            .announce(pod, endpoints.into_iter(), now);
+        (in_slices, in_endpoints)
+    }
+
+    /// The server has made the changes.
+    fn answered(&self, announced: &[Announced], at: Instant) {
+        for (in_slices, in_endpoints) in announced {
+            self.seen.slices.lock().answered(in_slices, at);
+            self.seen.endpoints.lock().answered(in_endpoints, at);
+        }
+    }
+
+    /// The server has refused the changes, or nobody knows what came of them.
+    fn failed(&self, announced: &[Announced], at: Instant) {
+        for (in_slices, in_endpoints) in announced {
+            self.seen.slices.lock().failed(in_slices, at);
+            self.seen.endpoints.lock().failed(in_endpoints, at);
+        }
+    }
+
+    /// Counts a request that makes so many changes; true if it did.
+    fn note(&self, outcome: anyhow::Result<()>, changes: u64) -> bool {
         match outcome {
             Ok(()) => {
-                self.tally.made.fetch_add(1, Ordering::Relaxed);
+                self.tally.made.fetch_add(changes, Ordering::Relaxed);
                 true
             }
             Err(error) => {

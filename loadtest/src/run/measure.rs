@@ -1,6 +1,11 @@
 //! The course of a run, from the first object to the report.
 
-use std::{ffi::OsString, future, sync::Arc, time::Duration};
+use std::{
+    ffi::OsString,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
 use http::Uri;
@@ -8,18 +13,19 @@ use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::{
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, sleep},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
 };
 
 use super::{
-    charge::{Charged, name_of},
     fill,
     generator::{Generator, Operations},
-    objects,
+    goals, objects,
+    part::Part,
     phase::{Phase, Profile},
     record::{self, Sampler},
     session::Session,
     sizes::Layout,
+    usage::{MeasuredProcess, name_of},
     world::World,
 };
 use crate::{
@@ -31,12 +37,13 @@ use crate::{
     progress::{Stage, every_so_often},
     report::model::{self, Report, Restart},
     settle::{self, Settled},
-    target::Target,
 };
 
 /// Nodes say that they live far more often than controllers look.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const HEARTBEATS_AT_ONCE: usize = 8;
+/// Outputs that did not change for so long are done with what happened before.
+const QUIET: Duration = Duration::from_secs(1);
 const SAMPLE: Duration = Duration::from_millis(500);
 /// How many differences a failure to converge shows.
 const SHOWN_DIFFERENCES: usize = 20;
@@ -53,13 +60,13 @@ pub(super) struct Measured {
     pub(super) stopped: anyhow::Result<()>,
 }
 
-/// The controller, if this run started it, and whatever is charged.
-struct Charges {
+/// The controller, if this run started it, and the processes whose use of the machine is measured.
+struct Processes {
     server: Server,
     max_endpoints_per_slice: u16,
     flags: Vec<OsString>,
     controller: Option<Controller>,
-    charged: Arc<Mutex<Vec<Charged>>>,
+    measured: Arc<Mutex<Vec<MeasuredProcess>>>,
 }
 
 /// A run with a full cluster.
@@ -72,7 +79,7 @@ struct Run<'a> {
 /// Does the whole run.
 pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Result<Measured> {
     let http = Http::new(session.writing.clone());
-    fill(&http, &world, &session.target).await?;
+    fill(&http, &world, session).await?;
 
     let outputs = session.options().outputs;
     let scope = Scope {
@@ -92,8 +99,8 @@ pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Resu
     followed.endpoints &= world.layout != Layout::Demo;
     let world = Arc::new(Mutex::new(world));
     let _heartbeats = (!session.target.is_embedded()).then(|| heartbeats(http.clone(), Arc::clone(&world)));
-    let mut charges = Charges::start(session)?;
-    let converged_in = run.converge(&mut charges).await?;
+    let mut processes = Processes::start(session)?;
+    let converged_in = run.converge(&mut processes).await?;
 
     let generator = Generator::new(http, Arc::clone(&world), Arc::clone(run.seen), followed);
     let mut report = record::begin(session);
@@ -103,23 +110,28 @@ pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Resu
         report.verdict.warnings.push(warning.to_owned());
     }
     report.converge_seconds = session.spawn.then_some(converged_in.as_secs_f64());
-    let check = run.churn(&mut charges, &generator, &mut report).await?;
+    let check = run.churn(&mut processes, &generator, &mut report).await?;
     record::judge(&mut report, &check, generator.tally());
+    report.goals = goals::goals(&session.plan, &report);
     let pods = world.lock().pod_count();
     Ok(Measured {
         report,
         check,
         operations: generator.tally().operations(),
         pods,
-        stopped: charges.stop().await,
+        stopped: processes.stop().await,
     })
 }
 
-async fn fill(http: &Http, world: &World, target: &Target) -> anyhow::Result<()> {
+async fn fill(http: &Http, world: &World, session: &Session<'_>) -> anyhow::Result<()> {
     let stage = Stage::begin("fill", world.pod_count() as u64);
     fill::namespaces(http, world).await?;
     let show = |pods| stage.set(pods, || format!("{} pods", number(pods)));
-    fill::fill(http, world, show).await?;
+    let target = &session.target;
+    match target.server().filter(|_| session.plan.is_mega()) {
+        Some(server) => fill::restore(http, server, world, show).await?,
+        None => fill::fill(http, world, show).await?,
+    }
     let elapsed = time(stage.elapsed());
     stage.end(&format!("{elapsed}: API server on {}", target.url()));
     Ok(())
@@ -169,29 +181,30 @@ fn sample(sampler: Arc<Mutex<Sampler>>, metrics: Option<Uri>) -> JoinSet<()> {
     tasks
 }
 
-// === impl Charges ===
+// === impl Processes ===
 
-impl Charges {
+impl Processes {
     fn start(session: &Session<'_>) -> anyhow::Result<Self> {
         let flags = &session.args.controller;
-        let mut charges = Self {
-            server: session.target.server(),
+        let of_plan = session.plan.controller_flags().iter().map(OsString::from);
+        let mut processes = Self {
+            server: session.target.reached_by(),
             max_endpoints_per_slice: flags.max_endpoints_per_slice,
-            flags: flags.of_controller(),
+            flags: of_plan.chain(flags.of_controller()).collect(),
             controller: None,
-            charged: Arc::default(),
+            measured: Arc::default(),
         };
         if session.spawn {
-            let controller = charges.spawn()?;
-            let charged = Charged::new("endpointd".to_owned(), controller.pid());
-            charges.charged.lock().push(charged);
-            charges.controller = Some(controller);
+            let controller = processes.spawn()?;
+            let measured = MeasuredProcess::new("endpointd".to_owned(), controller.pid());
+            processes.measured.lock().push(measured);
+            processes.controller = Some(controller);
         }
         for pid in &flags.pid {
             let name = name_of(*pid).unwrap_or_else(|| pid.to_string());
-            charges.charged.lock().push(Charged::new(name, *pid));
+            processes.measured.lock().push(MeasuredProcess::new(name, *pid));
         }
-        Ok(charges)
+        Ok(processes)
     }
 
     fn spawn(&self) -> anyhow::Result<Controller> {
@@ -213,48 +226,28 @@ impl Charges {
         }
     }
 
-    /// Ends the controller and starts it again now and then while `work` goes on.
+    /// Ends the controller and starts it again now and then while `work` goes on. Fails when it ends by itself.
     async fn restarting(
         &mut self,
         every: Duration,
         start: Instant,
         seen: &Seen,
-        work: impl Future<Output = anyhow::Result<()>>,
-    ) -> anyhow::Result<Vec<Restart>> {
-        let mut restarts = Vec::new();
-        tokio::select! {
-            biased;
-            error = self.restart_every(every, start, seen, &mut restarts) => return Err(error),
-            outcome = work => outcome?,
-        }
-        // One that was cut off between end and start.
-        if self.controller.is_none() {
-            let controller = self.spawn()?;
-            self.charged.lock()[0].starts(controller.pid());
-            self.controller = Some(controller);
-        }
-        finish(&mut restarts, seen, start);
-        Ok(restarts)
-    }
-
-    /// Ends the controller and starts it again now and then, for ever. Fails when it ends by itself.
-    async fn restart_every(
-        &mut self,
-        every: Duration,
-        start: Instant,
-        seen: &Seen,
         restarts: &mut Vec<Restart>,
-    ) -> anyhow::Error {
+        work: impl Future<Output = anyhow::Result<()>>,
+    ) -> anyhow::Result<()> {
+        let mut work = pin!(work);
         loop {
             let pause = async {
                 sleep(every).await;
                 Ok(())
             };
-            if let Err(error) = self.during(pause).await {
-                return error;
+            tokio::select! {
+                biased;
+                paused = self.during(pause) => paused?,
+                outcome = &mut work => return outcome,
             }
-            if let Err(error) = self.restart(start, seen, restarts).await {
-                return error;
+            if let Some(()) = to_the_end(self.restart(start, seen, restarts), work.as_mut()).await? {
+                return Ok(());
             }
         }
     }
@@ -266,7 +259,7 @@ impl Charges {
         restarts: &mut Vec<Restart>,
     ) -> anyhow::Result<()> {
         let Some(controller) = self.controller.take() else {
-            return future::pending().await;
+            return Ok(());
         };
         let (signal, name) = if restarts.len().is_multiple_of(2) {
             (Signal::KILL, "SIGKILL")
@@ -274,13 +267,13 @@ impl Charges {
             (Signal::TERM, "SIGTERM")
         };
         finish(restarts, seen, start);
-        self.charged.lock()[0].ends();
+        self.measured.lock()[0].ends();
         let at = Instant::now().saturating_duration_since(start).as_secs_f64();
         controller.end(signal).await?;
         // Nobody writes now, but events of the last writes may still arrive: those of the next writer need longer.
         let controller = self.spawn()?;
         seen.expect_change();
-        self.charged.lock()[0].starts(controller.pid());
+        self.measured.lock()[0].starts(controller.pid());
         self.controller = Some(controller);
         restarts.push(Restart {
             at,
@@ -290,10 +283,28 @@ impl Charges {
         Ok(())
     }
 
+    /// Stops the controller, if it was started here.
     async fn stop(self) -> anyhow::Result<()> {
         match self.controller {
             Some(controller) => controller.stop().await,
             None => Ok(()),
+        }
+    }
+}
+
+/// Goes on with `work` during a step, which is finished even if `work` ends before it; then this has the outcome of
+/// `work`.
+async fn to_the_end<T>(
+    step: impl Future<Output = anyhow::Result<()>>,
+    work: Pin<&mut impl Future<Output = anyhow::Result<T>>>,
+) -> anyhow::Result<Option<T>> {
+    let mut step = pin!(step);
+    tokio::select! {
+        biased;
+        done = &mut step => done.map(|()| None),
+        outcome = work => {
+            step.await?;
+            outcome.map(Some)
         }
     }
 }
@@ -312,30 +323,34 @@ fn finish(restarts: &mut [Restart], seen: &Seen, start: Instant) {
 
 impl Run<'_> {
     /// Waits until the controller has everything right, or its time is up.
-    async fn settle(&self, charges: &mut Charges, stage: &Stage) -> anyhow::Result<Settled> {
-        let Session { args, watching, .. } = self.session;
-        let options = self.session.options();
+    async fn settle(&self, processes: &mut Processes, stage: &Stage) -> anyhow::Result<Settled> {
+        let Session { plan, watching, .. } = self.session;
+        let (options, limit) = (self.session.options(), self.session.time_limit());
         let show = || stage.set(0, || format!("{} writes", number(self.seen.writes().all())));
-        let settling = settle::settle(self.seen, args.time_limit, || {
-            oracle::check_labelled(watching, &options, &self.label)
+        let settling = settle::settle(self.seen, limit, async || {
+            if plan.is_mega() {
+                oracle::check_by_namespaces(watching, &options, &self.label).await
+            } else {
+                oracle::check_labelled(watching, &options, &self.label).await
+            }
         });
-        charges.during(every_so_often(show, settling)).await
+        processes.during(every_so_often(show, settling)).await
     }
 
     /// Waits until a controller has everything right, and says how long that took from now.
-    async fn converge(&self, charges: &mut Charges) -> anyhow::Result<Duration> {
+    async fn converge(&self, processes: &mut Processes) -> anyhow::Result<Duration> {
         let stage = Stage::begin("converge", 0);
         let start = Instant::now();
-        let Settled { report, last_change } = self.settle(charges, &stage).await?;
+        let Settled { report, last_change } = self.settle(processes, &stage).await?;
         if !report.is_correct() {
             drop(stage);
-            let limit = time(self.session.args.time_limit);
+            let limit = time(self.session.time_limit());
             let what =
                 format!("the controller did not converge within {limit}; {report:.SHOWN_DIFFERENCES$}");
-            return Err(charges.failure(&what));
+            return Err(processes.failure(&what));
         }
         let converged_in = last_change.saturating_duration_since(start);
-        let pid = charges.controller.as_ref().map(Controller::pid);
+        let pid = processes.controller.as_ref().map(Controller::pid);
         stage.end(&format!(
             "{}: {} endpoints in {} slices{}",
             time(converged_in),
@@ -351,44 +366,70 @@ impl Run<'_> {
     /// report, and says what the oracle found.
     async fn churn(
         &self,
-        charges: &mut Charges,
+        processes: &mut Processes,
         generator: &Generator,
         report: &mut Report,
     ) -> anyhow::Result<oracle::Report> {
-        for charged in charges.charged.lock().iter_mut() {
-            charged.begin(self.session.spawn);
+        for measured in processes.measured.lock().iter_mut() {
+            measured.begin(self.session.spawn);
         }
         for visibility in [&self.seen.slices, &self.seen.endpoints] {
             visibility.lock().clear();
         }
         let start = Instant::now();
-        let sampler = Sampler::new(start, generator.tally(), self.seen, &charges.charged);
+        let sampler = Sampler::new(start, generator.tally(), self.seen, &processes.measured);
         let sampler = Arc::new(Mutex::new(sampler));
         let metrics = self.session.args.controller.metrics_url.clone();
         let _sampling = sample(Arc::clone(&sampler), metrics);
+        let mut part = Part::begin(self.seen, false);
         for phase in &self.session.plan.phases {
-            self.phase(charges, generator, phase, start, report).await?;
+            let is_loss = phase.profile == Profile::ZoneLoss;
+            if !report.phases.is_empty() {
+                if is_loss {
+                    processes.during(self.quiet()).await?;
+                }
+                part.end(self.seen, report);
+                part = Part::begin(self.seen, is_loss);
+            } else if is_loss {
+                part = Part::begin(self.seen, true);
+            }
+            self.phase(processes, generator, phase, start, report).await?;
         }
         let end = Instant::now();
         let stage = Stage::begin("settle", 0);
         let Settled {
             report: check,
             last_change,
-        } = self.settle(charges, &stage).await?;
+        } = self.settle(processes, &stage).await?;
         stage.end(&if check.is_correct() {
             let settled_in = time(last_change.saturating_duration_since(end));
             format!("{settled_in} after the last change")
         } else {
-            format!("not within {}", time(self.session.args.time_limit))
+            format!("not within {}", time(self.session.time_limit()))
         });
+        part.end(self.seen, report);
+        // The writes that a restart was followed by may have come after the last change.
+        finish(&mut report.restarts, self.seen, start);
         report.seconds = end.saturating_duration_since(start).as_secs_f64();
         sampler.lock().end(report);
         Ok(check)
     }
 
+    /// Waits until the writes for what happened so far are over, so that those to come are told from them.
+    async fn quiet(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + self.session.time_limit();
+        loop {
+            let quiet_at = (self.seen.last_change() + QUIET).min(deadline);
+            if quiet_at <= Instant::now() {
+                return Ok(());
+            }
+            sleep_until(quiet_at).await;
+        }
+    }
+
     async fn phase(
         &self,
-        charges: &mut Charges,
+        processes: &mut Processes,
         generator: &Generator,
         phase: &Phase,
         start: Instant,
@@ -416,10 +457,11 @@ impl Run<'_> {
         };
         let work = every_so_often(show, generator.run(phase));
         if phase.profile == Profile::Restart {
-            let restarts = charges.restarting(phase.every, start, self.seen, work).await?;
-            report.restarts.extend(restarts);
+            let restarts = &mut report.restarts;
+            let restarting = processes.restarting(phase.every, start, self.seen, restarts, work);
+            restarting.await?;
         } else {
-            charges.during(work).await?;
+            processes.during(work).await?;
         }
         let took = match phase.profile {
             Profile::Demo => time(stage.elapsed()),
@@ -431,7 +473,31 @@ impl Run<'_> {
             from,
             to: since(start),
             changes: generator.tally().made() - before,
+            ..model::Phase::default()
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restart_that_has_begun_is_not_cut_off() {
+        let mut restarts = 0;
+        let mut work = pin!(async {
+            sleep(Duration::from_secs(3)).await;
+            Ok("done")
+        });
+        for expected in [None, Some("done")] {
+            let restart = async {
+                sleep(Duration::from_secs(2)).await;
+                restarts += 1;
+                Ok(())
+            };
+            assert_eq!(to_the_end(restart, work.as_mut()).await.unwrap(), expected);
+        }
+        assert_eq!(restarts, 2);
     }
 }

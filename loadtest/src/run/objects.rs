@@ -161,7 +161,7 @@ pub(super) fn pod_name(world: &World, pod: &Pod) -> String {
 pub(super) fn pod(world: &World, pod: &Pod) -> Value {
     let group = &world.groups[pod.group];
     let name = pod_name(world, pod);
-    let labels = json!({ "app": group.name, "pod-template-hash": "5d4f8c7b9", LABEL: world.run });
+    let labels = pod_labels(world, pod);
     let spec = json!({
         "nodeName": world.nodes[pod.node].name,
         "terminationGracePeriodSeconds": 0,
@@ -181,6 +181,29 @@ pub(super) fn pod(world: &World, pod: &Pod) -> Value {
         add_demo(&mut body, world, pod);
     }
     body
+}
+
+fn pod_labels(world: &World, pod: &Pod) -> Value {
+    let group = &world.groups[pod.group];
+    let mut labels = json!({ "app": group.name, "pod-template-hash": "5d4f8c7b9", LABEL: world.run });
+    if world.labels_zones {
+        labels[ZONE_LABEL] = json!(world.nodes[pod.node].zone);
+    }
+    labels
+}
+
+/// Makes a copy of one pod, as the server shows it while it runs, into another of the same layout.
+pub(super) fn turn_into(copy: &mut Value, world: &World, pod: &Pod) {
+    let group = &world.groups[pod.group];
+    copy["metadata"]["name"] = json!(pod_name(world, pod));
+    copy["metadata"]["namespace"] = json!(world.namespaces[group.namespace]);
+    copy["metadata"]["labels"] = pod_labels(world, pod);
+    copy["spec"]["nodeName"] = json!(world.nodes[pod.node].name);
+    if let Value::Object(fields) = first_status(world, pod, pod.ready())["status"].take() {
+        for (field, value) in fields {
+            copy["status"][field] = value;
+        }
+    }
 }
 
 fn container(pod: &Pod) -> Value {

@@ -37,6 +37,10 @@ pub(super) enum Profile {
     Mix,
     /// Services of every sort, whose pods change, are replaced and scaled, and which are edited now and then.
     Demo,
+    /// All nodes of one zone fall silent, and their pods are removed, one request for each namespace.
+    ZoneLoss,
+    /// A very large cluster: the readiness of pods changes, as in steady, and then a zone is lost, as in zone-loss.
+    Mega,
 }
 
 /// A phase's parameters, as they are given; the others have defaults.
@@ -99,6 +103,7 @@ impl Profile {
             Self::ManyServices => Layout::ManyServices,
             Self::Mix => Layout::Mix,
             Self::Demo => Layout::Demo,
+            Self::Mega => Layout::Mega,
             _ => Layout::Even,
         }
     }
@@ -110,13 +115,17 @@ impl Profile {
             Self::NodeLoss | Self::Scale => 500,
             Self::ManyServices => 5,
             Self::Demo => 200,
+            Self::Mega => 1_000,
+            // As fast as the server takes it.
+            Self::ZoneLoss => MAX_RATE,
         }
     }
 
     /// Profiles without a duration of their own end when they are through.
     fn default_duration(self) -> Option<Duration> {
         match self {
-            Self::RollingUpdate | Self::NodeLoss | Self::Scale => None,
+            Self::RollingUpdate | Self::NodeLoss | Self::Scale | Self::ZoneLoss => None,
+            Self::Mega => Some(Duration::from_secs(60)),
             Self::Demo => Some(Duration::from_secs(15)),
             _ => Some(Duration::from_secs(30)),
         }
@@ -151,6 +160,16 @@ impl Tuning {
         only(self.flapping.is_some(), "flapping", Profile::Flap)?;
         only(self.every.is_some(), "every", Profile::Restart)?;
 
+        ensure!(
+            self.duration.is_none() || profile != Profile::ZoneLoss,
+            "--duration means nothing to {profile}: it ends when the zone is empty"
+        );
+        if profile == Profile::ZoneLoss {
+            ensure!(
+                sizes.nodes > 1,
+                "of 1 node, no zone can be lost: one must be left"
+            );
+        }
         let rate = self.rate.unwrap_or_else(|| profile.default_rate());
         ensure!(
             (1..=MAX_RATE).contains(&rate),

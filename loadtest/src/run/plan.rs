@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     phase::{Phase, Profile, Tuning},
-    sizes::{Layout, SizeFlags, Sizes},
+    sizes::{Layout, MAX_NAMESPACES, MAX_NODES, MAX_PODS, MAX_SERVICES, SizeFlags, Sizes},
 };
 
 /// Where a plan comes from.
@@ -87,7 +87,7 @@ impl Plan {
                     sizes,
                     layout,
                     empty: *profile == Profile::Scale,
-                    phases: vec![tuning.phase(*profile, &sizes)?],
+                    phases: phases(*profile, tuning, &sizes)?,
                 })
             }
             Source::File(path) => {
@@ -124,10 +124,10 @@ impl Plan {
             nodes,
         } = sizes;
         for (count, limit, what) in [
-            (pods, 200_000, "pods"),
-            (namespaces, 1_000, "namespaces"),
-            (services, 20_000, "services"),
-            (nodes, 10_000, "nodes"),
+            (pods, MAX_PODS, "pods"),
+            (namespaces, MAX_NAMESPACES, "namespaces"),
+            (services, MAX_SERVICES, "services"),
+            (nodes, MAX_NODES, "nodes"),
         ] {
             ensure!(
                 (1..=limit).contains(&count),
@@ -143,6 +143,10 @@ impl Plan {
             let Some(profile) = tuning.profile else {
                 bail!("phase {number} has no profile");
             };
+            ensure!(
+                profile != Profile::Mega,
+                "phase {number}: {profile} is a run of its own"
+            );
             ensure!(
                 !profile.replaces_services() || file.layout == Layout::Even,
                 "phase {number}: {profile} needs the layout even"
@@ -165,6 +169,26 @@ impl Plan {
 
     pub(super) fn has_restarts(&self) -> bool {
         self.phases.iter().any(|phase| phase.profile == Profile::Restart)
+    }
+
+    /// A cluster that is too large for what others can afford: its pods are made in one go, and verified by namespaces.
+    pub(super) fn is_mega(&self) -> bool {
+        self.layout == Layout::Mega
+    }
+
+    /// Pods have their zone in a label, as Kubernetes gives it to them from 1.35 on.
+    pub(super) fn labels_zones(&self) -> bool {
+        self.phases.iter().any(|phase| phase.profile == Profile::ZoneLoss)
+    }
+
+    /// The flags that a controller is started with before the user's: the default limit of writes is half of the changes
+    /// that a mega cluster makes.
+    pub(super) fn controller_flags(&self) -> &'static [&'static str] {
+        if self.is_mega() {
+            &["--kube-api-qps=0"]
+        } else {
+            &[]
+        }
     }
 
     /// Services are deleted and created, so that not everything about them is sure.
@@ -191,6 +215,10 @@ impl Plan {
             .map(|(name, count)| (name.to_owned(), count.to_string()))
             .collect();
         all.insert("seed".to_owned(), self.seed.to_string());
+        if !self.controller_flags().is_empty() {
+            let flags = self.controller_flags().join(" ");
+            all.insert("controller-flags".to_owned(), flags);
+        }
         for (index, phase) in self.phases.iter().enumerate() {
             let prefix = if self.phases.len() == 1 {
                 String::new()
@@ -203,6 +231,20 @@ impl Plan {
         }
         all
     }
+}
+
+/// The phases of a profile: itself, or those that it is made of.
+fn phases(profile: Profile, tuning: &Tuning, sizes: &Sizes) -> anyhow::Result<Vec<Phase>> {
+    let phase = tuning.phase(profile, sizes)?;
+    if profile != Profile::Mega {
+        return Ok(vec![phase]);
+    }
+    let steady = Phase {
+        profile: Profile::Steady,
+        ..phase
+    };
+    let loss = Tuning::default().phase(Profile::ZoneLoss, sizes)?;
+    Ok(vec![steady, loss])
 }
 
 /// The first line of a message; parsers go on to show the place.
@@ -272,6 +314,12 @@ mod tests {
             ),
             ("phases: [{profile: steady, duration: 5}]", "expected a time"),
             ("phases: [{profile: steady, speed: 5}]", "speed"),
+            ("phases: [{profile: mega}]", "mega is a run of its own"),
+            (
+                "phases: [{profile: zone-loss, duration: 5s}]",
+                "--duration means nothing to zone-loss",
+            ),
+            ("nodes: 1\nphases: [{profile: zone-loss}]", "no zone can be lost"),
             ("pods: 5\nphases: [{profile: stedy}]", "stedy"),
         ] {
             let error = format!("{:#}", file(text).unwrap_err());

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{charge::Charged, generator::Tally, session::Session};
+use super::{generator::Tally, session::Session, usage::MeasuredProcess};
 use crate::{
     api,
     figures::time,
@@ -37,7 +37,7 @@ pub(super) struct Sampler {
     last: Instant,
     tally: Arc<Tally>,
     seen: Arc<Seen>,
-    charged: Arc<Mutex<Vec<Charged>>>,
+    measured: Arc<Mutex<Vec<MeasuredProcess>>>,
     /// The writes of before.
     first: Writes,
     changes: Vec<Count>,
@@ -52,14 +52,14 @@ impl Sampler {
         start: Instant,
         tally: &Arc<Tally>,
         seen: &Arc<Seen>,
-        charged: &Arc<Mutex<Vec<Charged>>>,
+        measured: &Arc<Mutex<Vec<MeasuredProcess>>>,
     ) -> Self {
         Self {
             start,
             last: start,
             tally: Arc::clone(tally),
             seen: Arc::clone(seen),
-            charged: Arc::clone(charged),
+            measured: Arc::clone(measured),
             first: seen.writes(),
             changes: Vec::new(),
             written: Vec::new(),
@@ -86,8 +86,8 @@ impl Sampler {
             let count = all - counts.iter().map(|count| count.count).sum::<u64>();
             counts.push(Count { at, count });
         }
-        for charged in self.charged.lock().iter_mut() {
-            charged.sample(end, interval);
+        for measured in self.measured.lock().iter_mut() {
+            measured.sample(end, interval);
         }
     }
 
@@ -120,8 +120,11 @@ impl Sampler {
             bytes_per_change: per_change(slices.bytes + endpoints.bytes),
             over_time: std::mem::take(&mut self.written),
         };
-        let mut charged = self.charged.lock();
-        report.processes = charged.iter_mut().map(|charged| charged.report(made)).collect();
+        let mut measured = self.measured.lock();
+        report.processes = measured
+            .iter_mut()
+            .map(|measured| measured.report(made))
+            .collect();
         report.queue = std::mem::take(&mut self.queue);
     }
 }

@@ -1,6 +1,9 @@
 //! The order of a phase's operations.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use super::{
     kinds::Kind,
@@ -29,6 +32,8 @@ pub(super) enum Operation {
     Replace(PodNumber),
     /// The pod is gone at once, and another one of its group is made.
     Evict(PodNumber),
+    /// All pods of the namespace on nodes of the zone are gone at once.
+    Empty { namespace: usize, zone: &'static str },
     /// The node is said to be ready, or silent.
     Node { node: usize, up: bool },
     /// A Service that does not exist is created; one that does is changed as said.
@@ -69,6 +74,7 @@ enum Step {
     End(PodNumber),
     Lose(PodNumber),
     Evict(PodNumber),
+    Empty { namespace: usize, zone: &'static str },
     Node { node: usize, up: bool },
     Settle,
     Pause(Duration),
@@ -118,6 +124,7 @@ impl Script {
             }
             Profile::NodeLoss => self.lose_nodes(world),
             Profile::Scale => self.scale(world),
+            Profile::ZoneLoss => self.lose_zone(world),
             Profile::Flap if self.flapping.is_empty() => {
                 let mut pods: Vec<PodNumber> = world.pods().map(|pod| pod.number).collect();
                 pods.sort_unstable();
@@ -132,14 +139,20 @@ impl Script {
     /// The next thing to do; a pod or Service in it is taken in hand.
     pub(super) fn next(&mut self, world: &mut World) -> Next {
         match self.phase.profile {
-            Profile::Steady | Profile::Restart | Profile::HugeService | Profile::ManyServices => world
+            Profile::Steady
+            | Profile::Restart
+            | Profile::HugeService
+            | Profile::ManyServices
+            | Profile::Mega => world
                 .take_any()
                 .map_or(Next::Busy, |pod| Next::Do(Operation::Flip(pod))),
             Profile::Flap => self.flap(world),
             Profile::Mix => Self::mix(world),
             Profile::Demo => self.demo(world),
             Profile::ServiceChurn => Self::edit(world),
-            Profile::RollingUpdate | Profile::NodeLoss | Profile::Scale => self.step(world),
+            Profile::RollingUpdate | Profile::NodeLoss | Profile::Scale | Profile::ZoneLoss => {
+                self.step(world)
+            }
         }
     }
 
@@ -248,6 +261,7 @@ impl Script {
                 Step::End(pod) => Next::Do(Operation::End(pod)),
                 Step::Lose(pod) => Next::Do(Operation::Lose(pod)),
                 Step::Evict(pod) => Next::Do(Operation::Evict(pod)),
+                Step::Empty { namespace, zone } => Next::Do(Operation::Empty { namespace, zone }),
                 Step::Node { node, up } => {
                     world.nodes[node].up = up;
                     Next::Do(Operation::Node { node, up })
@@ -298,6 +312,24 @@ impl Script {
         self.steps.extend(pods.into_iter().map(Step::Evict));
         self.steps.push_back(Step::Settle);
         self.steps.extend(lost.into_iter().map(node(true)));
+    }
+
+    /// The nodes of a zone that has one up, unless it is the last such zone, and then its pods, namespace by namespace.
+    fn lose_zone(&mut self, world: &mut World) {
+        let up = world.nodes.iter().filter(|node| node.up).map(|node| node.zone);
+        let up: BTreeSet<&str> = up.collect();
+        let Some(zone) = world.rng.choice(up.iter().copied()).filter(|_| up.len() > 1) else {
+            return;
+        };
+        let nodes = world.nodes.iter().enumerate();
+        let nodes = nodes.filter(|(_, node)| node.zone == zone);
+        self.steps
+            .extend(nodes.map(|(node, _)| Step::Node { node, up: false }));
+        self.steps.push_back(Step::Settle);
+        let mut namespaces: Vec<usize> = (0..world.namespaces.len()).collect();
+        world.rng.shuffle(&mut namespaces);
+        let empty = |namespace| Step::Empty { namespace, zone };
+        self.steps.extend(namespaces.into_iter().map(empty));
     }
 
     /// To the other end, and back.

@@ -1,12 +1,19 @@
 //! A run that can begin: everything is decided, and the server answers.
 
+use std::time::Duration;
+
 use anyhow::{Context, ensure};
 use kube::Client;
 
-use super::{args::Args, charge, plan::Plan};
+use super::{args::Args, plan::Plan, usage};
 use crate::{api::Http, oracle, target::Target};
 
 const NAME_LENGTH: usize = 6;
+/// Events of each kind that the server remembers; half of the most that a kube-apiserver does.
+const MEGA_HISTORY: usize = 50_000;
+/// How long a controller may take to be in sync.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+const MEGA_TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// A run that can begin.
 pub(super) struct Session<'a> {
@@ -36,14 +43,14 @@ impl<'a> Session<'a> {
             "only a controller that was started here can be started again: give --spawn"
         );
         for pid in &args.controller.pid {
-            charge::name_of(*pid).with_context(|| format!("there is no process {pid}, or no /proc"))?;
+            usage::name_of(*pid).with_context(|| format!("there is no process {pid}, or no /proc"))?;
         }
         if let Some(dir) = &args.report {
             std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
         }
         let target = match &args.target.kubeconfig {
             Some(path) => Target::cluster(path).await?,
-            None => Target::embedded(plan.seed).await?,
+            None => Target::embedded(server_config(&plan)).await?,
         };
         let (writing, watching) = (target.client()?, target.client()?);
         target.confirm(&format!("Write {}", plan.sizes), args.target.yes)?;
@@ -61,6 +68,16 @@ impl<'a> Session<'a> {
         })
     }
 
+    /// How long the controller may take to be in sync after the last change.
+    pub(super) fn time_limit(&self) -> Duration {
+        let default = if self.plan.is_mega() {
+            MEGA_TIME_LIMIT
+        } else {
+            TIME_LIMIT
+        };
+        self.args.time_limit.unwrap_or(default)
+    }
+
     /// The oracle's options.
     pub(super) fn options(&self) -> oracle::Options {
         oracle::Options {
@@ -69,6 +86,17 @@ impl<'a> Session<'a> {
             // Here alone Services are made, and their cluster IPs stay.
             headless_label: !self.plan.replaces_services(),
         }
+    }
+}
+
+/// The settings of the server in memory. In a mega cluster many thousand pods change within a second; with the default
+/// history the controller's watch would be cut off whenever it gets no CPU for that long, and it would list them all again.
+fn server_config(plan: &Plan) -> memory_apiserver::Config {
+    let config = memory_apiserver::Config::default().seed(plan.seed);
+    if plan.is_mega() {
+        config.history(MEGA_HISTORY).watch_buffer(MEGA_HISTORY)
+    } else {
+        config
     }
 }
 

@@ -7,6 +7,12 @@ use serde::Deserialize;
 
 use crate::{figures::number, parse::count};
 
+/// Larger clusters are refused.
+pub(super) const MAX_PODS: usize = 2_000_000;
+pub(super) const MAX_NAMESPACES: usize = 5_000;
+pub(super) const MAX_SERVICES: usize = 20_000;
+pub(super) const MAX_NODES: usize = 10_000;
+
 /// Pods of one Service, as upstream's own load tests deal them out: so many groups are large, middling, small.
 const MIX_GROUPS: [(usize, f64); 3] = [(250, 0.25), (30, 0.25), (5, 0.5)];
 
@@ -14,16 +20,16 @@ const MIX_GROUPS: [(usize, f64); 3] = [(250, 0.25), (30, 0.25), (5, 0.5)];
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct SizeFlags {
     /// Number of pods; the default depends on the profile
-    #[arg(long, value_parser = count(200_000))]
+    #[arg(long, value_parser = count(MAX_PODS as u64))]
     pub(super) pods: Option<usize>,
     /// Number of namespaces; the default depends on the profile
-    #[arg(long, value_parser = count(1_000))]
+    #[arg(long, value_parser = count(MAX_NAMESPACES as u64))]
     pub(super) namespaces: Option<usize>,
     /// Number of Services; the default depends on the profile
-    #[arg(long, value_parser = count(20_000))]
+    #[arg(long, value_parser = count(MAX_SERVICES as u64))]
     pub(super) services: Option<usize>,
-    /// Number of nodes, in three zones; by default one for 100 pods, at least 3 and at most 200
-    #[arg(long, value_parser = count(10_000))]
+    /// Number of nodes, in three zones; by default one for 100 pods, at least 3 and at most 200 (mega: one for 200 pods)
+    #[arg(long, value_parser = count(MAX_NODES as u64))]
     pub(super) nodes: Option<usize>,
 }
 
@@ -42,6 +48,8 @@ pub(super) enum Layout {
     Mix,
     /// Services of every sort, one of them large.
     Demo,
+    /// As even, in the proportions of a very large cluster.
+    Mega,
 }
 
 /// How many of everything there are.
@@ -80,6 +88,15 @@ impl Layout {
             Self::ManyServices => (100, Some(200), 1),
             Self::Mix => (5_000, None, 10),
             Self::Demo => (5_000, Some(200), 10),
+            Self::Mega => {
+                let pods = given.pods.unwrap_or(1_000_000);
+                let namespaces = given.namespaces.unwrap_or((pods / 500).max(1));
+                (pods, Some((pods / 100).max(namespaces)), namespaces)
+            }
+        };
+        let nodes = match self {
+            Self::Mega => |pods: usize| (pods / 200).max(3),
+            _ => |pods: usize| (pods / 100).clamp(3, 200),
         };
         match self {
             Self::HugeService => {
@@ -92,7 +109,7 @@ impl Layout {
                 given.services.is_none(),
                 "the mix decides how many Services there are: --services means nothing here"
             ),
-            Self::Even | Self::ManyServices | Self::Demo => {}
+            Self::Even | Self::ManyServices | Self::Demo | Self::Mega => {}
         }
         if matches!(self, Self::HugeService | Self::ManyServices) {
             ensure!(
@@ -119,7 +136,7 @@ impl Layout {
             pods,
             namespaces,
             services,
-            nodes: given.nodes.unwrap_or((pods / 100).clamp(3, 200)),
+            nodes: given.nodes.unwrap_or_else(|| nodes(pods)),
         })
     }
 }
@@ -146,6 +163,21 @@ pub(super) fn mix_groups(pods: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mega_cluster_keeps_its_proportions() {
+        let of = |pods| {
+            let given = SizeFlags {
+                pods,
+                ..SizeFlags::default()
+            };
+            let sizes = Layout::Mega.sizes(&given).unwrap();
+            (sizes.pods, sizes.services, sizes.namespaces, sizes.nodes)
+        };
+        assert_eq!(of(None), (1_000_000, 10_000, 2_000, 5_000));
+        assert_eq!(of(Some(10_000)), (10_000, 100, 20, 50));
+        assert_eq!(of(Some(100)), (100, 1, 1, 3));
+    }
 
     #[test]
     fn a_mix_has_groups_of_three_sizes_and_loses_no_pod() {

@@ -36,6 +36,8 @@ pub(super) struct World {
     pub(super) groups: Vec<Group>,
     pub(super) services: Vec<Service>,
     pub(super) rng: fastrand::Rng,
+    /// Pods have their zone in a label.
+    pub(super) labels_zones: bool,
     /// Services by namespace.
     services_in: Vec<Vec<usize>>,
     pods: HashMap<PodNumber, Pod>,
@@ -162,6 +164,7 @@ impl World {
             groups: Vec::new(),
             services: Vec::new(),
             rng: fastrand::Rng::with_seed(plan.seed),
+            labels_zones: plan.labels_zones(),
             services_in: vec![Vec::new(); sizes.namespaces],
             pods: HashMap::with_capacity(sizes.pods),
             idle: Vec::with_capacity(sizes.pods),
@@ -178,7 +181,7 @@ impl World {
         let sizes = plan.sizes;
         let group = |index: usize| (index % sizes.namespaces, format!("app-{index:04}"));
         match plan.layout {
-            Layout::Even | Layout::Mix => {
+            Layout::Even | Layout::Mix | Layout::Mega => {
                 let groups = if plan.layout == Layout::Mix {
                     mix_groups(sizes.pods)
                 } else {
@@ -351,6 +354,17 @@ impl World {
 
     pub(super) fn pod_count(&self) -> usize {
         self.pods.len()
+    }
+
+    /// The pods of a namespace that are on nodes of a zone.
+    pub(super) fn pods_in(&self, namespace: usize, zone: &str) -> Vec<PodNumber> {
+        let groups = self.groups.iter().filter(|group| group.namespace == namespace);
+        let members = groups.flat_map(|group| group.members.iter().copied());
+        let is_there = |number: &PodNumber| {
+            self.pod(*number)
+                .is_some_and(|pod| self.nodes[pod.node].zone == zone)
+        };
+        members.filter(is_there).collect()
     }
 
     /// Takes some pod in hand.

@@ -226,7 +226,7 @@ impl Look for Requests {
             at: self.at.take().expect("some bytes have come"),
             method: method.to_owned(),
             path: path.to_owned(),
-            body: serde_json::from_slice(&self.buffer[end + 4..end + 4 + length]).unwrap_or_default(),
+            body: memory_apiserver::object_of(&self.buffer[end + 4..end + 4 + length]).unwrap_or_default(),
             answer: None,
         };
         assert_eq!(self.buffer.len(), end + 4 + length, "one request at a time");

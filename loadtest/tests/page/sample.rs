@@ -216,6 +216,7 @@ fn phases(shape: &Shape, changes: u64) -> Vec<Phase> {
         from: short(n as f64 * third),
         to: short((n + 1) as f64 * third),
         changes,
+        ..Phase::default()
     };
     names.enumerate().map(phase).collect()
 }

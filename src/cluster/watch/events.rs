@@ -1,10 +1,10 @@
-//! Parses the lines of a watch.
+//! Parses the events of a watch.
 
 use super::sources::Gone;
 use crate::cluster::cause::Cause;
-use crate::cluster::codec::{self, Decode, EventKind, Undecodable};
+use crate::cluster::codec::{self, Decode, Event, EventKind, Undecodable};
 
-/// The contents of some lines.
+/// The contents of some events.
 pub(super) struct Batch<T> {
     /// Objects in order, each with whether it was deleted.
     pub(super) items: Vec<(T, Option<Gone>)>,
@@ -21,14 +21,14 @@ pub(super) struct Batch<T> {
 /// Kinds of bookmarks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bookmark {
-    /// Everything that existed when the watch began has been batch.
+    /// Everything that existed when the watch began has been shown.
     Listed,
     /// The bookmark only carries a version.
     Plain,
 }
 
-/// Parses whole lines; of a streamed list, only those up to the first bookmark.
-pub(super) fn take_lines<T: Decode>(lines: &[u8], listing: bool) -> Batch<T> {
+/// Parses whole events; of a streamed list, only those up to the first bookmark.
+pub(super) fn take_events<T: Decode>(data: &[u8], listing: bool) -> Batch<T> {
     let mut batch = Batch {
         items: Vec::new(),
         errors: Vec::new(),
@@ -36,26 +36,20 @@ pub(super) fn take_lines<T: Decode>(lines: &[u8], listing: bool) -> Batch<T> {
         bookmark: None,
         end: Ok(()),
     };
-    let mut start = 0;
-    for end in memchr::memchr_iter(b'\n', lines) {
-        let line = &lines[start..end];
-        start = end + 1;
-        if line.is_empty() {
-            continue;
-        }
-        match take_line(line) {
-            Ok(Line::Object(item, at, gone)) => {
+    for event in codec::events(data) {
+        match event.map_err(Cause::from).and_then(take_event) {
+            Ok(Content::Object(item, at, gone)) => {
                 batch.items.push((item, gone));
                 batch.version = Some(at);
             }
-            Ok(Line::Bookmark(at, bookmark)) => {
+            Ok(Content::Bookmark(at, bookmark)) => {
                 batch.version = Some(at);
                 batch.bookmark = Some(bookmark);
                 if listing {
                     break;
                 }
             }
-            Ok(Line::Undecodable(error, at)) => {
+            Ok(Content::Undecodable(error, at)) => {
                 batch.errors.push(error);
                 batch.version = Some(at);
             }
@@ -68,8 +62,8 @@ pub(super) fn take_lines<T: Decode>(lines: &[u8], listing: bool) -> Batch<T> {
     batch
 }
 
-/// The contents of a line of a watch.
-enum Line<T> {
+/// The content of an event.
+enum Content<T> {
     /// An object, its version, and whether it was deleted.
     Object(T, String, Option<Gone>),
     /// A bookmark and its version.
@@ -78,14 +72,13 @@ enum Line<T> {
     Undecodable(Undecodable, String),
 }
 
-/// Parses a line. After an error the watch cannot go on past it.
-fn take_line<T: Decode>(line: &[u8]) -> Result<Line<T>, Cause> {
-    let event = codec::event(line)?;
+/// Parses an event. After an error the watch cannot go on past it.
+fn take_event<T: Decode>(event: Event<'_>) -> Result<Content<T>, Cause> {
     match event.kind {
         EventKind::Bookmark => {
             let (version, listed) = codec::bookmark(event.object)?;
             let bookmark = if listed { Bookmark::Listed } else { Bookmark::Plain };
-            Ok(Line::Bookmark(version, bookmark))
+            Ok(Content::Bookmark(version, bookmark))
         }
         EventKind::Error => {
             let status = codec::status(0, event.object);
@@ -97,11 +90,11 @@ fn take_line<T: Decode>(line: &[u8]) -> Result<Line<T>, Cause> {
                     EventKind::Deleted => Some(Gone(codec::version(&at)?)),
                     _ => None,
                 };
-                Ok(Line::Object(item, at, gone))
+                Ok(Content::Object(item, at, gone))
             }
             // A deleted object must not be kept, so everything is listed again.
             Err(_) if event.kind == EventKind::Deleted => Err(Cause::Expired),
-            Err(error) => Ok(Line::Undecodable(
+            Err(error) => Ok(Content::Undecodable(
                 Undecodable::new(event.object, error),
                 codec::object_version(event.object)?,
             )),

@@ -1,12 +1,13 @@
 //! Lists all objects of a kind: streamed as the beginning of a watch, or page by page where that fails.
 
-use super::events::{Bookmark, take_lines};
+use super::events::{Bookmark, take_events};
 use super::handler::WatchHandler;
 use super::reader::Reader;
 use super::sources::{Gone, Source};
 use crate::cluster::cause::Cause;
 use crate::cluster::codec::Undecodable;
-use crate::cluster::lines::Lines;
+use crate::cluster::encodings::Form;
+use crate::cluster::event_stream::EventStream;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::cluster::{codec, http};
 
@@ -108,9 +109,9 @@ impl Reader {
             http::collection(S::KIND, None),
             S::LIST
         );
-        let mut lines = Lines::new(self.answer(&uri, http::JSON).await?);
-        while let Some(chunk) = lines.next(ANSWER).await? {
-            let shown = take_lines::<S::Listed>(&chunk, true);
+        let mut stream = EventStream::new(self.answer::<S>(&uri, Form::Whole).await?);
+        while let Some(events) = stream.next(ANSWER).await? {
+            let shown = take_events::<S::Listed>(&events, true);
             listing.take(self, shown.items, &shown.errors);
             shown.end?;
             match (shown.bookmark, shown.version) {
@@ -126,7 +127,7 @@ impl Reader {
     }
 
     async fn pages<S: Source>(&self, page_size: usize, listing: &mut Listing<S>) -> Result<String, Cause> {
-        let get = |uri: String| async move { self.answer(&uri, http::JSON).await };
+        let get = |uri: String| async move { self.answer::<S>(&uri, Form::Whole).await };
         pages::read(
             &http::collection(S::KIND, None),
             S::LIST,

@@ -4,6 +4,7 @@ use super::handler::WatchHandler;
 use super::sources::Source;
 use crate::cluster::cause::{Cause, Silent};
 use crate::cluster::codec::Undecodable;
+use crate::cluster::encodings::{Encodings, Form};
 use crate::cluster::pages::ANSWER;
 use crate::cluster::{codec, http};
 use crate::metrics::WatchMetrics;
@@ -17,11 +18,12 @@ use tokio::time::timeout;
 /// Timeout for reading a version.
 const READING: Duration = Duration::from_secs(10);
 
-/// Sends requests, and hands on their results. Clones share the client, the handler and the metrics.
+/// Sends requests, and hands on their results. Clones share everything.
 #[derive(Clone)]
 pub(super) struct Reader {
     pub(super) client: Client,
     pub(super) handler: Arc<dyn WatchHandler>,
+    pub(super) encodings: Encodings,
     pub(super) metrics: WatchMetrics,
 }
 
@@ -33,7 +35,7 @@ impl Reader {
             http::collection(S::KIND, None),
             S::WATCH
         );
-        self.answer(&uri, S::ACCEPT).await
+        self.answer::<S>(&uri, S::WATCHED).await
     }
 
     /// Reads the version that the kind has now. As no version is asked for, it comes from the current state of the
@@ -41,7 +43,7 @@ impl Reader {
     pub(super) async fn version<S: Source>(self) -> Result<u64, Cause> {
         let reading = async {
             let uri = format!("{}?limit=1", http::collection(S::KIND, None));
-            let body = self.get(&uri, http::METADATA_LIST).await?;
+            let body = self.get::<S>(&uri, Form::MetadataList).await?;
             let body = body.collect_bytes().await?;
             Ok(codec::list_version(&body)?)
         };
@@ -49,14 +51,14 @@ impl Reader {
     }
 
     /// Returns the body of the answer to a request, once the server has begun to answer.
-    pub(super) async fn answer(&self, uri: &str, accept: &str) -> Result<Body, Cause> {
-        timeout(ANSWER, self.get(uri, accept))
+    pub(super) async fn answer<S: Source>(&self, uri: &str, form: Form) -> Result<Body, Cause> {
+        timeout(ANSWER, self.get::<S>(uri, form))
             .await
             .map_err(|_| Silent(ANSWER))?
     }
 
-    async fn get(&self, uri: &str, accept: &str) -> Result<Body, Cause> {
-        let read = http::read(&self.client, uri, accept).await?;
+    async fn get<S: Source>(&self, uri: &str, form: Form) -> Result<Body, Cause> {
+        let read = http::read(&self.client, &self.encodings, S::KIND, form, uri).await?;
         read.map_err(|(head, status)| Cause::refused(head.code.as_u16(), status))
     }
 

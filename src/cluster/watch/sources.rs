@@ -2,7 +2,7 @@
 
 use super::handler::WatchHandler;
 use crate::cluster::codec::{Decode, NamedNode, Namespaced};
-use crate::cluster::http;
+use crate::cluster::encodings::Form;
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use crate::core::inbox::{Change, Delivery};
 use crate::core::namespace::Kind;
@@ -11,8 +11,8 @@ use crate::core::namespace::Kind;
 pub(crate) trait Source: Send + Sync + 'static {
     /// The kind.
     const KIND: Kind;
-    /// The media type that a watch asks for.
-    const ACCEPT: &'static str = http::JSON;
+    /// The form that a watch asks for.
+    const WATCHED: Form = Form::Whole;
     /// Set for outputs, which are listed once the inputs have been.
     const OUTPUT: bool = false;
     /// Query parameters that restrict lists.
@@ -109,7 +109,7 @@ pub(crate) struct Slices;
 impl Source for Slices {
     const KIND: Kind = Kind::Slice;
     const OUTPUT: bool = true;
-    const ACCEPT: &'static str = http::METADATA;
+    const WATCHED: Form = Form::Metadata;
     const LIST: &'static str =
         "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by%3Dendpointslice-controller.k8s.io";
     const WATCH: &'static str = Self::LIST;
@@ -139,7 +139,7 @@ pub(crate) struct Endpoints;
 impl Source for Endpoints {
     const KIND: Kind = Kind::Endpoints;
     const OUTPUT: bool = true;
-    const ACCEPT: &'static str = http::METADATA;
+    const WATCHED: Form = Form::Metadata;
     type Listed = Namespaced<EndpointsFacts>;
     type Watched = Namespaced<EndpointsMeta>;
 

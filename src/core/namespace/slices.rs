@@ -251,6 +251,7 @@ impl NamespaceState {
                 remote: slice.object.remote.as_ref(),
                 extras: slice.object.extras.as_deref(),
                 trigger: slice.object.trigger,
+                clear_managed_fields: self.settings.clear_managed_fields && !slice.object.updated,
                 truncated: false,
             },
             address_type: slice.family.as_str(),

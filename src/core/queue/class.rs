@@ -103,6 +103,12 @@ impl<K> Class<K> {
         age.map(|(since, ..)| *since)
     }
 
+    /// Returns when the oldest object of a namespace was wanted.
+    pub(in crate::core) fn oldest_of(&self, tenant: u64) -> Option<Duration> {
+        let (since, _) = self.by_tenant.get(&tenant)?.ages.first()?;
+        Some(*since)
+    }
+
     pub(in crate::core) fn is_empty(&self) -> bool {
         self.tenants.is_empty()
     }

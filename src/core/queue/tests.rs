@@ -384,3 +384,48 @@ fn no_namespace_has_more_on_its_way_than_it_may() {
     assert!(queue.next(4, NOW).is_some());
     assert_eq!(queue.next(4, NOW), None);
 }
+
+#[test]
+fn a_namespace_that_has_as_many_on_its_way_as_it_may_has_had_its_turn() {
+    let mut queue = WriteQueue::default();
+    for tenant in 1..=3u64 {
+        for object in 0..60 {
+            let urgency = Urgency {
+                tenant,
+                ..of(Priority::Add, tenant)
+            };
+            queue.want(format!("{tenant} {object:02}"), urgency, NOW, NOW);
+        }
+    }
+    let mut turns = [0; 4];
+    for _ in 0..60 {
+        let (key, ..) = queue.next(1, NOW).unwrap();
+        turns[usize::from(key.as_bytes()[0] - b'0')] += 1;
+        queue.landed(&key, true, NOW);
+    }
+    assert_eq!(turns, [0, 20, 20, 20]);
+}
+
+#[test]
+fn additions_are_overtaken_for_a_part_of_the_time_that_the_backlog_takes() {
+    let first = |pace: Option<Duration>, removal: Duration| {
+        let mut queue = flooded(40, Priority::Add);
+        queue.set_pace(pace);
+        let urgency = Urgency {
+            tenant: 1,
+            ..of(Priority::Remove, 7)
+        };
+        queue.want("removal".to_owned(), urgency, NOW, removal);
+        queue.next(usize::MAX, removal).unwrap().0
+    };
+    // Forty additions and the removal take some four seconds.
+    let pace = Some(SECOND / 10);
+    let part = SECOND * 41 / 10 / PART_OF_BACKLOG;
+    assert_eq!(first(pace, part.saturating_sub(SECOND / 100)), "removal");
+    assert_eq!(first(pace, part + SECOND / 100), "flood-0000");
+    // However slow the pace, and if it is not known, for thirty seconds.
+    for pace in [None, Some(10 * SECOND)] {
+        assert_eq!(first(pace, 29 * SECOND), "removal");
+        assert_eq!(first(pace, 31 * SECOND), "flood-0000");
+    }
+}

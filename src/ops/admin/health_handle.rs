@@ -421,7 +421,13 @@ mod tests {
     async fn a_stuck_actor_is_no_progress_once_livez_has_failed_for_too_long() {
         let (root, _) = Actor::spawn(None, Stuck, ()).await.unwrap();
         let (writer, events) = (WriterHandle::default(), EventHandle::default());
-        let router = Router::new(Settings::default(), writer.clone(), root.clone(), events.clone());
+        let router = Router::new(
+            Settings::default(),
+            crate::cluster::encodings::Encodings::default(),
+            writer.clone(),
+            root.clone(),
+            events.clone(),
+        );
         let start = Instant::now();
         let clock = Clock::new(move || Instant::now().saturating_duration_since(start));
         let progress = Progress::new(clock.clone(), PATIENCE);

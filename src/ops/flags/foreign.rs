@@ -48,7 +48,7 @@ const ACCESS: Group = &[
 const PROCESS: Group = &[
     ("allow-metric-labels", Value), ("allow-metric-labels-manifest", Value), ("controller-shutdown-timeout", Value),
     ("controller-start-interval", Value), ("disabled-metrics", Value), ("emulated-version", Value),
-    ("feature-gates", Value), ("kube-api-content-type", Value), ("log-flush-frequency", Value),
+    ("feature-gates", Value), ("log-flush-frequency", Value),
     ("log-json-info-buffer-size", Value), ("log-json-split-stream", Bool), ("log-text-info-buffer-size", Value),
     ("log-text-split-stream", Bool), ("min-compatibility-version", Value), ("min-resync-period", Value),
     ("show-hidden-metrics-for-version", Value), ("use-service-account-credentials", Bool), ("v", Value),

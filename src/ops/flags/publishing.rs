@@ -57,6 +57,7 @@ impl PublishingArgs {
             max_endpoints: usize::from(self.max_endpoints_per_slice),
             outputs: self.outputs(),
             legacy_tolerate_unready: self.legacy_tolerate_unready,
+            clear_managed_fields: false,
             seed,
         }
     }

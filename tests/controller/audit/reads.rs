@@ -3,6 +3,7 @@
 use super::{look, report};
 use crate::command::access;
 use crate::world::{World, ip, node, pod, service, service_with};
+use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::{Cause, Reader};
 use endpointd::core::namespace::Settings;
 use endpointd::core::outputs::Outputs;
@@ -101,7 +102,7 @@ async fn one_namespace_and_one_controller_are_looked_at_alone() {
             },
             settle: Duration::ZERO,
         };
-        let reader = Reader::new(Client::new(world.gate.clone(), "default"));
+        let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
         let report = audit(&reader, &scope).await.unwrap();
         (report.counts.services, report.findings.len())
     };
@@ -147,7 +148,10 @@ pub(crate) fn all_but(resource: &str) -> Access {
 
 async fn with_access(server: &ApiServer, resource: &str) -> Result<bool, String> {
     server.set_access(Some(all_but(resource)));
-    let reader = Reader::new(Client::new(server.service().with_token("token"), "default"));
+    let reader = Reader::new(
+        Client::new(server.service().with_token("token"), "default"),
+        Encodings::default(),
+    );
     let scope = Scope {
         namespace: None,
         settings: Settings::default(),

@@ -2,7 +2,9 @@
 
 use super::attributes::{About, Attributes, Resource};
 use super::{Access, User};
+use crate::accept::{Body, Media};
 use crate::object::{text, texts};
+use crate::protobuf;
 use crate::status::{Answer, Refusal};
 use serde_json::{Map, Value, json};
 
@@ -51,14 +53,8 @@ impl Review {
 }
 
 /// The review with its status filled in.
-pub(crate) fn answer(access: &Access, asker: &User, review: Review, body: &[u8]) -> Answer<Value> {
-    let mut given: Value = serde_json::from_slice(body).map_err(|error| {
-        Refusal::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: \
-             {error}",
-            review.kind()
-        ))
-    })?;
+pub(crate) fn answer(access: &Access, asker: &User, review: Review, body: Body<'_>) -> Answer<Value> {
+    let mut given = read(review, body)?;
     let version = format!("{}/v1", review.group());
     let (named, api) = (text(&given, "/kind"), text(&given, "/apiVersion"));
     if !given.is_object() || !["", review.kind()].contains(&named) || !["", version.as_str()].contains(&api) {
@@ -78,6 +74,20 @@ pub(crate) fn answer(access: &Access, asker: &User, review: Review, body: &[u8])
         "metadata": given.get("metadata").filter(|m| m.is_object()).cloned().unwrap_or_else(|| json!({})),
         "spec": spec, "status": status,
     }))
+}
+
+fn read(review: Review, Body { bytes, media }: Body<'_>) -> Answer<Value> {
+    match media {
+        Media::Json => serde_json::from_slice(bytes).map_err(|error| {
+            Refusal::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse \
+                 error: {error}",
+                review.kind()
+            ))
+        }),
+        Media::Protobuf => protobuf::read(bytes, review.kind())
+            .map_err(|fault| protobuf::unrecognised(review.kind(), &fault.to_string(), bytes)),
+    }
 }
 
 fn invalid(review: Review, field: &str, message: &str) -> Box<Refusal> {

@@ -1,6 +1,8 @@
 //! What rules look at: who asks for what.
 
+use crate::accept::{Media, Offer, StatusForm, negotiate, of_refusals};
 use crate::kinds::Kind;
+use crate::protobuf;
 use crate::query::Query;
 use crate::route::{Target, target};
 use crate::store::Store;
@@ -32,6 +34,9 @@ pub(crate) struct Ask {
     pub(crate) name: String,
     pub(crate) query: Query,
     pub(crate) path: String,
+    /// In what the answer is written, and in what a refusal is.
+    pub(crate) media: Media,
+    pub(crate) refusals: StatusForm,
 }
 
 impl Ask {
@@ -63,7 +68,10 @@ impl Ask {
         if verb == Verb::Create {
             target.name = name_in(body);
         }
+        let offer = Offer::of(target.kind, &store.config.protobuf);
         Some(Self {
+            media: negotiate(&parts.headers, offer, false).map_or(Media::Json, |accepted| accepted.media),
+            refusals: of_refusals(&parts.headers, offer),
             client,
             verb,
             kind: target.kind,
@@ -89,7 +97,11 @@ impl Ask {
 }
 
 fn name_in(body: &[u8]) -> String {
-    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    // Every object begins with its metadata, of which no more is read here.
+    let value: Value = match protobuf::read(body, "PartialObjectMetadata") {
+        Ok(value) => value,
+        Err(_) => serde_json::from_slice(body).unwrap_or_default(),
+    };
     let text = |key: &str| value["metadata"][key].as_str().filter(|t| !t.is_empty());
     text("name")
         .or_else(|| text("generateName"))

@@ -122,7 +122,7 @@ pub(crate) fn answer(failure: Failure, ask: &Ask, rv: u64) -> Option<Response<Re
         }
         Failure::Reset | Failure::Closed | Failure::Hang => return None,
     };
-    Some(refused(&refusal))
+    Some(refused(&refusal, ask.refusals))
 }
 
 /// RBAC's words.
@@ -165,11 +165,11 @@ fn no_route() -> Response<ResponseBody> {
 }
 
 /// Refused options of a streaming list, as a server answers that does not offer these.
-pub(crate) fn no_streaming_lists() -> Response<ResponseBody> {
+pub(crate) fn no_streaming_lists(ask: &Ask) -> Response<ResponseBody> {
     let cause = Cause::new(
         "FieldValueForbidden",
         "sendInitialEvents",
         "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
     );
-    refused(&Refusal::invalid_options(vec![cause]))
+    refused(&Refusal::invalid_options(vec![cause]), ask.refusals)
 }

@@ -26,6 +26,15 @@ pub enum Fault {
         /// What happens to more.
         over: Over,
     },
+    /// The rule's requests are served by so many workers, each of which works on one at a time; the others wait for a
+    /// free worker, in the order in which they came. A request is applied and answered when its worker is done, so a
+    /// server that is given more than it can do gets slower, and refuses nothing.
+    Workers {
+        /// How many work at once; at least one does.
+        count: usize,
+        /// How long one is busy with a request.
+        each: Latency,
+    },
     /// The history is forgotten just before the request is applied, as by [`crate::ApiServer::compact`].
     Compact,
     /// Watches with `sendInitialEvents` are refused with 422, as by a server without streaming lists.
@@ -80,7 +89,7 @@ pub enum Latency {
 /// What happens within a watch. A watch that was open when the plan was set counts as begun at that moment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchFault {
-    /// The stream ends. After so many bytes, that can be in the middle of a line.
+    /// The stream ends. After so many bytes, that can be in the middle of a line or a frame.
     End {
         /// When.
         after: After,
@@ -108,14 +117,15 @@ pub enum WatchFault {
     },
     /// All that is told comes this much later, in its order.
     Lag(Latency),
-    /// One event's line is not JSON; the stream goes on.
+    /// One event's line is not JSON, or one frame holds no message; the stream goes on.
     Malformed {
         /// The first event from then on.
         after: After,
     },
     /// One event's object has a field that cannot be decoded; the stream goes on.
     WrongType {
-        /// A JSON pointer into the object, such as `/metadata/labels`.
+        /// A JSON pointer into the object, such as `/metadata/labels`. Protobuf is left as it is where the kind has no
+        /// such field.
         field: String,
         /// The first event from then on.
         after: After,
@@ -194,6 +204,7 @@ impl fmt::Display for Fault {
                 };
                 write!(f, "budget {per_second}/s burst {burst}, else {over}")
             }
+            Self::Workers { count, each } => write!(f, "{count} workers, each {each}"),
             Self::Compact => f.write_str("compact"),
             Self::NoStreamingLists => f.write_str("422 no streaming lists"),
             Self::Watch(fault) => fault.fmt(f),

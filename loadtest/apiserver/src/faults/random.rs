@@ -1,9 +1,10 @@
 //! Plans composed by chance, for runs over many seeds.
 
 use super::{
-    After, Ending, ErrorEvent, Failure, Fault, FaultPlan, Latency, Matcher, Over, Resources, Rule, Stage,
-    Verb, Verbs, WatchFault,
+    After, Ending, ErrorEvent, Failure, Fault, FaultPlan, Latency, Matcher, Over, Rule, Stage, Verb, Verbs,
+    WatchFault,
 };
+use crate::resources::Resources;
 use fastrand::Rng;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use super::{Ask, Fault};
 use crate::catalog;
-use crate::kinds::Kind;
+use crate::resources::Resources;
 use std::fmt;
 use std::time::Duration;
 
@@ -30,11 +30,6 @@ pub enum Verb {
 /// A set of verbs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Verbs(u8);
-
-/// A set of kinds by their plural names; `events` means the events of both groups, `*` everything. A custom resource is
-/// named with its group: `widgets.example.com`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Resources(Vec<String>);
 
 /// Which requests a rule is about, and how many of these it hits. Without more, all of them.
 #[derive(Clone, Debug)]
@@ -145,16 +140,6 @@ impl fmt::Debug for Verbs {
 
 // === impl Resources ===
 
-impl Resources {
-    /// All kinds.
-    pub const ALL: Self = Self(Vec::new());
-
-    fn contains(&self, kind: Kind) -> bool {
-        let is_it = |name: &String| *name == kind.resource || *name == kind.qualified_resource();
-        self.0.is_empty() || self.0.iter().any(is_it)
-    }
-}
-
 impl From<&str> for Resources {
     /// # Panics
     ///
@@ -181,21 +166,6 @@ impl<const N: usize> From<[&str; N]> for Resources {
         let place = |name: &String| all.iter().position(|kind| kind.resource == name.as_str());
         names.sort_by_key(|name| place(name).unwrap_or(all.len()));
         Self(names)
-    }
-}
-
-impl fmt::Display for Resources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::ALL {
-            return f.write_str("*");
-        }
-        f.write_str(&self.0.join(","))
-    }
-}
-
-impl fmt::Debug for Resources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

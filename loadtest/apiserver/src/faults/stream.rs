@@ -1,7 +1,10 @@
 //! What happens within a watch, and how bodies break off.
 
 use super::{Active, After, Ask, Ending, ErrorEvent, WatchFault};
+use crate::accept::Media;
 use crate::body::{Pieces, ResponseBody};
+use crate::protobuf;
+use crate::schema::SCHEMA;
 use crate::status::Refusal;
 use bytes::{Bytes, BytesMut};
 use fastrand::Rng;
@@ -24,7 +27,7 @@ struct Faulty {
     lifted: watch::Receiver<bool>,
     began: Instant,
     faults: Vec<Within>,
-    /// Lines that are not told yet, and when they may be.
+    /// Events that are not told yet, and when they may be.
     held: VecDeque<(Instant, Bytes)>,
     /// Nothing more comes from inside.
     drained: bool,
@@ -184,8 +187,8 @@ impl Faulty {
         // Never before what came earlier.
         let due = later(now, lag);
         let due = self.held.back().map_or(due, |(last, _)| due.max(*last));
-        for line in piece.split_inclusive(|c| *c == b'\n') {
-            self.held.push_back((due, piece.slice_ref(line)));
+        for event in events(piece, self.ask.media) {
+            self.held.push_back((due, event));
         }
     }
 
@@ -251,7 +254,10 @@ impl Faulty {
 
     /// What goes out for a line; possibly nothing.
     fn tell(&mut self, line: &Bytes) -> Bytes {
-        let is_bookmark = line.starts_with(br#"{"type":"BOOKMARK""#);
+        let is_bookmark = match self.ask.media {
+            Media::Json => line.starts_with(br#"{"type":"BOOKMARK""#),
+            Media::Protobuf => protobuf::event_type(line) == b"BOOKMARK",
+        };
         let mut out = BytesMut::from(line.as_ref());
         for i in 0..self.faults.len() {
             let reached = match &self.faults[i].fault {
@@ -269,11 +275,20 @@ impl Faulty {
                     return Bytes::new();
                 }
                 WatchFault::Malformed { .. } if !is_bookmark && reached => {
-                    out = malformed(&out);
+                    out = match self.ask.media {
+                        Media::Json => malformed(&out),
+                        Media::Protobuf => protobuf::malformed(&out).as_slice().into(),
+                    };
                     self.note_once(i);
                 }
                 WatchFault::WrongType { field, .. } if !is_bookmark && reached => {
-                    out = wrong_type(&out, field);
+                    out = match self.ask.media {
+                        Media::Json => wrong_type(&out, field),
+                        Media::Protobuf => {
+                            let index = SCHEMA.root(self.ask.kind);
+                            protobuf::wrong_type(&out, index, field).as_slice().into()
+                        }
+                    };
                     self.note_once(i);
                 }
                 WatchFault::Repeat { rate } if !is_bookmark && within.rng.f64() < *rate => {
@@ -311,7 +326,7 @@ impl Faulty {
             }
             ErrorEvent::Internal => Refusal::internal("an error on the server has ended the watch"),
         };
-        crate::watch::event_line("ERROR", &refusal.status())
+        crate::watch::error_event(&refusal, self.ask.media)
     }
 
     fn note(&mut self, i: usize) {
@@ -332,8 +347,23 @@ fn later(from: Instant, by: Duration) -> Instant {
     from + by.min(NEVER)
 }
 
-fn ends_initial(line: &[u8]) -> bool {
-    std::str::from_utf8(line).is_ok_and(|l| l.contains("k8s.io/initial-events-end"))
+fn ends_initial(event: &[u8]) -> bool {
+    let name = b"k8s.io/initial-events-end";
+    event.windows(name.len()).any(|window| window == name)
+}
+
+/// The events of a piece: lines, or frames. A piece ends with an event.
+fn events(piece: &Bytes, media: Media) -> Vec<Bytes> {
+    let mut rest = piece.clone();
+    let mut events = Vec::new();
+    while !rest.is_empty() {
+        let len = match media {
+            Media::Json => rest.iter().position(|c| *c == b'\n').map(|at| at + 1),
+            Media::Protobuf => protobuf::frame_len(&rest),
+        };
+        events.push(rest.split_to(len.unwrap_or(rest.len())));
+    }
+    events
 }
 
 /// A NUL in the middle: no JSON, wherever it falls, and not one that only lacks its end.

@@ -4,7 +4,8 @@ use super::walk::{compare, fields_of, merge, take_away};
 use super::{BEFORE, Fields, Manager, Managers, Writer};
 use crate::cause::Cause;
 use crate::object::text;
-use crate::registry::{self, schema::Place};
+use crate::registry;
+use crate::schema::Place;
 use crate::status::{Answer, Refusal};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Values against sets of fields: which fields a value has, what differs, what is merged and taken away.
 
 use super::fields::{Element, Fields};
-use crate::registry::schema::{Form, Place};
+use crate::schema::{Form, Place};
 use serde_json::{Map, Value};
 
 /// What differs between two states of an object.
@@ -69,12 +69,12 @@ pub(crate) fn compare(place: Place<'_>, old: &Value, new: &Value) -> Difference 
         &mut difference.changed,
         &mut difference.removed,
     );
-    // The great rooms of an object are nobody's.
+    // Nobody owns these top-level fields themselves, only what is in them.
     for set in [&mut difference.changed, &mut difference.removed] {
         set.own = false;
-        for room in ["metadata", "spec", "status"] {
-            if matches!(place.child(room).form(), Form::Struct) {
-                set.disown(&[room]);
+        for field in ["metadata", "spec", "status"] {
+            if matches!(place.child(field).form(), Form::Struct) {
+                set.disown(&[field]);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::cause::Faults;
 use crate::custom::CLEANUP;
+use crate::kinds::GROUPS;
 use crate::object::{fill, list, next_generation, object_at, text, texts};
 use crate::validate::{label_1035_faults, label_faults, subdomain_faults};
 use serde_json::{Value, json};
@@ -26,23 +27,10 @@ pub(crate) fn default(value: &mut Value) {
     );
 }
 
-/// The names are accepted and the kinds served from the first moment on.
+/// The store decides on the names, and with them on the conditions (`accept_names`).
 pub(crate) fn create(value: &mut Value) {
     value["metadata"]["generation"] = 1.into();
-    let condition = |kind: &str, reason: &str, message: &str| {
-        json!({
-            "type": kind, "status": "True", "reason": reason, "message": message,
-            "lastTransitionTime": value["metadata"]["creationTimestamp"],
-        })
-    };
-    value["status"] = json!({
-        "acceptedNames": value["spec"]["names"],
-        "conditions": [
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        ],
-        "storedVersions": storage(value),
-    });
+    value["status"] = json!({"storedVersions": storage(value)});
 }
 
 pub(crate) fn update(new: &mut Value, old: &Value) {
@@ -50,10 +38,12 @@ pub(crate) fn update(new: &mut Value, old: &Value) {
         next_generation(new, old);
     }
     let mut stored = texts(new, "/status/storedVersions");
-    stored.extend(storage(new));
-    stored.dedup();
+    for version in storage(new) {
+        if !stored.contains(&version) {
+            stored.push(version);
+        }
+    }
     new["status"]["storedVersions"] = stored.into();
-    new["status"]["acceptedNames"] = new["spec"]["names"].clone();
 }
 
 /// The versions in which objects are kept: one, once the definition is checked.
@@ -81,6 +71,35 @@ pub(crate) fn terminate(value: &mut Value, now: &str) {
     }
 }
 
+/// Groups that need the word of the Kubernetes project.
+fn check_approval(faults: &mut Faults, value: &Value, old: Option<&Value>) {
+    const KEY: &str = "api-approved.kubernetes.io";
+    let group = text(value, "/spec/group");
+    let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
+        let rest = group.strip_suffix(domain);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    });
+    let said = |value: &Value| {
+        value["metadata"]["annotations"][KEY]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let now = said(value);
+    if !is_protected || old.is_some_and(|old| said(old) == now) {
+        return;
+    }
+    let field = format!("metadata.annotations[{KEY}]");
+    let must = format!("protected groups must have approval annotation \"{KEY}\"");
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    if now.is_empty() {
+        faults.required(&field, &format!("{must}, {see}"));
+    } else if !(now.starts_with("unapproved") || now.starts_with("https://") || now.starts_with("http://")) {
+        let with = "with either a URL or a reason starting with \"unapproved\"";
+        faults.invalid_text(&field, &now, &format!("{must} {with}, {see}"));
+    }
+}
+
 pub(crate) fn check(faults: &mut Faults, value: &Value, old: Option<&Value>) {
     let (group, plural) = (text(value, "/spec/group"), text(value, "/spec/names/plural"));
     let name = text(value, "/metadata/name");
@@ -99,6 +118,11 @@ pub(crate) fn check(faults: &mut Faults, value: &Value, old: Option<&Value>) {
             faults.invalid_text("spec.group", group, "should be a domain with at least one dot");
         }
     }
+    if GROUPS.contains(&group) {
+        let why = "the group is one of this server's own, which definitions cannot add to";
+        faults.invalid_text("spec.group", group, why);
+    }
+    check_approval(faults, value, old);
     let scope = text(value, "/spec/scope");
     if !matches!(scope, "Cluster" | "Namespaced") {
         faults.not_supported("spec.scope", scope, &["Cluster", "Namespaced"]);
@@ -130,6 +154,12 @@ pub(crate) fn check(faults: &mut Faults, value: &Value, old: Option<&Value>) {
         faults.invalid("spec.versions", &versions.into(), why);
     }
     if let Some(old) = old {
+        for (i, version) in list(value, "/status/storedVersions").iter().enumerate() {
+            if !versions.iter().any(|there| there["name"] == *version) {
+                let field = format!("status.storedVersions[{i}]");
+                faults.invalid(&field, version, "must appear in spec.versions");
+            }
+        }
         for field in ["group", "scope"] {
             faults.immutable(
                 &format!("spec.{field}"),

@@ -2,9 +2,10 @@
 //!
 //! Unknown fields go, empty ones are left out where Go leaves them out, what is of the wrong type is refused.
 
-use super::schema::{Field, Rule, SCHEMA, Schema, Shape, go_name};
 use crate::kinds::Kind;
+use crate::schema::{Field, Rule, SCHEMA, Schema, Shape, go_name};
 use crate::status::{Answer, Refusal};
+use base64::{DecodeError, Engine, prelude::BASE64_STANDARD};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -138,7 +139,11 @@ impl Schema {
             | (Shape::Text | Shape::IntegerOrText, Value::String(_))
             | (Shape::Boolean, Value::Bool(_))
             | (Shape::Number, Value::Number(_)) => Ok(()),
-            (Shape::Integer | Shape::IntegerOrText, Value::Number(number)) if number.is_i64() => Ok(()),
+            (Shape::Integer | Shape::Long | Shape::IntegerOrText, Value::Number(number))
+                if number.is_i64() =>
+            {
+                Ok(())
+            }
             (Shape::List(item), Value::Array(items)) => {
                 for value in items {
                     if value.is_null() {
@@ -164,6 +169,7 @@ impl Schema {
                 *text = time(text, matches!(shape, Shape::MicroTime))?;
                 Ok(())
             }
+            (Shape::Bytes, Value::String(text)) => base64(text),
             (Shape::Quantity, Value::Number(number)) => {
                 *value = number.to_string().into();
                 Ok(())
@@ -176,7 +182,9 @@ impl Schema {
     fn go_type(&self, shape: &Shape) -> String {
         match shape {
             Shape::Text | Shape::Quantity => "string".to_owned(),
+            Shape::Bytes => "[]uint8".to_owned(),
             Shape::Integer | Shape::IntegerOrText => "int32".to_owned(),
+            Shape::Long => "int64".to_owned(),
             Shape::Boolean => "bool".to_owned(),
             Shape::Number => "float64".to_owned(),
             Shape::Time => "v1.Time".to_owned(),
@@ -224,8 +232,8 @@ fn is_empty(value: &Value, field: &Field) -> bool {
 
 fn zero(shape: &Shape) -> Value {
     match shape {
-        Shape::Text => "".into(),
-        Shape::Integer | Shape::IntegerOrText | Shape::Number => 0.into(),
+        Shape::Text | Shape::Bytes => "".into(),
+        Shape::Integer | Shape::Long | Shape::IntegerOrText | Shape::Number => 0.into(),
         Shape::Boolean => false.into(),
         Shape::Quantity => "0".into(),
         Shape::Struct(_) => Map::new().into(),
@@ -253,6 +261,17 @@ fn time(text: &str, micros: bool) -> Result<String, Fault> {
     }
     let micro = at.as_microsecond().rem_euclid(1_000_000);
     Ok(format!("{}.{micro:06}Z", whole.to_string().trim_end_matches('Z')))
+}
+
+/// Go's decoder skips line breaks.
+fn base64(text: &mut String) -> Result<(), Fault> {
+    text.retain(|c| !matches!(c, '\r' | '\n'));
+    let at = match BASE64_STANDARD.decode(&text) {
+        Ok(_) => return Ok(()),
+        Err(DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. }) => at,
+        Err(_) => text.len(),
+    };
+    Err(said(format!("illegal base64 data at input byte {at}")))
 }
 
 fn quantity(text: &str) -> Result<(), Fault> {

@@ -22,12 +22,6 @@ pub(crate) fn default(value: &mut Value) {
 
 pub(crate) fn check(faults: &mut Faults, value: &Value, old: Option<&Value>) {
     check_entries(faults, value, &["data"]);
-    for (key, entry) in value.get("data").and_then(Value::as_object).into_iter().flatten() {
-        let entry = entry.as_str().unwrap_or("");
-        if BASE64_STANDARD.decode(entry).is_err() {
-            faults.invalid_text(&format!("data[{key}]"), entry, "illegal base64 data");
-        }
-    }
     for key in required(text(value, "/type")) {
         if value["data"].get(key).is_none() {
             faults.required(&format!("data[{key}]"), "");

@@ -3,6 +3,7 @@
 use crate::kinds::Kind;
 use crate::object::Object;
 use crate::status::{Answer, Refusal};
+use std::borrow::Cow;
 
 /// Which field a term looks at.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +23,10 @@ struct Term {
 
 /// A parsed field selector.
 #[derive(Clone, Debug)]
-pub(crate) struct FieldSelector(Vec<Term>);
+pub(crate) struct FieldSelector {
+    kind: Kind,
+    terms: Vec<Term>,
+}
 
 impl FieldSelector {
     pub(crate) fn parse(kind: Kind, text: &str) -> Answer<Self> {
@@ -45,22 +49,38 @@ impl FieldSelector {
                 equal,
             });
         }
-        Ok(Self(terms))
+        Ok(Self { kind, terms })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.terms.is_empty()
     }
 
     pub(crate) fn matches(&self, object: &Object) -> bool {
-        self.0.iter().all(|term| {
+        self.terms.iter().all(|term| {
             let value = match term.field {
-                Field::Name => object.name(),
-                Field::Namespace => object.namespace(),
-                Field::Own(i) => object.fields.get(i).map_or("", |v| v),
+                Field::Name => Cow::Borrowed(object.name()),
+                Field::Namespace => object.namespace().into(),
+                Field::Own(i) => own(self.kind, object, i),
             };
             (value == term.value) == term.equal
         })
+    }
+}
+
+/// The value of the field at this place of `kind`. An object keeps the values of the version that it was written in, as
+/// that was defined then: a field that is none of these is read from the object.
+fn own(kind: Kind, object: &Object, i: usize) -> Cow<'_, str> {
+    let field = &kind.fields[i];
+    let written = object.kind.fields;
+    let at = if std::ptr::eq(written, kind.fields) {
+        Some(i)
+    } else {
+        written.iter().position(|there| there.name == field.name)
+    };
+    match at.and_then(|at| object.fields.get(at)) {
+        Some(value) => Cow::Borrowed(value),
+        None => Cow::Owned(field.value(&object.value()).into()),
     }
 }
 

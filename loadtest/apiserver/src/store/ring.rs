@@ -1,8 +1,10 @@
 //! The bounded history of a kind's changes.
 
 use crate::object::Object;
+use crate::protobuf;
+use bytes::Bytes;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,15 @@ pub(crate) struct Event {
     /// The state after the change; after a deletion, the last state at the deletion's version.
     pub(crate) object: Arc<Object>,
     pub(crate) previous: Option<Arc<Object>>,
+    pub(crate) messages: Arc<Messages>,
+}
+
+/// An event's object in protobuf, from the first watcher on that wants it so. It is kept with the event: a store of many
+/// objects would be twice the size if each kept its own.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    pub(crate) whole: OnceLock<Bytes>,
+    pub(crate) metadata: OnceLock<Bytes>,
 }
 
 /// The latest changes of a kind. Each has a position that grows by one, so that a reader needs to keep only a number.
@@ -29,6 +40,33 @@ pub(crate) struct Ring {
     capacity: usize,
     /// Changes up to this version may be missing.
     floor: u64,
+}
+
+impl Event {
+    pub(crate) fn new(change: Change, object: Arc<Object>, previous: Option<Arc<Object>>) -> Self {
+        Self {
+            change,
+            object,
+            previous,
+            messages: Arc::default(),
+        }
+    }
+
+    /// The object in protobuf.
+    pub(crate) fn message(&self) -> &[u8] {
+        self.messages.whole.get_or_init(|| self.object.message())
+    }
+
+    /// The object's metadata in protobuf.
+    pub(crate) fn metadata_message(&self) -> &[u8] {
+        match self.messages.whole.get() {
+            Some(whole) => protobuf::metadata_of(whole),
+            None => self
+                .messages
+                .metadata
+                .get_or_init(|| self.object.metadata_message()),
+        }
+    }
 }
 
 impl Ring {

@@ -4,12 +4,12 @@ use crate::client::{Api, Watch};
 use memory_apiserver::{ApiServer, Config};
 use serde_json::{Value, json};
 
-const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const WIDGETS: &str = "/apis/example.com/v1/namespaces/ns/widgets";
+pub(crate) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/ns/widgets";
 const GADGETS: &str = "/apis/example.com/v1/gadgets";
 const APPLY: &str = "application/apply-patch+yaml";
 
-fn widgets() -> Value {
+pub(crate) fn widgets() -> Value {
     let columns = json!([
         {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
         {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
@@ -34,7 +34,7 @@ fn widgets() -> Value {
     })
 }
 
-fn gadgets() -> Value {
+pub(crate) fn gadgets() -> Value {
     json!({
         "metadata": {"name": "gadgets.example.com"},
         "spec": {
@@ -47,11 +47,11 @@ fn gadgets() -> Value {
     })
 }
 
-fn widget(name: &str) -> Value {
+pub(crate) fn widget(name: &str) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 1}})
 }
 
-async fn served() -> Api {
+pub(crate) async fn served() -> Api {
     let api = Api::plain().await;
     api.create(CRDS, widgets()).await;
     api.create(CRDS, gadgets()).await;

@@ -313,6 +313,32 @@ async fn a_write_budget_makes_wait_or_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn workers_serve_one_request_each_and_the_others_wait_in_line() {
+    let api = api().await;
+    let workers = Fault::Workers {
+        count: 2,
+        each: Latency::Constant(Duration::from_millis(100)),
+    };
+    api.server
+        .set_faults(one(Rule::on(Verbs::WRITES, "pods").fault(workers)));
+    let began = Instant::now();
+    let round = async |names: &[&str]| {
+        let writes = names.iter().map(|name| async {
+            let answer = api.attempt("POST", PODS, pod(name)).await.unwrap();
+            assert_eq!(answer.status, 201);
+            (Instant::now() - began).as_millis()
+        });
+        futures::future::join_all(writes).await
+    };
+    let times = round(&["a", "b", "c", "d", "e"]).await;
+    assert_eq!(times, [100, 100, 200, 200, 300]);
+    // One of the two has been idle since 200 ms, which saves nothing for later.
+    assert_eq!(round(&["f", "g", "h"]).await, [400, 400, 500]);
+    api.get(PODS).await;
+    assert_eq!((Instant::now() - began).as_millis(), 500, "reads meet no workers");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_paged_list_fails_in_the_middle() {
     let api = api().await;
     for i in 0..6 {

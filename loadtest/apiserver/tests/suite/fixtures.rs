@@ -98,6 +98,75 @@ async fn a_dump_is_yaml_that_can_be_loaded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_loaded_keeps_its_owners() {
+    let server = ApiServer::new(Config::default().object(&crate::custom::widgets()));
+    let dump = {
+        let uid = |n: u8| format!("{n}{n}{n}{n}{n}{n}{n}{n}-1111-4111-8111-111111111111");
+        let (map, widget, service, foreign) = (uid(1), uid(2), uid(3), uid(4));
+        format!(
+            r"
+{{apiVersion: v1, kind: ConfigMap, metadata: {{name: map, uid: {map}, ownerReferences: [
+  {{apiVersion: example.com/v1, kind: Widget, name: w, uid: {widget}, controller: true}}]}}}}
+---
+{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {{name: slice, ownerReferences: [
+  {{apiVersion: v1, kind: Service, name: s, uid: {service}}}]}}, addressType: IPv4,
+  endpoints: [{{addresses: [10.1.1.1], targetRef: {{kind: ConfigMap, name: map, uid: {map}}}}}]}}
+---
+{{apiVersion: v1, kind: Service, metadata: {{name: s, uid: {service}}}, spec: {{ports: [{{port: 80}}]}}}}
+---
+{{apiVersion: example.com/v1, kind: Widget, metadata: {{name: w, uid: {widget}, ownerReferences: [
+  {{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: {foreign}}}]}}}}
+---
+{{apiVersion: v1, kind: ConfigMap, metadata: {{name: orphan, ownerReferences: [
+  {{apiVersion: v1, kind: Service, name: gone, uid: {foreign}}}]}}}}
+"
+        )
+    };
+    server.load(&dump).unwrap();
+    // The collector has deleted what has no owner in the text, and nothing else.
+    let gone = server.wait_for("configmaps", "default/orphan", WITHIN, Value::is_null);
+    gone.await.unwrap();
+    tokio::time::sleep(WITHIN).await;
+    let find = async |resource: &str, name: &str| {
+        let key = format!("default/{name}");
+        let found = server.wait_for(resource, &key, WITHIN, |it| !it.is_null());
+        found.await.unwrap()["metadata"].clone()
+    };
+    let (map, widget) = (find("configmaps", "map").await, find("widgets", "w").await);
+    let (slice, service) = (find("endpointslices", "slice").await, find("services", "s").await);
+    assert_eq!(map["ownerReferences"][0]["uid"], widget["uid"]);
+    assert_eq!(slice["ownerReferences"][0]["uid"], service["uid"]);
+    assert_eq!(widget["ownerReferences"][0]["kind"], "ReplicaSet");
+    // Targets are found by their UIDs, too.
+    let target = |slice: &Value| slice["endpoints"][0]["targetRef"]["uid"] == map["uid"];
+    server
+        .wait_for("endpointslices", "default/slice", WITHIN, target)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dump_of_definitions_and_their_objects_can_be_loaded() {
+    let server = ApiServer::new(Config::default());
+    // `alphas` are printed before `customresourcedefinitions`.
+    let mut crd = crate::custom::widgets();
+    crd["metadata"]["name"] = "alphas.example.com".into();
+    crd["spec"]["scope"] = "Cluster".into();
+    crd["spec"]["names"] = json!({"plural": "alphas", "kind": "Alpha"});
+    server.load(&crd.to_string()).unwrap();
+    server
+        .load("{apiVersion: example.com/v1beta1, kind: Alpha, metadata: {name: a}, spec: {size: 1}}")
+        .unwrap();
+    // The version in which it was written is served no more.
+    crd["spec"]["versions"][0]["served"] = false.into();
+    server.load(&crd.to_string()).unwrap();
+    let other = ApiServer::new(Config::default());
+    other.load(&server.dump()).unwrap();
+    let loaded = other.wait_for("alphas", "a", WITHIN, |alpha| alpha["spec"]["size"] == 1);
+    loaded.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiting_ends_with_the_condition_or_with_the_time() {
     let server = ApiServer::new(Config::default());
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
@@ -142,4 +211,52 @@ async fn waiting_ends_with_the_condition_or_with_the_time() {
         .await
         .unwrap_err();
     assert!(matches!(error, WaitError::NoSuchResource(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_copy_is_as_if_it_had_been_created() {
+    let server = ApiServer::new(Config::default());
+    server.load(OBJECTS).unwrap();
+    let pods = Api::<Pod>::namespaced(server.client(), "shop");
+    let mut original = serde_json::to_value(pods.get("web").await.unwrap()).unwrap();
+    let mut copy = original.clone();
+    copy["metadata"]["name"] = json!("copy");
+    server.restore(copy).unwrap();
+    let mut restored = serde_json::to_value(pods.get("copy").await.unwrap()).unwrap();
+    let mut uids = Vec::new();
+    for pod in [&mut original, &mut restored] {
+        for field in ["name", "resourceVersion", "uid"] {
+            uids.push(pod["metadata"][field].take());
+        }
+    }
+    assert_eq!(original, restored);
+    assert_ne!(uids[2], uids[5]);
+    // It is an object like others: watched, changed, deleted.
+    let patch = json!({ "status": { "phase": "Failed" } });
+    pods.patch_status("copy", &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .unwrap();
+    pods.delete("copy", &kube::api::DeleteParams::default().grace_period(0))
+        .await
+        .unwrap();
+    assert!(pods.get_opt("copy").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_stored_as_it_is_is_not_restored() {
+    let server = ApiServer::new(Config::default());
+    let map = |namespace| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": namespace } });
+    server.restore(map("default")).unwrap();
+    for (object, expected) in [
+        (map("default"), "already exists"),
+        (map("absent"), "not found"),
+        (
+            json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "a", "namespace": "default" } }),
+            "does more",
+        ),
+        (json!({ "kind": "Unknown" }), "does more"),
+    ] {
+        let error = server.restore(object).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
 }

@@ -230,7 +230,7 @@ async fn forms_of_an_answer() {
         (PODS.to_owned(), list, 200),
         (PODS.to_owned(), table, 200),
         (PODS.to_owned(), both.as_str(), 200),
-        (PODS.to_owned(), "application/vnd.kubernetes.protobuf", 406),
+        (PODS.to_owned(), "application/vnd.kubernetes.protobuf", 200),
         (PODS.to_owned(), "application/vnd.kubernetes.protobuf, */*", 200),
     ];
     for (path, accept, status) in cases {

@@ -4,6 +4,7 @@
 //! writer looks up each byte of a text in a table to escape it, which takes two thirds of the instructions of a body.
 //! Here a text is scanned in one go, and only one that needs escaping takes that path.
 
+use crate::cluster::codec::text::IpText;
 use crate::core::body::{Metadata, PodReference};
 use crate::core::facts::OwnerReference;
 use crate::core::ids::Uid;
@@ -12,7 +13,7 @@ use serde::Serialize;
 use std::io::Write as _;
 use std::net::IpAddr;
 
-pub(super) fn push_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
+pub(in crate::cluster::codec) fn push_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
     push_field(out, br#"{"name":"#, Some(metadata.name));
     push_field(out, br#","generateName":"#, metadata.generate_name().as_deref());
     push_field(out, br#","namespace":"#, Some(metadata.namespace));
@@ -34,6 +35,9 @@ pub(super) fn push_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
         out.extend_from_slice(br#","finalizers":"#);
         push_all(out, metadata.finalizers(), |out, text| push_text(out, text));
     }
+    if metadata.clears_managed_fields() {
+        out.extend_from_slice(br#","managedFields":[{}]"#);
+    }
     out.push(b'}');
 }
 
@@ -54,12 +58,12 @@ fn push_map<V: AsRef<str>>(
     }
 }
 
-pub(super) fn push_port(out: &mut Vec<u8>, port: &SlicePort) {
+pub(in crate::cluster::codec) fn push_port(out: &mut Vec<u8>, port: &SlicePort) {
     push_serialized(out, port);
 }
 
 /// Appends a list.
-pub(super) fn push_all<T>(
+pub(in crate::cluster::codec) fn push_all<T>(
     out: &mut Vec<u8>,
     items: impl IntoIterator<Item = T>,
     push: impl Fn(&mut Vec<u8>, T),
@@ -83,7 +87,7 @@ fn push_value(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) {
 }
 
 /// Returns what all references to pods begin with.
-pub(super) fn target_head(namespace: &str) -> Vec<u8> {
+pub(in crate::cluster::codec) fn target_head(namespace: &str) -> Vec<u8> {
     let mut head = Vec::new();
     push_field(
         &mut head,
@@ -94,7 +98,7 @@ pub(super) fn target_head(namespace: &str) -> Vec<u8> {
     head
 }
 
-pub(super) fn push_target(out: &mut Vec<u8>, head: &[u8], target: PodReference<'_>) {
+pub(in crate::cluster::codec) fn push_target(out: &mut Vec<u8>, head: &[u8], target: PodReference<'_>) {
     out.extend_from_slice(head);
     push_text(out, target.name);
     out.extend_from_slice(br#","uid":"#);
@@ -113,18 +117,18 @@ fn push_uid(out: &mut Vec<u8>, uid: &Uid) {
     }
 }
 
-pub(super) fn push_field(out: &mut Vec<u8>, key: &[u8], text: Option<&str>) {
+pub(in crate::cluster::codec) fn push_field(out: &mut Vec<u8>, key: &[u8], text: Option<&str>) {
     if let Some(text) = text {
         out.extend_from_slice(key);
         push_text(out, text);
     }
 }
 
-pub(super) fn push_bool(out: &mut Vec<u8>, value: bool) {
+pub(in crate::cluster::codec) fn push_bool(out: &mut Vec<u8>, value: bool) {
     out.extend_from_slice(if value { b"true" } else { b"false" });
 }
 
-pub(super) fn push_text(out: &mut Vec<u8>, text: &str) {
+pub(in crate::cluster::codec) fn push_text(out: &mut Vec<u8>, text: &str) {
     // There is no early exit, so that many bytes are examined in one step.
     let escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |any, byte| any | escaped(byte)) {
@@ -136,29 +140,8 @@ pub(super) fn push_text(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-pub(super) fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
+pub(in crate::cluster::codec) fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
     out.push(b'"');
-    match ip {
-        IpAddr::V4(ip) => {
-            let mut buffer = [b'.'; 16];
-            let mut end = 0;
-            for octet in ip.octets() {
-                if octet >= 100 {
-                    buffer[end] = b'0' + octet / 100;
-                    end += 1;
-                }
-                if octet >= 10 {
-                    buffer[end] = b'0' + octet / 10 % 10;
-                    end += 1;
-                }
-                buffer[end] = b'0' + octet % 10;
-                // The buffer is filled with dots already.
-                buffer[end + 1] = b'.';
-                end += 2;
-            }
-            out.extend_from_slice(&buffer[..end - 1]);
-        }
-        IpAddr::V6(ip) => push_value(out, format_args!("{ip}")),
-    }
+    out.extend_from_slice(IpText::new(ip).as_bytes());
     out.push(b'"');
 }

@@ -329,6 +329,8 @@ impl NamespaceState {
                 remote: object.and_then(|object| object.remote.as_ref()),
                 extras: object.and_then(|object| object.extras.as_deref()),
                 trigger: object.and_then(|object| object.trigger),
+                clear_managed_fields: self.settings.clear_managed_fields
+                    && object.is_some_and(|object| !object.updated),
                 truncated: published.truncated,
             },
             published,

@@ -1,0 +1,309 @@
+//! A writer and an API server that cannot keep up with it, in virtual time: pods flip at a rate, the writer sends the
+//! objects that change, and a server of some workers answers them.
+//!
+//! Three writers can be compared: the product's [`Publisher`], the one before it ([`earlier`]), whose window grew until
+//! the server refused, and an ideal one ([`ideal`]) that knows the server. All of them meet the same flips.
+
+#[path = "saturation/earlier.rs"]
+pub(crate) mod earlier;
+#[path = "saturation/ideal.rs"]
+pub(crate) mod ideal;
+#[path = "saturation/server.rs"]
+mod server;
+
+use endpointd::core::backoff::Retry;
+use endpointd::core::body::Request;
+use endpointd::core::namespace::{Granted, WorkItem};
+use endpointd::core::object::{ObjectKey, ObjectName};
+use endpointd::core::publish::reports::{Reply, Reported};
+use endpointd::core::publish::{Load, Next, Pacing, Publisher};
+use endpointd::core::queue::Priority;
+use server::Server;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+/// A cluster, what happens in it, and its server.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    /// Flips a second, as a multiple of the writes a second that the server can take.
+    pub load: f64,
+    pub namespaces: usize,
+    /// In each namespace.
+    pub services: usize,
+    /// Of each Service.
+    pub slices: usize,
+    /// In each slice.
+    pub pods: usize,
+    /// How long pods flip.
+    pub lasting: Duration,
+    /// Requests that the server works on at once.
+    pub workers: usize,
+    /// How long a worker is busy with a write, on average over all objects.
+    pub each: Duration,
+    /// Objects differ in size, the largest taking eight times as long as the smallest.
+    pub mixed: bool,
+    /// The part of its time by which a write may take longer or shorter than another of the object.
+    pub jitter: f64,
+    /// The way to the server and back.
+    pub distance: Duration,
+    /// From this time on everything takes so many times as long.
+    pub turn: Option<(Duration, f64)>,
+    /// Requests that the writers may have in flight at most.
+    pub limit: usize,
+    pub seed: u64,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Self {
+            load: 1.0,
+            namespaces: 8,
+            services: 5,
+            slices: 5,
+            pods: 20,
+            lasting: Duration::from_secs(60),
+            workers: 4,
+            each: Duration::from_millis(20),
+            mixed: false,
+            jitter: 0.3,
+            distance: Duration::from_millis(1),
+            turn: None,
+            limit: 64,
+            seed: 1,
+        }
+    }
+}
+
+impl Case {
+    pub(crate) fn objects(&self) -> usize {
+        self.namespaces * self.services * self.slices
+    }
+
+    /// Writes a second that the server can take.
+    pub(crate) fn capacity(&self) -> f64 {
+        self.workers as f64 / self.each.as_secs_f64()
+    }
+}
+
+/// Decides which object is written next.
+pub(crate) trait Writer {
+    /// An object has a change, and is not in flight.
+    fn wanted(&mut self, object: usize, priority: Priority, now: Duration);
+    /// Returns the object that is sent now, if one is.
+    fn next(&mut self, now: Duration) -> Option<usize>;
+    /// A write was answered; the object is wanted again if it has changed meanwhile.
+    fn answered(&mut self, object: usize, took: Duration, again: Option<Priority>, now: Duration);
+    /// The number of requests that may be in flight.
+    fn window(&self) -> usize;
+}
+
+/// The times from changes to the answers of the writes that show them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Times(Vec<Duration>);
+
+impl Times {
+    pub(crate) fn push(&mut self, time: Duration) {
+        self.0.push(time);
+    }
+
+    /// Returns a quantile in milliseconds.
+    pub(crate) fn quantile(&self, quantile: f64) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let at = (sorted.len() as f64 * quantile) as usize;
+        let time = sorted.get(at.min(sorted.len().saturating_sub(1)));
+        time.map_or(0.0, Duration::as_secs_f64) * 1e3
+    }
+
+    pub(crate) fn p50(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    pub(crate) fn p99(&self) -> f64 {
+        self.quantile(0.99)
+    }
+}
+
+/// What a writer made of a case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Figures {
+    pub changes: usize,
+    pub writes: usize,
+    pub removals: Times,
+    pub additions: Times,
+    /// The window at each answer.
+    pub windows: Vec<(Duration, usize)>,
+    /// When each write was answered.
+    pub answers: Vec<Duration>,
+}
+
+impl Figures {
+    pub(crate) fn writes_a_change(&self) -> f64 {
+        self.writes as f64 / self.changes.max(1) as f64
+    }
+
+    /// Answers a second between two times.
+    pub(crate) fn rate(&self, from: Duration, to: Duration) -> f64 {
+        let answers = self.answers.iter().filter(|at| (from..to).contains(*at));
+        answers.count() as f64 / to.saturating_sub(from).as_secs_f64()
+    }
+
+    /// The mean window between two times.
+    pub(crate) fn window(&self, from: Duration, to: Duration) -> f64 {
+        let windows = self.windows.iter().filter(|(at, _)| (from..to).contains(at));
+        let (count, sum) = windows.fold((0, 0), |(count, sum), (_, size)| (count + 1, sum + size));
+        sum as f64 / f64::from(count.max(1))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    Flip,
+    /// A write is answered that was sent at this time.
+    Answered(usize, Duration),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Object {
+    ready: Vec<bool>,
+    /// Changes that no write has taken along yet.
+    changes: Vec<(Duration, Priority)>,
+    in_flight: Vec<(Duration, Priority)>,
+    flies: bool,
+}
+
+/// Plays a case: pods flip at equal distances in time, each time another one by chance.
+pub(crate) fn play(case: &Case, writer: &mut dyn Writer) -> Figures {
+    let mut random = fastrand::Rng::with_seed(case.seed);
+    let mut objects = vec![Object::default(); case.objects()];
+    for object in &mut objects {
+        object.ready = (0..case.pods).map(|_| random.bool()).collect();
+    }
+    let mut server = Server::new(case);
+    let mut figures = Figures::default();
+    let gap = Duration::from_secs_f64(1.0 / (case.capacity() * case.load));
+    let mut events = BinaryHeap::from([Reverse((Duration::ZERO, 0, Event::Flip))]);
+    let mut sequence = 0;
+    while let Some(Reverse((now, _, event))) = events.pop() {
+        match event {
+            Event::Flip => {
+                let at = random.usize(..objects.len());
+                let object = &mut objects[at];
+                let ready = &mut object.ready[random.usize(..case.pods)];
+                let priority = if *ready { Priority::Remove } else { Priority::Add };
+                *ready = !*ready;
+                object.changes.push((now, priority));
+                figures.changes += 1;
+                if !object.flies {
+                    writer.wanted(at, priority, now);
+                }
+                if now + gap < case.lasting {
+                    sequence += 1;
+                    events.push(Reverse((now + gap, sequence, Event::Flip)));
+                }
+            }
+            Event::Answered(at, sent) => {
+                let object = &mut objects[at];
+                object.flies = false;
+                for (since, priority) in object.in_flight.drain(..) {
+                    match priority {
+                        Priority::Remove => figures.removals.push(now.saturating_sub(since)),
+                        _ => figures.additions.push(now.saturating_sub(since)),
+                    }
+                }
+                let again = object.changes.iter().map(|(_, priority)| *priority).min();
+                writer.answered(at, now.saturating_sub(sent), again, now);
+                figures.answers.push(now);
+                figures.windows.push((now, writer.window()));
+            }
+        }
+        while let Some(at) = writer.next(now) {
+            let object = &mut objects[at];
+            (object.flies, object.in_flight) = (true, std::mem::take(&mut object.changes));
+            figures.writes += 1;
+            sequence += 1;
+            let answered = server.serve(at, now);
+            events.push(Reverse((answered, sequence, Event::Answered(at, now))));
+        }
+    }
+    assert!(
+        objects.iter().all(|object| object.changes.is_empty()),
+        "a change was not written"
+    );
+    figures
+}
+
+/// The product's writer.
+pub(crate) struct Product {
+    publisher: Publisher,
+    keys: Vec<ObjectKey>,
+    services: Vec<std::sync::Arc<str>>,
+    numbers: BTreeMap<ObjectKey, usize>,
+    now: Duration,
+}
+
+impl Product {
+    pub(crate) fn new(case: &Case) -> Self {
+        let of_namespace = case.services * case.slices;
+        let key = |object: usize| ObjectKey {
+            namespace: format!("ns{}", object / of_namespace).into(),
+            object: ObjectName::slice(format!("slice{object}").into()),
+        };
+        let keys: Vec<_> = (0..case.objects()).map(key).collect();
+        let service = |object: usize| format!("service{}", object / case.slices).into();
+        Self {
+            publisher: Publisher::new(Pacing::unlimited(case.limit), case.seed),
+            services: (0..case.objects()).map(service).collect(),
+            numbers: keys.iter().cloned().zip(0..).collect(),
+            keys,
+            now: Duration::ZERO,
+        }
+    }
+
+    fn report(&mut self, object: usize, reply: Option<Reply>, wanted: Option<Priority>, now: Duration) {
+        let item = |priority| WorkItem {
+            object: self.keys[object].object.clone(),
+            service: self.services[object].clone(),
+            exists: true,
+            priority,
+            retry: Retry::Now,
+        };
+        let reported = Reported {
+            reply,
+            wanted: wanted.map(|priority| (item(priority), now)),
+        };
+        self.publisher.reported(&self.keys[object], reported, now);
+    }
+}
+
+impl Writer for Product {
+    fn wanted(&mut self, object: usize, priority: Priority, now: Duration) {
+        self.report(object, None, Some(priority), now);
+    }
+
+    fn next(&mut self, now: Duration) -> Option<usize> {
+        self.now = now;
+        let Next::Grant { key, .. } = self.publisher.next(now) else {
+            return None;
+        };
+        let object = self.numbers[&key];
+        let granted = Granted {
+            request: Request::Update(Vec::new()),
+            changes: 1,
+        };
+        self.report(object, Some(Reply::Built(granted)), None, now);
+        Some(object)
+    }
+
+    fn answered(&mut self, object: usize, took: Duration, again: Option<Priority>, now: Duration) {
+        self.publisher
+            .answered(&self.keys[object], Load::Answered, took, None, true, now);
+        let reply = again.is_none().then_some(Reply::Settled);
+        self.report(object, reply, again, now);
+    }
+
+    fn window(&self) -> usize {
+        self.publisher.window()
+    }
+}

@@ -1,0 +1,118 @@
+//! Kubernetes' protobuf: the form in which client-go reads and writes the kinds that every server has.
+//!
+//! Objects are stored as JSON. Their messages are made from it, and read into it, by the same table that says what JSON
+//! they have (`schema.txt`): it holds the number of each field, and which fields Go writes though they are empty.
+//! The bytes are those of Kubernetes' generated Go code, so that an answer is the real server's byte for byte.
+
+mod decode;
+mod encode;
+mod envelope;
+mod spoil;
+mod table;
+#[cfg(test)]
+mod tests;
+mod time;
+mod wire;
+
+pub(crate) use self::decode::decode;
+pub(crate) use self::encode::{Encoder, encode};
+pub(crate) use self::envelope::{Type, event_type, frame_len, open, write_event, write_object};
+pub(crate) use self::spoil::{malformed, wrong_type};
+pub(crate) use self::wire::{Fault, field_len, metadata_of, put_field, put_field_head};
+
+use crate::kinds::Kind;
+use crate::schema::SCHEMA;
+use crate::status::Refusal;
+use bytes::{Bytes, BytesMut};
+use serde_json::Value;
+
+/// A text inside a value, empty when it is not there.
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The media type of requests and answers.
+pub(crate) const MEDIA: &str = "application/vnd.kubernetes.protobuf";
+/// The media type of a watch.
+pub(crate) const WATCH_MEDIA: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+
+/// What is not stored and has a message.
+const MADE: [&str; 4] = [
+    "Status",
+    "TokenReview",
+    "SubjectAccessReview",
+    "SelfSubjectAccessReview",
+];
+
+/// Whether a kind has a message: custom resources and their definitions have none here.
+pub(crate) fn has_message(kind: Kind) -> bool {
+    let root = &SCHEMA.structs[SCHEMA.root(kind)];
+    root.field("metadata").is_some_and(|field| field.tag.is_some())
+}
+
+/// The message of something that is not stored; none when it has no message.
+pub(crate) fn made(value: &Value) -> Option<Bytes> {
+    let kind = text(value, "/kind");
+    MADE.contains(&kind)
+        .then(|| encode(SCHEMA.named(kind), value.to_string().as_bytes()))
+}
+
+/// The type that an object says it is of.
+pub(crate) fn type_of(value: &Value) -> Type<'_> {
+    Type {
+        api_version: text(value, "/apiVersion"),
+        kind: text(value, "/kind"),
+    }
+}
+
+/// A frame that tells of a refusal.
+pub(crate) fn error_event(status: &Value) -> Bytes {
+    let mut out = BytesMut::new();
+    write_event(&mut out, "ERROR", Type::STATUS, &made(status).unwrap_or_default());
+    out.freeze()
+}
+
+/// The object that a body holds, in JSON or in protobuf; none if it is neither. For tests that look at what a client
+/// sends, and at what it is answered.
+pub fn object_of(body: &[u8]) -> Option<Value> {
+    let Ok(opened) = open(body) else {
+        return serde_json::from_slice(body).ok();
+    };
+    let index = SCHEMA.find(&opened.kind)?;
+    let mut value = decode(index, opened.raw).ok()?;
+    value["apiVersion"] = opened.api_version.into();
+    value["kind"] = opened.kind.into();
+    Some(value)
+}
+
+/// What a request's body has, with the kind and version that its envelope names; the message must be of this type.
+pub(crate) fn read(bytes: &[u8], name: &str) -> Result<Value, Fault> {
+    let opened = open(bytes)?;
+    let mut value = decode(SCHEMA.named(name), opened.raw)?;
+    value["apiVersion"] = opened.api_version.into();
+    value["kind"] = opened.kind.into();
+    Ok(value)
+}
+
+/// A body that says of nothing what it is.
+pub(crate) fn unrecognised(kind: &str, why: &str, body: &[u8]) -> Box<Refusal> {
+    /// How much of the body is shown.
+    const SHOWN: usize = 30;
+    let shown = &body[..body.len().min(SHOWN)];
+    let mut summary = match shown {
+        [] => "<empty>".to_owned(),
+        [b'{', ..] => String::from_utf8_lossy(shown).into_owned(),
+        shown => shown.iter().fold(String::new(), |mut summary, byte| {
+            for half in [byte >> 4, byte & 15] {
+                summary.extend(char::from_digit(half.into(), 16));
+            }
+            summary
+        }),
+    };
+    if body.len() > SHOWN {
+        summary.push_str(" ...");
+    }
+    Refusal::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
+    ))
+}

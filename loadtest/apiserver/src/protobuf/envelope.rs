@@ -1,0 +1,186 @@
+//! What stands around messages: `k8s\0` and a `runtime.Unknown` that says which type follows, and the frames of a watch.
+
+use super::wire::{Fault, Raw, Reader, field_len, put_field, put_field_head};
+use bytes::BufMut;
+
+const PREFIX: &[u8] = b"k8s\0";
+/// The fields `contentEncoding` and `contentType`, which are empty and written all the same.
+const TAIL: &[u8] = b"\x1a\0\x22\0";
+
+/// Which type a message is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Type<'a> {
+    pub(crate) api_version: &'a str,
+    pub(crate) kind: &'a str,
+}
+
+/// A message out of its envelope.
+#[derive(Debug, Default)]
+pub(crate) struct Opened<'a> {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) raw: &'a [u8],
+}
+
+impl Type<'static> {
+    pub(crate) const METADATA: Self = Self {
+        api_version: "meta.k8s.io/v1",
+        kind: "PartialObjectMetadata",
+    };
+    pub(crate) const METADATA_LIST: Self = Self {
+        api_version: "meta.k8s.io/v1",
+        kind: "PartialObjectMetadataList",
+    };
+    pub(crate) const STATUS: Self = Self {
+        api_version: "v1",
+        kind: "Status",
+    };
+}
+
+impl Type<'_> {
+    fn meta_len(self) -> usize {
+        field_len(1, self.api_version.len()) + field_len(2, self.kind.len())
+    }
+
+    /// The length of an envelope with a message of this length.
+    fn envelope_len(self, raw: usize) -> usize {
+        PREFIX.len() + field_len(1, self.meta_len()) + field_len(2, raw) + TAIL.len()
+    }
+
+    /// Begins an envelope; the message follows, and then [`end`].
+    pub(crate) fn begin(self, out: &mut impl BufMut, raw: usize) {
+        out.put_slice(PREFIX);
+        put_field_head(out, 1, self.meta_len());
+        put_field(out, 1, self.api_version.as_bytes());
+        put_field(out, 2, self.kind.as_bytes());
+        put_field_head(out, 2, raw);
+    }
+
+    /// Ends an envelope.
+    pub(crate) fn end(out: &mut impl BufMut) {
+        out.put_slice(TAIL);
+    }
+}
+
+/// Writes a message in its envelope.
+pub(crate) fn write_object(out: &mut impl BufMut, of: Type<'_>, raw: &[u8]) {
+    of.begin(out, raw.len());
+    out.put_slice(raw);
+    Type::end(out);
+}
+
+/// Writes a frame of a watch: its length, and a `WatchEvent` with an envelope in it.
+pub(crate) fn write_event(out: &mut impl BufMut, event: &str, of: Type<'_>, raw: &[u8]) {
+    let object = of.envelope_len(raw.len());
+    let extension = field_len(1, object);
+    let frame = field_len(1, event.len()) + field_len(2, extension);
+    out.put_u32(frame as u32);
+    put_field(out, 1, event.as_bytes());
+    put_field_head(out, 2, extension);
+    put_field_head(out, 1, object);
+    write_object(out, of, raw);
+}
+
+/// The length of the frame that these bytes begin with, its head included; none when they end before it.
+pub(crate) fn frame_len(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.first_chunk::<4>()?;
+    let len = usize::try_from(u32::from_be_bytes(*head)).ok()?.checked_add(4)?;
+    (len <= bytes.len()).then_some(len)
+}
+
+/// The type of a frame's event.
+pub(crate) fn event_type(frame: &[u8]) -> &[u8] {
+    let event = Reader::new(frame.get(4..).unwrap_or(&[])).next("");
+    match event {
+        Ok(Some((1, Raw::Bytes(event)))) => event,
+        _ => &[],
+    }
+}
+
+/// Takes a message out of its envelope.
+pub(crate) fn open(bytes: &[u8]) -> Result<Opened<'_>, Fault> {
+    if bytes.is_empty() {
+        return Err(Fault::NoData);
+    }
+    let unknown = bytes.strip_prefix(PREFIX).ok_or(Fault::NoPrefix)?;
+    if unknown.is_empty() {
+        return Err(Fault::NoBody);
+    }
+    let mut opened = Opened::default();
+    let mut reader = Reader::new(unknown);
+    while let Some((number, raw)) = reader.next("Unknown")? {
+        match (number, raw) {
+            (1, Raw::Bytes(meta)) => {
+                let mut reader = Reader::new(meta);
+                while let Some((number, raw)) = reader.next("TypeMeta")? {
+                    let place = match number {
+                        1 => &mut opened.api_version,
+                        2 => &mut opened.kind,
+                        _ => continue,
+                    };
+                    let Raw::Bytes(text) = raw else {
+                        return Err(wrong(raw, ["APIVersion", "Kind"][number as usize - 1]));
+                    };
+                    *place = String::from_utf8_lossy(text).into_owned();
+                }
+            }
+            (2, Raw::Bytes(raw)) => opened.raw = raw,
+            (3 | 4, Raw::Bytes(_)) => {}
+            (1..=4, raw) => {
+                let field = ["TypeMeta", "Raw", "ContentEncoding", "ContentType"][number as usize - 1];
+                return Err(wrong(raw, field));
+            }
+            _ => {}
+        }
+    }
+    Ok(opened)
+}
+
+fn wrong(raw: Raw<'_>, field: &str) -> Fault {
+    Fault::WrongWireType {
+        found: raw.wire(),
+        field: field.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: Type<'static> = Type {
+        api_version: "v1",
+        kind: "Pod",
+    };
+
+    #[test]
+    fn envelopes() {
+        for len in [0, 1, 127, 128, 40_000] {
+            let raw = vec![b'x'; len];
+            let mut out = Vec::new();
+            write_object(&mut out, POD, &raw);
+            assert_eq!(out.len(), POD.envelope_len(len));
+            let opened = open(&out).unwrap();
+            assert_eq!((opened.api_version.as_str(), opened.kind.as_str()), ("v1", "Pod"));
+            assert_eq!(opened.raw, raw);
+
+            let mut frame = Vec::new();
+            write_event(&mut frame, "ADDED", POD, &raw);
+            assert_eq!(frame_len(&frame), Some(frame.len()));
+            assert_eq!(event_type(&frame), b"ADDED");
+            assert_eq!(frame_len(&frame[..frame.len() - 1]), None);
+        }
+    }
+
+    #[test]
+    fn no_envelope() {
+        let fault = |bytes: &[u8]| open(bytes).unwrap_err();
+        assert_eq!(fault(b""), Fault::NoData);
+        assert_eq!(fault(b"k8s\0"), Fault::NoBody);
+        assert_eq!(fault(b"k8s"), Fault::NoPrefix);
+        assert_eq!(fault(b"{\"kind\":\"Pod\"}"), Fault::NoPrefix);
+        assert_eq!(
+            fault(b"k8s\0\x10\x01").to_string(),
+            "proto: wrong wireType = 0 for field Raw"
+        );
+    }
+}

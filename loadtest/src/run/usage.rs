@@ -1,0 +1,135 @@
+//! What processes use while a run is measured.
+
+use std::time::Duration;
+
+use crate::{
+    controller::Usage,
+    report::model::{Process, ProcessSample},
+};
+
+/// One process, which may be ended and started again.
+pub(super) struct MeasuredProcess {
+    name: String,
+    pid: i32,
+    /// CPU time used before the measured part; none if the process was started since.
+    base: Duration,
+    /// CPU time that earlier processes of this name used in the measured part.
+    ended: Duration,
+    cold: Duration,
+    last: Option<Usage>,
+    peak: u64,
+    /// CPU time of the measured part at the last sample.
+    sampled: Duration,
+    over_time: Vec<ProcessSample>,
+}
+
+// === impl MeasuredProcess ===
+
+impl MeasuredProcess {
+    pub(super) fn new(name: String, pid: i32) -> Self {
+        Self {
+            name,
+            pid,
+            base: Duration::ZERO,
+            ended: Duration::ZERO,
+            cold: Duration::ZERO,
+            last: None,
+            peak: 0,
+            sampled: Duration::ZERO,
+            over_time: Vec::new(),
+        }
+    }
+
+    /// The measured part begins. `is_cold`: the process was started for this run, so that what it used is what
+    /// converging took.
+    pub(super) fn begin(&mut self, is_cold: bool) {
+        self.look();
+        self.base = self.last.map(|usage| usage.cpu).unwrap_or_default();
+        if is_cold {
+            self.cold = self.base;
+        }
+    }
+
+    /// Reads what it uses; the last reading stays when it is gone.
+    fn look(&mut self) {
+        if let Some(usage) = Usage::of(self.pid) {
+            self.peak = self.peak.max(usage.peak_memory);
+            self.last = Some(usage);
+        }
+    }
+
+    /// The process is about to be ended.
+    pub(super) fn ends(&mut self) {
+        self.look();
+        self.ended = self.used();
+        self.base = Duration::ZERO;
+        self.last = None;
+    }
+
+    /// The process was started again.
+    pub(super) fn starts(&mut self, pid: i32) {
+        self.pid = pid;
+    }
+
+    /// An interval ends.
+    pub(super) fn sample(&mut self, at: f64, interval: Duration) {
+        self.look();
+        let used = self.used();
+        let cpu = used.saturating_sub(self.sampled).as_secs_f64() / interval.as_secs_f64().max(1e-3);
+        self.sampled = used;
+        self.over_time.push(ProcessSample {
+            at,
+            cpu,
+            rss_bytes: self.last.map(|usage| usage.memory).unwrap_or_default(),
+        });
+    }
+
+    /// CPU time in the measured part.
+    fn used(&self) -> Duration {
+        let used = self.last.map(|usage| usage.cpu.saturating_sub(self.base));
+        self.ended + used.unwrap_or_default()
+    }
+
+    /// The figures at the end.
+    pub(super) fn report(&mut self, changes: u64) -> Process {
+        self.look();
+        let cpu_seconds = self.used().as_secs_f64();
+        Process {
+            name: self.name.clone(),
+            pid: self.pid.cast_unsigned(),
+            cpu_seconds,
+            cpu_micros_per_change: cpu_seconds * 1e6 / changes.max(1) as f64,
+            cold_cpu_seconds: self.cold.as_secs_f64(),
+            rss_bytes: self.last.map(|usage| usage.memory).unwrap_or_default(),
+            peak_rss_bytes: self.peak,
+            over_time: self.over_time.clone(),
+        }
+    }
+}
+
+/// The name of a process's command.
+pub(super) fn name_of(pid: i32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_used_before_it_was_started_again_is_counted_too() {
+        let own = std::process::id().cast_signed();
+        let mut measured = MeasuredProcess::new("test".to_owned(), own);
+        measured.ended = Duration::from_secs(5);
+        measured.begin(false);
+        assert!(measured.used() >= Duration::from_secs(5) && measured.used() < Duration::from_secs(6));
+        measured.ends();
+        measured.starts(own);
+        let report = measured.report(1_000_000);
+        assert!(
+            report.cpu_seconds >= 5.0 && report.rss_bytes > 0 && report.peak_rss_bytes >= report.rss_bytes
+        );
+        assert!((report.cpu_micros_per_change - report.cpu_seconds).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,343 @@
+//! Decoding: single objects, and what the decoders of all kinds share.
+
+use super::fields::{self, Str, StrMap};
+use super::protobuf::envelope::{Envelope, MAGIC};
+use super::protobuf::message::{Malformed, Message, Value, read, read_into};
+use crate::core::address::parse_sloppy;
+use crate::core::excerpt::Excerpt;
+use crate::core::facts::{Extras, LABEL_MANAGED_BY, MANAGED_BY, NodeFacts, OwnerReference};
+use crate::core::hints::NodeCapacity;
+use crate::core::ids::Uid;
+use crate::core::labels::Labels;
+use crate::core::ports::{Protocol, SlicePort};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use serde_json::value::RawValue;
+use std::sync::Arc;
+
+/// Maximum length of an object's name.
+const LONGEST_NAME: usize = 253;
+
+/// Reasons why an object cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The object does not match the schema.
+    #[error("{}", malformed(.0))]
+    Json(#[from] serde_json::Error),
+    /// The message does not match the schema.
+    #[error("malformed protobuf: {0}")]
+    Protobuf(#[from] Malformed),
+    /// A required field is missing or malformed.
+    #[error("{0} is missing or malformed")]
+    Field(&'static str),
+}
+
+/// Describes malformed JSON. The library's own message quotes the text, which is of any length, and may be a proxy's;
+/// only what was expected is taken from it.
+fn malformed(error: &serde_json::Error) -> String {
+    let place = format!(
+        "malformed JSON at line {}, column {}",
+        error.line(),
+        error.column()
+    );
+    let text = error.to_string();
+    // In the library's message, the text that was found comes first.
+    let expected = text.rsplit_once(", expected ").filter(|_| error.is_data());
+    let expected = expected.and_then(|(_, rest)| rest.rsplit_once(" at line "));
+    match expected {
+        Some((expected, _)) => format!("{place}: {} was expected", Excerpt::value(expected)),
+        None => place,
+    }
+}
+
+/// An object that is left out, since it cannot be decoded. Prints as one line.
+#[derive(Debug, thiserror::Error)]
+#[error("{}/{}: {error}", Excerpt::new(.namespace, LONGEST_NAME), Excerpt::new(.name, LONGEST_NAME))]
+pub struct Undecodable {
+    /// The object's namespace; empty if it has none, or not even that can be decoded.
+    pub namespace: String,
+    /// The object's name; empty if not even that can be decoded.
+    pub name: String,
+    /// The error.
+    pub error: DecodeError,
+}
+
+impl Undecodable {
+    /// Creates the error for an object of any kind.
+    pub fn new(object: &[u8], error: DecodeError) -> Self {
+        if object.starts_with(MAGIC) {
+            return Self::in_list(Envelope::open_damaged(object).raw.0, error);
+        }
+        let named = serde_json::from_slice::<fields::IdentityOnly<'_>>(object);
+        Self::named(&named.unwrap_or_default(), error)
+    }
+
+    /// Creates the error for an item of a list in protobuf. Its name stands at its beginning, and is found even if it
+    /// is malformed later on.
+    pub(super) fn in_list(message: &[u8], error: DecodeError) -> Self {
+        let mut named = fields::IdentityOnly::default();
+        let _ = read_into(&mut named, message);
+        Self::named(&named, error)
+    }
+
+    fn named(object: &fields::IdentityOnly<'_>, error: DecodeError) -> Self {
+        Self {
+            namespace: object.metadata.namespace.to_string(),
+            name: object.metadata.name.to_string(),
+            error,
+        }
+    }
+}
+
+/// A type that is decoded from the wire.
+pub trait Decode: Sized + Send + 'static {
+    /// The wire form: the fields that are read.
+    type Wire<'a>: Deserialize<'a> + Message<'a>;
+
+    /// Cuts the wire form to facts. `namespace` is that of the object.
+    fn decode(wire: Self::Wire<'_>) -> Result<Self, DecodeError>;
+
+    /// Returns the resourceVersion in the wire form.
+    fn version_of<'w>(wire: &'w Self::Wire<'_>) -> &'w str;
+}
+
+/// Facts, and the namespace of their object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Namespaced<T> {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// The facts.
+    pub facts: T,
+}
+
+/// A node's facts and its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamedNode {
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// The facts that endpoints depend on.
+    pub facts: NodeFacts,
+    /// The capacity that the node adds to its zone.
+    pub capacity: NodeCapacity,
+}
+
+/// One object, read into two forms, so that the wire forms of facts need no fields for people.
+#[derive(Debug, Default)]
+pub struct Twice<A, B>(pub(super) A, pub(super) B);
+
+impl<'de, A: Deserialize<'de>, B: Deserialize<'de>> Deserialize<'de> for Twice<A, B> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = <&'de RawValue>::deserialize(deserializer)?.get();
+        let first = serde_json::from_str(json).map_err(D::Error::custom)?;
+        let second = serde_json::from_str(json).map_err(D::Error::custom)?;
+        Ok(Self(first, second))
+    }
+}
+
+impl<'a, A: Message<'a>, B: Message<'a>> Message<'a> for Twice<A, B> {
+    fn field(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        self.0.field(number, value)?;
+        self.1.field(number, value)
+    }
+}
+
+/// Reads the fields of an object. Its first bytes tell its encoding.
+pub(super) fn wire<'a, W: Deserialize<'a> + Message<'a>>(object: &'a [u8]) -> Result<W, DecodeError> {
+    if object.starts_with(MAGIC) {
+        Ok(read(Envelope::open(object)?.raw.0)?)
+    } else {
+        Ok(serde_json::from_slice(object)?)
+    }
+}
+
+/// Decodes one object.
+pub fn object<T: Decode>(object: &[u8]) -> Result<T, DecodeError> {
+    T::decode(wire(object)?)
+}
+
+/// Parses a resourceVersion. Since 1.35 they may be compared as numbers.
+pub fn version(text: &str) -> Result<u64, DecodeError> {
+    text.parse()
+        .map_err(|_| DecodeError::Field("metadata.resourceVersion"))
+}
+
+pub(super) fn required(text: &Str<'_>, field: &'static str) -> Result<Box<str>, DecodeError> {
+    if text.is_empty() {
+        Err(DecodeError::Field(field))
+    } else {
+        Ok((**text).into())
+    }
+}
+
+pub(super) fn labels(map: &mut StrMap<'_>) -> Labels {
+    Labels::new(&mut map.0)
+}
+
+pub(super) fn set<'s>(text: Option<&'s Str<'_>>) -> Option<&'s str> {
+    text.map(|text| &**text).filter(|text| !text.is_empty())
+}
+
+/// Returns whether a slice is managed by this controller, by its managed-by label.
+pub fn is_ours(object: &[u8]) -> Result<bool, DecodeError> {
+    let object: fields::MetaOnly<'_> = wire(object)?;
+    Ok(object
+        .metadata
+        .labels
+        .get(LABEL_MANAGED_BY)
+        .is_some_and(|by| &**by == MANAGED_BY))
+}
+
+pub(super) fn slice_port(port: &fields::SlicePort<'_>) -> SlicePort {
+    SlicePort {
+        name: port.name.as_deref().map(Into::into),
+        protocol: Protocol::from(port.protocol.as_deref().unwrap_or_default()),
+        number: port.port.and_then(|number| u16::try_from(number).ok()),
+        app_protocol: port.app_protocol.as_deref().map(Into::into),
+    }
+}
+
+/// Collects the metadata to preserve: `generateName`, finalizers, and all other owners and annotations than those
+/// given.
+pub(super) fn extras(wire: &fields::Meta<'_>, owner: Option<&str>, without: &[&str]) -> Extras {
+    let annotations = wire
+        .annotations
+        .0
+        .iter()
+        .filter(|(key, _)| !without.contains(&&**key));
+    let others = wire
+        .owner_references
+        .iter()
+        .flatten()
+        .filter(|o| Some(&*o.uid) != owner);
+    Extras {
+        generate_name: set(wire.generate_name.as_ref()).map(Into::into),
+        annotations: annotations
+            .map(|(key, value)| ((**key).into(), (**value).into()))
+            .collect(),
+        owners: others
+            .map(|owner| OwnerReference {
+                api_version: (*owner.api_version).into(),
+                kind: (*owner.kind).into(),
+                name: (*owner.name).into(),
+                uid: (*owner.uid).into(),
+                controller: owner.controller,
+                block_owner_deletion: owner.block_owner_deletion,
+            })
+            .collect(),
+        finalizers: wire
+            .finalizers
+            .iter()
+            .flatten()
+            .map(|name| (**name).into())
+            .collect(),
+    }
+}
+
+/// Returns an IP in canonical form, and any other text unchanged.
+pub(super) fn canonical(text: &str) -> Box<str> {
+    parse_sloppy(text).map_or_else(|| text.into(), |ip| ip.to_string().into())
+}
+
+/// Returns a reference if it is a plain one to a pod of the namespace.
+pub(super) fn plain_pod<'r, 'a>(
+    target: Option<&'r fields::TargetRef<'a>>,
+    namespace: &str,
+) -> Option<&'r fields::TargetRef<'a>> {
+    target.filter(|target| {
+        &*target.kind == "Pod"
+            && &*target.namespace == namespace
+            && set(target.api_version.as_ref()).is_none()
+            && set(target.field_path.as_ref()).is_none()
+    })
+}
+
+/// Returns the version that a list shows.
+pub fn list_version(list: &[u8]) -> Result<u64, DecodeError> {
+    let list: fields::List = wire(list)?;
+    version(&list.metadata.resource_version)
+}
+
+/// Returns the resourceVersion of an object of any kind.
+pub fn object_version(object: &[u8]) -> Result<String, DecodeError> {
+    let object: fields::IdentityOnly<'_> = wire(object)?;
+    Ok(object.metadata.resource_version.to_string())
+}
+
+/// The identity of an object, as the answer to a request shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// `kind`, which is `PartialObjectMetadata` where only that was asked for.
+    pub kind: Box<str>,
+    /// `metadata.namespace`.
+    pub namespace: Box<str>,
+    /// `metadata.name`.
+    pub name: Box<str>,
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.resourceVersion`, if it is a number.
+    pub version: Option<u64>,
+}
+
+/// Returns the identity of an object of any kind.
+pub fn identity(object: &[u8]) -> Result<Identity, DecodeError> {
+    let (kind, meta) = if object.starts_with(MAGIC) {
+        let envelope = Envelope::open(object)?;
+        let object: fields::MetaOnly<'_> = read(envelope.raw.0)?;
+        (Str::from(envelope.kind.kind), object.metadata)
+    } else {
+        let object: fields::KindAndMeta<'_> = serde_json::from_slice(object)?;
+        (object.kind, object.metadata)
+    };
+    Ok(Identity {
+        kind: (*kind).into(),
+        namespace: (*meta.namespace).into(),
+        name: (*meta.name).into(),
+        uid: Uid::from(&*meta.uid),
+        version: version(&meta.resource_version).ok(),
+    })
+}
+
+/// Decodes an object and its resourceVersion.
+pub fn versioned<T: Decode>(object: &[u8]) -> Result<(T, String), DecodeError> {
+    let wire: T::Wire<'_> = wire(object)?;
+    let version = T::version_of(&wire).to_owned();
+    Ok((T::decode(wire)?, version))
+}
+
+/// Returns the sentence with which an API server refuses a request at an early stage (429 by its limit of requests in
+/// flight), if the body is just that.
+fn plain_refusal(body: &[u8]) -> Option<&'static str> {
+    const BUSY: &str = "Too many requests, please try again later.";
+    (body.trim_ascii() == BUSY.as_bytes()).then_some(BUSY)
+}
+
+/// Decodes a `Status`, and cuts its texts to a line each. Nothing is kept of any other body: a proxy that answers in
+/// the server's place may quote the request with its credentials.
+pub fn status(code: u16, body: &[u8]) -> fields::Status {
+    let mut status = any_status(body)
+        .filter(|status| status.kind == "Status")
+        .unwrap_or_else(|| fields::Status {
+            message: plain_refusal(body)
+                .unwrap_or("the answer is not the API server's")
+                .to_owned(),
+            ..fields::Status::default()
+        });
+    status.reason = Excerpt::value(&status.reason).to_string();
+    status.message = Excerpt::sentence(&status.message).to_string();
+    if status.code == 0 {
+        status.code = code;
+    }
+    status
+}
+
+fn any_status(body: &[u8]) -> Option<fields::Status> {
+    if !body.starts_with(MAGIC) {
+        return serde_json::from_slice(body).ok();
+    }
+    let envelope = Envelope::open(body).ok()?;
+    Some(fields::Status {
+        // In protobuf, the envelope tells the kind.
+        kind: envelope.kind.kind.to_owned(),
+        ..read(envelope.raw.0).ok()?
+    })
+}

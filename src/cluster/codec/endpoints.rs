@@ -1,0 +1,264 @@
+//! Endpoints objects: the fields that are read, how they become facts, and how desired objects are written.
+
+use super::decode::{
+    Decode, DecodeError, Namespaced, canonical, extras, labels, plain_pod, required, set, slice_port, version,
+};
+use super::fields::{self, Meta, SlicePort, Str, TargetRef};
+use super::protobuf::message::{Field, Malformed, Message, Value, bytes, message, read_into};
+use super::text::IpText;
+use super::{json, protobuf};
+use crate::core::body::{AddressBody, EndpointsBody};
+use crate::core::facts::{
+    ANNOTATION_LEADER, ANNOTATION_TRIGGER_TIME, AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts,
+    EndpointsMeta, LABEL_ENDPOINTS_MANAGED_BY, SubsetFacts,
+};
+use crate::core::ids::Uid;
+use crate::core::ports;
+use crate::core::subsets::{ANNOTATION_OVER_CAPACITY, Address as Handle};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// An Endpoints object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Endpoints<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+    subsets: Option<Vec<Subset<'a>>>,
+}
+
+message!('a, Endpoints<'a> { 1 => metadata, 2 => subsets });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Subset<'a> {
+    #[serde(borrow)]
+    addresses: Option<Vec<Address<'a>>>,
+    not_ready_addresses: Option<Vec<Address<'a>>>,
+    ports: Option<Vec<EndpointPort<'a>>>,
+}
+
+message!('a, Subset<'a> { 1 => addresses, 2 => not_ready_addresses, 3 => ports });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Address<'a> {
+    #[serde(borrow)]
+    ip: Str<'a>,
+    hostname: Option<Str<'a>>,
+    node_name: Option<Str<'a>>,
+    target_ref: Option<TargetRef<'a>>,
+}
+
+message!('a, Address<'a> { 1 => ip, 2 => target_ref, 3 => hostname, 4 => node_name });
+
+/// A port: as a slice's in JSON, but numbered otherwise.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+struct EndpointPort<'a>(#[serde(borrow)] SlicePort<'a>);
+
+impl<'a> Message<'a> for EndpointPort<'a> {
+    fn field(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match number {
+            1 => self.0.name.merge(number, value),
+            2 => self.0.port.merge(number, value),
+            3 => self.0.protocol.merge(number, value),
+            4 => self.0.app_protocol.merge(number, value),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'a> Field<'a> for EndpointPort<'a> {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        read_into(self, bytes(number, value)?)
+    }
+}
+
+impl Decode for Namespaced<EndpointsMeta> {
+    type Wire<'a> = fields::MetaOnly<'a>;
+
+    fn decode(wire: fields::MetaOnly<'_>) -> Result<Self, DecodeError> {
+        meta(&wire.metadata)
+    }
+
+    fn version_of<'w>(wire: &'w fields::MetaOnly<'_>) -> &'w str {
+        &wire.metadata.resource_version
+    }
+}
+
+fn meta(meta: &fields::Meta<'_>) -> Result<Namespaced<EndpointsMeta>, DecodeError> {
+    let facts = EndpointsMeta {
+        name: Arc::from(required(&meta.name, "metadata.name")?),
+        uid: Uid::from(&*meta.uid),
+        version: version(&meta.resource_version)?,
+        ours: meta
+            .labels
+            .get(LABEL_ENDPOINTS_MANAGED_BY)
+            .is_some_and(|by| &**by == ENDPOINTS_MANAGED_BY),
+        leader: meta.annotations.get(ANNOTATION_LEADER).is_some(),
+    };
+    Ok(Namespaced {
+        namespace: Arc::from(required(&meta.namespace, "metadata.namespace")?),
+        facts,
+    })
+}
+
+impl Decode for Namespaced<EndpointsFacts> {
+    type Wire<'a> = Endpoints<'a>;
+
+    fn decode(mut endpoints: Endpoints<'_>) -> Result<Self, DecodeError> {
+        let Namespaced {
+            namespace,
+            facts: meta,
+        } = meta(&endpoints.metadata)?;
+        let over_capacity = endpoints.metadata.annotations.get(ANNOTATION_OVER_CAPACITY);
+        let facts = EndpointsFacts {
+            extras: extras(
+                &endpoints.metadata,
+                None,
+                &[ANNOTATION_TRIGGER_TIME, ANNOTATION_OVER_CAPACITY],
+            ),
+            over_capacity: over_capacity.map(|value| (**value).into()),
+            subsets: endpoints
+                .subsets
+                .iter()
+                .flatten()
+                .map(|wire| subset(wire, &namespace))
+                .collect(),
+            labels: labels(&mut endpoints.metadata.labels),
+            meta,
+        };
+        Ok(Self { namespace, facts })
+    }
+
+    fn version_of<'w>(wire: &'w Endpoints<'_>) -> &'w str {
+        &wire.metadata.resource_version
+    }
+}
+
+fn subset(wire: &Subset<'_>, namespace: &str) -> SubsetFacts {
+    let addresses = |list: &Option<Vec<Address<'_>>>| {
+        list.iter()
+            .flatten()
+            .map(|wire| address(wire, namespace))
+            .collect()
+    };
+    let ports = wire.ports.iter().flatten().map(|port| slice_port(&port.0));
+    SubsetFacts {
+        // Endpoints omit an empty port name where slices spell it out.
+        ports: ports
+            .map(|port| ports::SlicePort {
+                name: port.name.or_else(|| Some("".into())),
+                ..port
+            })
+            .collect(),
+        ready: addresses(&wire.addresses),
+        not_ready: addresses(&wire.not_ready_addresses),
+    }
+}
+
+fn address(wire: &Address<'_>, namespace: &str) -> AddressFacts {
+    let pod = plain_pod(wire.target_ref.as_ref(), namespace);
+    AddressFacts {
+        ip: canonical(&wire.ip),
+        hostname: set(wire.hostname.as_ref()).map(Into::into),
+        node: set(wire.node_name.as_ref()).map(Into::into),
+        pod: pod.map(|target| ((*target.name).into(), Uid::from(&*target.uid))),
+    }
+}
+
+/// Encodes an Endpoints object as JSON.
+pub(super) fn encode_json<'a, A: Handle>(
+    endpoints: &EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
+) -> Vec<u8> {
+    use json::encode::{push_all, push_metadata, push_port, target_head};
+    let mut out = Vec::with_capacity(1024 + 256 * endpoints.addresses());
+    out.extend_from_slice(br#"{"apiVersion":"v1","kind":"Endpoints","metadata":"#);
+    push_metadata(&mut out, &endpoints.metadata);
+    out.extend_from_slice(br#","subsets":"#);
+    let target = target_head(endpoints.metadata.namespace);
+    push_all(&mut out, &endpoints.published.subsets, |out, subset| {
+        // A subset has addresses, and ports unless its Service has none. Empty lists are left out.
+        let mut open = b'{';
+        let lists = [
+            (&br#""addresses":"#[..], &subset.ready),
+            (br#""notReadyAddresses":"#, &subset.not_ready),
+        ];
+        for (key, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+            out.push(std::mem::replace(&mut open, b','));
+            out.extend_from_slice(key);
+            push_all(out, list, |out, &handle| {
+                push_address_json(out, &target, (endpoints.address)(handle));
+            });
+        }
+        if !subset.ports.is_empty() {
+            out.push(open);
+            out.extend_from_slice(br#""ports":"#);
+            push_all(out, &subset.ports, push_port);
+        }
+        out.push(b'}');
+    });
+    out.push(b'}');
+    out
+}
+
+pub(super) fn push_address_json(out: &mut Vec<u8>, target: &[u8], address: AddressBody<'_>) {
+    use json::encode::{push_field, push_ip, push_target};
+    out.extend_from_slice(br#"{"ip":"#);
+    push_ip(out, address.ip);
+    push_field(out, br#","hostname":"#, address.hostname);
+    push_field(out, br#","nodeName":"#, address.node);
+    push_target(out, target, address.target);
+    out.push(b'}');
+}
+
+/// Encodes an Endpoints object as protobuf.
+pub(super) fn encode_protobuf<'a, A: Handle>(
+    endpoints: &EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
+) -> Vec<u8> {
+    use protobuf::encode::{object, push_message, push_metadata, target_head};
+    let capacity = 1024 + 160 * endpoints.addresses();
+    object("v1", "Endpoints", capacity, |out| {
+        push_message(out, 1, |out| push_metadata(out, &endpoints.metadata));
+        let target = target_head(endpoints.metadata.namespace);
+        for subset in &endpoints.published.subsets {
+            push_message(out, 2, |out| {
+                for (field, list) in [(1, &subset.ready), (2, &subset.not_ready)] {
+                    for &handle in list {
+                        let address = (endpoints.address)(handle);
+                        push_address_protobuf(out, field, &target, address);
+                    }
+                }
+                for port in &subset.ports {
+                    push_message(out, 3, |out| push_port(out, port));
+                }
+            });
+        }
+    })
+}
+
+fn push_address_protobuf(out: &mut Vec<u8>, field: u8, target: &[u8], address: AddressBody<'_>) {
+    use protobuf::encode::{Space, Target, size_of, size_of_optional};
+    let ip = IpText::new(address.ip);
+    let target = Target::new(target, address.target);
+    let length = size_of(ip.as_bytes().len())
+        + size_of(target.len())
+        + size_of_optional(address.hostname)
+        + size_of_optional(address.node);
+    let mut space = Space::append(out, field, length);
+    space.text(1, ip.as_bytes());
+    space.target(2, &target);
+    space.optional(3, address.hostname);
+    space.optional(4, address.node);
+}
+
+fn push_port(out: &mut Vec<u8>, port: &ports::SlicePort) {
+    use protobuf::encode::{push_number, push_optional, push_text};
+    push_optional(out, 1, port.name.as_deref());
+    if let Some(number) = port.number {
+        push_number(out, 2, number.into());
+    }
+    push_text(out, 3, port.protocol.as_str());
+    push_optional(out, 4, port.app_protocol.as_deref());
+}

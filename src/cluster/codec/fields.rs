@@ -1,0 +1,421 @@
+//! The fields that objects of several kinds have, as they are read: from JSON by serde, from protobuf by number. Unknown
+//! fields are skipped, never stored; strings borrow from the buffer where they can. The server writes `null` for empty
+//! lists in JSON, so every list is optional.
+
+use super::protobuf::message::{Field, Malformed, Message, Value, bytes, message, read_into};
+use crate::core::time::Time;
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+
+/// A string that borrows from the input unless it holds escapes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Str<'a>(Cow<'a, str>);
+
+impl Deref for Str<'_> {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for Str<'_> {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'a> From<&'a str> for Str<'a> {
+    fn from(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct StrVisitor;
+        impl<'de> Visitor<'de> for StrVisitor {
+            type Value = Str<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Str<'de>, E> {
+                Ok(Str(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Str<'de>, E> {
+                Ok(Str(Cow::Owned(text.to_owned())))
+            }
+            fn visit_string<E>(self, text: String) -> Result<Str<'de>, E> {
+                Ok(Str(Cow::Owned(text)))
+            }
+        }
+        deserializer.deserialize_str(StrVisitor)
+    }
+}
+
+impl<'a> Field<'a> for Str<'a> {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        self.0.merge(number, value)
+    }
+}
+
+/// A map of strings, in the order of the input.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StrMap<'a>(pub(super) Vec<(Str<'a>, Str<'a>)>);
+
+impl<'a> StrMap<'a> {
+    /// Returns the value of a key.
+    pub(super) fn get(&self, key: &str) -> Option<&Str<'a>> {
+        self.0.iter().find(|(k, _)| **k == *key).map(|(_, v)| v)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for StrMap<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MapVisitor;
+        impl<'de> Visitor<'de> for MapVisitor {
+            type Value = StrMap<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of strings")
+            }
+            fn visit_unit<E>(self) -> Result<StrMap<'de>, E> {
+                Ok(StrMap::default())
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StrMap<'de>, A::Error> {
+                let mut out = Vec::new();
+                while let Some(key) = map.next_key::<Str<'de>>()? {
+                    // A null value counts as an empty string, as in Go.
+                    out.push((key, map.next_value::<Option<Str<'de>>>()?.unwrap_or_default()));
+                }
+                Ok(StrMap(out))
+            }
+        }
+        deserializer.deserialize_any(MapVisitor)
+    }
+}
+
+impl<'a> Field<'a> for StrMap<'a> {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        let mut entry = Entry::<Str<'a>>::default();
+        read_into(&mut entry, bytes(number, value)?)?;
+        self.0.push((entry.key, entry.value));
+        Ok(())
+    }
+}
+
+/// An entry of a map in protobuf.
+#[derive(Default)]
+struct Entry<'a, V> {
+    key: Str<'a>,
+    value: V,
+}
+
+impl<'a, V: Field<'a>> Message<'a> for Entry<'a, V> {
+    fn field(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match number {
+            1 => self.key.merge(number, value),
+            2 => self.value.merge(number, value),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A map whose values are quantities.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Quantities<'a>(#[serde(borrow)] pub(super) StrMap<'a>);
+
+impl<'a> Field<'a> for Quantities<'a> {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        let mut entry = Entry::<Quantity<'a>>::default();
+        read_into(&mut entry, bytes(number, value)?)?;
+        self.0.0.push((entry.key, entry.value.text));
+        Ok(())
+    }
+}
+
+/// A quantity in protobuf: its text, in a message of its own.
+#[derive(Default)]
+struct Quantity<'a> {
+    text: Str<'a>,
+}
+
+message!('a, Quantity<'a> { 1 => text });
+
+/// A point in time: a text in JSON, and a number of seconds in protobuf.
+#[derive(Clone, Debug)]
+pub(super) enum Timestamp<'a> {
+    /// RFC 3339.
+    Text(Str<'a>),
+    /// Seconds since 1970; none for Go's zero time.
+    Seconds(Option<i64>),
+}
+
+impl Timestamp<'_> {
+    /// Returns the time, if it is well-formed and within the range of [`Time`].
+    pub(super) fn time(&self) -> Option<Time> {
+        match self {
+            Self::Text(text) => Time::parse(text),
+            Self::Seconds(seconds) => {
+                let nanoseconds = seconds.as_ref()?.checked_mul(1_000_000_000)?;
+                Some(Time::from_nanoseconds(nanoseconds))
+            }
+        }
+    }
+}
+
+impl Default for Timestamp<'_> {
+    fn default() -> Self {
+        Self::Seconds(None)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Timestamp<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Str::deserialize(deserializer).map(Self::Text)
+    }
+}
+
+impl<'a> Field<'a> for Timestamp<'a> {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        let mut time = Seconds::default();
+        read_into(&mut time, bytes(number, value)?)?;
+        *self = Self::Seconds(time.seconds);
+        Ok(())
+    }
+}
+
+/// A time in protobuf. Times that are read have whole seconds.
+#[derive(Default)]
+struct Seconds {
+    seconds: Option<i64>,
+}
+
+message!('a, Seconds { 1 => seconds });
+
+/// `metadata`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Meta<'a> {
+    #[serde(borrow)]
+    pub(super) name: Str<'a>,
+    pub(super) namespace: Str<'a>,
+    pub(super) uid: Str<'a>,
+    pub(super) resource_version: Str<'a>,
+    pub(super) generate_name: Option<Str<'a>>,
+    pub(super) creation_timestamp: Option<Timestamp<'a>>,
+    pub(super) deletion_timestamp: Option<Timestamp<'a>>,
+    pub(super) labels: StrMap<'a>,
+    pub(super) annotations: StrMap<'a>,
+    pub(super) owner_references: Option<Vec<Owner<'a>>>,
+    pub(super) finalizers: Option<Vec<Str<'a>>>,
+}
+
+message!('a, Meta<'a> {
+    1 => name, 2 => generate_name, 3 => namespace, 5 => uid, 6 => resource_version, 8 => creation_timestamp,
+    9 => deletion_timestamp, 11 => labels, 12 => annotations, 13 => owner_references, 14 => finalizers,
+});
+
+/// An entry of `metadata.ownerReferences`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Owner<'a> {
+    #[serde(borrow)]
+    pub(super) api_version: Str<'a>,
+    pub(super) kind: Str<'a>,
+    pub(super) name: Str<'a>,
+    pub(super) uid: Str<'a>,
+    pub(super) controller: Option<bool>,
+    pub(super) block_owner_deletion: Option<bool>,
+}
+
+message!('a, Owner<'a> {
+    1 => kind, 3 => name, 4 => uid, 5 => api_version, 6 => controller, 7 => block_owner_deletion,
+});
+
+/// An object of which only the metadata is read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct MetaOnly<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+}
+
+message!('a, MetaOnly<'a> { 1 => metadata });
+
+/// An object of which only the kind and the metadata are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct KindAndMeta<'a> {
+    #[serde(borrow)]
+    pub(super) kind: Str<'a>,
+    pub(super) metadata: Meta<'a>,
+}
+
+/// An object of which only the identifying fields are read, so that no other field can make decoding fail.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct IdentityOnly<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Identity<'a>,
+}
+
+message!('a, IdentityOnly<'a> { 1 => metadata });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Identity<'a> {
+    #[serde(borrow)]
+    pub(super) name: Str<'a>,
+    pub(super) namespace: Str<'a>,
+    pub(super) resource_version: Str<'a>,
+}
+
+message!('a, Identity<'a> { 1 => name, 3 => namespace, 6 => resource_version });
+
+/// The object of a bookmark event.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Bookmark<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: BookmarkMeta<'a>,
+}
+
+message!('a, Bookmark<'a> { 1 => metadata });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct BookmarkMeta<'a> {
+    #[serde(borrow)]
+    pub(super) resource_version: Str<'a>,
+    pub(super) annotations: StrMap<'a>,
+}
+
+message!('a, BookmarkMeta<'a> { 6 => resource_version, 12 => annotations });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Condition<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Str<'a>,
+    pub(super) status: Str<'a>,
+    pub(super) last_transition_time: Option<Timestamp<'a>>,
+}
+
+// Conditions of pods and of nodes.
+message!('a, Condition<'a> { 1 => kind, 2 => status, 4 => last_transition_time });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct SlicePort<'a> {
+    #[serde(borrow)]
+    pub(super) name: Option<Str<'a>>,
+    pub(super) protocol: Option<Str<'a>>,
+    pub(super) port: Option<i64>,
+    pub(super) app_protocol: Option<Str<'a>>,
+}
+
+message!('a, SlicePort<'a> { 1 => name, 2 => protocol, 3 => port, 4 => app_protocol });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct TargetRef<'a> {
+    #[serde(borrow)]
+    pub(super) kind: Str<'a>,
+    pub(super) namespace: Str<'a>,
+    pub(super) name: Str<'a>,
+    pub(super) uid: Str<'a>,
+    pub(super) api_version: Option<Str<'a>>,
+    pub(super) field_path: Option<Str<'a>>,
+}
+
+message!('a, TargetRef<'a> {
+    1 => kind, 2 => namespace, 3 => name, 4 => uid, 5 => api_version, 7 => field_path,
+});
+
+/// A list, or a page of one, without its items.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct List {
+    #[serde(default)]
+    pub(super) metadata: ListMeta,
+}
+
+message!('a, List { 1 => metadata });
+
+/// The metadata of a list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ListMeta {
+    /// The version that the list shows.
+    pub(super) resource_version: String,
+    /// The token of the next page; empty on the last one.
+    #[serde(rename = "continue")]
+    pub(super) next: String,
+}
+
+message!('a, ListMeta { 2 => resource_version, 3 => next });
+
+/// A `Status`, as in error answers.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// `Status`, unless something other than an API server wrote it.
+    pub kind: String,
+    /// `Success` or `Failure`.
+    pub status: String,
+    /// HTTP status.
+    pub code: u16,
+    /// The machine-readable reason.
+    pub reason: String,
+    /// The message for people.
+    pub message: String,
+    /// Machine-readable details.
+    pub details: Option<StatusDetails>,
+}
+
+message!('a, Status { 2 => status, 3 => message, 4 => reason, 5 => details, 6 => code });
+
+impl Status {
+    /// Returns whether the namespace is being deleted, and takes no new objects.
+    pub fn is_of_terminating_namespace(&self) -> bool {
+        let details = self.details.iter();
+        let mut causes = details.flat_map(|details| details.causes.iter().flatten());
+        causes.any(|cause| cause.reason == "NamespaceTerminating")
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.code, self.reason, self.message)
+    }
+}
+
+/// The details of a [`Status`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusDetails {
+    /// The name of the object that the status is about.
+    pub name: String,
+    /// The API group of that object; empty for the core group, and where it is left out.
+    pub group: String,
+    /// The resource of that object in the plural; in some answers, its kind.
+    pub kind: String,
+    /// The exact causes.
+    pub causes: Option<Vec<StatusCause>>,
+    /// The number of seconds to wait before the next try.
+    pub retry_after_seconds: Option<u64>,
+}
+
+message!('a, StatusDetails { 1 => name, 2 => group, 3 => kind, 4 => causes, 5 => retry_after_seconds });
+
+/// A cause in a [`Status`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct StatusCause {
+    /// The machine-readable reason.
+    pub reason: String,
+}
+
+message!('a, StatusCause { 1 => reason });

@@ -1,0 +1,247 @@
+//! Reads messages: only the fields that are asked for, by their numbers. Others are skipped, never stored or checked:
+//! a later API server may add fields, and some texts that it stores are not UTF-8.
+
+use std::borrow::Cow;
+
+/// Reasons why a message cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Malformed {
+    /// The data ends within a field.
+    #[error("it is cut off")]
+    CutOff,
+    /// A number has more than 64 bits, or a field has the number 0.
+    #[error("a number is out of range")]
+    Range,
+    /// A field is of another type than the API's.
+    #[error("field {0} has another type")]
+    Type(u32),
+    /// A text that is needed is not UTF-8.
+    #[error("a text is not UTF-8")]
+    Text,
+    /// The data is neither JSON nor begins like protobuf's objects.
+    #[error("the envelope is missing")]
+    Envelope,
+}
+
+/// The value of a field as it stands in the data.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// A number.
+    Number(u64),
+    /// A text, a message, or an entry of a map.
+    Bytes(&'a [u8]),
+    /// A number of fixed length. No field that is read has one.
+    Fixed,
+}
+
+/// A message: a struct that takes its fields from the data.
+pub trait Message<'a>: Default {
+    /// Takes the value of the field of a number, or ignores it.
+    fn field(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed>;
+}
+
+/// The type of a field.
+pub(in crate::cluster::codec) trait Field<'a>: Default {
+    /// Takes a value. A field may occur several times: an element of a list each time, otherwise the last one counts.
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed>;
+}
+
+/// Reads a message.
+pub(in crate::cluster::codec) fn read<'a, M: Message<'a>>(data: &'a [u8]) -> Result<M, Malformed> {
+    let mut message = M::default();
+    read_into(&mut message, data)?;
+    Ok(message)
+}
+
+/// Reads the fields of a message until one is malformed: those before it are taken.
+pub(in crate::cluster::codec) fn read_into<'a, M: Message<'a>>(
+    message: &mut M,
+    mut data: &'a [u8],
+) -> Result<(), Malformed> {
+    while !data.is_empty() {
+        let (number, value) = next_field(&mut data)?;
+        message.field(number, value)?;
+    }
+    Ok(())
+}
+
+/// Splits off the next field.
+pub(super) fn next_field<'a>(data: &mut &'a [u8]) -> Result<(u32, Value<'a>), Malformed> {
+    let (number, kind) = key(data)?;
+    let value = match kind {
+        VARINT => Value::Number(varint(data)?),
+        BYTES => {
+            let length = varint(data)?;
+            Value::Bytes(take(data, length)?)
+        }
+        FIXED_64 => take(data, 8).map(|_| Value::Fixed)?,
+        FIXED_32 => take(data, 4).map(|_| Value::Fixed)?,
+        // Groups, which the API has none of.
+        _ => return Err(Malformed::Type(number)),
+    };
+    Ok((number, value))
+}
+
+/// Types of values on the wire.
+const VARINT: u8 = 0;
+const FIXED_64: u8 = 1;
+pub(super) const BYTES: u8 = 2;
+const FIXED_32: u8 = 5;
+
+/// Splits off the number and the type of a field.
+pub(super) fn key(data: &mut &[u8]) -> Result<(u32, u8), Malformed> {
+    let key = varint(data)?;
+    let number = u32::try_from(key >> 3).map_err(|_| Malformed::Range)?;
+    if number == 0 {
+        return Err(Malformed::Range);
+    }
+    Ok((number, (key & 7) as u8))
+}
+
+fn take<'a>(data: &mut &'a [u8], length: u64) -> Result<&'a [u8], Malformed> {
+    let length = usize::try_from(length).map_err(|_| Malformed::CutOff)?;
+    let (taken, rest) = data.split_at_checked(length).ok_or(Malformed::CutOff)?;
+    *data = rest;
+    Ok(taken)
+}
+
+/// Splits off a number of variable length.
+pub(super) fn varint(data: &mut &[u8]) -> Result<u64, Malformed> {
+    // Nearly all numbers, and all keys of the fields that are read, are of one byte or two.
+    if let [first @ 0..0x80, rest @ ..] = *data {
+        *data = rest;
+        return Ok(u64::from(*first));
+    }
+    let mut value = 0;
+    for (at, &byte) in data.iter().enumerate().take(10) {
+        // The tenth byte has room for one bit.
+        if at == 9 && byte > 1 {
+            break;
+        }
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if byte < 0x80 {
+            *data = &data[at + 1..];
+            return Ok(value);
+        }
+    }
+    Err(if data.len() < 10 {
+        Malformed::CutOff
+    } else {
+        Malformed::Range
+    })
+}
+
+/// Returns the contents of a text, a message or an entry of a map.
+pub(in crate::cluster::codec) fn bytes(number: u32, value: Value<'_>) -> Result<&[u8], Malformed> {
+    match value {
+        Value::Bytes(bytes) => Ok(bytes),
+        Value::Number(_) | Value::Fixed => Err(Malformed::Type(number)),
+    }
+}
+
+impl<'a> Field<'a> for &'a str {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        *self = std::str::from_utf8(bytes(number, value)?).map_err(|_| Malformed::Text)?;
+        Ok(())
+    }
+}
+
+impl<'a> Field<'a> for Cow<'a, str> {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        // What is not UTF-8 is replaced, as in the API server's JSON. Whoever may write an annotation must not be able to
+        // make an object unreadable.
+        *self = String::from_utf8_lossy(bytes(number, value)?);
+        Ok(())
+    }
+}
+
+impl<'a> Field<'a> for String {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        *self = String::from_utf8_lossy(bytes(number, value)?).into_owned();
+        Ok(())
+    }
+}
+
+impl<'a> Field<'a> for i64 {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        match value {
+            // Negative numbers are written as their two's complement, of whatever size their type is.
+            Value::Number(value) => *self = value.cast_signed(),
+            Value::Bytes(_) | Value::Fixed => return Err(Malformed::Type(number)),
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Field<'a> for u64 {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        let mut whole = 0_i64;
+        whole.merge(number, value)?;
+        *self = u64::try_from(whole).map_err(|_| Malformed::Range)?;
+        Ok(())
+    }
+}
+
+impl<'a> Field<'a> for u16 {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        let mut whole = 0_i64;
+        whole.merge(number, value)?;
+        *self = u16::try_from(whole).map_err(|_| Malformed::Range)?;
+        Ok(())
+    }
+}
+
+impl<'a> Field<'a> for bool {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        let mut whole = 0_i64;
+        whole.merge(number, value)?;
+        *self = whole != 0;
+        Ok(())
+    }
+}
+
+impl<'a, T: Field<'a>> Field<'a> for Option<T> {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        self.get_or_insert_default().merge(number, value)
+    }
+}
+
+impl<'a, T: Field<'a>> Field<'a> for Vec<T> {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        let mut element = T::default();
+        element.merge(number, value)?;
+        self.push(element);
+        Ok(())
+    }
+}
+
+/// Declares which fields of a message are read, by number. A message is the type of a field too.
+macro_rules! message {
+    ($lifetime:lifetime, $type:ty { $($number:literal => $field:ident),+ $(,)? }) => {
+        impl<$lifetime> $crate::cluster::codec::protobuf::message::Message<$lifetime> for $type {
+            fn field(
+                &mut self,
+                number: u32,
+                value: $crate::cluster::codec::protobuf::message::Value<$lifetime>,
+            ) -> Result<(), $crate::cluster::codec::protobuf::message::Malformed> {
+                use $crate::cluster::codec::protobuf::message::Field as _;
+                match number {
+                    $($number => self.$field.merge(number, value),)+
+                    _ => Ok(()),
+                }
+            }
+        }
+
+        impl<$lifetime> $crate::cluster::codec::protobuf::message::Field<$lifetime> for $type {
+            fn merge(
+                &mut self,
+                number: u32,
+                value: $crate::cluster::codec::protobuf::message::Value<$lifetime>,
+            ) -> Result<(), $crate::cluster::codec::protobuf::message::Malformed> {
+                use $crate::cluster::codec::protobuf::message::{bytes, read_into};
+                read_into(self, bytes(number, value)?)
+            }
+        }
+    };
+}
+pub(in crate::cluster::codec) use message;

@@ -1,0 +1,227 @@
+//! Services: the fields that are read, and how they become facts.
+
+use super::decode::{Decode, DecodeError, Namespaced, Twice, labels, required, set};
+use super::fields::{Meta, Str, StrMap, Timestamp};
+use super::protobuf::message::message;
+use crate::core::address::{Family, parse_sloppy};
+use crate::core::facts::observed::ObservedService;
+use crate::core::facts::{ANNOTATION_TOLERATE_UNREADY, ServiceFacts, TolerateUnready};
+use crate::core::hints::{ANNOTATION_TOPOLOGY_AWARE_HINTS, ANNOTATION_TOPOLOGY_MODE, HintMode};
+use crate::core::ids::Uid;
+use crate::core::ports::{self, Protocol, TargetPort};
+use crate::core::selector::Selector;
+use serde::{Deserialize, Deserializer};
+use std::sync::Arc;
+
+/// A Service.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Service<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+    spec: ServiceSpec<'a>,
+}
+
+message!('a, Service<'a> { 1 => metadata, 2 => spec });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ServiceSpec<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Str<'a>>,
+    #[serde(rename = "clusterIP")]
+    cluster_ip: Option<Str<'a>>,
+    ip_families: Option<Vec<Str<'a>>>,
+    selector: StrMap<'a>,
+    ports: Option<Vec<ServicePort<'a>>>,
+    publish_not_ready_addresses: Option<bool>,
+    traffic_distribution: Option<Str<'a>>,
+}
+
+message!('a, ServiceSpec<'a> {
+    1 => ports, 2 => selector, 3 => cluster_ip, 4 => kind, 13 => publish_not_ready_addresses, 19 => ip_families,
+    23 => traffic_distribution,
+});
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ServicePort<'a> {
+    #[serde(borrow)]
+    name: Option<Str<'a>>,
+    protocol: Option<Str<'a>>,
+    port: i64,
+    target_port: Option<IntOrString<'a>>,
+    app_protocol: Option<Str<'a>>,
+}
+
+message!('a, ServicePort<'a> { 1 => name, 2 => protocol, 3 => port, 4 => target_port, 6 => app_protocol });
+
+/// A port's number or name (`IntOrString`).
+#[derive(Debug, Default)]
+struct IntOrString<'a> {
+    /// 1 if it is a text.
+    kind: i64,
+    number: i64,
+    text: Str<'a>,
+}
+
+message!('a, IntOrString<'a> { 1 => kind, 2 => number, 3 => text });
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Untagged<'a> {
+    Number(i64),
+    Text(#[serde(borrow)] Str<'a>),
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for IntOrString<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match Untagged::<'de>::deserialize(deserializer)? {
+            Untagged::Number(number) => Self {
+                number,
+                ..Self::default()
+            },
+            Untagged::Text(text) => Self {
+                kind: 1,
+                text,
+                ..Self::default()
+            },
+        })
+    }
+}
+
+impl Decode for Namespaced<ServiceFacts> {
+    type Wire<'a> = Service<'a>;
+
+    fn decode(mut service: Service<'_>) -> Result<Self, DecodeError> {
+        let (meta, spec) = (&mut service.metadata, &mut service.spec);
+        let namespace = Arc::from(required(&meta.namespace, "metadata.namespace")?);
+        let selector = match spec.kind.as_deref() {
+            Some("ExternalName") => None,
+            _ => Selector::new(labels(&mut spec.selector)),
+        };
+        let cluster_ip = set(spec.cluster_ip.as_ref());
+        let listed = || {
+            let families = spec.ip_families.iter().flatten();
+            families.filter_map(|family| Family::parse(family))
+        };
+        let mut families = [false; 2];
+        for family in listed() {
+            families[family.index()] = true;
+        }
+        let endpoints_family = listed()
+            .next()
+            .or_else(|| cluster_ip.and_then(parse_sloppy).map(Family::of));
+        if families == [false; 2] {
+            // Services from before the field: derive it from the cluster IP, or assume both families if there is none.
+            match cluster_ip.and_then(parse_sloppy) {
+                Some(ip) => families[Family::of(ip).index()] = true,
+                None => families = [true; 2],
+            }
+        }
+        let annotation = |key| meta.annotations.get(key).map(|value| &**value);
+        let ports = spec
+            .ports
+            .iter()
+            .flatten()
+            .map(service_port)
+            .collect::<Result<_, _>>()?;
+        let facts = ServiceFacts {
+            name: Arc::from(required(&meta.name, "metadata.name")?),
+            uid: Uid::from(&*meta.uid),
+            created: meta.creation_timestamp.as_ref().and_then(Timestamp::time),
+            deleting: meta.deletion_timestamp.is_some(),
+            selector,
+            headless: cluster_ip.is_none_or(|ip| ip == "None"),
+            no_cluster_ip: cluster_ip == Some("None"),
+            families,
+            endpoints_family,
+            ports,
+            publish_not_ready: spec.publish_not_ready_addresses.unwrap_or_default(),
+            tolerate_unready: annotation(ANNOTATION_TOLERATE_UNREADY)
+                .map_or(TolerateUnready::Unset, TolerateUnready::from),
+            hints: HintMode::of(
+                annotation(ANNOTATION_TOPOLOGY_AWARE_HINTS),
+                annotation(ANNOTATION_TOPOLOGY_MODE),
+                spec.traffic_distribution.as_deref(),
+            ),
+            labels: labels(&mut meta.labels),
+        };
+        Ok(Self { namespace, facts })
+    }
+
+    fn version_of<'w>(wire: &'w Service<'_>) -> &'w str {
+        &wire.metadata.resource_version
+    }
+}
+
+fn service_port(port: &ServicePort<'_>) -> Result<ports::ServicePort, DecodeError> {
+    let number = |number: i64| u16::try_from(number).map_err(|_| DecodeError::Field("spec.ports"));
+    let target = match &port.target_port {
+        Some(target) if target.kind == 1 && !target.text.is_empty() => {
+            TargetPort::Name((*target.text).into())
+        }
+        Some(target) if target.kind == 0 && target.number != 0 => TargetPort::Number(number(target.number)?),
+        _ => TargetPort::Number(number(port.port)?),
+    };
+    Ok(ports::ServicePort {
+        name: port.name.as_deref().unwrap_or_default().into(),
+        protocol: Protocol::from(port.protocol.as_deref().unwrap_or_default()),
+        target,
+        app_protocol: port.app_protocol.as_deref().map(Into::into),
+    })
+}
+
+/// The fields that describe a Service.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ServiceNotes<'a> {
+    #[serde(borrow)]
+    spec: SpecNotes<'a>,
+}
+
+message!('a, ServiceNotes<'a> { 2 => spec });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SpecNotes<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Str<'a>>,
+    external_name: Option<Str<'a>>,
+    selector: StrMap<'a>,
+    ports: Option<Vec<PortNotes>>,
+}
+
+message!('a, SpecNotes<'a> { 1 => ports, 2 => selector, 4 => kind, 10 => external_name });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PortNotes {
+    port: i64,
+}
+
+message!('a, PortNotes { 3 => port });
+
+impl Decode for Namespaced<ObservedService> {
+    type Wire<'a> = Twice<Service<'a>, ServiceNotes<'a>>;
+
+    fn decode(Twice(service, notes): Self::Wire<'_>) -> Result<Self, DecodeError> {
+        let Namespaced { namespace, facts } = Namespaced::<ServiceFacts>::decode(service)?;
+        let spec = notes.spec;
+        let seen = ObservedService {
+            facts,
+            kind: set(spec.kind.as_ref()).unwrap_or("ClusterIP").into(),
+            external_name: set(spec.external_name.as_ref()).map(Into::into),
+            selects: !spec.selector.0.is_empty(),
+            port_numbers: spec.ports.iter().flatten().map(|port| port.port).collect(),
+        };
+        Ok(Self {
+            namespace,
+            facts: seen,
+        })
+    }
+
+    fn version_of<'w>(Twice(service, _): &'w Self::Wire<'_>) -> &'w str {
+        Namespaced::<ServiceFacts>::version_of(service)
+    }
+}

@@ -1,0 +1,320 @@
+//! `EndpointSlice` objects: the fields that are read, how they become facts, and how desired slices are written.
+
+use super::decode::{
+    Decode, DecodeError, Namespaced, canonical, extras, labels, plain_pod, required, slice_port, version,
+};
+use super::fields::{self, Meta, SlicePort, Str, StrMap, TargetRef, Timestamp};
+use super::protobuf::message::message;
+use super::text::IpText;
+use super::{json, protobuf};
+use crate::core::address::Family;
+use crate::core::body::{EndpointBody, SliceBody};
+use crate::core::facts::{ANNOTATION_TRIGGER_TIME, EndpointFacts, LABEL_SERVICE_NAME, SliceFacts, SliceMeta};
+use crate::core::ids::Uid;
+use crate::core::ports;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// An `EndpointSlice`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Slice<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+    address_type: Str<'a>,
+    ports: Option<Vec<SlicePort<'a>>>,
+    endpoints: Option<Vec<Endpoint<'a>>>,
+}
+
+message!('a, Slice<'a> { 1 => metadata, 2 => endpoints, 3 => ports, 4 => address_type });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Endpoint<'a> {
+    #[serde(borrow)]
+    addresses: Option<Vec<Str<'a>>>,
+    conditions: Option<EndpointConditions>,
+    hostname: Option<Str<'a>>,
+    node_name: Option<Str<'a>>,
+    zone: Option<Str<'a>>,
+    target_ref: Option<TargetRef<'a>>,
+    hints: Option<Hints<'a>>,
+    deprecated_topology: StrMap<'a>,
+}
+
+message!('a, Endpoint<'a> {
+    1 => addresses, 2 => conditions, 3 => hostname, 4 => target_ref, 5 => deprecated_topology, 6 => node_name,
+    7 => zone, 8 => hints,
+});
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct EndpointConditions {
+    ready: Option<bool>,
+    serving: Option<bool>,
+    terminating: Option<bool>,
+}
+
+message!('a, EndpointConditions { 1 => ready, 2 => serving, 3 => terminating });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Hints<'a> {
+    #[serde(borrow)]
+    for_zones: Option<Vec<Hint<'a>>>,
+    for_nodes: Option<Vec<Hint<'a>>>,
+}
+
+message!('a, Hints<'a> { 1 => for_zones, 2 => for_nodes });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Hint<'a> {
+    #[serde(borrow)]
+    name: Str<'a>,
+}
+
+message!('a, Hint<'a> { 1 => name });
+
+impl Decode for Namespaced<SliceMeta> {
+    type Wire<'a> = fields::MetaOnly<'a>;
+
+    fn decode(wire: fields::MetaOnly<'_>) -> Result<Self, DecodeError> {
+        slice_meta(&wire.metadata)
+    }
+
+    fn version_of<'w>(wire: &'w fields::MetaOnly<'_>) -> &'w str {
+        &wire.metadata.resource_version
+    }
+}
+
+fn slice_meta(meta: &fields::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeError> {
+    let facts = SliceMeta {
+        name: required(&meta.name, "metadata.name")?,
+        uid: Uid::from(&*meta.uid),
+        version: version(&meta.resource_version)?,
+        service: meta
+            .labels
+            .get(LABEL_SERVICE_NAME)
+            .map_or_else(|| Arc::from(""), |name| Arc::from(&**name)),
+        owner: services(meta).map(|owner| Uid::from(&*owner.uid)).collect(),
+        deleting: meta.deletion_timestamp.is_some(),
+    };
+    Ok(Namespaced {
+        namespace: Arc::from(required(&meta.namespace, "metadata.namespace")?),
+        facts,
+    })
+}
+
+/// Returns the owner references to Services.
+fn services<'m, 'a>(meta: &'m fields::Meta<'a>) -> impl Iterator<Item = &'m fields::Owner<'a>> {
+    let owners = meta.owner_references.iter().flatten();
+    owners.filter(|owner| &*owner.kind == "Service" && &*owner.api_version == "v1")
+}
+
+/// Returns the UID of the owner reference that is rebuilt on each write: the only one to a Service, unless another
+/// owner is the controller. All other references are preserved.
+fn own_reference(meta: &fields::Meta<'_>) -> Option<String> {
+    let mut services = services(meta);
+    let only = services.next().filter(|_| services.next().is_none())?;
+    let others = meta.owner_references.iter().flatten();
+    let mut others = others.filter(|owner| *owner.uid != *only.uid);
+    let controlled = others.any(|owner| owner.controller == Some(true));
+    (!controlled).then(|| only.uid.to_string())
+}
+
+impl Decode for Namespaced<SliceFacts> {
+    type Wire<'a> = Slice<'a>;
+
+    fn decode(mut slice: Slice<'_>) -> Result<Self, DecodeError> {
+        let Namespaced {
+            namespace,
+            facts: meta,
+        } = slice_meta(&slice.metadata)?;
+        let wire = &mut slice.metadata;
+        let owned_by = own_reference(wire);
+        let extras = extras(wire, owned_by.as_deref(), &[ANNOTATION_TRIGGER_TIME]);
+        let ports = slice.ports.iter().flatten().map(slice_port);
+        let facts = SliceFacts {
+            created: wire.creation_timestamp.as_ref().and_then(Timestamp::time),
+            extras,
+            family: Family::parse(&slice.address_type),
+            ports: ports.collect(),
+            endpoints: slice
+                .endpoints
+                .iter()
+                .flatten()
+                .map(|e| endpoint(e, &namespace))
+                .collect(),
+            labels: labels(&mut wire.labels),
+            meta,
+        };
+        Ok(Self { namespace, facts })
+    }
+
+    fn version_of<'w>(wire: &'w Slice<'_>) -> &'w str {
+        &wire.metadata.resource_version
+    }
+}
+
+fn endpoint(wire: &Endpoint<'_>, namespace: &str) -> EndpointFacts {
+    let conditions = wire.conditions.as_ref();
+    let target = wire.target_ref.as_ref();
+    let pod = plain_pod(target, namespace);
+    let text = |text: &Option<Str<'_>>| text.as_deref().map(Into::into);
+    let hints = wire.hints.as_ref();
+    EndpointFacts {
+        addresses: wire
+            .addresses
+            .iter()
+            .flatten()
+            .map(|text| canonical(text))
+            .collect(),
+        ready: conditions.and_then(|c| c.ready),
+        serving: conditions.and_then(|c| c.serving),
+        terminating: conditions.and_then(|c| c.terminating),
+        hostname: text(&wire.hostname),
+        node: text(&wire.node_name),
+        zone: text(&wire.zone),
+        pod: pod.map(|target| (*target.name).into()),
+        pod_uid: pod.map(|target| Uid::from(&*target.uid)),
+        odd: target.is_some() != pod.is_some() || !wire.deprecated_topology.0.is_empty(),
+        zone_hints: names(hints.and_then(|hints| hints.for_zones.as_deref())),
+        node_hints: names(hints.and_then(|hints| hints.for_nodes.as_deref())),
+    }
+}
+
+fn names(hints: Option<&[Hint<'_>]>) -> Vec<Box<str>> {
+    hints
+        .iter()
+        .flat_map(|hints| hints.iter())
+        .map(|hint| (*hint.name).into())
+        .collect()
+}
+
+/// Encodes a slice as JSON.
+pub(super) fn encode_json<'a>(slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Vec<u8> {
+    use json::encode::{push_all, push_field, push_metadata, push_port, target_head};
+    let mut out = Vec::with_capacity(1024 + 320 * slice.endpoints.size_hint().0);
+    out.extend_from_slice(br#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":"#);
+    push_metadata(&mut out, &slice.metadata);
+    push_field(&mut out, br#","addressType":"#, Some(slice.address_type));
+    out.extend_from_slice(br#","endpoints":"#);
+    let target = target_head(slice.metadata.namespace);
+    push_all(&mut out, slice.endpoints, |out, endpoint| {
+        push_endpoint_json(out, &target, endpoint);
+    });
+    out.extend_from_slice(br#","ports":"#);
+    push_all(&mut out, slice.ports, push_port);
+    out.push(b'}');
+    out
+}
+
+pub(super) fn push_endpoint_json(out: &mut Vec<u8>, target: &[u8], endpoint: EndpointBody<'_>) {
+    use json::encode::{push_bool, push_field, push_ip, push_target};
+    out.extend_from_slice(br#"{"addresses":["#);
+    push_ip(out, endpoint.ip);
+    out.extend_from_slice(br#"],"conditions":{"ready":"#);
+    push_bool(out, endpoint.conditions.ready());
+    out.extend_from_slice(br#","serving":"#);
+    push_bool(out, endpoint.conditions.serving());
+    out.extend_from_slice(br#","terminating":"#);
+    push_bool(out, endpoint.conditions.terminating());
+    out.push(b'}');
+    push_field(out, br#","hostname":"#, endpoint.hostname);
+    push_field(out, br#","nodeName":"#, endpoint.node);
+    push_target(out, target, endpoint.target);
+    push_field(out, br#","zone":"#, endpoint.zone);
+    let hints = endpoint.hints;
+    if !hints.is_none() {
+        out.extend_from_slice(br#","hints":{"#);
+        push_hint(out, br#""forZones":[{"name":"#, hints.zone);
+        if hints.zone.is_some() && hints.node.is_some() {
+            out.push(b',');
+        }
+        push_hint(out, br#""forNodes":[{"name":"#, hints.node);
+        out.push(b'}');
+    }
+    out.push(b'}');
+}
+
+fn push_hint(out: &mut Vec<u8>, key: &[u8], name: Option<&str>) {
+    if let Some(name) = name {
+        out.extend_from_slice(key);
+        json::encode::push_text(out, name);
+        out.extend_from_slice(b"}]");
+    }
+}
+
+/// Encodes a slice as protobuf.
+pub(super) fn encode_protobuf<'a>(slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Vec<u8> {
+    use protobuf::encode::{object, push_message, push_metadata, push_text, target_head};
+    let capacity = 1024 + 224 * slice.endpoints.size_hint().0;
+    object("discovery.k8s.io/v1", "EndpointSlice", capacity, |out| {
+        push_message(out, 1, |out| push_metadata(out, &slice.metadata));
+        let target = target_head(slice.metadata.namespace);
+        for endpoint in slice.endpoints {
+            push_endpoint_protobuf(out, &target, endpoint);
+        }
+        for port in slice.ports {
+            push_message(out, 3, |out| push_port(out, port));
+        }
+        push_text(out, 4, slice.address_type);
+    })
+}
+
+fn push_endpoint_protobuf(out: &mut Vec<u8>, target: &[u8], endpoint: EndpointBody<'_>) {
+    use protobuf::encode::{Space, Target, size_of, size_of_optional};
+    let EndpointBody {
+        hostname,
+        node,
+        zone,
+        hints,
+        ..
+    } = endpoint;
+    let ip = IpText::new(endpoint.ip);
+    let target = Target::new(target, endpoint.target);
+    let [ready, serving, terminating] = [
+        endpoint.conditions.ready(),
+        endpoint.conditions.serving(),
+        endpoint.conditions.terminating(),
+    ]
+    .map(u8::from);
+    // A field of six bytes: the numbers 1, 2 and 3.
+    let conditions = [2 << 3 | 2, 6, 1 << 3, ready, 2 << 3, serving, 3 << 3, terminating];
+    let hint = |name: Option<&str>| name.map_or(0, |name| size_of(size_of(name.len())));
+    let hinted = hint(hints.zone) + hint(hints.node);
+    let length = size_of(ip.as_bytes().len())
+        + conditions.len()
+        + size_of_optional(hostname)
+        + size_of(target.len())
+        + size_of_optional(node)
+        + size_of_optional(zone)
+        + if hinted > 0 { size_of(hinted) } else { 0 };
+    let mut space = Space::append(out, 2, length);
+    space.text(1, ip.as_bytes());
+    space.fill(&conditions);
+    space.optional(3, hostname);
+    space.target(4, &target);
+    space.optional(6, node);
+    space.optional(7, zone);
+    if hinted > 0 {
+        space.open(8, hinted);
+        for (field, name) in [(1, hints.zone), (2, hints.node)] {
+            if let Some(name) = name {
+                space.open(field, size_of(name.len()));
+                space.text(1, name.as_bytes());
+            }
+        }
+    }
+}
+
+fn push_port(out: &mut Vec<u8>, port: &ports::SlicePort) {
+    use protobuf::encode::{push_number, push_optional, push_text};
+    push_optional(out, 1, port.name.as_deref());
+    push_text(out, 2, port.protocol.as_str());
+    if let Some(number) = port.number {
+        push_number(out, 3, number.into());
+    }
+    push_optional(out, 4, port.app_protocol.as_deref());
+}

@@ -1,0 +1,280 @@
+use super::endpoints::push_address_json;
+use super::slices::push_endpoint_json;
+use super::{Encoding, ListReader, Namespaced, Undecodable, identity, json, object};
+use crate::core::body::{AddressBody, Encode as _, EndpointBody, Metadata, PodReference, SliceBody};
+use crate::core::facts::observed::{ObservedPod, ObservedService};
+use crate::core::facts::{Extras, OwnerReference, ServiceFacts, SliceFacts};
+use crate::core::hints::Hint;
+use crate::core::ids::Uid;
+use crate::core::object::{Output, Remote};
+use crate::core::ports::{Protocol, SlicePort};
+use crate::core::slices::Conditions;
+use crate::core::time::Time;
+use proptest::prelude::*;
+use serde_json::Value;
+use std::net::IpAddr;
+
+fn parsed(push: impl Fn(&mut Vec<u8>)) -> Value {
+    let mut out = Vec::new();
+    push(&mut out);
+    serde_json::from_slice(&out).unwrap()
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        r"[a-z0-9.-]{0,40}",
+        ".{0,12}",
+        Just("\"\\\u{1}\n é€😀".to_owned())
+    ]
+}
+
+fn uid() -> impl Strategy<Value = Uid> {
+    prop_oneof![
+        any::<[u8; 16]>().prop_map(Uid::Uuid),
+        text().prop_map(|text| Uid::Text(text.into())),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn an_endpoint_says_what_it_holds(
+        (ip, uid, conditions) in (any::<IpAddr>(), uid(), any::<[bool; 3]>()),
+        texts in proptest::array::uniform2(text()),
+        optional in proptest::array::uniform5(proptest::option::of(text())),
+    ) {
+        let [namespace, name] = &texts;
+        let [hostname, node, zone, zone_hint, node_hint] = optional.each_ref().map(Option::as_deref);
+        let target = PodReference { name, uid: &uid };
+        let head = json::encode::target_head(namespace);
+        let [ready, serving, terminating] = conditions;
+        let endpoint = EndpointBody {
+            ip, hostname, node, zone, target,
+            conditions: Conditions::new(ready, serving, terminating),
+            hints: Hint { zone: zone_hint, node: node_hint },
+        };
+        let mut expected = serde_json::json!({
+            "addresses": [ip.to_string()],
+            "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
+            "targetRef": {"kind": "Pod", "namespace": namespace, "name": name, "uid": uid.to_string()},
+        });
+        for (key, value) in [("hostname", hostname), ("nodeName", node), ("zone", zone)] {
+            if let Some(value) = value {
+                expected[key] = serde_json::json!(value);
+            }
+        }
+        for (key, value) in [("forZones", zone_hint), ("forNodes", node_hint)] {
+            if let Some(value) = value {
+                expected["hints"][key] = serde_json::json!([{"name": value}]);
+            }
+        }
+        prop_assert_eq!(parsed(|out| push_endpoint_json(out, &head, endpoint)), expected);
+
+        let address = AddressBody { ip, hostname, node, target };
+        let mut expected = serde_json::json!({
+            "ip": ip.to_string(),
+            "targetRef": {"kind": "Pod", "namespace": namespace, "name": name, "uid": uid.to_string()},
+        });
+        for (key, value) in [("hostname", hostname), ("nodeName", node)] {
+            if let Some(value) = value {
+                expected[key] = serde_json::json!(value);
+            }
+        }
+        prop_assert_eq!(parsed(|out| push_address_json(out, &head, address)), expected);
+    }
+}
+
+/// A Service with labels that are copied to its objects.
+fn service() -> ServiceFacts {
+    let service =
+        br#"{"metadata": {"name": "web", "namespace": "shop", "uid": "u", "labels": {"a": "b", "c": ""}},
+        "spec": {"clusterIP": "None", "selector": {"a": "b"}}}"#;
+    object::<Namespaced<ServiceFacts>>(service).unwrap().facts
+}
+
+fn port() -> impl Strategy<Value = SlicePort> {
+    let protocol = prop_oneof![
+        Just(Protocol::Tcp),
+        Just(Protocol::Sctp),
+        text().prop_map(|text| Protocol::from(&*text))
+    ];
+    let texts = proptest::array::uniform2(proptest::option::of(text()));
+    (texts, protocol, proptest::option::of(any::<u16>())).prop_map(
+        |([name, app_protocol], protocol, number)| SlicePort {
+            name: name.map(Into::into),
+            // Go writes an empty protocol as one that is not there.
+            protocol,
+            number,
+            app_protocol: app_protocol.map(Into::into),
+        },
+    )
+}
+
+fn extras() -> impl Strategy<Value = Extras> {
+    let owner = (
+        proptest::array::uniform4(text()),
+        proptest::array::uniform2(proptest::option::of(any::<bool>())),
+    )
+        .prop_map(
+            |([api_version, kind, name, uid], [controller, block_owner_deletion])| OwnerReference {
+                api_version: api_version.into(),
+                kind: kind.into(),
+                name: name.into(),
+                uid: uid.into(),
+                controller,
+                block_owner_deletion,
+            },
+        );
+    (
+        proptest::option::of(r"[a-z]{1,200}"),
+        proptest::collection::vec((r"[a-z]{1,9}", text()), 0..3),
+        proptest::collection::vec(owner, 0..3),
+        proptest::collection::vec(text(), 0..3),
+    )
+        .prop_map(|(generate_name, annotations, owners, finalizers)| Extras {
+            generate_name: generate_name.map(Into::into),
+            annotations: annotations
+                .into_iter()
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
+            owners,
+            finalizers: finalizers.into_iter().map(Into::into).collect(),
+        })
+}
+
+proptest! {
+    #[test]
+    fn both_encodings_of_a_slice_say_the_same(
+        (extras, ports) in (extras(), proptest::collection::vec(port(), 0..3)),
+        endpoints in proptest::collection::vec(
+            (any::<IpAddr>(), uid(), any::<[bool; 3]>(), text(), proptest::array::uniform5(proptest::option::of(text()))),
+            0..4,
+        ),
+        (version, trigger) in (any::<u64>(), proptest::option::of(0..4_000_000_000_i64)),
+    ) {
+        let service = service();
+        let remote = Remote { uid: Uid::Uuid([9; 16]), version };
+        let [json, protobuf] = [Encoding::Json, Encoding::Protobuf].map(|mut encoding| {
+            let body = encoding.slice(SliceBody {
+                metadata: Metadata {
+                    output: Output::Slice, namespace: "shop", name: "web-x", service: &service, remote: Some(&remote),
+                    extras: Some(&extras), trigger: trigger.map(Time::from_seconds),
+                    clear_managed_fields: trigger.is_some(), truncated: false,
+                },
+                address_type: "IPv6",
+                ports: &ports,
+                endpoints: endpoints.iter().map(|(ip, uid, conditions, name, optional)| {
+                    let [hostname, node, zone, zone_hint, node_hint] = optional.each_ref().map(Option::as_deref);
+                    let [ready, serving, terminating] = *conditions;
+                    EndpointBody {
+                        ip: *ip, hostname, node, zone, target: PodReference { name, uid },
+                        conditions: Conditions::new(ready, serving, terminating),
+                        hints: Hint { zone: zone_hint, node: node_hint },
+                    }
+                }),
+            });
+            assert_eq!(Encoding::of(&body), encoding);
+            (identity(&body).unwrap(), object::<Namespaced<SliceFacts>>(&body).unwrap(), body.len())
+        });
+        prop_assert!(protobuf.2 < json.2, "{} bytes, {} in JSON", protobuf.2, json.2);
+        prop_assert_eq!((protobuf.0, protobuf.1), (json.0, json.1));
+    }
+}
+
+/// Whoever may annotate a Service may write bytes that are no text, and must not make it unreadable.
+#[test]
+fn bytes_that_are_no_text_are_replaced() {
+    let slice = |value: &str| {
+        let service = service();
+        let annotations = [("note".into(), value.into())].into();
+        Encoding::Protobuf.slice(SliceBody {
+            metadata: Metadata {
+                output: Output::Slice,
+                namespace: "shop",
+                name: "web-x",
+                service: &service,
+                remote: Some(&Remote {
+                    uid: Uid::Uuid([9; 16]),
+                    version: 7,
+                }),
+                extras: Some(&Extras {
+                    annotations,
+                    ..Extras::default()
+                }),
+                trigger: None,
+                clear_managed_fields: false,
+                truncated: false,
+            },
+            address_type: "IPv4",
+            ports: &[],
+            endpoints: std::iter::empty(),
+        })
+    };
+    let mut body = slice("xyz");
+    let at = body.windows(3).position(|bytes| bytes == b"xyz").unwrap();
+    body[at + 1] = 0xff;
+    let replaced = object::<Namespaced<SliceFacts>>(&body).unwrap();
+    assert_eq!(replaced, object(&slice("x\u{fffd}z")).unwrap());
+}
+
+#[test]
+fn an_object_that_is_malformed_is_named_as_far_as_it_goes() {
+    let service = service();
+    let mut body = Encoding::Protobuf.slice(SliceBody {
+        metadata: Metadata {
+            output: Output::Slice,
+            namespace: "shop",
+            name: "web-x",
+            service: &service,
+            remote: None,
+            extras: None,
+            trigger: None,
+            clear_managed_fields: false,
+            truncated: false,
+        },
+        address_type: "IPv4",
+        ports: &[],
+        endpoints: std::iter::empty(),
+    });
+    // The type of the last field, addressType, becomes one that the API does not have.
+    let at = body.len() - "IPv4".len() - 2;
+    assert_eq!(body[at], 4 << 3 | 2);
+    body[at] = 4 << 3 | 3;
+    let error = object::<Namespaced<SliceFacts>>(&body).unwrap_err();
+    let error = Undecodable::new(&body, error);
+    assert_eq!(
+        error.to_string(),
+        "shop/web-x: malformed protobuf: field 4 has another type"
+    );
+    for length in 0..body.len() {
+        assert!(
+            object::<Namespaced<SliceFacts>>(&body[..length]).is_err(),
+            "{length} bytes"
+        );
+    }
+}
+
+/// The items of a recorded list.
+macro_rules! recorded {
+    ($type:ty, $name:literal) => {{
+        let mut reader = ListReader::<$type>::default();
+        reader.feed(include_bytes!(concat!(
+            "../../../loadtest/apiserver/tests/wire/",
+            $name
+        )));
+        let (items, errors) = reader.take();
+        assert!(errors.is_empty() && !items.is_empty(), "{errors:?}");
+        format!("{items:?}")
+    }};
+}
+
+#[test]
+fn what_people_are_told_of_an_object_does_not_depend_on_its_encoding() {
+    assert_eq!(
+        recorded!(Namespaced<ObservedPod>, "pods.list.pb"),
+        recorded!(Namespaced<ObservedPod>, "pods.list.json")
+    );
+    assert_eq!(
+        recorded!(Namespaced<ObservedService>, "services.list.pb"),
+        recorded!(Namespaced<ObservedService>, "services.list.json")
+    );
+}

@@ -1,0 +1,130 @@
+//! The encoding that is used for each resource: protobuf or JSON.
+
+use super::codec::Encoding;
+use crate::core::namespace::Kind;
+use http::StatusCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What is asked for, in protobuf if the server has it; and what it is asked to leave out. API servers before 1.38
+/// ignore `drop`, and from then on a parameter may stand there only once.
+const WHOLE: &str = "application/vnd.kubernetes.protobuf;drop=metadata.managedFields,\
+    application/json;drop=metadata.managedFields";
+const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;drop=metadata.managedFields,\
+    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;drop=metadata.managedFields";
+const METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;drop=metadata.managedFields,\
+    application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;drop=metadata.managedFields";
+
+/// The same in JSON. A server that refuses the above may be refusing `drop` as well.
+const METADATA_JSON: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const METADATA_LIST_JSON: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// The forms that an answer can be asked for in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// Whole objects.
+    Whole,
+    /// Metadata only.
+    Metadata,
+    /// A list with its items' metadata only.
+    MetadataList,
+}
+
+/// How long JSON is used before the server is asked for protobuf again: another server may answer by then, and what
+/// answered may have been a proxy.
+const AGAIN: Duration = Duration::from_secs(3600);
+
+/// The encoding of each resource's requests and answers. Protobuf costs the API server, the network and this process a
+/// fraction of JSON; where a server does not speak it, JSON is used for an hour. Clones share what was learned.
+#[derive(Clone, Debug)]
+pub struct Encodings(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    preferred: Encoding,
+    start: Instant,
+    resources: [Resource; Kind::COUNT],
+}
+
+#[derive(Debug, Default)]
+struct Resource {
+    /// The time until which JSON is used, in milliseconds since the start.
+    json_until: AtomicU64,
+    /// Set once the log says so.
+    told: AtomicBool,
+}
+
+impl Encodings {
+    /// Uses an encoding for all resources that the server speaks it for.
+    pub fn new(preferred: Encoding) -> Self {
+        Self(Arc::new(State {
+            preferred,
+            start: Instant::now(),
+            resources: Default::default(),
+        }))
+    }
+
+    /// Returns the encoding of a resource.
+    pub fn of(&self, kind: Kind) -> Encoding {
+        let until = self.0.resources[kind.index()].json_until.load(Ordering::Relaxed);
+        if self.now() < until {
+            Encoding::Json
+        } else {
+            self.0.preferred
+        }
+    }
+
+    /// Returns the time in milliseconds since the start.
+    fn now(&self) -> u64 {
+        Instant::now().saturating_duration_since(self.0.start).as_millis() as u64
+    }
+
+    /// Returns the media types to accept for a resource.
+    pub(super) fn accept(&self, kind: Kind, form: Form) -> &'static str {
+        match (self.of(kind), form) {
+            (Encoding::Protobuf, Form::Whole) => WHOLE,
+            (Encoding::Protobuf, Form::Metadata) => METADATA,
+            (Encoding::Protobuf, Form::MetadataList) => METADATA_LIST,
+            (Encoding::Json, Form::Whole) => Encoding::Json.media_type(),
+            (Encoding::Json, Form::Metadata) => METADATA_JSON,
+            (Encoding::Json, Form::MetadataList) => METADATA_LIST_JSON,
+        }
+    }
+
+    /// Learns from the head of the answer to a request that asked for an encoding: its status, and where an object was
+    /// read, its media type (a deletion may be answered in any). Returns whether the request must be sent again, in
+    /// JSON: such a refusal comes before anything is written.
+    pub(super) fn learn(&self, kind: Kind, asked: Encoding, code: StatusCode, given: Option<&[u8]>) -> bool {
+        if asked == Encoding::Json {
+            return false;
+        }
+        let refused = matches!(
+            code,
+            StatusCode::NOT_ACCEPTABLE | StatusCode::UNSUPPORTED_MEDIA_TYPE
+        );
+        // Anything but JSON is no answer of an API server.
+        let json = Encoding::Json.media_type().as_bytes();
+        let other = code.is_success() && given.is_some_and(|given| given.starts_with(json));
+        if refused || other {
+            let resource = &self.0.resources[kind.index()];
+            let until = self.now() + AGAIN.as_millis() as u64;
+            resource.json_until.store(until, Ordering::Relaxed);
+            if !resource.told.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    resource = kind.as_str(),
+                    code = code.as_u16(),
+                    "the API server does not speak protobuf for this resource; JSON is used instead"
+                );
+            }
+        }
+        refused
+    }
+}
+
+impl Default for Encodings {
+    fn default() -> Self {
+        Self::new(Encoding::default())
+    }
+}

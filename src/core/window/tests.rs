@@ -1,0 +1,217 @@
+use super::*;
+use std::ops::RangeInclusive;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A server of so many workers, each of which takes the same time for a request.
+struct Server {
+    workers: usize,
+    each: Duration,
+    now: Duration,
+}
+
+impl Server {
+    fn new(workers: usize, each: Duration) -> Self {
+        Self {
+            workers,
+            each,
+            now: SECOND,
+        }
+    }
+
+    /// The time of a request of so many that are sent at once, on average.
+    fn time(&self, in_flight: usize) -> Duration {
+        self.each
+            .mul_f64((in_flight as f64 / self.workers as f64).max(1.0))
+    }
+
+    /// Fills the window and answers all of it, again and again.
+    fn rounds(&mut self, window: &mut Window, count: u32) {
+        for _ in 0..count {
+            let sent = window.size();
+            let took = self.time(sent);
+            self.now += took;
+            for left in (1..=sent).rev() {
+                window.answered(answer(took, left), self.now);
+            }
+            window.pass(self.now);
+        }
+    }
+
+    /// The same for a time. Returns the mean window, and how many requests were answered.
+    fn last(&mut self, window: &mut Window, time: Duration) -> (f64, usize) {
+        let (end, mut sizes, mut answers) = (self.now + time, Vec::new(), 0);
+        while self.now < end {
+            sizes.push(window.size());
+            answers += window.size();
+            self.rounds(window, 1);
+        }
+        (sizes.iter().sum::<usize>() as f64 / sizes.len() as f64, answers)
+    }
+}
+
+/// The sizes that are right on average: all workers have work, and no more requests wait for one than are worked on. The
+/// smallest windows are some more.
+fn right(workers: usize) -> RangeInclusive<f64> {
+    workers as f64 * 0.95..=(workers * 2) as f64 * 1.1 + 2.0
+}
+
+/// An answer while more waits than the window lets go.
+fn answer(took: Duration, in_flight: usize) -> Flown {
+    Flown {
+        sign: Sign::Answered,
+        took,
+        in_flight,
+        held_back: true,
+    }
+}
+
+fn overload(in_flight: usize) -> Flown {
+    Flown {
+        sign: Sign::Overloaded,
+        ..answer(MS, in_flight)
+    }
+}
+
+#[test]
+fn it_finds_how_many_requests_the_server_works_on_at_once() {
+    for each in [2 * MS, 20 * MS, 400 * MS] {
+        for workers in [1, 2, 4, 10, 25, 40] {
+            let (mut window, mut server) = (Window::new(64), Server::new(workers, each));
+            server.last(&mut window, (60 * SECOND).max(each * 500));
+            let (size, answers) = server.last(&mut window, 60 * SECOND);
+            let most = 60.0 / each.as_secs_f64() * workers as f64;
+            let case = format!(
+                "{workers} workers, {each:?}: {size:.1}, {:.2}",
+                answers as f64 / most
+            );
+            assert!(right(workers).contains(&size), "{case}");
+            assert!(answers as f64 >= most * 0.85, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_server_far_away_is_not_an_overloaded_one() {
+    let (mut window, mut server) = (Window::new(64), Server::new(1000, 400 * MS));
+    let (_, answers) = server.last(&mut window, 10 * SECOND);
+    assert!(answers >= 600, "{answers} in the first ten seconds");
+    let (_, answers) = server.last(&mut window, 120 * SECOND);
+    // Of 160 a second.
+    assert!(answers >= 120 * 140, "{answers}");
+}
+
+#[test]
+fn a_server_that_becomes_slower_or_faster_for_good_is_known_again() {
+    for times in [0.1, 0.3, 0.7, 1.5, 3.0, 30.0] {
+        let (mut window, mut server) = (Window::new(64), Server::new(8, 20 * MS));
+        server.last(&mut window, 60 * SECOND);
+        server.each = server.each.mul_f64(times);
+        server.last(&mut window, 60 * SECOND);
+        let (size, _) = server.last(&mut window, 60 * SECOND);
+        assert!(right(8).contains(&size), "{times} times as long: {size}");
+    }
+}
+
+#[test]
+fn a_server_that_gets_more_or_fewer_workers_is_known_again() {
+    for workers in [2, 4, 16, 40] {
+        let (mut window, mut server) = (Window::new(64), Server::new(8, 20 * MS));
+        server.last(&mut window, 60 * SECOND);
+        server.workers = workers;
+        server.last(&mut window, 60 * SECOND);
+        let (size, _) = server.last(&mut window, 60 * SECOND);
+        assert!(right(workers).contains(&size), "{workers}: {size}");
+    }
+}
+
+#[test]
+fn a_single_answer_that_takes_long_changes_next_to_nothing() {
+    let (mut window, mut server) = (Window::new(64), Server::new(16, 20 * MS));
+    server.rounds(&mut window, 100);
+    let before = window.size;
+    server.now += 30 * SECOND;
+    window.answered(answer(30 * SECOND, window.size()), server.now);
+    let mut least = before;
+    for _ in 0..3 {
+        server.rounds(&mut window, 1);
+        least = least.min(window.size);
+    }
+    assert!(least >= before * 0.93, "{before}, then {least}");
+}
+
+#[test]
+fn many_requests_after_a_pause_find_the_window_open() {
+    let (mut window, mut server) = (Window::new(64), Server::new(64, 5 * MS));
+    for _ in 0..1000 {
+        server.now += SECOND;
+        window.answered(
+            Flown {
+                held_back: false,
+                ..answer(5 * MS, 1)
+            },
+            server.now,
+        );
+    }
+    assert_eq!(window.size(), 16, "a window that is not full shows nothing");
+    let began = server.now;
+    while window.size() < 60 {
+        server.rounds(&mut window, 1);
+    }
+    assert!(server.now <= began + 100 * MS, "{:?}, {began:?}", server.now);
+}
+
+#[test]
+fn one_burst_of_refusals_halves_it_once() {
+    let (mut window, mut server) = (Window::new(64), Server::new(1000, MS));
+    server.rounds(&mut window, 100);
+    assert_eq!(window.size(), 64);
+    server.now += MS;
+    for left in (1..=64).rev() {
+        window.answered(overload(left), server.now);
+    }
+    assert_eq!(window.size(), 32);
+    // It comes back by one a round, since the server may refuse as many again.
+    server.rounds(&mut window, 10);
+    assert!((38..=44).contains(&window.size()), "{}", window.size());
+    for _ in 0..20 {
+        server.now += MS;
+        window.answered(overload(1), server.now);
+    }
+    assert_eq!(window.size(), 2, "that many at a time are always tried");
+}
+
+#[test]
+fn a_limit_is_never_exceeded() {
+    for limit in [1, 2, 3, 5] {
+        let (mut window, mut server) = (Window::new(limit), Server::new(1000, MS));
+        for _ in 0..100 {
+            server.rounds(&mut window, 1);
+            assert!(window.size() <= limit && window.size() >= limit.min(2));
+        }
+        assert_eq!(window.size(), limit);
+        window.answered(overload(1), server.now);
+        assert_eq!(window.size(), (limit / 2).max(limit.min(2)));
+        server.rounds(&mut window, 100);
+        assert_eq!(window.size(), limit, "it comes back");
+    }
+}
+
+#[test]
+fn a_probe_without_answers_ends_and_does_not_come_again_soon() {
+    let (mut window, mut server) = (Window::new(64), Server::new(16, 20 * MS));
+    while window.probes_until().is_none() || server.now < 60 * SECOND {
+        server.rounds(&mut window, 1);
+    }
+    assert!(window.size() < 12, "{}", window.size());
+    let until = window.probes_until().unwrap();
+    assert!(until <= server.now + SECOND, "{until:?}, {:?}", server.now);
+    window.pass(until);
+    assert!(window.probes_until().is_none() && window.size() >= 16);
+    server.now = until;
+    while window.probes_until().is_none() {
+        server.rounds(&mut window, 1);
+    }
+    assert!(server.now >= until + 30 * SECOND, "{:?}, {until:?}", server.now);
+}
