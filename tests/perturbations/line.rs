@@ -11,7 +11,7 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use kube::client::Body;
-use memory_apiserver::{ApiServer, ApiService, ResponseBody};
+use memory_apiserver::{ApiServer, ApiService, ResponseBody, event_of, split_events};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -86,7 +86,7 @@ impl fmt::Display for Event {
 // === impl Rules ===
 
 impl Rules {
-    /// True if the lines of a kind's watch must be looked at.
+    /// True if the events of a kind's watch must be looked at.
     fn concerns(&self, kind: &str) -> bool {
         let cut = matches!(self.cut, Some(Cut::Event(at, _)) if at == kind);
         cut || self.noted || self.held.contains_key(kind) || self.as_of.contains_key(kind)
@@ -124,7 +124,8 @@ struct Flow {
     line: Line,
     kind: &'static str,
     body: http_body_util::BodyDataStream<ResponseBody>,
-    lines: VecDeque<Bytes>,
+    /// Events that the server sent and the controller was not shown yet.
+    unshown: VecDeque<Bytes>,
     /// How often watches of the kind had been broken when this one was begun.
     broken: u64,
 }
@@ -249,14 +250,14 @@ impl Line {
         })
     }
 
-    /// A watch whose lines go through when they may.
+    /// A watch whose events go through when they may.
     fn flow(&self, kind: &'static str, response: Response<ResponseBody>) -> Answer {
         response.map(|body| {
             let flow = Flow {
                 line: self.clone(),
                 kind,
                 body: body.into_data_stream(),
-                lines: VecDeque::new(),
+                unshown: VecDeque::new(),
                 broken: times(&self.state.broken.borrow(), kind),
             };
             let frames = futures::stream::unfold(flow, |mut flow| async move {
@@ -267,7 +268,7 @@ impl Line {
         })
     }
 
-    /// Answers a streamed list with the state at a version.
+    /// Answers a streamed list with the state at a version, in JSON: a server may always do so.
     async fn list_as_of(&self, uri: &Uri, version: u64) -> UnsyncBoxBody<Bytes, io::Error> {
         let selectors: String = uri
             .query()
@@ -319,7 +320,7 @@ impl Service<Request<Body>> for Line {
 // === impl Flow ===
 
 impl Flow {
-    /// The next line that may be shown.
+    /// The next event that may be shown.
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         let line = self.line.clone();
         let mut broken = line.state.broken.subscribe();
@@ -328,7 +329,7 @@ impl Flow {
             biased;
             () = line.until_cut() => None,
             _ = broken.wait_for(|broken| times(broken, kind) > began) => Some(Err(reset())),
-            line = self.next_line() => Some(line?),
+            event = self.next_event() => Some(event?),
         };
         match next {
             None => pending().await,
@@ -336,23 +337,23 @@ impl Flow {
         }
     }
 
-    async fn next_line(&mut self) -> Option<io::Result<Bytes>> {
-        // A line is taken out only when it is shown: this may be dropped at any time.
-        while self.lines.is_empty() {
+    async fn next_event(&mut self) -> Option<io::Result<Bytes>> {
+        // An event is taken out only when it is shown: this may be dropped at any time.
+        while self.unshown.is_empty() {
             match self.body.next().await? {
-                Ok(chunk) => self.lines.extend(
-                    chunk
-                        .split_inclusive(|&c| c == b'\n')
-                        .map(|line| chunk.slice_ref(line)),
+                Ok(chunk) => self.unshown.extend(
+                    split_events(&chunk)
+                        .into_iter()
+                        .map(|event| chunk.slice_ref(event)),
                 ),
                 Err(error) => return Some(Err(error)),
             }
         }
         let mut rules = self.line.rules.subscribe();
         if !rules.borrow().concerns(self.kind) {
-            return self.lines.pop_front().map(Ok);
+            return self.unshown.pop_front().map(Ok);
         }
-        let event = event(self.kind, &self.lines[0]);
+        let event = event(self.kind, &self.unshown[0]);
         let cut = rules.borrow().cut;
         if let (Some(event), Some(Cut::Event(kind, version))) = (&event, cut)
             && kind == event.kind
@@ -375,7 +376,7 @@ impl Flow {
         // The sender lives as long as the line.
         let _ = rules.wait_for(passes).await;
         self.line.state.log.lock().events.extend(event);
-        self.lines.pop_front().map(Ok)
+        self.unshown.pop_front().map(Ok)
     }
 }
 
@@ -394,18 +395,17 @@ fn listed_kind(uri: &Uri) -> Option<&'static str> {
     KINDS.into_iter().find(|k| everywhere && *k == kind)
 }
 
-/// The event in a line of a watch; none for bookmarks and errors.
-fn event(kind: &'static str, line: &[u8]) -> Option<Event> {
-    let value: Value = serde_json::from_slice(line).ok()?;
-    let change = value["type"].as_str()?;
-    if !matches!(change, "ADDED" | "MODIFIED" | "DELETED") {
+/// What a watch shows; none for bookmarks and errors.
+fn event(kind: &'static str, event: &[u8]) -> Option<Event> {
+    let (change, object) = event_of(event)?;
+    if !matches!(change.as_str(), "ADDED" | "MODIFIED" | "DELETED") {
         return None;
     }
-    let meta = &value["object"]["metadata"];
+    let meta = &object["metadata"];
     Some(Event {
         kind,
         version: meta["resourceVersion"].as_str()?.parse().ok()?,
-        change: change.to_owned(),
+        change,
         name: meta["name"].as_str()?.to_owned(),
     })
 }

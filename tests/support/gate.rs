@@ -8,7 +8,7 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use kube::client::Body;
-use memory_apiserver::{ApiServer, ApiService, object_of};
+use memory_apiserver::{ApiServer, ApiService, object_of, split_events};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -318,7 +318,7 @@ impl Gate {
             async move {
                 if events.is_empty() {
                     let chunk = body.next().await?.unwrap();
-                    events.extend(split_events(&chunk));
+                    events.extend(split_events(&chunk).into_iter().map(<[u8]>::to_vec));
                 }
                 let passes = |flows: &BTreeMap<String, Flow>| flows.get(&kind) != Some(&Flow::Counted(0));
                 let mut watched = flows.subscribe();
@@ -346,23 +346,6 @@ impl Gate {
         });
         Response::from_parts(head, StreamBody::new(passed).boxed_unsync())
     }
-}
-
-/// The events in a piece of a watch: lines of JSON, or frames of protobuf behind their lengths.
-fn split_events(mut data: &[u8]) -> Vec<Vec<u8>> {
-    let mut events = Vec::new();
-    while let Some(&first) = data.first() {
-        let end = if first == 0 {
-            let (length, _) = data.split_first_chunk::<4>().unwrap();
-            4 + u32::from_be_bytes(*length) as usize
-        } else {
-            let end = data.iter().position(|&byte| byte == b'\n');
-            end.map_or(data.len(), |end| end + 1)
-        };
-        events.push(data[..end].to_vec());
-        data = &data[end..];
-    }
-    events
 }
 
 fn status(code: u16) -> Answer {

@@ -405,9 +405,11 @@ const EVENT_COLUMNS: &[Column] = &[
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::kinds::GROUPS;
     use crate::schema::SCHEMA;
     use crate::store::Store;
     use jiff::Timestamp;
+    use std::collections::BTreeSet;
 
     #[test]
     fn every_row_is_whole_and_found() {
@@ -428,13 +430,6 @@ mod tests {
         assert_eq!(state.find_kind("apps/v1", "ReplicaSet"), None);
         assert_eq!(state.find("apps", "v2", "deployments"), None);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kinds::GROUPS;
-    use std::collections::BTreeSet;
 
     #[test]
     fn the_groups_are_those_of_the_kinds() {

@@ -1,7 +1,8 @@
 //! Custom resources: the kinds that a `CustomResourceDefinition` defines, one for each version it serves.
 
+use crate::json::{list, number, text, texts};
 use crate::kinds::{Column, Facts, Kind, PLAIN, Role, Selectable, narrow};
-use crate::object::{list, next_generation, number, text, texts};
+use crate::object::next_generation;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -2,9 +2,10 @@
 
 use crate::accept::{Body, Media};
 use crate::clock::shift;
+use crate::json::{list, number, text, texts};
 use crate::kinds::{Kind, Role};
 use crate::list::{List, collect};
-use crate::object::{Draft, Object, format_uid, key_of, list, number, text, texts};
+use crate::object::{Draft, Object, format_uid, key_of};
 use crate::protobuf;
 use crate::query::Query;
 use crate::registry;

@@ -2,8 +2,9 @@
 //! deleted namespaces are emptied and then removed.
 
 use crate::delete::{self, FOREGROUND, ORPHAN, Options};
+use crate::json::{number, texts};
 use crate::kinds::{Kind, Role};
-use crate::object::{Draft, Object, format_uid, number, texts};
+use crate::object::{Draft, Object, format_uid};
 use crate::route::ObjectTarget;
 use crate::store::{Presence, Store};
 use crate::validate::finalizers;

@@ -33,6 +33,7 @@ mod discovery;
 mod faults;
 mod fixtures;
 mod gc;
+mod json;
 mod kinds;
 mod list;
 mod managed;
@@ -70,7 +71,7 @@ pub use self::faults::{
 };
 pub use self::fixtures::WaitError;
 pub use self::pass::{ApiServer, ApiService, RequestRecord};
-pub use self::protobuf::object_of;
+pub use self::protobuf::{event_of, object_of, split_events};
 pub use self::resources::{Protobuf, Resources};
 pub use self::seed::LoadError;
 #[cfg(feature = "server")]

@@ -8,8 +8,8 @@ pub(crate) use self::apply::{Applied, apply, create};
 pub(crate) use self::fields::Fields;
 
 use self::walk::{Difference, compare};
+use crate::json::{list, text};
 use crate::kinds::Kind;
-use crate::object::{list, text};
 use crate::route::Sub;
 use crate::schema::Place;
 use serde_json::{Map, Value, json};

@@ -1,6 +1,6 @@
 //! The names that definitions compete for.
 
-use crate::object::{list, text, texts};
+use crate::json::{list, text, texts};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

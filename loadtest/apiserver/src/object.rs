@@ -1,5 +1,6 @@
 //! An object as it is kept: its JSON once, and the few facts that are asked for without reading it.
 
+use crate::json::{number, text};
 use crate::kinds::{Facts, Kind};
 use crate::protobuf::{self, Encoder, Type};
 use crate::schema::SCHEMA;
@@ -93,58 +94,6 @@ pub(crate) fn key_of(namespace: &str, name: &str) -> String {
     } else {
         format!("{namespace}/{name}")
     }
-}
-
-/// A text inside a value, empty when it is not there.
-pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or("")
-}
-
-/// A whole number inside a value, 0 when it is not there.
-pub(crate) fn number(value: &Value, pointer: &str) -> i64 {
-    value.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
-}
-
-/// A list inside a value, empty when it is not there.
-pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
-}
-
-/// The texts of a list inside a value.
-pub(crate) fn texts(value: &Value, pointer: &str) -> Vec<String> {
-    let texts = list(value, pointer).iter().filter_map(Value::as_str);
-    texts.map(str::to_owned).collect()
-}
-
-/// The objects of a list inside a value, to be changed.
-pub(crate) fn objects_mut<'a>(
-    value: &'a mut Value,
-    pointer: &str,
-) -> impl Iterator<Item = &'a mut Map<String, Value>> {
-    let items = value.pointer_mut(pointer).and_then(Value::as_array_mut);
-    items.into_iter().flatten().filter_map(Value::as_object_mut)
-}
-
-/// Gives fields that are not there their defaults.
-pub(crate) fn fill(fields: &mut Map<String, Value>, defaults: &[(&str, Value)]) {
-    for (name, value) in defaults {
-        if !fields.contains_key(*name) {
-            fields.insert((*name).to_owned(), value.clone());
-        }
-    }
-}
-
-/// The field of an object, made an object if it is none.
-pub(crate) fn object_at<'a>(value: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
-    if !value.get(field).is_some_and(Value::is_object) {
-        value[field] = Map::new().into();
-    }
-    value[field]
-        .as_object_mut()
-        .expect("it was made an object just now")
 }
 
 /// Begins the next generation of an object.

@@ -16,20 +16,16 @@ mod wire;
 
 pub(crate) use self::decode::decode;
 pub(crate) use self::encode::{Encoder, encode};
-pub(crate) use self::envelope::{Type, event_type, frame_len, open, write_event, write_object};
+pub(crate) use self::envelope::{Type, event_object, event_type, frame_len, open, write_event, write_object};
 pub(crate) use self::spoil::{malformed, wrong_type};
 pub(crate) use self::wire::{Fault, field_len, metadata_of, put_field, put_field_head};
 
+use crate::json::text;
 use crate::kinds::Kind;
 use crate::schema::SCHEMA;
 use crate::status::Refusal;
 use bytes::{Bytes, BytesMut};
 use serde_json::Value;
-
-/// A text inside a value, empty when it is not there.
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
 
 /// The media type of requests and answers.
 pub(crate) const MEDIA: &str = "application/vnd.kubernetes.protobuf";
@@ -83,6 +79,35 @@ pub fn object_of(body: &[u8]) -> Option<Value> {
     value["apiVersion"] = opened.api_version.into();
     value["kind"] = opened.kind.into();
     Some(value)
+}
+
+/// The events in a piece of a watch, each whole: lines of JSON, or frames of protobuf behind their lengths. What
+/// begins and does not end is the last of them.
+pub fn split_events(mut piece: &[u8]) -> Vec<&[u8]> {
+    let mut events = Vec::new();
+    while let Some(&first) = piece.first() {
+        let end = if first == 0 {
+            frame_len(piece)
+        } else {
+            piece.iter().position(|&byte| byte == b'\n').map(|end| end + 1)
+        };
+        let (event, rest) = piece.split_at(end.unwrap_or(piece.len()));
+        events.push(event);
+        piece = rest;
+    }
+    events
+}
+
+/// The type and the object of a watch's event, in JSON or in protobuf; none if it is neither. For tests that look at
+/// what a client is shown.
+pub fn event_of(event: &[u8]) -> Option<(String, Value)> {
+    if event.first() == Some(&0) {
+        let change = String::from_utf8(event_type(event).to_vec()).ok()?;
+        return Some((change, object_of(event_object(event)?)?));
+    }
+    let mut value: Value = serde_json::from_slice(event).ok()?;
+    let change = value["type"].as_str()?.to_owned();
+    Some((change, value["object"].take()))
 }
 
 /// What a request's body has, with the kind and version that its envelope names; the message must be of this type.

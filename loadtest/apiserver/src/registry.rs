@@ -18,8 +18,8 @@ pub(crate) use self::normal::unknown_fields;
 
 use crate::accept::{Body, Media};
 use crate::cause::Faults;
+use crate::json::{object_at, text};
 use crate::kinds::Kind;
-use crate::object::{object_at, text};
 use crate::protobuf;
 use crate::route::Sub;
 use crate::schema::SCHEMA;

@@ -1,8 +1,9 @@
 //! Objects that are put into a store without a request.
 
 use crate::accept::{Body, Media};
+use crate::json::{list, text};
 use crate::kinds::{Kind, Role};
-use crate::object::{Draft, format_uid, list, text};
+use crate::object::{Draft, format_uid};
 use crate::query::Query;
 use crate::route::{ObjectTarget, Sub};
 use crate::status::Refusal;

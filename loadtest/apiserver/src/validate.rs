@@ -5,8 +5,8 @@ mod ip;
 pub(crate) use self::ip::{address_faults, family_of, is_ip, parse_ip, special_faults};
 
 use crate::cause::Faults;
+use crate::json::{list, text};
 use crate::kinds::NameRule;
-use crate::object::{list, text};
 use serde_json::Value;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \

@@ -2,9 +2,10 @@
 
 use crate::accept::{Body, Media};
 use crate::cause::Faults;
+use crate::json::{list, number, text};
 use crate::kinds::{Kind, Role};
 use crate::managed::{self, Applied, Writer};
-use crate::object::{Draft, Object, key_of, list, number, text};
+use crate::object::{Draft, Object, key_of};
 use crate::query::Query;
 use crate::registry;
 use crate::route::{ObjectTarget, Sub};

@@ -1,7 +1,7 @@
 //! From RBAC objects to tables, checked as the real server checks them.
 
 use super::rules::{Binding, RBAC, Rule, Subject, Tables};
-use crate::object::text;
+use crate::json::text;
 use serde_json::{Value, json};
 
 /// Why objects give no access.

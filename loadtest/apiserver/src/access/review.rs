@@ -3,7 +3,7 @@
 use super::attributes::{About, Attributes, Resource};
 use super::{Access, User};
 use crate::accept::{Body, Media};
-use crate::object::{text, texts};
+use crate::json::{text, texts};
 use crate::protobuf;
 use crate::status::{Answer, Refusal};
 use serde_json::{Map, Value, json};

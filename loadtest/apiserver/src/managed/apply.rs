@@ -3,7 +3,7 @@
 use super::walk::{compare, fields_of, merge, take_away};
 use super::{BEFORE, Fields, Manager, Managers, Writer};
 use crate::cause::Cause;
-use crate::object::text;
+use crate::json::text;
 use crate::registry;
 use crate::schema::Place;
 use crate::status::{Answer, Refusal};

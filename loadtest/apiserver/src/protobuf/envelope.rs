@@ -97,6 +97,20 @@ pub(crate) fn event_type(frame: &[u8]) -> &[u8] {
     }
 }
 
+/// The object of a frame's event, in its envelope; none if the frame has none.
+pub(crate) fn event_object(frame: &[u8]) -> Option<&[u8]> {
+    let field = |message, wanted| {
+        let mut reader = Reader::new(message);
+        loop {
+            match reader.next("").ok()?? {
+                (number, Raw::Bytes(value)) if number == wanted => return Some(value),
+                _ => {}
+            }
+        }
+    };
+    field(field(frame.get(4..)?, 2)?, 1)
+}
+
 /// Takes a message out of its envelope.
 pub(crate) fn open(bytes: &[u8]) -> Result<Opened<'_>, Fault> {
     if bytes.is_empty() {
@@ -167,6 +181,7 @@ mod tests {
             write_event(&mut frame, "ADDED", POD, &raw);
             assert_eq!(frame_len(&frame), Some(frame.len()));
             assert_eq!(event_type(&frame), b"ADDED");
+            assert_eq!(event_object(&frame), Some(&out[..]));
             assert_eq!(frame_len(&frame[..frame.len() - 1]), None);
         }
     }

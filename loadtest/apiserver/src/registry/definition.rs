@@ -2,8 +2,9 @@
 
 use crate::cause::Faults;
 use crate::custom::CLEANUP;
+use crate::json::{fill, list, object_at, text, texts};
 use crate::kinds::GROUPS;
-use crate::object::{fill, list, next_generation, object_at, text, texts};
+use crate::object::next_generation;
 use crate::validate::{label_1035_faults, label_faults, subdomain_faults};
 use serde_json::{Value, json};
 

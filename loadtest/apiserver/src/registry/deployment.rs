@@ -2,7 +2,8 @@
 
 use super::pod;
 use crate::cause::Faults;
-use crate::object::{fill, list, next_generation, number, object_at, text};
+use crate::json::{fill, list, number, object_at, text};
+use crate::object::next_generation;
 use serde_json::{Value, json};
 
 pub(crate) fn default(value: &mut Value) {

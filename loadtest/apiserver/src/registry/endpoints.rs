@@ -1,7 +1,7 @@
 //! Endpoints.
 
 use crate::cause::Faults;
-use crate::object::{fill, list, number, objects_mut, text};
+use crate::json::{fill, list, number, objects_mut, text};
 use crate::validate::{address_faults, label_faults, special_faults, subdomain_faults};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Events, in both of their groups.
 
 use crate::cause::Faults;
-use crate::object::{fill, text};
+use crate::json::{fill, text};
 use serde_json::{Value, json};
 
 /// Fields of a core Event that are always written.

@@ -1,6 +1,6 @@
 //! Namespaces.
 
-use crate::object::{object_at, text};
+use crate::json::{object_at, text};
 use serde_json::{Value, json};
 
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";

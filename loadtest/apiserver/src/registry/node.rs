@@ -1,6 +1,6 @@
 //! Nodes. Their status may be set when they are created: kubelets register so.
 
-use crate::object::{fill, object_at, objects_mut};
+use crate::json::{fill, object_at, objects_mut};
 use serde_json::{Value, json};
 
 /// The parts of a Node's status that are always written.

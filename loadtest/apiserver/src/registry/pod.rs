@@ -1,7 +1,8 @@
 //! Pods.
 
 use crate::cause::Faults;
-use crate::object::{fill, list, next_generation, number, object_at, objects_mut, text};
+use crate::json::{fill, list, number, object_at, objects_mut, text};
+use crate::object::next_generation;
 use crate::validate::{address_faults, label_faults, subdomain_faults};
 use serde_json::{Map, Value, json};
 

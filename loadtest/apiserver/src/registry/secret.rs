@@ -2,7 +2,7 @@
 
 use super::configmap::{check_entries, check_immutable};
 use crate::cause::Faults;
-use crate::object::{object_at, text};
+use crate::json::{object_at, text};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
 

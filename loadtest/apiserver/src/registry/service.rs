@@ -9,7 +9,7 @@ pub(crate) use self::allocate::allocate;
 use self::spec::{needs_cluster_ip, needs_node_ports, service_type};
 use super::pod::port_name_faults;
 use crate::cause::Faults;
-use crate::object::{fill, list, number, object_at, objects_mut, text, texts};
+use crate::json::{fill, list, number, object_at, objects_mut, text, texts};
 use crate::validate::{is_ip, subdomain_faults};
 use serde_json::{Value, json};
 use std::collections::HashSet;

@@ -1,7 +1,8 @@
 //! Slices of endpoints.
 
 use crate::cause::Faults;
-use crate::object::{fill, list, next_generation, objects_mut, text};
+use crate::json::{fill, list, objects_mut, text};
+use crate::object::next_generation;
 use crate::validate::{address_faults, label_faults, label_key_faults, special_faults, subdomain_faults};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashSet};

@@ -1,7 +1,8 @@
 //! Cluster addresses and node ports of Services.
 
+use crate::json::{list, number, text, texts};
 use crate::kinds::Role;
-use crate::object::{Object, list, number, text, texts};
+use crate::object::Object;
 use crate::validate::parse_ip;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -2,9 +2,10 @@
 
 use super::{State, Table};
 use crate::custom::{self, CLEANUP};
+use crate::json::{text, texts};
 use crate::kinds::{Kind, Role};
 use crate::names::{Taken, accept_names, is_established};
-use crate::object::{Draft, Object, text, texts};
+use crate::object::{Draft, Object};
 use std::sync::Arc;
 use tokio::sync::watch;
 

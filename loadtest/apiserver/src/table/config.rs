@@ -1,7 +1,7 @@
 //! Rows of configuration and of Deployments.
 
 use super::cells::or;
-use crate::object::{list, number, text};
+use crate::json::{list, number, text};
 use jiff::Timestamp;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Rows of events.
 
 use super::cells::age;
-use crate::object::{number, text};
+use crate::json::{number, text};
 use jiff::Timestamp;
 use serde_json::Value;
 

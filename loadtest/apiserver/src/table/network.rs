@@ -1,7 +1,7 @@
 //! Rows of services, endpoints and slices.
 
 use super::cells::or;
-use crate::object::{list, number, text};
+use crate::json::{list, number, text};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! Rows of nodes.
 
 use super::cells::or;
-use crate::object::{list, text};
+use crate::json::{list, text};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Rows of pods: the one status that is made of many.
 
 use super::cells::{age, or};
-use crate::object::{list, number, text};
+use crate::json::{list, number, text};
 use jiff::Timestamp;
 use serde_json::Value;
 

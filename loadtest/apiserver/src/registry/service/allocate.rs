@@ -3,8 +3,8 @@
 use super::families;
 use super::spec::{needs_cluster_ip, needs_node_ports};
 use crate::cause::Faults;
+use crate::json::{number, text, texts};
 use crate::kinds::Kind;
-use crate::object::{number, text, texts};
 use crate::status::{Answer, Refusal};
 use crate::store::{Allocator, Held, NODE_PORTS, Store, next_address, range_of};
 use crate::validate::parse_ip;

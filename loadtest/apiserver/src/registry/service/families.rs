@@ -2,7 +2,7 @@
 
 use super::spec::service_type;
 use crate::cause::Faults;
-use crate::object::{text, texts};
+use crate::json::{text, texts};
 use crate::validate::{address_faults, family_of, parse_ip};
 use serde_json::Value;
 

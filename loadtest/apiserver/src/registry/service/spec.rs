@@ -1,6 +1,6 @@
 //! What the spec of a Service says.
 
-use crate::object::text;
+use crate::json::text;
 use serde_json::Value;
 
 pub(super) fn service_type(service: &Value) -> &str {
