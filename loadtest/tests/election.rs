@@ -43,15 +43,18 @@ async fn among_others() -> RwLockReadGuard<'static, ()> {
 /// The writes that left a process while another one held the lease, or nobody did.
 fn strays(processes: &[&Process], who: usize, times: Times) -> Vec<Sent> {
     let logs: Vec<Vec<Sent>> = processes.iter().map(|process| process.proxy.sent()).collect();
-    // Who held it from when on, as the answers tell: later than the server knew.
-    let mut holders: Vec<(Instant, Option<usize>)> = Vec::new();
+    // Who held it from when on, as the answers tell: later than the server knew. In the order of the versions that were
+    // replaced, since the answers of two processes may be noted in another one.
+    let mut holders: Vec<(u64, Instant, Option<usize>)> = Vec::new();
     for (holder, log) in logs.iter().enumerate() {
         for sent in log
             .iter()
             .filter(|sent| sent.is_lease() && sent.is_write() && sent.succeeded())
         {
             let (_, answered) = sent.answer.unwrap();
-            holders.push((answered, sent.holds().then_some(holder)));
+            let version = sent.body["metadata"]["resourceVersion"].as_str();
+            let version = version.map_or(0, |version| version.parse().unwrap());
+            holders.push((version, answered, sent.holds().then_some(holder)));
         }
     }
     holders.sort();
@@ -59,11 +62,11 @@ fn strays(processes: &[&Process], who: usize, times: Times) -> Vec<Sent> {
         .iter()
         .filter(|sent| sent.is_write() && !sent.is_lease())
         .filter(|write| {
-            let last = holders.iter().rfind(|(at, _)| *at <= write.at);
+            let last = holders.iter().rfind(|(_, at, _)| *at <= write.at);
             let renewals = logs[who].iter().filter(|s| s.holds() && s.succeeded());
             let renewed = renewals.map(|s| s.at).rfind(|at| *at <= write.at);
             let in_time = renewed.is_some_and(|at| write.at <= at + times.lease);
-            !in_time || last.is_none_or(|(_, holder)| *holder != Some(who))
+            !in_time || last.is_none_or(|(.., holder)| *holder != Some(who))
         });
     strays.cloned().collect()
 }

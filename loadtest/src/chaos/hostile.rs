@@ -14,6 +14,7 @@
 //! server, which shares the machine and takes a tenth of a second for each of the largest objects, is in it twice. How long
 //! the server takes for a write that no controller is concerned with is measured beside them.
 
+mod answers;
 mod attacks;
 mod collisions;
 mod delays;
@@ -163,9 +164,7 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
         services: Neighbours::services(),
     };
     let watch = OutputWatch::start(client.clone(), scope).await?;
-    // The relay reads the lines that pass through it, so they are JSON.
-    let ours = ["--leader-elect=true", "--kube-api-content-type=application/json"].map(OsString::from);
-    let flags = [&ours[..], &args.flags].concat();
+    let flags = [&[OsString::from("--leader-elect=true")][..], &args.flags].concat();
     let delays = Arc::new(Delays::new());
     let relay = Relay::start(handle.addr(), Arc::clone(&delays))?;
     let mut controller = Controller::start(&Server::Url(relay.url()), 100, &flags)?;

@@ -31,6 +31,7 @@ use crate::core::hash::KeyedMap;
 use crate::core::ids::Uid;
 use crate::core::object::{Flight, ObjectState, Phase, Remote};
 use crate::core::time::Time;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -279,13 +280,15 @@ impl<T: Published> Objects<T> {
     pub(super) fn take_arrivals(&mut self) -> IntoIter<(u8, T::Facts)> {
         let arrivals = std::mem::take(&mut self.arrivals).into_values();
         let mut arrivals: Vec<_> = arrivals.collect();
-        let order = |facts: &T::Facts| T::created(facts);
-        arrivals.sort_unstable_by(|(_, a), (_, b)| {
-            let names = || T::meta(a).name().cmp(T::meta(b).name());
-            order(a).cmp(&order(b)).then_with(names)
-        });
+        arrivals.sort_unstable_by(|(_, a), (_, b)| adoption_order::<T>(a, b));
         arrivals.into_iter()
     }
+}
+
+/// Compares two objects of a kind: the older one is adopted first, then the one whose name comes first.
+pub(super) fn adoption_order<T: Published>(a: &T::Facts, b: &T::Facts) -> Ordering {
+    let names = || T::meta(a).name().cmp(T::meta(b).name());
+    T::created(a).cmp(&T::created(b)).then_with(names)
 }
 
 /// The metadata that the lifecycle needs.

@@ -3,7 +3,7 @@
 
 use super::NamespaceState;
 use super::endpoints::Endpoints;
-use super::lifecycle::Published as _;
+use super::lifecycle::{Published as _, adoption_order};
 use crate::core::facts::{EndpointsFacts, ServiceFacts, SliceFacts};
 use crate::core::ids::{ServiceId, Uid};
 use crate::core::object::Phase;
@@ -86,7 +86,7 @@ impl NamespaceState {
         let starting = std::mem::replace(&mut self.starting, true);
         if let Some(id) = self.managed(name) {
             if self.settings.outputs.slices {
-                slices.sort_unstable_by(|a, b| (a.created, &a.meta.name).cmp(&(b.created, &b.meta.name)));
+                slices.sort_unstable_by(adoption_order::<Slice>);
                 for facts in slices {
                     Slice::arrive(self, facts, 0);
                 }

@@ -1,9 +1,9 @@
-//! How long the controller itself takes to answer a neighbour's flip: from its line to the request that writes it.
+//! How long the controller itself takes to answer a neighbour's flip: from its event to the request that writes it.
 
 use std::collections::HashMap;
 
+use memory_apiserver::{event_of, object_of};
 use parking_lot::Mutex;
-use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::neighbours;
@@ -24,8 +24,8 @@ struct State {
     flips: Visibility,
     /// What each slice showed that was written, by the path of the request.
     written: HashMap<String, Vec<(PodNumber, Shown)>>,
-    /// Lines of pods that flipped.
-    lines: u64,
+    /// Events of pods that flipped.
+    events: u64,
 }
 
 /// A neighbour's slice as the controller writes it.
@@ -37,42 +37,12 @@ pub(super) struct Written {
     at: Instant,
 }
 
-#[derive(Deserialize)]
-struct Event {
-    object: Pod,
-}
-
-#[derive(Deserialize)]
-struct Pod {
-    metadata: Metadata,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    name: String,
-}
-
-#[derive(Default, Deserialize)]
-struct Status {
-    #[serde(default)]
-    conditions: Vec<Condition>,
-}
-
-#[derive(Deserialize)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-}
-
 impl Delays {
     pub(super) fn new() -> Self {
         let state = State {
             flips: Visibility::new(),
             written: HashMap::new(),
-            lines: 0,
+            events: 0,
         };
         Self {
             state: Mutex::new(state),
@@ -83,32 +53,39 @@ impl Delays {
     pub(super) fn clear(&self) {
         let mut state = self.state.lock();
         state.flips.clear();
-        state.lines = 0;
+        state.events = 0;
     }
 
     /// How many flips the server told the controller of, and how long the controller took.
     pub(super) fn report(&self) -> (u64, Latency) {
         let state = self.state.lock();
-        (state.lines, state.flips.latency())
+        (state.events, state.flips.latency())
     }
 
-    /// The server has sent a line to the controller.
-    pub(super) fn line(&self, line: &[u8], at: Instant) {
-        let is_change = line.starts_with(br#"{"type":"MODIFIED""#);
-        if !is_change || memchr::memmem::find(line, neighbours::IN_NAMESPACE.as_bytes()).is_none() {
+    /// The server has sent an event of a watch to the controller.
+    pub(super) fn event(&self, event: &[u8], at: Instant) {
+        // Most events are of objects that nobody measures, and are not decoded.
+        if memchr::memmem::find(event, neighbours::NAMESPACE.as_bytes()).is_none() {
             return;
         }
+        let Some((change, object)) = event_of(event) else {
+            return;
+        };
+        let metadata = &object["metadata"];
+        let [namespace, name] =
+            ["namespace", "name"].map(|field| metadata[field].as_str().unwrap_or_default());
         // A Service or a slice has no such name.
-        let Ok(event) = serde_json::from_slice::<Event>(line) else {
+        let pod = neighbours::pod_of(name).filter(|_| namespace.starts_with(neighbours::NAMESPACE));
+        let Some(pod) = pod.filter(|_| change == "MODIFIED") else {
             return;
         };
-        let Some(pod) = neighbours::pod_of(&event.object.metadata.name) else {
-            return;
-        };
-        let mut conditions = event.object.status.conditions.iter();
-        let ready = conditions.any(|condition| condition.kind == "Ready" && condition.status == "True");
+        let conditions = object["status"]["conditions"].as_array();
+        let ready = conditions
+            .into_iter()
+            .flatten()
+            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
         let mut state = self.state.lock();
-        state.lines += 1;
+        state.events += 1;
         let change = neighbours::announce(&mut state.flips, pod, ready);
         state.flips.answered(&change, at);
     }
@@ -133,7 +110,7 @@ impl Written {
         Some(Self {
             path: path.to_owned(),
             set: Self::set_of(method, path)?,
-            shown: shown_in_slice(body).ok()?,
+            shown: shown_in_slice(object_of(body)?.to_string().as_bytes()).ok()?,
             at,
         })
     }
@@ -147,18 +124,18 @@ mod tests {
     use crate::{observe::pod_ip, oracle::Family};
 
     #[test]
-    fn a_flip_takes_from_its_line_to_the_request_that_shows_it() {
+    fn a_flip_takes_from_its_event_to_the_request_that_shows_it() {
         let delays = Delays::new();
         let path = "/apis/discovery.k8s.io/v1/namespaces/neighbour-1/endpointslices/svc-a";
         let slice = |ready: bool| {
             let (ip, other) = (pod_ip(5, Family::V4), pod_ip(9, Family::V4));
             format!(
-                r#"{{"addressType":"IPv4","endpoints":[
+                r#"{{"kind":"EndpointSlice","addressType":"IPv4","endpoints":[
                     {{"addresses":["{ip}"],"conditions":{{"ready":{ready},"serving":{ready},"terminating":false}}}},
                     {{"addresses":["{other}"],"conditions":{{"ready":true,"serving":true,"terminating":false}}}}]}}"#
             )
         };
-        let line = |pod: u32, namespace: &str| {
+        let event = |pod: u32, namespace: &str| {
             format!(
                 r#"{{"type":"MODIFIED","object":{{"metadata":{{"name":"pod-{pod}","namespace":"{namespace}"}},
                     "status":{{"conditions":[{{"type":"Ready","status":"False"}}]}}}}}}"#
@@ -172,18 +149,18 @@ mod tests {
             }
         };
         write("PUT", path, true, 0);
-        delays.line(line(5, "neighbour-1").as_bytes(), at(10));
+        delays.event(event(5, "neighbour-1").as_bytes(), at(10));
         // None of these shows it.
-        delays.line(line(5, "hostile").as_bytes(), at(11));
+        delays.event(event(5, "hostile").as_bytes(), at(11));
         write("PUT", path, true, 12);
         write("GET", path, false, 13);
         let other = path.replace("neighbour-1", "hostile");
         write("PUT", &other, false, 14);
         assert_eq!((delays.report().0, delays.report().1.never_seen), (1, 1));
         write("PUT", path, false, 30);
-        let (lines, report) = delays.report();
+        let (events, report) = delays.report();
         assert_eq!(
-            (lines, report.count, report.never_seen, report.overtaken),
+            (events, report.count, report.never_seen, report.overtaken),
             (1, 1, 0, 0)
         );
         assert!(report.max.abs_diff(20_000) < 50, "{report:?}");

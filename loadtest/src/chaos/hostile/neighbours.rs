@@ -42,8 +42,8 @@ const FLIPPED: u64 = 80;
 /// Between two writes of the probe.
 const PROBE: Duration = Duration::from_millis(50);
 const SERVICE: &str = "svc";
-/// In the JSON of every object of theirs.
-pub(super) const IN_NAMESPACE: &str = r#""namespace":"neighbour-"#;
+/// The beginning of their names.
+pub(super) const NAMESPACE: &str = "neighbour-";
 
 /// Namespaces with a Service and its pods each.
 pub(super) struct Neighbours {

@@ -1,10 +1,10 @@
 //! What the controller and the server say to each other goes through here, so that it can be told how long the controller
-//! takes: from when the server has sent a line until the controller has sent the request that follows from it.
+//! takes: from when the server has sent an event until the controller has sent the request that follows from it.
 //!
 //! ```text
-//!  server ──► lines of watches ──► relay ──► controller
-//!         ◄──────────────────────  relay ◄── requests
-//!                                    └─► Delays: when was each read here?
+//!  server ──► events of watches ──► relay ──► controller
+//!         ◄───────────────────────  relay ◄── requests
+//!                                     └─► Delays: when was each read here?
 //! ```
 //!
 //! The relay has a thread of its own, because those of the server are busy with large objects for a tenth of a second at a
@@ -27,13 +27,13 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::delays::{Delays, Written};
+use super::{
+    answers::{Answers, MOST_HEADERS, Piece},
+    delays::{Delays, Written},
+};
 
 /// Read at once at most.
 const READ: usize = 256 * 1024;
-/// A line of the neighbours' pods is shorter.
-const LONGEST_LINE: usize = 16 * 1024;
-const MOST_HEADERS: usize = 64;
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// A relay, which ends when it is dropped.
@@ -41,14 +41,6 @@ pub(super) struct Relay {
     address: SocketAddr,
     /// Taken when it is dropped.
     runtime: Option<Runtime>,
-}
-
-/// Cuts lines out of what a server sends. HTTP's own are among them.
-#[derive(Default)]
-struct Lines {
-    partial: Vec<u8>,
-    /// The line is too long to be looked at.
-    skipped: bool,
 }
 
 /// Cuts requests out of what a client sends.
@@ -140,7 +132,7 @@ async fn connect(client: TcpStream, server: SocketAddr, delays: Arc<Delays>) -> 
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let (requests, ahead_of_server) = unbounded_channel();
     let (responses, ahead_of_client) = unbounded_channel();
-    let (mut sent, mut lines) = (Requests::default(), Lines::default());
+    let (mut sent, mut answers) = (Requests::default(), Answers::default());
     // Requests of a connection follow each other: the next answer is that to the last request.
     let unanswered = Mutex::new(None);
     let on_request = |bytes: &[u8]| {
@@ -151,18 +143,16 @@ async fn connect(client: TcpStream, server: SocketAddr, delays: Arc<Delays>) -> 
     };
     let on_response = |bytes: &[u8]| {
         let at = Instant::now();
-        lines.take(bytes, |line| {
-            if line.starts_with(b"HTTP/1.1 ") {
+        answers.take(bytes, |piece| match piece {
+            Piece::Head { status } => {
                 let written = unanswered.lock().take();
                 // A request that was refused shows nobody anything.
-                if let Some(written) = written.filter(|_| line.starts_with(b"HTTP/1.1 2")) {
+                if let Some(written) = written.filter(|_| (200..300).contains(&status)) {
                     delays.written(written);
                 }
-            } else {
-                delays.line(line, at);
             }
-        });
-        Ok(())
+            Piece::Event(event) => delays.event(event, at),
+        })
     };
     tokio::try_join!(
         read(from_client, requests, on_request),
@@ -202,33 +192,6 @@ async fn write(mut from: UnboundedReceiver<Bytes>, mut to: OwnedWriteHalf) -> an
     // The other direction goes on. There is nothing to end if the connection is broken.
     to.shutdown().await.ok();
     Ok(())
-}
-
-// === impl Lines ===
-
-impl Lines {
-    fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8])) {
-        while let Some(end) = memchr::memchr(b'\n', bytes) {
-            let line = &bytes[..end];
-            bytes = &bytes[end + 1..];
-            let too_long = self.partial.len() + line.len() > LONGEST_LINE;
-            if !std::mem::take(&mut self.skipped) && !too_long {
-                if self.partial.is_empty() {
-                    each(line);
-                } else {
-                    self.partial.extend_from_slice(line);
-                    each(&self.partial);
-                }
-            }
-            self.partial.clear();
-        }
-        if self.partial.len() + bytes.len() > LONGEST_LINE {
-            self.partial.clear();
-            self.skipped = true;
-        } else if !self.skipped {
-            self.partial.extend_from_slice(bytes);
-        }
-    }
 }
 
 // === impl Requests ===
@@ -301,39 +264,8 @@ fn head(bytes: &[u8]) -> anyhow::Result<Option<(usize, Body)>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::answers::tests::pieces;
     use super::*;
-
-    /// All ways to cut a text in three.
-    fn pieces(text: &str) -> impl Iterator<Item = [&[u8]; 3]> {
-        let bytes = text.as_bytes();
-        (0..=bytes.len()).flat_map(move |first| {
-            (first..=bytes.len())
-                .map(move |second| [&bytes[..first], &bytes[first..second], &bytes[second..]])
-        })
-    }
-
-    #[test]
-    fn lines_are_found_wherever_they_are_cut() {
-        for cut in pieces("HTTP/1.1 200 OK\r\n\r\n5\r\n{\"a\"}\n\r\n") {
-            let (mut lines, mut seen) = (Lines::default(), Vec::new());
-            for bytes in cut {
-                lines.take(bytes, |line| {
-                    seen.push(String::from_utf8(line.to_owned()).unwrap());
-                });
-            }
-            assert_eq!(seen, ["HTTP/1.1 200 OK\r", "\r", "5\r", "{\"a\"}", "\r"]);
-        }
-    }
-
-    #[test]
-    fn a_line_that_is_too_long_is_passed_over() {
-        let long = format!("{}\nshort\n", "x".repeat(LONGEST_LINE + 1));
-        let (mut lines, mut seen) = (Lines::default(), Vec::new());
-        for bytes in long.as_bytes().chunks(1000) {
-            lines.take(bytes, |line| seen.push(line.to_owned()));
-        }
-        assert_eq!(seen, [b"short"]);
-    }
 
     #[test]
     fn requests_are_found_wherever_they_are_cut() {
@@ -342,7 +274,7 @@ mod tests {
             "PUT {path} HTTP/1.1\r\nContent-Length: 4\r\n\r\nbodyGET /a HTTP/1.1\r\n\r\nPUT /b HTTP/1.1\r\n\
              content-length: 2\r\n\r\nxy"
         );
-        for cut in pieces(&text) {
+        for cut in pieces(text.as_bytes()) {
             let (mut requests, mut seen) = (Requests::default(), Vec::new());
             for bytes in cut {
                 let each = |method: &str, path: &str, body: &[u8]| {
