@@ -202,7 +202,8 @@ proptest! {
         let remote = Remote { uid: Uid::Uuid([9; 16]), version: 7 };
         let subsets = subsets.into_iter().map(|(ports, [ready, not_ready])| Subset {
             ports,
-            ready: (0..ready).collect(),
+            // A subset has at least one address.
+            ready: (0..if not_ready == 0 { ready.max(1) } else { ready }).collect(),
             not_ready: (0..not_ready).collect(),
         });
         let published = Published { subsets: subsets.collect(), truncated };
@@ -233,6 +234,7 @@ fn server_reads(body: &[u8]) -> Value {
         match value {
             Value::Null => None,
             Value::String(text) if text.is_empty() => None,
+            Value::Array(items) if items.is_empty() => None,
             Value::Array(items) => Some(
                 items
                     .into_iter()
@@ -254,6 +256,10 @@ fn server_reads(body: &[u8]) -> Value {
 #[test]
 fn lengths_of_three_bytes() {
     let service = service();
+    let remote = Remote {
+        uid: Uid::Uuid([9; 16]),
+        version: 7,
+    };
     let long = "x".repeat(20_000);
     for length in [127, 128, 16_383, 16_384, 20_000] {
         let body = Encoding::Protobuf.slice(SliceBody {
@@ -262,7 +268,7 @@ fn lengths_of_three_bytes() {
                 namespace: "shop",
                 name: "web-x",
                 service: &service,
-                remote: None,
+                remote: Some(&remote),
                 extras: None,
                 trigger: None,
                 clear_managed_fields: false,
