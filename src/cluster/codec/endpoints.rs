@@ -239,16 +239,15 @@ pub(super) fn encode_protobuf<'a, A: Handle>(
 }
 
 fn push_address_protobuf(out: &mut Vec<u8>, field: u8, target: &[u8], address: AddressBody<'_>) {
-    use protobuf::encode::{Space, Target, size_of, size_of_optional};
+    use protobuf::encode::{append, size_of, size_of_optional, size_of_target};
     let ip = IpText::new(address.ip);
-    let target = Target::new(target, address.target);
     let length = size_of(ip.as_bytes().len())
-        + size_of(target.len())
+        + size_of(size_of_target(target, address.target))
         + size_of_optional(address.hostname)
         + size_of_optional(address.node);
-    let mut space = Space::append(out, field, length);
-    space.text(1, ip.as_bytes());
-    space.target(2, &target);
+    let mut space = append(out, field, length);
+    space.ip(1, &ip);
+    space.target(2, target, address.target);
     space.optional(3, address.hostname);
     space.optional(4, address.node);
 }

@@ -264,16 +264,9 @@ pub(super) fn encode_protobuf<'a>(slice: SliceBody<'a, impl Iterator<Item = Endp
 }
 
 fn push_endpoint_protobuf(out: &mut Vec<u8>, target: &[u8], endpoint: EndpointBody<'_>) {
-    use protobuf::encode::{Space, Target, size_of, size_of_optional};
-    let EndpointBody {
-        hostname,
-        node,
-        zone,
-        hints,
-        ..
-    } = endpoint;
+    use protobuf::encode::{append, size_of, size_of_optional, size_of_target};
+    let hints = endpoint.hints;
     let ip = IpText::new(endpoint.ip);
-    let target = Target::new(target, endpoint.target);
     let [ready, serving, terminating] = [
         endpoint.conditions.ready(),
         endpoint.conditions.serving(),
@@ -286,24 +279,24 @@ fn push_endpoint_protobuf(out: &mut Vec<u8>, target: &[u8], endpoint: EndpointBo
     let hinted = hint(hints.zone) + hint(hints.node);
     let length = size_of(ip.as_bytes().len())
         + conditions.len()
-        + size_of_optional(hostname)
-        + size_of(target.len())
-        + size_of_optional(node)
-        + size_of_optional(zone)
+        + size_of_optional(endpoint.hostname)
+        + size_of(size_of_target(target, endpoint.target))
+        + size_of_optional(endpoint.node)
+        + size_of_optional(endpoint.zone)
         + if hinted > 0 { size_of(hinted) } else { 0 };
-    let mut space = Space::append(out, 2, length);
-    space.text(1, ip.as_bytes());
-    space.fill(&conditions);
-    space.optional(3, hostname);
-    space.target(4, &target);
-    space.optional(6, node);
-    space.optional(7, zone);
+    let mut space = append(out, 2, length);
+    space.ip(1, &ip);
+    space.fill_array(&conditions);
+    space.optional(3, endpoint.hostname);
+    space.target(4, target, endpoint.target);
+    space.optional(6, endpoint.node);
+    space.optional(7, endpoint.zone);
     if hinted > 0 {
         space.open(8, hinted);
         for (field, name) in [(1, hints.zone), (2, hints.node)] {
             if let Some(name) = name {
                 space.open(field, size_of(name.len()));
-                space.text(1, name.as_bytes());
+                space.text(1, name);
             }
         }
     }

@@ -6,6 +6,9 @@ use std::net::IpAddr;
 /// Length of the longest IPv6 address: with an IPv4 address embedded in it.
 const LONGEST: usize = 45;
 
+/// The length up to which a text is appended as an array. Every IPv4 address is shorter.
+const SHORT: usize = 16;
+
 /// The text of an IP, in canonical form. A slice has up to 1,000 of them, so IPv4 takes no formatting machinery.
 pub(super) struct IpText {
     buffer: [u8; LONGEST],
@@ -42,6 +45,18 @@ impl IpText {
 
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.buffer[..self.length]
+    }
+
+    /// Appends the text.
+    pub(super) fn push_to(&self, out: &mut Vec<u8>) {
+        if self.length <= SHORT {
+            // More than is needed, but of a length that is known when this is compiled.
+            let end = out.len() + self.length;
+            out.extend_from_slice(&self.buffer[..SHORT]);
+            out.truncate(end);
+        } else {
+            out.extend_from_slice(self.as_bytes());
+        }
     }
 }
 

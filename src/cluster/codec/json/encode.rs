@@ -142,6 +142,6 @@ pub(in crate::cluster::codec) fn push_text(out: &mut Vec<u8>, text: &str) {
 
 pub(in crate::cluster::codec) fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
     out.push(b'"');
-    out.extend_from_slice(IpText::new(ip).as_bytes());
+    IpText::new(ip).push_to(out);
     out.push(b'"');
 }

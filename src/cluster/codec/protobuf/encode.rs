@@ -1,11 +1,12 @@
 //! Encoding: what messages of all kinds share.
 //!
 //! A message is preceded by its length. The many small ones, of endpoints and addresses, are measured and then fill their
-//! [`Space`] in one go: a slice has up to 1,000 of them and is written whole, so this is the most expensive part of a
-//! change. For the few others, one byte is left for the length, and a message that needs more is moved on.
+//! [`Space`]: a slice has up to 1,000 of them and is written whole, so this is the most expensive part of a change. For
+//! the few others, one byte is left for the length, and a message that needs more is moved on.
 
 use super::envelope::MAGIC;
 use super::message::BYTES;
+use crate::cluster::codec::text::IpText;
 use crate::core::body::{Metadata, PodReference};
 use crate::core::facts::OwnerReference;
 use crate::core::ids::Uid;
@@ -13,6 +14,8 @@ use std::io::Write as _;
 
 /// Type of numbers on the wire.
 const VARINT: u8 = 0;
+/// Length of the text of a UUID.
+const UUID: usize = 36;
 
 /// Encodes an object: its message, in an envelope that says its type.
 pub(in crate::cluster::codec) fn object(
@@ -89,44 +92,13 @@ pub(in crate::cluster::codec) fn target_head(namespace: &str) -> Vec<u8> {
     head
 }
 
-/// A reference to a pod, of which the length is known.
-pub(in crate::cluster::codec) struct Target<'a> {
-    head: &'a [u8],
-    name: &'a str,
-    uid: UidText<'a>,
-}
-
-enum UidText<'a> {
-    Uuid([u8; 36]),
-    Text(&'a str),
-}
-
-impl UidText<'_> {
-    fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::Uuid(text) => text,
-            Self::Text(text) => text.as_bytes(),
-        }
-    }
-}
-
-impl<'a> Target<'a> {
-    pub(in crate::cluster::codec) fn new(head: &'a [u8], target: PodReference<'a>) -> Self {
-        let uid = match target.uid {
-            Uid::Uuid(bytes) => UidText::Uuid(Uid::spelled(bytes)),
-            Uid::Text(text) => UidText::Text(text),
-        };
-        Self {
-            head,
-            name: target.name,
-            uid,
-        }
-    }
-
-    /// Returns the length of the message.
-    pub(in crate::cluster::codec) fn len(&self) -> usize {
-        self.head.len() + size_of(self.name.len()) + size_of(self.uid.as_bytes().len())
-    }
+/// Returns the length of a reference to a pod.
+pub(in crate::cluster::codec) fn size_of_target(head: &[u8], target: PodReference<'_>) -> usize {
+    let uid = match target.uid {
+        Uid::Uuid(_) => UUID,
+        Uid::Text(text) => text.len(),
+    };
+    head.len() + size_of(target.name.len()) + size_of(uid)
 }
 
 /// Returns the length of a field with so many bytes of content.
@@ -146,78 +118,130 @@ pub(in crate::cluster::codec) fn size_of_optional(text: Option<&str>) -> usize {
     text.map_or(0, |text| size_of(text.len()))
 }
 
-/// The space of a message that has been measured.
-pub(in crate::cluster::codec) struct Space<'a>(&'a mut [u8]);
-
-impl<'a> Space<'a> {
-    /// Appends a field with so many bytes of content. Returns the space of the content.
-    #[inline]
-    pub(in crate::cluster::codec) fn append(out: &'a mut Vec<u8>, field: u8, content: usize) -> Self {
-        let start = out.len();
-        out.resize(start + size_of(content), 0);
-        let mut space = Self(&mut out[start..]);
-        space.open(field, content);
-        space
+/// Appends a field with so many bytes of content, which the caller fills in.
+pub(in crate::cluster::codec) fn append(out: &mut Vec<u8>, field: u8, content: usize) -> Space<'_> {
+    open(out, field, content);
+    let start = out.len();
+    out.resize(start + content, 0);
+    Space {
+        bytes: &mut out[start..],
+        at: 0,
     }
+}
 
-    /// Fills in the key and the length of a field.
-    #[inline]
-    pub(in crate::cluster::codec) fn open(&mut self, field: u8, content: usize) {
-        let key = key(field, BYTES);
-        match content {
-            0..0x80 => self.fill(&[key, content as u8]),
-            0x80..0x4000 => self.fill(&[key, content as u8 | 0x80, (content >> 7) as u8]),
-            _ => {
-                self.fill(&[key]);
-                self.fill(Varint::new(content as u64).as_bytes());
-            }
-        }
-    }
-
-    /// Fills in bytes.
-    #[inline]
-    pub(in crate::cluster::codec) fn fill(&mut self, bytes: &[u8]) {
-        let space = std::mem::take(&mut self.0);
-        let (filled, rest) = space.split_at_mut(bytes.len());
-        filled.copy_from_slice(bytes);
-        self.0 = rest;
-    }
-
-    /// Fills in a text.
-    #[inline]
-    pub(in crate::cluster::codec) fn text(&mut self, field: u8, text: &[u8]) {
-        self.open(field, text.len());
-        self.fill(text);
-    }
-
-    /// Fills in a text that may be missing.
-    #[inline]
-    pub(in crate::cluster::codec) fn optional(&mut self, field: u8, text: Option<&str>) {
-        if let Some(text) = text {
-            self.text(field, text.as_bytes());
-        }
-    }
-
-    /// Fills in a reference to a pod.
-    #[inline]
-    pub(in crate::cluster::codec) fn target(&mut self, field: u8, target: &Target<'_>) {
-        self.open(field, target.len());
-        self.fill(target.head);
-        self.text(3, target.name.as_bytes());
-        match &target.uid {
-            // Its length is known here, so that it is copied without a call.
-            UidText::Uuid(uid) => {
-                self.open(4, uid.len());
-                self.fill(uid);
-            }
-            UidText::Text(uid) => self.text(4, uid.as_bytes()),
+/// Begins a field with so many bytes of content, which the caller appends.
+fn open(out: &mut Vec<u8>, field: u8, content: usize) {
+    let key = key(field, BYTES);
+    match content {
+        0..0x80 => out.extend_from_slice(&[key, content as u8]),
+        0x80..0x4000 => out.extend_from_slice(&[key, content as u8 | 0x80, (content >> 7) as u8]),
+        _ => {
+            out.push(key);
+            push_varint(out, content as u64);
         }
     }
 }
 
+/// The space of a message that has been measured. All of its functions are part of the loop over endpoints: the
+/// position stays in a register, and a text of known length is copied without a call.
+pub(in crate::cluster::codec) struct Space<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+#[allow(
+    clippy::inline_always,
+    reason = "without it, each field of an endpoint is a call"
+)]
+impl Space<'_> {
+    /// Fills in bytes, in two pieces that overlap if there are few: a copy of known length is no call.
+    #[inline(always)]
+    pub(in crate::cluster::codec) fn fill(&mut self, bytes: &[u8]) {
+        let end = self.at + bytes.len();
+        let to = &mut self.bytes[self.at..end];
+        self.at = end;
+        match bytes.len() {
+            8..16 => copy_ends::<8>(to, bytes),
+            16..=32 => copy_ends::<16>(to, bytes),
+            _ => to.copy_from_slice(bytes),
+        }
+    }
+
+    /// Fills in bytes whose number is known when this is compiled.
+    #[inline(always)]
+    pub(in crate::cluster::codec) fn fill_array<const N: usize>(&mut self, bytes: &[u8; N]) {
+        let end = self.at + N;
+        self.bytes[self.at..end].copy_from_slice(bytes);
+        self.at = end;
+    }
+
+    /// Fills in the key and the length of a field.
+    #[inline(always)]
+    pub(in crate::cluster::codec) fn open(&mut self, field: u8, content: usize) {
+        let key = key(field, BYTES);
+        if content < 0x80 {
+            self.fill_array(&[key, content as u8]);
+        } else {
+            self.open_long(key, content);
+        }
+    }
+
+    #[cold]
+    fn open_long(&mut self, key: u8, content: usize) {
+        self.fill_array(&[key]);
+        self.fill(Varint::new(content as u64).as_bytes());
+    }
+
+    /// Fills in a text.
+    #[inline(always)]
+    pub(in crate::cluster::codec) fn text(&mut self, field: u8, text: &str) {
+        self.open(field, text.len());
+        self.fill(text.as_bytes());
+    }
+
+    /// Fills in a text that may be missing.
+    #[inline(always)]
+    pub(in crate::cluster::codec) fn optional(&mut self, field: u8, text: Option<&str>) {
+        if let Some(text) = text {
+            self.text(field, text);
+        }
+    }
+
+    /// Fills in an IP.
+    #[inline(always)]
+    pub(in crate::cluster::codec) fn ip(&mut self, field: u8, ip: &IpText) {
+        self.open(field, ip.as_bytes().len());
+        self.fill(ip.as_bytes());
+    }
+
+    /// Fills in a reference to a pod.
+    #[inline(always)]
+    pub(in crate::cluster::codec) fn target(&mut self, field: u8, head: &[u8], target: PodReference<'_>) {
+        self.open(field, size_of_target(head, target));
+        self.fill(head);
+        self.text(3, target.name);
+        match target.uid {
+            Uid::Uuid(bytes) => {
+                self.open(4, UUID);
+                self.fill_array(&Uid::spelled(bytes));
+            }
+            Uid::Text(text) => self.text(4, text),
+        }
+    }
+}
+
+/// Copies the first and the last `N` bytes, which are all if there are at most twice as many.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "it is a few instructions")]
+fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    let last = from.len() - N;
+    to[..N].copy_from_slice(&from[..N]);
+    to[last..].copy_from_slice(&from[last..]);
+}
+
 impl Drop for Space<'_> {
     fn drop(&mut self) {
-        debug_assert!(self.0.is_empty(), "a message is as long as was measured");
+        debug_assert_eq!(self.at, self.bytes.len(), "a message is as long as was measured");
     }
 }
 
@@ -239,7 +263,8 @@ pub(in crate::cluster::codec) fn push_text(out: &mut Vec<u8>, field: u8, text: &
 }
 
 fn push_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    Space::append(out, field, bytes.len()).fill(bytes);
+    open(out, field, bytes.len());
+    out.extend_from_slice(bytes);
 }
 
 pub(in crate::cluster::codec) fn push_number(out: &mut Vec<u8>, field: u8, number: u64) {
