@@ -280,13 +280,14 @@ pub struct Identity {
 
 /// Returns the identity of an object of any kind.
 pub fn identity(object: &[u8]) -> Result<Identity, DecodeError> {
-    let (kind, meta) = if object.starts_with(MAGIC) {
+    let fields::IdentityOnly { kind, metadata: meta } = if object.starts_with(MAGIC) {
         let envelope = Envelope::open(object)?;
-        let object: fields::MetaOnly<'_> = read(envelope.raw.0)?;
-        (Str::from(envelope.kind.kind), object.metadata)
+        fields::IdentityOnly {
+            kind: Str::from(envelope.kind.kind),
+            ..read(envelope.raw.0)?
+        }
     } else {
-        let object: fields::KindAndMeta<'_> = serde_json::from_slice(object)?;
-        (object.kind, object.metadata)
+        serde_json::from_slice(object)?
     };
     Ok(Identity {
         kind: (*kind).into(),

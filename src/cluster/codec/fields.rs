@@ -245,20 +245,13 @@ pub struct MetaOnly<'a> {
 
 message!('a, MetaOnly<'a> { 1 => metadata });
 
-/// An object of which only the kind and the metadata are read.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct KindAndMeta<'a> {
-    #[serde(borrow)]
-    pub(super) kind: Str<'a>,
-    pub(super) metadata: Meta<'a>,
-}
-
 /// An object of which only the identifying fields are read, so that no other field can make decoding fail.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct IdentityOnly<'a> {
+    /// In protobuf, the envelope has it.
     #[serde(borrow)]
+    pub(super) kind: Str<'a>,
     pub(super) metadata: Identity<'a>,
 }
 
@@ -270,10 +263,11 @@ pub(super) struct Identity<'a> {
     #[serde(borrow)]
     pub(super) name: Str<'a>,
     pub(super) namespace: Str<'a>,
+    pub(super) uid: Str<'a>,
     pub(super) resource_version: Str<'a>,
 }
 
-message!('a, Identity<'a> { 1 => name, 3 => namespace, 6 => resource_version });
+message!('a, Identity<'a> { 1 => name, 3 => namespace, 5 => uid, 6 => resource_version });
 
 /// The object of a bookmark event.
 #[derive(Debug, Default, Deserialize)]
