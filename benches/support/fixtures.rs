@@ -20,11 +20,13 @@ use std::sync::Arc;
 pub(crate) const SLICES: Outputs = Outputs {
     endpoints: false,
     slices: true,
+    mirrored: false,
 };
 /// Endpoints and nothing else.
 pub(crate) const ENDPOINTS: Outputs = Outputs {
     endpoints: true,
     slices: false,
+    mirrored: false,
 };
 
 /// A port of a Service whose target has a name.

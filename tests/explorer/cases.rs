@@ -78,11 +78,13 @@ pub(crate) struct Case {
 const SLICES: Outputs = Outputs {
     slices: true,
     endpoints: false,
+    mirrored: false,
 };
 
 const ENDPOINTS: Outputs = Outputs {
     slices: false,
     endpoints: true,
+    mirrored: false,
 };
 
 fn pod(number: u8) -> PodSpec {

@@ -1,12 +1,12 @@
 use super::endpoints::push_address_json;
 use super::slices::push_endpoint_json;
 use super::{Encoding, ListReader, Namespaced, Undecodable, identity, json, object};
-use crate::core::body::{AddressBody, Encode as _, EndpointBody, Metadata, PodReference, SliceBody};
+use crate::core::body::{AddressBody, Encode as _, EndpointBody, Metadata, PodReference, SliceBody, Subject};
 use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{Extras, OwnerReference, ServiceFacts, SliceFacts};
 use crate::core::hints::Hint;
 use crate::core::ids::Uid;
-use crate::core::object::{Output, Remote};
+use crate::core::object::Remote;
 use crate::core::ports::{Protocol, SlicePort};
 use crate::core::slices::Conditions;
 use crate::core::time::Time;
@@ -156,7 +156,7 @@ proptest! {
         let [json, protobuf] = [Encoding::Json, Encoding::Protobuf].map(|mut encoding| {
             let body = encoding.slice(SliceBody {
                 metadata: Metadata {
-                    output: Output::Slice, namespace: "shop", name: "web-x", service: &service, remote: Some(&remote),
+                    namespace: "shop", name: "web-x", subject: Subject::SliceOf(&service), remote: Some(&remote),
                     extras: Some(&extras), trigger: trigger.map(Time::from_seconds),
                     clear_managed_fields: trigger.is_some(), truncated: false,
                 },
@@ -188,10 +188,9 @@ fn bytes_that_are_no_text_are_replaced() {
         let annotations = [("note".into(), value.into())].into();
         Encoding::Protobuf.slice(SliceBody {
             metadata: Metadata {
-                output: Output::Slice,
                 namespace: "shop",
                 name: "web-x",
-                service: &service,
+                subject: Subject::SliceOf(&service),
                 remote: Some(&Remote {
                     uid: Uid::Uuid([9; 16]),
                     version: 7,
@@ -221,10 +220,9 @@ fn an_object_that_is_malformed_is_named_as_far_as_it_goes() {
     let service = service();
     let mut body = Encoding::Protobuf.slice(SliceBody {
         metadata: Metadata {
-            output: Output::Slice,
             namespace: "shop",
             name: "web-x",
-            service: &service,
+            subject: Subject::SliceOf(&service),
             remote: None,
             extras: None,
             trigger: None,

@@ -317,6 +317,7 @@ mod tests {
         let outputs = Outputs {
             slices: false,
             endpoints: true,
+            mirrored: false,
         };
         let mut picture = Picture::new(outputs);
         assert_eq!(picture.begin_list(Kind::Node), None);

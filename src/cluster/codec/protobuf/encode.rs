@@ -238,7 +238,7 @@ pub(in crate::cluster::codec) fn push_text(out: &mut Vec<u8>, field: u8, text: &
     push_bytes(out, field, text.as_bytes());
 }
 
-fn push_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+pub(in crate::cluster::codec) fn push_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     Space::append(out, field, bytes.len()).fill(bytes);
 }
 
