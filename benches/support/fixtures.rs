@@ -42,6 +42,7 @@ pub(crate) fn named_port(number: u16) -> ServicePort {
 /// A headless Service with one port.
 pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
     ServiceFacts {
+        selectorless: false,
         name: name.into(),
         uid: Uid::from(name),
         created: None,

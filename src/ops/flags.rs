@@ -98,7 +98,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     if outputs.is_none() {
         return Err(command.error(
             ErrorKind::ValueValidation,
-            "--controllers turns off endpoints-controller, endpointslice-controller and endpointslice-mirroring-controller",
+            "--controllers turns off all of endpoints-controller, endpointslice-controller and endpointslice-mirroring-controller",
         ));
     }
     if let Command::Run(run) = &cli.command
