@@ -294,8 +294,8 @@ impl ObjectState {
     /// Records that a request was built from the current desired content and is now in flight.
     pub fn depart(&mut self, flight: Flight) {
         self.flight = Some(flight);
-        self.fresh = false;
-        if self.losses >= TRUCE_AFTER {
+        let fresh = std::mem::replace(&mut self.fresh, false);
+        if self.losses >= TRUCE_AFTER && !fresh {
             self.losses = AFTER_TRUCE;
         }
         match flight {
@@ -349,6 +349,11 @@ impl ObjectState {
     pub fn looked(&mut self, others: bool) -> bool {
         self.fresh |= !self.needs_refetch;
         others && self.lose()
+    }
+
+    /// Takes back that there is a new reason to try: the next request waits as long as failures and losses say.
+    pub fn wait_for_turn(&mut self) {
+        self.fresh = false;
     }
 
     /// Counts a write to the object, or its deletion, by others. Returns whether it is left to them from now on.

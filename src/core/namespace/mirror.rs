@@ -19,7 +19,7 @@ use crate::core::facts::EndpointsFacts;
 use crate::core::hash::{KeyedMap, KeyedSet};
 use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{LeftOut, MirroredEndpoint, MirroredGroup, MirroredObject};
-use crate::core::object::{Phase, Remote};
+use crate::core::object::{Flight, Phase, Remote};
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;
 use std::collections::BTreeSet;
@@ -262,7 +262,7 @@ impl NamespaceState {
         let Some(mirror) = self.mirrors.by_name.get(name) else {
             return 1;
         };
-        let slices: Vec<_> = mirror.slices.iter().collect();
+        let (slices, losses): (Vec<_>, _) = (mirror.slices.iter().collect(), mirror.losses);
         let cost = 1 + slices.len() as u64;
         if self.is_adopting(&slices) {
             // Evaluated as soon as the content of all of its slices is known.
@@ -275,8 +275,9 @@ impl NamespaceState {
             Stance::Mirror => self.assign(name, slices),
             Stance::GiveWay | Stance::Withdraw => {
                 let waits = stance == Stance::GiveWay && !self.has_replacement(name);
+                let contested = losses > 0;
                 for id in slices {
-                    self.withdraw(id, waits);
+                    self.withdraw(id, waits, contested);
                 }
                 if let Some(mirror) = self.mirrors.by_name.get_mut(name) {
                     (mirror.content, mirror.told) = (None, LeftOut::default());
@@ -319,7 +320,7 @@ impl NamespaceState {
             removed: moves.removed,
             skipped: content.left_out.total(),
         });
-        let priority = moves.priority();
+        let (priority, contested) = (moves.priority(), mirror.losses > 0);
         let groups: KeyedMap<(Family, &SlicePorts), usize> = content
             .groups
             .iter()
@@ -365,43 +366,48 @@ impl NamespaceState {
             // Slices of Endpoints that are being deleted would go with them.
             let id = place.or_else(|| (!content.deleting).then(|| self.create_mirrored(name)));
             if let Some(id) = id {
-                self.publish_mirrored(id, &content, group, priority);
+                self.publish_mirrored(id, &content, group, priority, contested);
             }
         }
         for id in spare {
-            self.withdraw(id, false);
+            self.withdraw(id, false, contested);
         }
         if let Some(mirror) = self.mirrors.by_name.get_mut(name) {
             mirror.content = Some(content);
         }
     }
 
-    /// Makes a slice show a group, and queues it if that takes a write.
+    /// Makes a slice show a group, and queues it if that takes a write. `contested` means that others have written since
+    /// the Endpoints changed.
     fn publish_mirrored(
         &mut self,
         id: MirroredSliceId,
         content: &MirroredObject,
         group: &MirroredGroup,
         priority: Priority,
+        contested: bool,
     ) {
         let slice = &mut self.mirrored[id];
         slice.object.phase = Phase::Managed;
         (slice.family, slice.ports) = (Some(group.family), group.ports.clone());
         (slice.gives_way, slice.appeared) = (false, false);
         let news = slice.desired.replace(group.fingerprint) != Some(group.fingerprint);
-        if slice.shows(content, group) {
+        // What the API server has is changing while a write is in flight.
+        if matches!(slice.object.flight, Some(Flight::Create | Flight::Update)) {
+            if slice.is_sending(content, group) {
+                return;
+            }
+        } else if slice.shows(content, group) {
             slice.object.rewrite = false;
             return;
         }
-        if slice.is_sending(content, group) {
-            return;
-        }
         slice.object.rewrite = true;
-        self.queue_mirrored(id, if news { priority } else { Priority::Remove }, news);
+        let priority = if news { priority } else { Priority::Remove };
+        self.queue_mirrored(id, priority, news && !contested);
     }
 
     /// Deletes a slice that nobody needs. One that gives way to others stays until they are there.
-    fn withdraw(&mut self, id: MirroredSliceId, gives_way: bool) {
+    fn withdraw(&mut self, id: MirroredSliceId, gives_way: bool, contested: bool) {
         let slice = &mut self.mirrored[id];
         slice.desired = None;
         if slice.object.remote.is_none() && !slice.object.needs_refetch && slice.object.flight.is_none() {
@@ -413,18 +419,19 @@ impl NamespaceState {
         slice.object.needs_refetch &= slice.object.remote.is_none();
         slice.gives_way = gives_way;
         let service = slice.service_name.clone();
-        if std::mem::take(&mut slice.appeared)
-            && let Some(mirror) = self.mirrors.by_name.get_mut(&service)
+        let appeared = std::mem::take(&mut slice.appeared);
+        if appeared && let Some(mirror) = self.mirrors.by_name.get_mut(&service)
         {
-            // Somebody else has made it, and perhaps makes it again.
+            // Somebody else has made it, and perhaps makes it again: that it was read is no reason for haste.
             mirror.losses = mirror.losses.saturating_add(1);
+            self.mirrored[id].object.wait_for_turn();
         }
         if !known {
-            self.queue_mirrored(id, Priority::Add, true);
+            self.queue_mirrored(id, Priority::Add, !contested && !appeared);
         }
     }
 
-    /// Queues a slice. Unless its desired content is new, it counts how often others have written.
+    /// Queues a slice. Unless `news` gives a reason to write at once, it counts how often others have written.
     fn queue_mirrored(&mut self, id: MirroredSliceId, priority: Priority, news: bool) {
         let slice = &mut self.mirrored[id];
         let losses = match self.mirrors.by_name.get_mut(&slice.service_name) {
@@ -434,7 +441,7 @@ impl NamespaceState {
             }
             None => slice.object.losses,
         };
-        if news && losses == 0 {
+        if news {
             slice.object.change(priority);
         } else {
             slice.object.priority = slice.object.priority.min(priority);

@@ -75,11 +75,9 @@ impl MirroredSlice {
 
     /// Returns whether the write in flight makes it what the slice of a group should be.
     pub(super) fn is_sending(&self, content: &MirroredObject, group: &MirroredGroup) -> bool {
-        matches!(self.object.flight, Some(Flight::Create | Flight::Update))
-            && self
-                .departing
-                .as_ref()
-                .is_some_and(|(sent, owner)| *sent == group.fingerprint && owner.includes(&content.uid))
+        self.departing
+            .as_ref()
+            .is_some_and(|(sent, owner)| *sent == group.fingerprint && owner.includes(&content.uid))
     }
 }
 
@@ -190,9 +188,12 @@ impl Published for MirroredSlice {
 
     fn depart(state: &mut NamespaceState, id: MirroredSliceId, flight: Flight) {
         let slice = &mut state.mirrored[id];
+        let before = slice.object.losses;
         slice.object.depart(flight);
         let (losses, service) = (slice.object.losses, slice.service_name.clone());
-        state.limit_mirror_losses(&service, losses);
+        if losses < before {
+            state.limit_mirror_losses(&service, losses);
+        }
     }
 
     fn accepted(&mut self) {
@@ -362,7 +363,7 @@ impl NamespaceState {
         self.apply_mirrored_meta(meta, epoch);
     }
 
-    /// Lowers the count of a mirror's losses to that of a slice whose turn has come.
+    /// Lowers the count of a mirror's losses to that of a slice that was left to others for a while.
     fn limit_mirror_losses(&mut self, service: &str, losses: u8) {
         if let Some(mirror) = self.mirrors.by_name.get_mut(service) {
             mirror.losses = mirror.losses.min(losses);
