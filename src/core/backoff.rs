@@ -9,7 +9,7 @@ pub(crate) const FLOOR: Duration = Duration::from_secs(5);
 /// The time for which a mirrored slice waits at most for slices that take its place.
 const REPLACEMENT: Duration = Duration::from_secs(10);
 /// The time for which an object that others keep changing is left to them.
-pub(crate) const TRUCE: Duration = Duration::from_mins(10);
+const TRUCE: Duration = Duration::from_secs(600);
 /// The delay after the first failure; it doubles with each further one.
 const FIRST: Duration = Duration::from_millis(100);
 

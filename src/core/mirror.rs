@@ -146,7 +146,10 @@ impl MirroredObject {
 
 /// Returns the fingerprint of a slice that was read, if it could be one of a [`MirroredGroup`].
 pub fn observed_fingerprint(namespace: &str, slice: &SliceFacts) -> Option<u64> {
-    let endpoints = slice.endpoints.iter().map(|endpoint| observed_endpoint(namespace, endpoint));
+    let endpoints = slice
+        .endpoints
+        .iter()
+        .map(|endpoint| observed_endpoint(namespace, endpoint));
     let mut endpoints = endpoints.collect::<Option<Vec<_>>>()?;
     let labels = own_labels(&slice.labels);
     Some(fingerprint(
@@ -176,14 +179,14 @@ pub fn observed_endpoint(namespace: &str, facts: &EndpointFacts) -> Option<Mirro
         ready: facts.ready?,
         hostname: text(&facts.hostname),
         node: text(&facts.node),
-        target: reference(namespace, facts.target.as_ref(), pod),
+        target: reference(namespace, facts.target.as_deref(), pod),
     })
 }
 
 /// Returns a `targetRef`, of which only the pod's name and UID are kept if it is a plain one.
 fn reference(
     namespace: &str,
-    target: Option<&Box<ObjectReference>>,
+    target: Option<&ObjectReference>,
     pod: Option<(&str, &Uid)>,
 ) -> Option<Box<ObjectReference>> {
     let plain = |(name, uid): (&str, &Uid)| {
@@ -195,7 +198,8 @@ fn reference(
             ..ObjectReference::default()
         })
     };
-    target.cloned().or_else(|| pod.map(plain))
+    let other = target.map(|target| Box::new(target.clone()));
+    other.or_else(|| pod.map(plain))
 }
 
 /// Returns the labels without the two that every mirrored slice has.
@@ -246,7 +250,7 @@ fn lay_out(namespace: &str, subsets: &[SubsetFacts], limit: usize) -> (Layout, L
                 ready,
                 hostname: address.hostname.clone(),
                 node: address.node.clone(),
-                target: reference(namespace, address.target.as_ref(), pod),
+                target: reference(namespace, address.target.as_deref(), pod),
             });
         }
         left_out.invalid += invalid as u32;
@@ -292,10 +296,12 @@ fn repack(subsets: &[SubsetFacts]) -> Vec<Repacked<'_>> {
             .into_iter()
             .flat_map(|(list, ready)| list.iter().map(move |address| (address, ready)));
         let numbered = addresses.map(|(address, ready)| {
-            let number = *numbers.entry((&*address.ip, target_uid(address))).or_insert_with(|| {
-                known.push(address);
-                known.len() as u32 - 1
-            });
+            let number = *numbers
+                .entry((&*address.ip, target_uid(address)))
+                .or_insert_with(|| {
+                    known.push(address);
+                    known.len() as u32 - 1
+                });
             (number, ready)
         });
         members.push(merged(numbered.collect()));
@@ -313,7 +319,11 @@ fn repack(subsets: &[SubsetFacts]) -> Vec<Repacked<'_>> {
         if !subset.ports.iter().any(|port| numbered(&port)) {
             note(None);
         }
-        subset.ports.iter().filter(numbered).for_each(|port| note(Some(port)));
+        subset
+            .ports
+            .iter()
+            .filter(numbered)
+            .for_each(|port| note(Some(port)));
     }
     let mut by_subsets: BTreeMap<Vec<u32>, Vec<&SlicePort>> = BTreeMap::new();
     for (port, found) in found_in {
@@ -321,12 +331,11 @@ fn repack(subsets: &[SubsetFacts]) -> Vec<Repacked<'_>> {
     }
     let mut by_members: BTreeMap<Vec<(u32, bool)>, Vec<&SlicePort>> = BTreeMap::new();
     for (found, ports) in by_subsets {
-        let all = match found[..] {
-            [only] => members[only as usize].clone(),
-            _ => {
-                let parts = found.iter().flat_map(|at| &members[*at as usize]);
-                merged(parts.copied().collect())
-            }
+        let all = if let [only] = found[..] {
+            members[only as usize].clone()
+        } else {
+            let parts = found.iter().flat_map(|at| &members[*at as usize]);
+            merged(parts.copied().collect())
         };
         if !all.is_empty() {
             by_members.entry(all).or_default().extend(ports);
@@ -350,8 +359,7 @@ fn merged(mut addresses: Vec<(u32, bool)>) -> Vec<(u32, bool)> {
 }
 
 fn by_text(a: &AddressFacts, b: &AddressFacts) -> Ordering {
-    a.ip.cmp(&b.ip)
-        .then_with(|| target_uid(a).cmp(&target_uid(b)))
+    a.ip.cmp(&b.ip).then_with(|| target_uid(a).cmp(&target_uid(b)))
 }
 
 /// Returns the UID in an address's `targetRef`; empty if there is none.

@@ -31,7 +31,7 @@ pub use sync_stats::{SyncReport, Totals};
 
 use self::endpoints::Endpoints;
 use self::lifecycle::Objects;
-use self::mirror::{Mirrors, MirroredSlice};
+use self::mirror::{MirroredSlice, Mirrors};
 use super::address::Family;
 use super::backoff::Retry;
 use super::compact::intern::Interner;

@@ -74,7 +74,7 @@ impl Output {
         match self {
             Self::Slice => "endpointslice",
             Self::Endpoints => "endpoints",
-            Self::Mirrored => "mirrored endpointslice",
+            Self::Mirrored => "mirrored-endpointslice",
         }
     }
 
@@ -167,8 +167,8 @@ pub enum Phase {
 
 /// Caps the backoff for [`ObjectState::losses`] at seconds, however often others change the object.
 const MOST_LOSSES: u8 = 7;
-/// After so many losses in a row, which take about two minutes, the object is left to others for a while.
-pub const TRUCE_AFTER: u8 = 24;
+/// After so many losses in a row, which take some minutes, the object is left to others for a while.
+pub const TRUCE_AFTER: u8 = 40;
 /// The number of losses from which an object goes on when that while is over.
 const AFTER_TRUCE: u8 = TRUCE_AFTER - 2;
 /// Up to this many failures in a row, a new reason to write causes an immediate retry.

@@ -83,13 +83,15 @@ impl Encode for Values {
     }
 }
 
-fn slice_of<'a, I: Iterator>(slice: SliceBody<'a, I>, endpoint: impl Fn(I::Item) -> EndpointFacts) -> Desired {
+fn slice_of<I: Iterator>(slice: SliceBody<'_, I>, endpoint: impl Fn(I::Item) -> EndpointFacts) -> Desired {
     let metadata = slice.metadata;
     let (service, owner) = match metadata.subject {
         Subject::SliceOf(service) | Subject::EndpointsOf(service) => (&service.name, &service.uid),
         Subject::Mirrors(object) => (&object.name, &object.uid),
     };
-    let annotations = metadata.annotations().map(|(key, value)| (key.into(), value.into()));
+    let annotations = metadata
+        .annotations()
+        .map(|(key, value)| (key.into(), value.into()));
     Desired::Slice(SliceFacts {
         meta: SliceMeta {
             name: metadata.name.into(),

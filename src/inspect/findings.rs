@@ -214,10 +214,7 @@ impl Serialize for Finding {
         let mut out = serializer.serialize_struct("Finding", 6)?;
         out.serialize_field("namespace", &*self.namespace)?;
         out.serialize_field("service", &*self.service)?;
-        out.serialize_field(
-            "kind",
-            self.output.kind(),
-        )?;
+        out.serialize_field("kind", self.output.kind())?;
         out.serialize_field("name", &self.name.as_deref())?;
         out.serialize_field("would", &self.verb)?;
         let why: Vec<&str> = self.why.iter().map(|(d, _)| &*d.text).collect();

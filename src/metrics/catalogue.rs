@@ -151,7 +151,10 @@ pub(crate) const CATALOGUE: &[Group] = &[
     ("Dry runs", DRY_RUN),
     ("Kubernetes Events and the log", EVENTS),
     ("Upstream's endpointslice controller", UPSTREAM),
-    ("Upstream's endpointslice-mirroring controller", UPSTREAM_MIRRORING),
+    (
+        "Upstream's endpointslice-mirroring controller",
+        UPSTREAM_MIRRORING,
+    ),
     ("Upstream's work queues", WORK_QUEUES),
     ("Requests to the API server, under client-go's names", CLIENT),
     ("Process", PROCESS),

@@ -169,11 +169,7 @@ impl ShardPart {
             ),
             (&m.same_zone, old_totals.same_zone, totals.same_zone),
             (&m.same_node, old_totals.same_node, totals.same_node),
-            (
-                &m.mirrors.endpoints,
-                old_mirrors.endpoints,
-                mirrors.endpoints,
-            ),
+            (&m.mirrors.endpoints, old_mirrors.endpoints, mirrors.endpoints),
             (&m.mirrors.slices, old_mirrors.slices, mirrors.slices),
             (
                 &m.mirrors.desired_slices,

@@ -155,7 +155,11 @@ async fn lists_are_streamed() {
     for collection in COLLECTIONS {
         assert_eq!(ways(&server, collection), (true, false), "{collection}");
         // Slices, and slices that mirror Endpoints.
-        let selections = if collection.ends_with("endpointslices") { 2 } else { 1 };
+        let selections = if collection.ends_with("endpointslices") {
+            2
+        } else {
+            1
+        };
         assert_eq!(
             lists_and_watches(&server, collection),
             (selections, selections),

@@ -328,7 +328,11 @@ impl<'c> World<'c> {
             let mirrored = mirrored.map(|name| ObjectName::mirrored((&**name).into()));
             // Endpoints that people write are theirs.
             let endpoints = endpoints.filter(|_| self.case.edits.is_empty());
-            slices.chain(endpoints).chain(mirrored).map(Step::FaultOf).collect()
+            slices
+                .chain(endpoints)
+                .chain(mirrored)
+                .map(Step::FaultOf)
+                .collect()
         };
         match fault {
             Fault::Conflict => sent(true),

@@ -537,7 +537,7 @@ impl Model {
         let mut fresh = Model::with_holds(self.limit, PendingLists::all(Outputs::ALL));
         (fresh.store, fresh.version, fresh.uids) = (self.store.clone(), self.version, self.uids);
         (fresh.endpoints, fresh.mirrored) = (self.endpoints.clone(), self.mirrored.clone());
-        fresh.custom = self.custom.clone();
+        fresh.custom.clone_from(&self.custom);
         let mut kinds = Kind::ALL;
         shuffle(&mut random, &mut kinds);
         for kind in kinds {

@@ -256,7 +256,10 @@ impl Model {
     pub(crate) fn expected_mirrored(&self) -> BTreeMap<Arc<str>, Mirrored> {
         let mut all = BTreeMap::new();
         for (name, object) in &self.endpoints {
-            let selectorless = self.services.get(name).is_some_and(|service| service.selectorless);
+            let selectorless = self
+                .services
+                .get(name)
+                .is_some_and(|service| service.selectorless);
             if !selectorless || object.meta.leader || object.meta.skip_mirror {
                 continue;
             }
@@ -276,8 +279,8 @@ impl Model {
                 }
             }
             // Addresses without ports join a port that has the same ones.
-            if let Some(bare) = self.bare(object)
-                && self.shares(object, &bare)
+            if let Some(bare) = bare(object)
+                && shares(object, &bare)
             {
                 by_port.remove(&None);
             }
@@ -291,19 +294,20 @@ impl Model {
         }
         all
     }
+}
 
-    /// The addresses of the subsets without ports.
-    fn bare(&self, object: &EndpointsFacts) -> Option<BTreeSet<(String, bool)>> {
-        let bare = addresses(object, |subset| subset.ports.is_empty());
-        (!bare.is_empty()).then_some(bare)
-    }
+/// The addresses of the subsets without ports.
+fn bare(object: &EndpointsFacts) -> Option<BTreeSet<(String, bool)>> {
+    let bare = addresses(object, |subset| subset.ports.is_empty());
+    (!bare.is_empty()).then_some(bare)
+}
 
-    fn shares(&self, object: &EndpointsFacts, bare: &BTreeSet<(String, bool)>) -> bool {
-        let ports: BTreeSet<_> = object.subsets.iter().flat_map(|subset| &subset.ports).collect();
-        ports
-            .into_iter()
-            .any(|port| addresses(object, |subset| subset.ports.contains(port)) == *bare)
-    }
+/// Whether a port has just these addresses.
+fn shares(object: &EndpointsFacts, bare: &BTreeSet<(String, bool)>) -> bool {
+    let ports: BTreeSet<_> = object.subsets.iter().flat_map(|subset| &subset.ports).collect();
+    ports
+        .into_iter()
+        .any(|port| addresses(object, |subset| subset.ports.contains(port)) == *bare)
 }
 
 /// The addresses of some subsets together; one that is not ready anywhere is not ready.

@@ -1,8 +1,8 @@
 //! `EndpointSlice` objects: the fields that are read, how they become facts, and how desired slices are written.
 
 use super::decode::{
-    Decode, DecodeError, Namespaced, canonical, extras, labels, other_target, plain_pod, required, slice_port,
-    version,
+    Decode, DecodeError, Namespaced, canonical, extras, labels, other_target, plain_pod, required,
+    slice_port, version,
 };
 use super::fields::{self, Meta, SlicePort, Str, StrMap, TargetRef, Timestamp};
 use super::protobuf::message::message;

@@ -51,7 +51,11 @@ fn mirrored(subsets: Vec<SubsetFacts>, limit: usize) -> MirroredObject {
 /// The groups as text: ports, and addresses with a `!` behind those that are not ready.
 fn groups(object: &MirroredObject) -> Vec<String> {
     let text = |group: &MirroredGroup| {
-        let ports: Vec<_> = group.ports.iter().filter_map(|port| port.name.as_deref()).collect();
+        let ports: Vec<_> = group
+            .ports
+            .iter()
+            .filter_map(|port| port.name.as_deref())
+            .collect();
         let endpoints = group.endpoints.iter();
         let endpoints: Vec<_> = endpoints
             .map(|endpoint| format!("{}{}", endpoint.ip, if endpoint.ready { "" } else { "!" }))
@@ -156,7 +160,9 @@ fn endpoints_that_agree_in_address_hostname_and_target_are_one() {
     let one = mirrored(vec![both], 1000);
     assert_eq!(one.endpoints(), 2);
     let uids = one.groups[0].endpoints.iter();
-    let uids: Vec<_> = uids.map(|endpoint| &*endpoint.target.as_ref().unwrap().uid).collect();
+    let uids: Vec<_> = uids
+        .map(|endpoint| &*endpoint.target.as_ref().unwrap().uid)
+        .collect();
     assert_eq!(uids, ["b", "c"]);
 }
 

@@ -91,7 +91,8 @@ impl NamespaceState {
         let slice = &self.slices[id];
         let service = self.services.find(&slice.service_name);
         // Where another controller writes slices, it only counts that they are there.
-        let manages = |&id: &ServiceId| self.settings.outputs.slices && self.services[id].facts.selector.is_some();
+        let manages =
+            |&id: &ServiceId| self.settings.outputs.slices && self.services[id].facts.selector.is_some();
         match service.filter(manages) {
             None => {
                 self.unmanaged

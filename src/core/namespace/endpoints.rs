@@ -231,7 +231,11 @@ impl NamespaceState {
 
     /// Deletes the object of a Service that is gone, whoever created it.
     pub(super) fn delete_endpoints(&mut self, name: &Arc<str>) {
-        let Some(id) = self.endpoints.find(name).filter(|_| self.settings.outputs.endpoints) else {
+        let Some(id) = self
+            .endpoints
+            .find(name)
+            .filter(|_| self.settings.outputs.endpoints)
+        else {
             return;
         };
         let entry = &mut self.endpoints[id];

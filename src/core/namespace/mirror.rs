@@ -163,9 +163,7 @@ impl NamespaceState {
 
     /// Queues Endpoints that are mirrored to be fetched, unless this version of them is known.
     pub(super) fn read_to_mirror(&mut self, name: &str) {
-        if !self.settings.outputs.mirrored
-            || !matches!(self.stance(name), Stance::Mirror | Stance::Unread)
-        {
+        if !self.settings.outputs.mirrored || !matches!(self.stance(name), Stance::Mirror | Stance::Unread) {
             return;
         }
         let Some(id) = self.endpoints.find(name) else {
@@ -300,7 +298,9 @@ impl NamespaceState {
     /// Returns whether the content of some slice is not known yet.
     fn is_adopting(&self, slices: &[MirroredSliceId]) -> bool {
         let phases = slices.iter().map(|&id| self.mirrored[id].object.phase);
-        phases.into_iter().any(|phase| matches!(phase, Phase::Adopting { .. }))
+        phases
+            .into_iter()
+            .any(|phase| matches!(phase, Phase::Adopting { .. }))
     }
 
     /// Gives each group of the Endpoints a slice: the one that has its ports and family, or one that is no longer needed
@@ -420,8 +420,7 @@ impl NamespaceState {
         slice.gives_way = gives_way;
         let service = slice.service_name.clone();
         let appeared = std::mem::take(&mut slice.appeared);
-        if appeared && let Some(mirror) = self.mirrors.by_name.get_mut(&service)
-        {
+        if appeared && let Some(mirror) = self.mirrors.by_name.get_mut(&service) {
             // Somebody else has made it, and perhaps makes it again: that it was read is no reason for haste.
             mirror.losses = mirror.losses.saturating_add(1);
             self.mirrored[id].object.wait_for_turn();
@@ -533,7 +532,10 @@ impl NamespaceState {
         }
         self.mirrors.replaced.remove(service);
         let mirror = self.mirrors.by_name.get(service);
-        let slices: Vec<_> = mirror.into_iter().flat_map(|mirror| mirror.slices.iter()).collect();
+        let slices: Vec<_> = mirror
+            .into_iter()
+            .flat_map(|mirror| mirror.slices.iter())
+            .collect();
         for id in slices {
             if std::mem::take(&mut self.mirrored[id].gives_way) {
                 self.mirrored.want(id);

@@ -1,7 +1,7 @@
 //! Notifications for people: collected while events are applied and requests answered, taken by the shard.
 
-use super::{NamespaceState, WorkItem};
 use super::lifecycle::Published;
+use super::{NamespaceState, WorkItem};
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::facts::{ANNOTATION_TOLERATE_UNREADY, TolerateUnready};
 use crate::core::hints::HintEvent;
@@ -112,7 +112,8 @@ impl NamespaceState {
     /// Notifies people that an object is left to others, who have changed it again and again.
     pub(super) fn notify_contested<T: Published>(&mut self, id: T::Id) {
         let WorkItem { object, service, .. } = T::objects(self)[id].work_item();
-        self.notifications.push(Notification::Contested { object, service });
+        self.notifications
+            .push(Notification::Contested { object, service });
     }
 
     /// Checks the annotations of a Service that is new or has changed.

@@ -98,7 +98,11 @@ fn annotations(found: &mut Found, stored: &SliceFacts, desired: &SliceFacts) {
     // Values may be 256 KiB, so only the keys are named.
     for (key, value) in desired {
         if stored.get(key) != Some(value) {
-            let what = if stored.contains_key(key) { "differs" } else { "is missing" };
+            let what = if stored.contains_key(key) {
+                "differs"
+            } else {
+                "is missing"
+            };
             found.add(Rank::Metadata, format!("annotation {key} {what}"));
         }
     }

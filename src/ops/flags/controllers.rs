@@ -157,7 +157,12 @@ mod tests {
             (&["endpointslice"], false, true, false),
             (&["endpointslice-controller,endpoint"], true, true, false),
             (&["endpointslicemirroring"], false, false, true),
-            (&["endpointslice-mirroring-controller,endpoint"], true, false, true),
+            (
+                &["endpointslice-mirroring-controller,endpoint"],
+                true,
+                false,
+                true,
+            ),
             (&["*,-endpoint"], false, true, true),
             (&["-endpoints-controller,*"], false, true, true),
             (&["*", "-endpointslice-controller"], true, false, true),

@@ -2,7 +2,9 @@
 
 use super::server::Verdict;
 use super::{Endpoints, by_uid};
-use crate::core::body::{AddressBody, Encode, EndpointsBody, Metadata as BodyMetadata, PodReference, Subject};
+use crate::core::body::{
+    AddressBody, Encode, EndpointsBody, Metadata as BodyMetadata, PodReference, Subject,
+};
 use crate::core::compact::table::Named;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, ServiceFacts};

@@ -1,6 +1,7 @@
 //! Mirrored slices as published objects: what they should hold, and what the lifecycle needs of them.
 
 use crate::core::address::Family;
+use crate::core::backoff::Retry;
 use crate::core::body::{Encode, Metadata as BodyMetadata, SliceBody, Subject};
 use crate::core::compact::table::Named;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
@@ -9,7 +10,6 @@ use crate::core::ids::MirroredSliceId;
 use crate::core::mirror::{MirroredGroup, MirroredObject, observed_fingerprint};
 use crate::core::namespace::lifecycle::{Content, Metadata, Objects, Published};
 use crate::core::namespace::{NamespaceState, WorkItem};
-use crate::core::backoff::Retry;
 use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;
