@@ -6,7 +6,7 @@
 use endpointd::cluster::codec::{
     self, DecodeError, Event, EventKind, ListEnd, ListReader, NamedNode, Namespaced, Undecodable,
 };
-use endpointd::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use endpointd::core::facts::{EndpointsFacts, MANAGED_BY, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use endpointd::core::ids::Uid;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;

@@ -120,6 +120,7 @@ impl Shape {
             max_endpoints_per_slice: self.max_endpoints,
             // People set it, and Services are made headless and back: alone it is no reason for a write.
             headless_label: false,
+            mirrored: true,
         }
     }
 }
