@@ -271,7 +271,9 @@ impl ObjectState {
 
     /// Returns how long the next request must wait, given how the previous ones went.
     pub fn retry(&self) -> Retry {
-        if self.losses >= TRUCE_AFTER && !self.fresh {
+        // Once it is nobody's, there is nothing left to fight for.
+        let contested = self.losses >= TRUCE_AFTER && self.phase != Phase::Unmanaged;
+        if contested && !self.fresh {
             return Retry::Truce;
         }
         let lost = self.losses.saturating_sub(1).min(MOST_LOSSES);

@@ -1,7 +1,9 @@
 //! The cases.
 
 use crate::model::{CustomSpec, PodSpec, ServiceSpec};
+use endpointd::core::facts::PodFacts;
 use endpointd::core::outputs::Outputs;
+use std::collections::BTreeMap;
 
 /// Something that happens to the cluster. Pods and Services go by their number; pod `n` belongs to Service `n`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -317,4 +319,46 @@ fn of_mirroring() -> Vec<Case> {
         cases.push(case);
     }
     cases
+}
+
+/// Applies a change to the pods, and returns what the watch of pods shows of it.
+pub(crate) fn apply(pods: &mut BTreeMap<Box<str>, PodFacts>, change: Change) -> Result<PodFacts, Box<str>> {
+    let (Change::Flip(number) | Change::Toggle(number)) = change;
+    let name: Box<str> = format!("pod-{number}").into();
+    match (change, pods.get_mut(&name)) {
+        (Change::Flip(_), Some(pod)) => {
+            pod.ready = !pod.ready;
+            Ok(pod.clone())
+        }
+        (Change::Toggle(_), Some(_)) => {
+            pods.remove(&name);
+            Err(name)
+        }
+        (_, None) => {
+            let pod = PodSpec {
+                name: number,
+                labels: number,
+                generation: 1,
+                ..PodSpec::plain()
+            };
+            pods.insert(name, pod.facts());
+            Ok(pod.facts())
+        }
+    }
+}
+
+/// The pods when so many of a case's changes have happened, and what the watch shows of the last.
+pub(crate) fn pods_after(
+    case: &Case,
+    happened: usize,
+) -> (Vec<PodFacts>, Option<Result<PodFacts, Box<str>>>) {
+    let pods = case
+        .pods
+        .iter()
+        .map(|pod| (pod.facts().name.clone(), pod.facts()));
+    let (mut pods, mut last) = (pods.collect(), None);
+    for change in case.before.iter().chain(&case.changes[..happened]) {
+        last = Some(apply(&mut pods, *change));
+    }
+    (pods.into_values().collect(), last)
 }

@@ -1,11 +1,10 @@
 //! The whole: controllers, an API server, and everything that is on its way between them.
 
-use crate::cases::{Case, Change, Fault};
-use crate::model::{self, EndpointsTamper, MirroredTamper, Model, PodSpec, WatchEvent};
+use crate::cases::{Case, Fault, apply, pods_after};
+use crate::model::{self, EndpointsTamper, MirroredTamper, Model, WatchEvent};
 use crate::process::{Flight, Listed, Process};
 use crate::search::{Part, System};
 use endpointd::core::body::Request;
-use endpointd::core::facts::PodFacts;
 use endpointd::core::namespace::{Kind, Outcome, Settings};
 use endpointd::core::object::ObjectName;
 use endpointd::core::publish::Load;
@@ -111,45 +110,6 @@ impl fmt::Debug for World<'_> {
             .field("succession", &(self.succession, self.relapse, &self.late))
             .finish()
     }
-}
-
-/// Applies a change to the pods, and returns what the watch of pods shows of it.
-fn apply(pods: &mut BTreeMap<Box<str>, PodFacts>, change: Change) -> Result<PodFacts, Box<str>> {
-    let (Change::Flip(number) | Change::Toggle(number)) = change;
-    let name: Box<str> = format!("pod-{number}").into();
-    match (change, pods.get_mut(&name)) {
-        (Change::Flip(_), Some(pod)) => {
-            pod.ready = !pod.ready;
-            Ok(pod.clone())
-        }
-        (Change::Toggle(_), Some(_)) => {
-            pods.remove(&name);
-            Err(name)
-        }
-        (_, None) => {
-            let pod = PodSpec {
-                name: number,
-                labels: number,
-                generation: 1,
-                ..PodSpec::plain()
-            };
-            pods.insert(name, pod.facts());
-            Ok(pod.facts())
-        }
-    }
-}
-
-/// The pods when so many of a case's changes have happened, and what the watch shows of the last.
-fn pods_after(case: &Case, happened: usize) -> (Vec<PodFacts>, Option<Result<PodFacts, Box<str>>>) {
-    let pods = case
-        .pods
-        .iter()
-        .map(|pod| (pod.facts().name.clone(), pod.facts()));
-    let (mut pods, mut last) = (pods.collect(), None);
-    for change in case.before.iter().chain(&case.changes[..happened]) {
-        last = Some(apply(&mut pods, *change));
-    }
-    (pods.into_values().collect(), last)
 }
 
 impl<'c> World<'c> {

@@ -517,7 +517,7 @@ impl NamespaceState {
     }
 
     /// Returns the Service of a slice, if mirrored slices may have waited for that one.
-    pub(super) fn awaited_service(&self, slice: &str) -> Option<Arc<str>> {
+    pub(super) fn service_to_give_way_to(&self, slice: &str) -> Option<Arc<str>> {
         if self.mirrors.replaced.is_empty() {
             return None;
         }

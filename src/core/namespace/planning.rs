@@ -43,7 +43,7 @@ impl NamespaceState {
     pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
         match object.output {
             Output::Slice => {
-                let service = self.awaited_service(&object.name);
+                let service = self.service_to_give_way_to(&object.name);
                 let due = self.answered::<Slice>(&object.name, outcome, why);
                 if let Some(service) = service {
                     self.check_replacement(&service);
