@@ -13,9 +13,9 @@ mod goals;
 use baseline::{Naive, check};
 use criterion::Criterion;
 use endpointd::cluster::codec::Encoding;
-use endpointd::core::body::{AddressBody, Encode as _, EndpointsBody, Metadata, PodReference};
+use endpointd::core::body::{AddressBody, Encode as _, EndpointsBody, Metadata, PodReference, Subject};
 use endpointd::core::facts::PodFacts;
-use endpointd::core::object::{Output, Remote};
+use endpointd::core::object::Remote;
 use endpointd::core::ports::resolve;
 use endpointd::core::subsets::{Published, Subset};
 use fixtures::{ENDPOINTS, SLICES, World, app_pod, app_service, node_name, zone};
@@ -241,10 +241,9 @@ fn body_alone(addresses: u32, runs: u64) -> Duration {
         timed(&mut total, || {
             let body = EndpointsBody {
                 metadata: Metadata {
-                    output: Output::Endpoints,
                     namespace: "ns",
                     name: &service.name,
-                    service: &service,
+                    subject: Subject::EndpointsOf(&service),
                     remote: Some(&remote),
                     extras: None,
                     trigger: None,

@@ -9,11 +9,11 @@ mod goals;
 
 use criterion::Criterion;
 use endpointd::cluster::codec::{self, Encoding, ListReader, Namespaced};
-use endpointd::core::body::{Encode as _, EndpointBody, Metadata, PodReference, SliceBody};
+use endpointd::core::body::{Encode as _, EndpointBody, Metadata, PodReference, SliceBody, Subject};
 use endpointd::core::facts::PodFacts;
 use endpointd::core::hints::Hint;
 use endpointd::core::ids::Uid;
-use endpointd::core::object::{Output, Remote};
+use endpointd::core::object::Remote;
 use endpointd::core::ports::resolve;
 use endpointd::core::slices::Conditions;
 use fixtures::{app_pod, app_service};
@@ -174,10 +174,9 @@ fn body(criterion: &mut Criterion, goals: &mut Goals) {
     let build = |mut encoding: Encoding| {
         encoding.slice(SliceBody {
             metadata: Metadata {
-                output: Output::Slice,
                 namespace: "ns",
                 name: "app-0-x2b4c",
-                service: &service,
+                subject: Subject::SliceOf(&service),
                 remote: Some(&remote),
                 extras: None,
                 trigger: None,

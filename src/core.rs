@@ -22,6 +22,7 @@ pub mod labels;
 pub mod leadership;
 pub mod lease;
 pub(crate) mod log_shares;
+pub mod mirror;
 pub mod namespace;
 pub mod nodes;
 pub mod object;

@@ -6,7 +6,9 @@
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
 use endpointd::cluster::codec::{self, Decode, Encoding, ListReader, NamedNode, Namespaced, Undecodable};
-use endpointd::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use endpointd::core::facts::{
+    EndpointsFacts, EndpointsMeta, MANAGED_BY, PodFacts, ServiceFacts, SliceFacts, SliceMeta,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -158,7 +160,11 @@ fn read(data: &[u8], kind: u32, piece: usize) {
         5 => object::<Namespaced<SliceMeta>>(data),
         6 => object::<Namespaced<EndpointsMeta>>(data),
         7 => {
-            let _ = (codec::identity(data), codec::is_ours(data), codec::bookmark(data));
+            let _ = (
+                codec::identity(data),
+                codec::is_managed_by(data, MANAGED_BY),
+                codec::bookmark(data),
+            );
             let _ = (codec::list_version(data), codec::object_version(data));
             let status = codec::status(500, data);
             assert!(

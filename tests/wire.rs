@@ -6,7 +6,7 @@
 use endpointd::cluster::codec::{
     self, DecodeError, Event, EventKind, ListEnd, ListReader, NamedNode, Namespaced, Undecodable,
 };
-use endpointd::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use endpointd::core::facts::{EndpointsFacts, MANAGED_BY, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
 use endpointd::core::ids::Uid;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -323,7 +323,7 @@ fn answers_in_protobuf() {
     assert_eq!(&*metadata.kind, "PartialObjectMetadata");
     assert_eq!((&got.name, &got.uid), (&put.name, &put.uid));
     assert_eq!((&got.name, &got.uid), (&metadata.name, &metadata.uid));
-    assert!(codec::is_ours(&capture("get.slice.pb")).unwrap());
+    assert!(codec::is_managed_by(&capture("get.slice.pb"), MANAGED_BY).unwrap());
     let json = serde_json::from_slice::<serde_json::Value>(&capture("put.slice.json-answer.json")).unwrap();
     assert_eq!(json["metadata"]["name"], *put.name);
 

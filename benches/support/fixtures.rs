@@ -20,11 +20,13 @@ use std::sync::Arc;
 pub(crate) const SLICES: Outputs = Outputs {
     endpoints: false,
     slices: true,
+    mirrored: false,
 };
 /// Endpoints and nothing else.
 pub(crate) const ENDPOINTS: Outputs = Outputs {
     endpoints: true,
     slices: false,
+    mirrored: false,
 };
 
 /// A port of a Service whose target has a name.
@@ -40,6 +42,7 @@ pub(crate) fn named_port(number: u16) -> ServicePort {
 /// A headless Service with one port.
 pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
     ServiceFacts {
+        selectorless: false,
         name: name.into(),
         uid: Uid::from(name),
         created: None,

@@ -9,6 +9,13 @@ import common
 PAIRS = [
     ("base", []),
     ("ha", ["replicas=3"]),
+    (
+        "mirroring",
+        [
+            "replicas=3",
+            "controllers=endpoints-controller,endpointslice-controller,endpointslice-mirroring-controller",
+        ],
+    ),
     ("shadow", ["shadow=true"]),
     ("monitoring", ["serviceMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true"]),
 ]

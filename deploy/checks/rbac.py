@@ -1,4 +1,4 @@
-"""Rights are no wider than those of the two controllers that are replaced, and wide enough for what is requested."""
+"""Rights are no wider than those of the controllers that are replaced, and wide enough for what is requested."""
 
 import copy
 import itertools
@@ -29,6 +29,9 @@ ENDPOINTSLICE_CONTROLLER = (
     | rights(["discovery.k8s.io"], ["endpointslices/restricted"], ["create"])
     | EVENTS
 )
+# And system:controller:endpointslicemirroring-controller, beyond these.
+MIRRORING_CONTROLLER = rights([""], ["endpoints/finalizers"], ["update"])
+MIRRORING = ("endpointslice-mirroring-controller", "endpointslicemirroring")
 UPSTREAM = ENDPOINT_CONTROLLER | ENDPOINTSLICE_CONTROLLER
 # Events are written by the core API, and never replaced.
 NOT_NEEDED = rights(["events.k8s.io"], ["events"], ["create", "update", "patch"]) | {("", "events", "update")}
@@ -42,6 +45,14 @@ LEASES = [
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["endpointd"], "verbs": ["get", "update", "watch"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
 ]
+
+
+def mirrors(args):
+    """Whether --controllers has the mirroring controller on: the first item that names it decides."""
+    (value,) = [arg.partition("=")[2] for arg in args if arg.startswith("--controllers=")]
+    items = value.split(",")
+    named = [not item.startswith("-") for item in items if item.removeprefix("-") in MIRRORING]
+    return named[0] if named else "*" in items
 
 
 def granted(objects):
@@ -80,13 +91,15 @@ def problems_of(objects):
     (deployment,) = common.find(objects, "Deployment")
     args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     shadow, elects = "--dry-run" in args, "--leader-elect=true" in args
-    expected = READS if shadow else NEEDED
+    mirroring = MIRRORING_CONTROLLER if mirrors(args) and not shadow else set()
+    upstream = UPSTREAM | mirroring
+    expected = READS if shadow else NEEDED | mirroring
     if any(arg.startswith("--tls-cert-file") for arg in args):
         expected = expected | REVIEWS
     cluster, own, problems = granted(objects)
     problems += [f"more than is needed: {right}" for right in sorted(cluster - expected)]
     problems += [f"is needed and not given: {right}" for right in sorted(expected - cluster)]
-    problems += [f"more than upstream has: {right}" for right in sorted(cluster - UPSTREAM - REVIEWS)]
+    problems += [f"more than upstream has: {right}" for right in sorted(cluster - upstream - REVIEWS)]
     if own != (LEASES if elects and not shadow else []):
         problems.append(f"in its own namespace: {own}")
     return problems

@@ -20,6 +20,7 @@
 
 mod endpoints;
 mod facts;
+mod mirrored;
 mod report;
 mod slices;
 #[cfg(test)]
@@ -58,6 +59,8 @@ pub struct Options {
     /// Compares the label `service.kubernetes.io/headless`, too. Alone it is no reason for a write, so a wrong
     /// one is a difference only if nobody but the controller sets it and no Service changes its cluster IP.
     pub headless_label: bool,
+    /// Compares slices that mirror Endpoints, too, if both outputs are checked.
+    pub mirrored: bool,
 }
 
 /// The sorts of objects that endpoints are published in. A controller may be run for one of them alone.
@@ -150,6 +153,7 @@ impl Default for Options {
             outputs: Outputs::default(),
             max_endpoints_per_slice: 100,
             headless_label: false,
+            mirrored: false,
         }
     }
 }
@@ -309,6 +313,14 @@ impl Snapshot<'_> {
                 slices::compare(service, &expected, slices, &zones, options, differences);
             }
             report.endpoints += expected_endpoints;
+        }
+        if options.mirrored && outputs == Outputs::ALL {
+            for service in &self.services {
+                let Some(key) = name(*service) else { continue };
+                let object = endpoints.get(&key).map(|objects| objects[0]);
+                let slices = slices.get(&key).map_or(&[][..], Vec::as_slice);
+                mirrored::compare(service, object, slices, &mut report.differences);
+            }
         }
         if outputs.endpoints {
             report.differences.extend(self.orphans());

@@ -196,9 +196,8 @@ fn options() -> Options {
         settings: Settings {
             max_endpoints: MAX_ENDPOINTS,
             outputs: Outputs::ALL,
-            legacy_tolerate_unready: false,
-            clear_managed_fields: false,
             seed: 1,
+            ..Settings::default()
         },
         pacing: Pacing::unlimited(IN_FLIGHT),
         deadline: Duration::from_secs(30),

@@ -14,7 +14,6 @@ use crate::core::excerpt::Excerpt;
 use crate::core::hash::{KeyedMap, KeyedSet};
 use crate::core::inbox::Pending;
 use crate::core::namespace::NamespaceState;
-use crate::core::object::Output;
 use crate::inspect::dry_run::{Drift, DryRun};
 use crate::inspect::findings::Finding;
 use crate::metrics::DryRunMetrics;
@@ -175,10 +174,7 @@ impl State {
 /// Describes the writes that would be made.
 fn would(findings: &[Finding]) -> String {
     let writes = findings.iter().map(|finding| {
-        let kind = match finding.output {
-            Output::Slice => "EndpointSlice",
-            Output::Endpoints => "Endpoints",
-        };
+        let kind = finding.output.kind();
         let name = finding
             .name
             .as_ref()
@@ -269,7 +265,7 @@ impl Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::object::Verb;
+    use crate::core::object::{Output, Verb};
 
     #[tokio::test(start_paused = true)]
     async fn lines_are_few_services_are_counted_and_the_oldest_is_found() {

@@ -50,11 +50,9 @@ async fn router() -> (Arc<Router>, ActorRef<RootMsg>) {
     };
     let (root, _) = Actor::spawn(None, Root, state).await.unwrap();
     let settings = Settings {
-        max_endpoints: 100,
         outputs: Outputs::ALL,
-        legacy_tolerate_unready: false,
-        clear_managed_fields: false,
         seed: 1,
+        ..Settings::default()
     };
     let router = Arc::new(Router::new(
         settings,

@@ -138,11 +138,12 @@ impl ShardState {
 
     /// Finishes handling a message: emits notifications, publishes how far the shard has applied its inbox, and tells
     /// the root when the shard is empty.
-    fn finish(&mut self, replied: bool) {
+    fn finish(&mut self, replied: bool, began: Instant) {
         for notification in self.core.take_notifications() {
             self.publish_notification(notification);
         }
-        self.part.update(&mut self.core);
+        let took = Instant::now().saturating_duration_since(began);
+        self.part.update(&mut self.core, took);
         self.inbox.applied(self.sequence);
         let empty = self.core.is_empty() && self.comparison.as_ref().is_none_or(Comparison::is_empty);
         self.inbox.set_empty(empty);
@@ -169,6 +170,14 @@ impl ShardState {
                 if tenant_log::admits(namespace) {
                     tracing::warn!(%namespace, kind = %object.output, name = %object.name, bytes, %why,
                         "the object is too large for the API server; it is retried slowly, and this is not logged again");
+                }
+            }
+            Notification::Contested { object, service } => {
+                self.part.contested(object.output);
+                let namespace = self.core.namespace();
+                if tenant_log::admits(namespace) {
+                    tracing::warn!(%namespace, %service, kind = %object.output, name = %object.name,
+                        "another client keeps changing or deleting what this controller writes; it is left alone for ten minutes. Is a controller of kube-controller-manager still on that this one replaces?");
                 }
             }
             Notification::IgnoredAnnotation {
@@ -234,7 +243,7 @@ impl Actor for Shard {
         state: &mut ShardState,
     ) -> Result<(), ActorProcessingErr> {
         let replies = matches!(message, ShardMsg::Grant(_) | ShardMsg::Outcome(..));
-        let before = state.core.work().total();
+        let (before, began) = (state.core.work().total(), Instant::now());
         let (said, noticed) = state.take(message).await;
         if let Some(comparison) = &mut state.comparison
             && let Some(delay) = comparison.arm(&state.core)
@@ -248,7 +257,7 @@ impl Actor for Shard {
         if state.comparison.is_none() {
             state.plan(said, noticed.unwrap_or_else(Instant::now)).await;
         }
-        state.finish(replies);
+        state.finish(replies, began);
         if state.turn.is_spent() {
             // Requests can be large, and the runtime runs an actor for a hundred messages before it polls others.
             state.give_way().await;

@@ -10,6 +10,7 @@ mod events;
 mod fields;
 mod json;
 mod lists;
+mod mirrored;
 mod nodes;
 mod pods;
 mod protobuf;
@@ -18,7 +19,7 @@ mod slices;
 mod text;
 
 pub use decode::{
-    Decode, DecodeError, Identity, NamedNode, Namespaced, Undecodable, identity, is_ours, list_version,
+    Decode, DecodeError, Identity, NamedNode, Namespaced, Undecodable, identity, is_managed_by, list_version,
     object, object_version, status, version, versioned,
 };
 pub use events::{Event, EventKind, Events, bookmark, events, whole_events};
@@ -27,7 +28,9 @@ pub use lists::{ListEnd, ListReader};
 pub use protobuf::envelope::TooLong;
 
 use crate::core::body::{AddressBody, Encode, EndpointBody, EndpointsBody, SliceBody};
+use crate::core::mirror::MirroredEndpoint;
 use crate::core::subsets::Address;
+use std::slice::Iter;
 
 /// The encodings of objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -65,6 +68,13 @@ impl Encode for Encoding {
         match self {
             Self::Json => slices::encode_json(slice),
             Self::Protobuf => slices::encode_protobuf(slice),
+        }
+    }
+
+    fn mirrored(&mut self, slice: SliceBody<'_, Iter<'_, MirroredEndpoint>>) -> Vec<u8> {
+        match self {
+            Self::Json => mirrored::encode_json(slice),
+            Self::Protobuf => mirrored::encode_protobuf(slice),
         }
     }
 

@@ -21,12 +21,12 @@ pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Returns the path of a kind's objects, in one namespace or in all.
 pub(super) fn collection(kind: Kind, namespace: Option<&str>) -> String {
     let group = match kind {
-        Kind::Slice => "/apis/discovery.k8s.io/v1",
+        Kind::Slice | Kind::Mirrored => "/apis/discovery.k8s.io/v1",
         Kind::Node | Kind::Pod | Kind::Service | Kind::Endpoints => CORE,
     };
     match namespace.filter(|_| kind != Kind::Node) {
-        Some(namespace) => within(group, namespace, kind.as_str()),
-        None => format!("{group}/{}", kind.as_str()),
+        Some(namespace) => within(group, namespace, kind.resource()),
+        None => format!("{group}/{}", kind.resource()),
     }
 }
 

@@ -8,7 +8,9 @@ mod reader;
 mod sources;
 
 pub(crate) use handler::WatchHandler;
-pub(crate) use sources::{Endpoints, Nodes, Pods, Services, Slices, Source, WholeEndpoints, WholeSlices};
+pub(crate) use sources::{
+    Endpoints, Mirrored, Nodes, Pods, Services, Slices, Source, WholeEndpoints, WholeMirrored, WholeSlices,
+};
 
 use self::events::take_events;
 use self::initial::{Listing, Way};

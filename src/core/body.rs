@@ -2,12 +2,14 @@
 
 use super::facts::{
     ANNOTATION_TRIGGER_TIME, ENDPOINTS_MANAGED_BY, Extras, LABEL_ENDPOINTS_MANAGED_BY, LABEL_HEADLESS,
-    LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, OwnerReference, ServiceFacts, is_reserved_label,
+    LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY, OwnerReference, ServiceFacts,
+    is_reserved_label,
 };
 use super::hash::LongHasher;
 use super::hints::Hint;
 use super::ids::Uid;
-use super::object::{Flight, Output, Remote};
+use super::mirror::{MirroredEndpoint, MirroredObject};
+use super::object::{Flight, Remote};
 use super::ports::SlicePort;
 use super::slices::Conditions;
 use super::subsets::{ANNOTATION_OVER_CAPACITY, Address, Published, TRUNCATED};
@@ -25,6 +27,9 @@ pub trait Encode {
 
     /// Encodes a slice.
     fn slice<'a>(&mut self, slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Self::Body;
+
+    /// Encodes a slice that mirrors Endpoints.
+    fn mirrored(&mut self, slice: SliceBody<'_, std::slice::Iter<'_, MirroredEndpoint>>) -> Self::Body;
 
     /// Encodes an Endpoints object.
     fn endpoints<'a, A: Address>(
@@ -110,17 +115,53 @@ impl Preconditions {
     }
 }
 
+/// The object that an object to be written is published for, and that determines its labels.
+#[derive(Clone, Copy)]
+pub enum Subject<'a> {
+    /// A Service, of which this is a slice.
+    SliceOf(&'a ServiceFacts),
+    /// A Service, of which these are the Endpoints.
+    EndpointsOf(&'a ServiceFacts),
+    /// Endpoints, which this slice mirrors.
+    Mirrors(&'a MirroredObject),
+}
+
+impl<'a> Subject<'a> {
+    /// Returns the Service, unless the object mirrors Endpoints.
+    pub fn service(self) -> Option<&'a ServiceFacts> {
+        match self {
+            Self::SliceOf(service) | Self::EndpointsOf(service) => Some(service),
+            Self::Mirrors(_) => None,
+        }
+    }
+
+    /// Returns the Endpoints that the object mirrors.
+    fn mirrors(self) -> Option<&'a MirroredObject> {
+        match self {
+            Self::Mirrors(object) => Some(object),
+            Self::SliceOf(_) | Self::EndpointsOf(_) => None,
+        }
+    }
+
+    /// Returns the owner of a slice: the kind, the name and the UID.
+    fn owner(self) -> Option<(&'static str, &'a str, &'a Uid)> {
+        match self {
+            Self::SliceOf(service) => Some(("Service", &*service.name, &service.uid)),
+            Self::EndpointsOf(_) => None,
+            Self::Mirrors(object) => Some(("Endpoints", &*object.name, &object.uid)),
+        }
+    }
+}
+
 /// The metadata of an object to be written.
 #[derive(Clone, Copy)]
 pub struct Metadata<'a> {
-    /// The object's kind.
-    pub output: Output,
     /// `namespace`.
     pub namespace: &'a str,
     /// `name`.
     pub name: &'a str,
-    /// The Service that the object is published for.
-    pub service: &'a ServiceFacts,
+    /// The object that it is published for.
+    pub subject: Subject<'a>,
     /// The server's copy, for an update.
     pub remote: Option<&'a Remote>,
     /// Metadata that others added to the object.
@@ -137,42 +178,56 @@ pub struct Metadata<'a> {
 impl<'a> Metadata<'a> {
     /// Returns `generateName`.
     pub fn generate_name(&self) -> Option<Cow<'a, str>> {
-        match (self.extras, self.output) {
-            (Some(extras), _) => extras.generate_name.as_deref().map(Cow::Borrowed),
-            (None, Output::Slice) => Some(Cow::Owned(format!("{}-", self.service.name))),
-            (None, Output::Endpoints) => None,
+        match self.extras {
+            Some(extras) => extras.generate_name.as_deref().map(Cow::Borrowed),
+            None => self
+                .subject
+                .owner()
+                .map(|(_, name, _)| Cow::Owned(format!("{name}-"))),
         }
     }
 
-    /// Returns `labels`: the Service's, as far as they are copied, and our own.
+    /// Returns `labels`: those of the object that this one is published for, as far as they are copied, and our own.
     pub fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        let service = self.service;
-        let headless = service.headless.then_some((LABEL_HEADLESS, ""));
-        let (copied, own): (fn(&str) -> bool, _) = match self.output {
-            Output::Slice => (
+        let headless = |service: &ServiceFacts| service.headless.then_some((LABEL_HEADLESS, ""));
+        let (labels, copied, own): (_, fn(&str) -> bool, _) = match self.subject {
+            Subject::SliceOf(service) => (
+                &service.labels,
                 |key| !is_reserved_label(key),
                 [
                     Some((LABEL_MANAGED_BY, MANAGED_BY)),
                     Some((LABEL_SERVICE_NAME, &*service.name)),
-                    headless,
+                    headless(service),
                 ],
             ),
-            Output::Endpoints => (
+            Subject::EndpointsOf(service) => (
+                &service.labels,
                 |key| !matches!(key, LABEL_ENDPOINTS_MANAGED_BY | LABEL_HEADLESS),
                 [
                     Some((LABEL_ENDPOINTS_MANAGED_BY, ENDPOINTS_MANAGED_BY)),
                     None,
-                    headless,
+                    headless(service),
+                ],
+            ),
+            Subject::Mirrors(object) => (
+                &object.labels,
+                |_| true,
+                [
+                    Some((LABEL_MANAGED_BY, MIRRORED_BY)),
+                    Some((LABEL_SERVICE_NAME, &*object.name)),
+                    None,
                 ],
             ),
         };
-        let labels = service.labels.iter().filter(move |(key, _)| copied(key));
+        let labels = labels.iter().filter(move |(key, _)| copied(key));
         labels.chain(own.into_iter().flatten())
     }
 
     /// Returns `annotations`.
     pub fn annotations(&self) -> impl Iterator<Item = (&'a str, Cow<'a, str>)> + use<'a> {
-        let others = self.extras.into_iter().flat_map(|extras| &extras.annotations);
+        let mirrored = self.subject.mirrors().map(|object| &object.annotations);
+        let others = mirrored.or(self.extras.map(|extras| &extras.annotations));
+        let others = others.into_iter().flatten();
         let others = others.map(|(key, value)| (&**key, Cow::Borrowed(&**value)));
         let time = self.trigger.map(|time| Cow::Owned(time.to_string()));
         let time = time.map(|time| (ANNOTATION_TRIGGER_TIME, time));
@@ -182,19 +237,19 @@ impl<'a> Metadata<'a> {
         others.chain(time).chain(truncated)
     }
 
-    /// Returns `ownerReferences`. A slice is owned by its Service.
+    /// Returns `ownerReferences`. A slice is owned by its Service, or by the Endpoints that it mirrors.
     pub fn owners(&self) -> impl Iterator<Item = Cow<'a, OwnerReference>> + use<'a> {
         let others = self.extras.map_or(&[][..], |extras| &extras.owners);
         // If the preserved references include the Service, all of them stay as others wrote them, because there can be
         // only one controller.
-        let own = (self.output == Output::Slice)
-            .then(|| self.service.uid.to_string())
-            .filter(|uid| others.iter().all(|owner| *owner.uid != **uid));
-        let own = own.map(|uid| {
+        let own = self.subject.owner();
+        let own = own.map(|(kind, name, uid)| (kind, name, uid.to_string()));
+        let own = own.filter(|(_, _, uid)| others.iter().all(|owner| *owner.uid != **uid));
+        let own = own.map(|(kind, name, uid)| {
             Cow::Owned(OwnerReference {
                 api_version: "v1".into(),
-                kind: "Service".into(),
-                name: (&*self.service.name).into(),
+                kind: kind.into(),
+                name: name.into(),
                 uid: uid.into(),
                 controller: Some(true),
                 block_owner_deletion: Some(true),
@@ -217,10 +272,9 @@ impl<'a> Metadata<'a> {
 /// Returns the labels that an Endpoints object must have, except the one that marks a headless Service.
 pub fn endpoints_labels(service: &ServiceFacts) -> impl Iterator<Item = (&str, &str)> {
     let metadata = Metadata {
-        output: Output::Endpoints,
         namespace: "",
         name: "",
-        service,
+        subject: Subject::EndpointsOf(service),
         remote: None,
         extras: None,
         trigger: None,
@@ -253,6 +307,11 @@ pub struct EndpointsBody<'a, A, F> {
 }
 
 impl<'a, A: Address, F: Fn(A) -> AddressBody<'a>> EndpointsBody<'a, A, F> {
+    /// Returns the labels that it must have, except the one that marks a headless Service.
+    fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a, A, F> {
+        self.metadata.labels().filter(|(key, _)| *key != LABEL_HEADLESS)
+    }
+
     /// Returns the number of addresses in all subsets.
     pub fn addresses(&self) -> usize {
         let subsets = self.published.subsets.iter();
@@ -266,7 +325,7 @@ impl<'a, A: Address, F: Fn(A) -> AddressBody<'a>> EndpointsBody<'a, A, F> {
     pub fn fingerprint(&self) -> u64 {
         // If two bodies had the same fingerprint, the change would never be written.
         let mut hasher = LongHasher::default();
-        for label in endpoints_labels(self.metadata.service) {
+        for label in self.labels() {
             label.hash(&mut hasher);
         }
         self.metadata.truncated.hash(&mut hasher);

@@ -57,6 +57,8 @@ pub enum Source {
     Endpoints,
     /// The controller that writes `EndpointSlices`.
     Slices,
+    /// The controller that mirrors Endpoints.
+    Mirroring,
 }
 
 impl Source {
@@ -65,6 +67,7 @@ impl Source {
         match self {
             Self::Endpoints => "endpoint-controller",
             Self::Slices => "endpoint-slice-controller",
+            Self::Mirroring => "endpoint-slice-mirroring-controller",
         }
     }
 }

@@ -23,6 +23,12 @@ pub const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
 pub const LABEL_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// The value of [`LABEL_MANAGED_BY`] that upstream's `EndpointSlice` controller writes, and this one too.
 pub const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
+/// The value of [`LABEL_MANAGED_BY`] on slices that mirror the Endpoints of a Service without a selector.
+pub const MIRRORED_BY: &str = "endpointslicemirroring-controller.k8s.io";
+/// The label of Endpoints that are not to be mirrored. Only the value `true` counts.
+pub const LABEL_SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// The annotation in which `kubectl apply` keeps what it applied last. It is not mirrored.
+pub const ANNOTATION_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The label of slices whose Service has no cluster IP.
 pub const LABEL_HEADLESS: &str = "service.kubernetes.io/headless";
 /// The label that names an Endpoints object's controller.
@@ -93,6 +99,8 @@ pub struct ServiceFacts {
     pub labels: Labels,
     /// The selector. `None` leaves the Service unmanaged: it has no selector or is of type `ExternalName`.
     pub selector: Option<Selector>,
+    /// True if it has no selector and is not of type `ExternalName`: its Endpoints are written by others, and mirrored.
+    pub selectorless: bool,
     /// True if there is no cluster IP (`None` or empty).
     pub headless: bool,
     /// True if `spec.clusterIP` is `None`; such a Service may have no ports at all.
@@ -163,13 +171,13 @@ pub struct SliceMeta {
     pub version: u64,
     /// The label `kubernetes.io/service-name`, or empty.
     pub service: Arc<str>,
-    /// The Services in `ownerReferences`.
+    /// The owners in `ownerReferences`: Services, or Endpoints if the slice mirrors some.
     pub owner: Owners,
     /// True if `metadata.deletionTimestamp` is set; if so, the slice is as good as gone.
     pub deleting: bool,
 }
 
-/// The UIDs of the Services that own an object. There is nearly always one, which takes no more room than its UID.
+/// The UIDs of the objects that own a slice. There is nearly always one, which takes no more room than its UID.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Owners(OwnerUids);
 
@@ -181,9 +189,9 @@ enum OwnerUids {
 }
 
 impl Owners {
-    /// Returns whether a Service is one of the owners.
-    pub fn includes(&self, service: &Uid) -> bool {
-        self.uids().contains(service)
+    /// Returns whether an object is one of the owners.
+    pub fn includes(&self, uid: &Uid) -> bool {
+        self.uids().contains(uid)
     }
 
     /// Returns whether two objects have an owner in common.
@@ -191,7 +199,7 @@ impl Owners {
         self.uids().iter().any(|uid| other.includes(uid))
     }
 
-    /// Returns whether no Service owns the object.
+    /// Returns whether there is no owner.
     pub fn is_none(&self) -> bool {
         self.uids().iter().all(Uid::is_none)
     }
@@ -261,6 +269,11 @@ impl SliceFacts {
     pub fn is_ours(&self) -> bool {
         self.manager() == Some(MANAGED_BY)
     }
+
+    /// Returns whether it mirrors Endpoints.
+    pub fn is_mirrored(&self) -> bool {
+        self.manager() == Some(MIRRORED_BY)
+    }
 }
 
 /// The part of an Endpoints object that its metadata alone provides.
@@ -276,6 +289,17 @@ pub struct EndpointsMeta {
     pub ours: bool,
     /// True if it is used for leader election.
     pub leader: bool,
+    /// True if [`LABEL_SKIP_MIRROR`] says that it is not mirrored.
+    pub skip_mirror: bool,
+    /// True if `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+}
+
+impl EndpointsMeta {
+    /// Returns whether slices may mirror it.
+    pub fn may_be_mirrored(&self) -> bool {
+        !self.leader && !self.skip_mirror
+    }
 }
 
 /// A complete Endpoints object, as read from the API server.
@@ -326,6 +350,35 @@ pub struct AddressFacts {
     pub node: Option<Box<str>>,
     /// The pod's name and UID, if `targetRef` is a plain reference to a pod of the namespace.
     pub pod: Option<(Box<str>, Uid)>,
+    /// `targetRef`, if it is anything else, or has a resourceVersion.
+    pub target: Option<Box<ObjectReference>>,
+}
+
+/// A `targetRef`. A field that is not set is empty.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectReference {
+    /// `kind`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub kind: Box<str>,
+    /// `namespace`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub namespace: Box<str>,
+    /// `name`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub name: Box<str>,
+    /// `uid`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub uid: Box<str>,
+    /// `apiVersion`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub api_version: Box<str>,
+    /// `resourceVersion`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub resource_version: Box<str>,
+    /// `fieldPath`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub field_path: Box<str>,
 }
 
 /// The parts of an object's metadata that the controller preserves but does not set.
@@ -402,7 +455,10 @@ pub struct EndpointFacts {
     pub pod: Option<Box<str>>,
     /// The UID in that reference.
     pub pod_uid: Option<Uid>,
-    /// True if it has anything that the controller never writes: another kind of target, or `deprecatedTopology`.
+    /// `targetRef`, if it is anything but a plain reference to a pod of the namespace, or has a resourceVersion.
+    pub target: Option<Box<ObjectReference>>,
+    /// True if it has anything that a slice with pods of the namespace never has: another kind of target, or
+    /// `deprecatedTopology`.
     pub odd: bool,
     /// The zone names in `hints.forZones`.
     pub zone_hints: Vec<Box<str>>,

@@ -159,6 +159,8 @@ index! {
     ServiceId;
     /// An `EndpointSlice` in its namespace's table. Reused after the slice is gone.
     SliceId;
+    /// A mirrored `EndpointSlice` in its namespace's table. Reused after the slice is gone.
+    MirroredSliceId;
     /// An Endpoints object in its namespace's table. Reused after the object is gone.
     EndpointsId;
     /// A node in a namespace's table of the nodes its pods run on.

@@ -39,6 +39,12 @@ pub enum Change {
     EndpointsMeta(EndpointsMeta, u8),
     /// An Endpoints object is gone, as of a version.
     EndpointsGone(Arc<str>, u64),
+    /// A whole slice that mirrors Endpoints, from a list.
+    Mirrored(Box<SliceFacts>, u8),
+    /// The metadata of a slice that mirrors Endpoints, from a watch.
+    MirroredMeta(SliceMeta, u8),
+    /// A slice that mirrored Endpoints is gone, as of a version.
+    MirroredGone(Box<str>, u64),
     /// A node on which the namespace has pods has changed.
     Node(Arc<NodeView>),
     /// The CPU capacity of the zones has changed.
@@ -67,6 +73,7 @@ pub struct Pending {
     services: Latest<Arc<str>, Option<(ServiceFacts, u8)>>,
     slices: Latest<Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>>,
     endpoints: Latest<Arc<str>, ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>>,
+    mirrored: Latest<Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>>,
     nodes: Latest<Arc<str>, Arc<NodeView>>,
     zones: Option<ZoneView>,
     lists: [ListEvent; Kind::ALL.len()],
@@ -163,7 +170,8 @@ impl Pending {
 
     /// Returns the number of objects that wait.
     pub fn len(&self) -> usize {
-        self.pods.len() + self.services.len() + self.slices.len() + self.endpoints.len() + self.nodes.len()
+        let inputs = self.pods.len() + self.services.len() + self.nodes.len();
+        inputs + self.slices.len() + self.endpoints.len() + self.mirrored.len()
     }
 
     /// Merges an event into what waits.
@@ -206,6 +214,17 @@ impl Pending {
             Change::EndpointsGone(name, version) => {
                 ObjectEvent::Gone(version).merge(name, &mut self.endpoints);
             }
+            Change::Mirrored(facts, epoch) => {
+                let name = facts.meta.name.clone();
+                ObjectEvent::Whole(facts, epoch).merge(name, &mut self.mirrored);
+            }
+            Change::MirroredMeta(meta, epoch) => {
+                let name = meta.name.clone();
+                ObjectEvent::Meta(meta, epoch).merge(name, &mut self.mirrored);
+            }
+            Change::MirroredGone(name, version) => {
+                ObjectEvent::Gone(version).merge(name, &mut self.mirrored);
+            }
             Change::Node(view) => {
                 let known = self.nodes.get(&view.name);
                 if known.is_none_or(|known| known.version < view.version) {
@@ -229,6 +248,7 @@ impl Pending {
                 match kind {
                     Kind::Slice => self.slices.clear(),
                     Kind::Endpoints => self.endpoints.clear(),
+                    Kind::Mirrored => self.mirrored.clear(),
                     Kind::Node | Kind::Pod | Kind::Service => return,
                 }
                 self.lists[kind.index()] = ListEvent::None;
@@ -263,8 +283,15 @@ impl Pending {
             ObjectEvent::Meta(meta, epoch) => Change::EndpointsMeta(meta, epoch),
             ObjectEvent::Gone(version) => Change::EndpointsGone(name, version),
         });
+        let mirrored = std::mem::take(&mut self.mirrored).into_entries();
+        let mirrored = mirrored.map(|(name, event)| match event {
+            ObjectEvent::Whole(facts, epoch) => Change::Mirrored(facts, epoch),
+            ObjectEvent::Meta(meta, epoch) => Change::MirroredMeta(meta, epoch),
+            ObjectEvent::Gone(version) => Change::MirroredGone(name, version),
+        });
         let forgotten = forgotten.map(|(kind, _)| Change::Forget(kind));
-        forgotten.chain(slices).chain(endpoints).chain(ends)
+        let objects = slices.chain(endpoints).chain(mirrored);
+        forgotten.chain(objects).chain(ends)
     }
 
     fn push_pod(&mut self, facts: PodFacts, epoch: u8) {
@@ -310,6 +337,7 @@ impl Pending {
             services: self.services.into_entries(),
             slices: self.slices.into_entries(),
             endpoints: self.endpoints.into_entries(),
+            mirrored: self.mirrored.into_entries(),
             zones: self.zones,
             zones_watched: false,
             lists: ends

@@ -14,6 +14,7 @@ mod forget;
 mod hinting;
 mod lifecycle;
 mod members;
+mod mirror;
 mod notifications;
 mod passes;
 mod planning;
@@ -24,11 +25,13 @@ mod slices;
 mod sync_stats;
 
 pub use lifecycle::{Content, Granted, Outcome};
+pub use mirror::{MirrorSync, MirrorTotals};
 pub use notifications::Notification;
 pub use sync_stats::{SyncReport, Totals};
 
 use self::endpoints::Endpoints;
 use self::lifecycle::Objects;
+use self::mirror::{MirroredSlice, Mirrors};
 use super::address::Family;
 use super::backoff::Retry;
 use super::compact::intern::Interner;
@@ -37,6 +40,7 @@ use super::compact::table::{Named, Table};
 use super::facts::{PodFacts, ServiceFacts};
 use super::hash::KeyedMap;
 use super::ids::{FullSetId, HostId, NodeId, PodId, ServiceId, SliceId, Uid};
+use super::mirror::MAX_PER_SUBSET;
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::object::{ObjectName, ObjectState, Output};
 use super::outputs::Outputs;
@@ -67,26 +71,39 @@ pub enum Kind {
     Slice,
     /// v1 Endpoints.
     Endpoints,
+    /// discovery.k8s.io/v1 `EndpointSlice` that mirrors Endpoints.
+    Mirrored,
 }
 
 impl Kind {
     /// The number of kinds.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
     /// All kinds.
-    pub const ALL: [Self; Self::COUNT] = [Self::Node, Self::Pod, Self::Service, Self::Slice, Self::Endpoints];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Node,
+        Self::Pod,
+        Self::Service,
+        Self::Slice,
+        Self::Endpoints,
+        Self::Mirrored,
+    ];
 
-    /// Returns the kinds that the outputs depend on. Endpoints do not depend on nodes.
+    /// Returns the kinds that the outputs depend on. Endpoints do not depend on nodes. Mirrored slices are computed
+    /// from Endpoints, and give way to slices.
     pub fn needed_for(outputs: Outputs) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |kind| match kind {
-            Self::Pod | Self::Service => true,
-            Self::Node | Self::Slice => outputs.slices,
-            Self::Endpoints => outputs.endpoints,
+            Self::Service => true,
+            Self::Pod => outputs.slices || outputs.endpoints,
+            Self::Node => outputs.slices,
+            Self::Slice => outputs.slices || outputs.mirrored,
+            Self::Endpoints => outputs.endpoints || outputs.mirrored,
+            Self::Mirrored => outputs.mirrored,
         })
     }
 
     /// Returns whether this kind is an output, rather than one that outputs are computed from.
     pub fn is_output(self) -> bool {
-        matches!(self, Self::Slice | Self::Endpoints)
+        matches!(self, Self::Slice | Self::Endpoints | Self::Mirrored)
     }
 
     /// Returns the index in per-kind tables.
@@ -97,10 +114,18 @@ impl Kind {
     /// Returns the name in the plural, as people write it.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Mirrored => "mirrored-endpointslices",
+            other => other.resource(),
+        }
+    }
+
+    /// Returns the name of the resource, as it stands in paths.
+    pub fn resource(self) -> &'static str {
+        match self {
             Self::Node => "nodes",
             Self::Pod => "pods",
             Self::Service => "services",
-            Self::Slice => "endpointslices",
+            Self::Slice | Self::Mirrored => "endpointslices",
             Self::Endpoints => "endpoints",
         }
     }
@@ -111,6 +136,7 @@ impl From<Output> for Kind {
         match output {
             Output::Slice => Self::Slice,
             Output::Endpoints => Self::Endpoints,
+            Output::Mirrored => Self::Mirrored,
         }
     }
 }
@@ -172,6 +198,8 @@ impl PendingLists {
 pub struct Settings {
     /// `--max-endpoints-per-slice`, 1 to 1000.
     pub max_endpoints: usize,
+    /// `--mirroring-max-endpoints-per-subset`, 1 to 1000.
+    pub max_mirrored: usize,
     /// `--controllers`.
     pub outputs: Outputs,
     /// `--legacy-tolerate-unready-annotation`: Endpoints honour the annotation of older controllers.
@@ -186,6 +214,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             max_endpoints: 100,
+            max_mirrored: MAX_PER_SUBSET,
             outputs: Outputs::ALL,
             legacy_tolerate_unready: false,
             clear_managed_fields: false,
@@ -448,6 +477,8 @@ pub struct NamespaceState {
     /// The zones, while any Service depends on them.
     zones: Option<ZoneView>,
     endpoints: Objects<Endpoints>,
+    mirrored: Objects<MirroredSlice>,
+    mirrors: Mirrors,
     /// Set until the first plan, and again until the first plan after the outputs were forgotten: everything that is
     /// known was there before this process wrote.
     starting: bool,
@@ -483,6 +514,8 @@ impl NamespaceState {
             auto_hinted: BTreeSet::new(),
             zones: None,
             endpoints: Objects::default(),
+            mirrored: Objects::default(),
+            mirrors: Mirrors::default(),
             starting: pending_lists.any(),
             notifications: Vec::new(),
             work: Work::default(),
@@ -525,6 +558,7 @@ impl NamespaceState {
             && self.services.is_empty()
             && self.slices.is_empty()
             && self.endpoints.is_empty()
+            && self.mirrored.is_empty()
     }
 
     /// Marks a list as pending, since another one is about to arrive: nothing is planned or written until it is
@@ -554,7 +588,7 @@ impl NamespaceState {
                 let gone = self.services.iter().filter(|(_, service)| service.epoch != epoch);
                 gone.map(|(_, service)| (*service.facts.name).into()).collect()
             }
-            Kind::Node | Kind::Slice | Kind::Endpoints => Vec::new(),
+            Kind::Node | Kind::Slice | Kind::Endpoints | Kind::Mirrored => Vec::new(),
         }
     }
 
@@ -563,7 +597,7 @@ impl NamespaceState {
         match kind {
             Kind::Pod => self.remove_pod(name, nodes),
             Kind::Service => self.begin_removal(name),
-            Kind::Node | Kind::Slice | Kind::Endpoints => {}
+            Kind::Node | Kind::Slice | Kind::Endpoints | Kind::Mirrored => {}
         }
     }
 
@@ -572,6 +606,7 @@ impl NamespaceState {
         match kind {
             Kind::Slice => self.sweep::<Slice>(epoch, version),
             Kind::Endpoints => self.sweep::<Endpoints>(epoch, version),
+            Kind::Mirrored => self.sweep::<MirroredSlice>(epoch, version),
             Kind::Node | Kind::Pod | Kind::Service => {}
         }
         self.pending_lists.clear(kind);

@@ -17,6 +17,8 @@ pub enum Output {
     Slice,
     /// v1 Endpoints.
     Endpoints,
+    /// discovery.k8s.io/v1 `EndpointSlice` that mirrors Endpoints.
+    Mirrored,
 }
 
 /// An object that the controller writes, identified within its namespace.
@@ -46,6 +48,14 @@ impl ObjectName {
         }
     }
 
+    /// Creates the name of a slice that mirrors Endpoints.
+    pub fn mirrored(name: Arc<str>) -> Self {
+        Self {
+            output: Output::Mirrored,
+            name,
+        }
+    }
+
     /// Creates the name of an Endpoints object, which is also the name of its Service.
     pub fn endpoints(name: Arc<str>) -> Self {
         Self {
@@ -56,11 +66,23 @@ impl ObjectName {
 }
 
 impl Output {
-    /// Returns the resource name as users write it, in the singular.
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Slice, Self::Endpoints, Self::Mirrored];
+
+    /// Returns the name for users, in the singular: that of the resource, unless the slice mirrors Endpoints.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Slice => "endpointslice",
             Self::Endpoints => "endpoints",
+            Self::Mirrored => "mirrored-endpointslice",
+        }
+    }
+
+    /// Returns the kind of its objects as the API spells it.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Slice | Self::Mirrored => "EndpointSlice",
+            Self::Endpoints => "Endpoints",
         }
     }
 }
@@ -145,6 +167,10 @@ pub enum Phase {
 
 /// Caps the backoff for [`ObjectState::losses`] at seconds, however often others change the object.
 const MOST_LOSSES: u8 = 7;
+/// After so many losses in a row, which take some minutes, the object is left to others for a while.
+pub const TRUCE_AFTER: u8 = 40;
+/// The number of losses from which an object goes on when that while is over.
+const AFTER_TRUCE: u8 = TRUCE_AFTER - 2;
 /// Up to this many failures in a row, a new reason to write causes an immediate retry.
 const PATIENCE: u8 = 2;
 
@@ -245,6 +271,11 @@ impl ObjectState {
 
     /// Returns how long the next request must wait, given how the previous ones went.
     pub fn retry(&self) -> Retry {
+        // Once it is nobody's, there is nothing left to fight for.
+        let contested = self.losses >= TRUCE_AFTER && self.phase != Phase::Unmanaged;
+        if contested && !self.fresh {
+            return Retry::Truce;
+        }
         let lost = self.losses.saturating_sub(1).min(MOST_LOSSES);
         match (self.failures, self.rejected, self.fresh) {
             (1.., true, true) => Retry::Floor,
@@ -265,7 +296,10 @@ impl ObjectState {
     /// Records that a request was built from the current desired content and is now in flight.
     pub fn depart(&mut self, flight: Flight) {
         self.flight = Some(flight);
-        self.fresh = false;
+        let fresh = std::mem::replace(&mut self.fresh, false);
+        if self.losses >= TRUCE_AFTER && !fresh {
+            self.losses = AFTER_TRUCE;
+        }
         match flight {
             Flight::Create | Flight::Update => {
                 self.carried = std::mem::take(&mut self.changes) > 0;
@@ -313,17 +347,27 @@ impl ObjectState {
 
     /// Allows one more immediate try, because a read showed what the server has, or that it has nothing. If that try
     /// fails as well, the next read waits. `others` means that the object was read only because others had written to
-    /// it.
-    pub fn looked(&mut self, others: bool) {
+    /// it. Returns whether it is left to them from now on.
+    pub fn looked(&mut self, others: bool) -> bool {
         self.fresh |= !self.needs_refetch;
-        if others {
-            self.lose();
-        }
+        others && self.lose()
     }
 
-    /// Counts a write to the object, or its deletion, by others.
-    pub fn lose(&mut self) {
-        self.losses = self.losses.saturating_add(1);
+    /// Takes back that there is a new reason to try: the next request waits as long as failures and losses say.
+    pub fn wait_for_turn(&mut self) {
+        self.fresh = false;
+    }
+
+    /// Counts a write to the object, or its deletion, by others. Returns whether it is left to them from now on.
+    pub fn lose(&mut self) -> bool {
+        self.raise_losses(self.losses.saturating_add(1))
+    }
+
+    /// Sets [`Self::losses`], unless that is higher already. Returns whether the object is left to others from now on.
+    pub fn raise_losses(&mut self, losses: u8) -> bool {
+        let before = self.losses;
+        self.losses = before.max(losses);
+        before < TRUCE_AFTER && self.losses >= TRUCE_AFTER
     }
 
     /// Makes the content of a request that failed, or may have failed, due again, with its trigger time.

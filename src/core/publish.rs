@@ -49,6 +49,8 @@ pub struct Pacing {
     pub slice_batch: Duration,
     /// The same for Endpoints.
     pub endpoints_batch: Duration,
+    /// The same for slices that mirror Endpoints.
+    pub mirrored_batch: Duration,
 }
 
 impl Pacing {
@@ -60,6 +62,7 @@ impl Pacing {
             in_flight,
             slice_batch: Duration::ZERO,
             endpoints_batch: Duration::ZERO,
+            mirrored_batch: Duration::ZERO,
         }
     }
 }
@@ -213,6 +216,7 @@ impl Publisher {
         let (yields, batch) = match key.object.output {
             Output::Slice => (false, self.pacing.slice_batch),
             Output::Endpoints => (true, self.pacing.endpoints_batch),
+            Output::Mirrored => (false, self.pacing.mirrored_batch),
         };
         let urgency = Urgency {
             priority: want.priority,

@@ -465,9 +465,11 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         self.waiting.iter().sum()
     }
 
-    /// Returns the number of objects that wait and yield, or that wait and do not.
-    pub fn waiting_of(&self, yields: bool) -> usize {
-        self.waiting[usize::from(yields)]
+    /// Returns the number of objects that wait and pass the test. Looks at each object.
+    pub fn waiting_of(&self, pass: impl Fn(&K) -> bool) -> usize {
+        let waits = |entry: &Entry| matches!(entry.state, State::Ready { .. } | State::Delayed { .. });
+        let waiting = self.entries.iter().filter(|(_, entry)| waits(entry));
+        waiting.filter(|(key, _)| pass(key)).count()
     }
 
     /// Returns whether an object waits for nothing but its turn.

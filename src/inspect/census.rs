@@ -75,6 +75,12 @@ impl Census {
         self.state(namespace).apply_slice(facts, epoch);
     }
 
+    /// Adds a listed slice that mirrors Endpoints.
+    pub(crate) fn mirrored(&mut self, namespace: &Arc<str>, facts: SliceFacts) {
+        let epoch = self.epoch(Kind::Mirrored);
+        self.state(namespace).apply_mirrored(facts, epoch);
+    }
+
     /// Adds a listed Endpoints object.
     pub(crate) fn endpoints(&mut self, namespace: &Arc<str>, facts: EndpointsFacts) {
         let epoch = self.epoch(Kind::Endpoints);

@@ -1,14 +1,16 @@
 //! Desired objects in the form in which stored ones are known, so that the two can be compared.
 
 use crate::core::address::Family;
-use crate::core::body::{AddressBody, Encode, EndpointBody, EndpointsBody, Metadata, SliceBody};
+use crate::core::body::{AddressBody, Encode, EndpointBody, EndpointsBody, Metadata, SliceBody, Subject};
 use crate::core::facts::{
     AddressFacts, EndpointFacts, EndpointsFacts, EndpointsMeta, Extras, Owners, SliceFacts, SliceMeta,
     SubsetFacts,
 };
 use crate::core::ids::Uid;
+use crate::core::mirror::MirroredEndpoint;
 use crate::core::object::{ObjectName, Verb};
 use crate::core::subsets::{Address, TRUNCATED};
+use std::slice::Iter;
 use std::sync::Arc;
 
 /// A write that is due.
@@ -41,23 +43,11 @@ impl Encode for Values {
     type Body = Desired;
 
     fn slice<'a>(&mut self, slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Desired {
-        let metadata = slice.metadata;
-        Desired::Slice(SliceFacts {
-            meta: SliceMeta {
-                name: metadata.name.into(),
-                uid: uid(&metadata),
-                version: version(&metadata),
-                service: metadata.service.name.clone(),
-                owner: Owners::from(metadata.service.uid.clone()),
-                deleting: false,
-            },
-            created: None,
-            labels: metadata.labels().collect(),
-            extras: Extras::default(),
-            family: Family::parse(slice.address_type),
-            ports: slice.ports.iter().cloned().collect(),
-            endpoints: slice.endpoints.map(endpoint).collect(),
-        })
+        slice_of(slice, endpoint)
+    }
+
+    fn mirrored(&mut self, slice: SliceBody<'_, Iter<'_, MirroredEndpoint>>) -> Desired {
+        slice_of(slice, mirrored)
     }
 
     fn endpoints<'a, A: Address>(
@@ -77,11 +67,13 @@ impl Encode for Values {
         });
         Desired::Endpoints(EndpointsFacts {
             meta: EndpointsMeta {
-                name: metadata.service.name.clone(),
+                name: metadata.name.into(),
                 uid: uid(&metadata),
                 version: version(&metadata),
                 ours: true,
                 leader: false,
+                skip_mirror: false,
+                deleting: false,
             },
             labels: metadata.labels().collect(),
             extras: Extras::default(),
@@ -89,6 +81,36 @@ impl Encode for Values {
             subsets: subsets.collect(),
         })
     }
+}
+
+fn slice_of<I: Iterator>(slice: SliceBody<'_, I>, endpoint: impl Fn(I::Item) -> EndpointFacts) -> Desired {
+    let metadata = slice.metadata;
+    let (service, owner) = match metadata.subject {
+        Subject::SliceOf(service) | Subject::EndpointsOf(service) => (&service.name, &service.uid),
+        Subject::Mirrors(object) => (&object.name, &object.uid),
+    };
+    let annotations = metadata
+        .annotations()
+        .map(|(key, value)| (key.into(), value.into()));
+    Desired::Slice(SliceFacts {
+        meta: SliceMeta {
+            name: metadata.name.into(),
+            uid: uid(&metadata),
+            version: version(&metadata),
+            service: service.clone(),
+            owner: Owners::from(owner.clone()),
+            deleting: false,
+        },
+        created: None,
+        labels: metadata.labels().collect(),
+        extras: Extras {
+            annotations: annotations.collect(),
+            ..Extras::default()
+        },
+        family: Family::parse(slice.address_type),
+        ports: slice.ports.iter().cloned().collect(),
+        endpoints: slice.endpoints.map(endpoint).collect(),
+    })
 }
 
 fn uid(metadata: &Metadata<'_>) -> Uid {
@@ -113,9 +135,21 @@ fn endpoint(body: EndpointBody<'_>) -> EndpointFacts {
         zone: body.zone.map(Into::into),
         pod: Some(body.target.name.into()),
         pod_uid: Some(body.target.uid.clone()),
+        target: None,
         odd: false,
         zone_hints: body.hints.zone.into_iter().map(Into::into).collect(),
         node_hints: body.hints.node.into_iter().map(Into::into).collect(),
+    }
+}
+
+fn mirrored(endpoint: &MirroredEndpoint) -> EndpointFacts {
+    EndpointFacts {
+        addresses: vec![endpoint.ip.to_string().into()],
+        ready: Some(endpoint.ready),
+        hostname: endpoint.hostname.clone(),
+        node: endpoint.node.clone(),
+        target: endpoint.target.clone(),
+        ..EndpointFacts::default()
     }
 }
 
@@ -125,5 +159,6 @@ fn address(body: AddressBody<'_>) -> AddressFacts {
         hostname: body.hostname.map(Into::into),
         node: body.node.map(Into::into),
         pod: Some((body.target.name.into(), body.target.uid.clone())),
+        target: None,
     }
 }

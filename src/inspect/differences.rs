@@ -1,6 +1,7 @@
 //! Describes in plain words how a stored object differs from the one that would be written.
 
 pub(super) mod endpoints;
+pub(super) mod mirrored;
 pub(super) mod slices;
 
 use crate::core::ids::Uid;

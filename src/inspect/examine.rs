@@ -64,6 +64,8 @@ pub(super) fn examine(
         let slices = published.slices_of(name).filter(|slice| slice.is_ours());
         let endpoints = published.endpoints_of(name);
         core.adopt_objects_of(name, slices.cloned().collect(), endpoints.cloned(), orphaned);
+        let mirrored = published.slices_of(name).filter(|slice| slice.is_mirrored());
+        core.adopt_mirror(name, mirrored.cloned().collect(), endpoints.cloned());
     }
     let mut around: KeyedMap<Arc<str>, Around<'_>> = KeyedMap::default();
     let mut findings: BTreeMap<Arc<str>, Vec<Finding>> = BTreeMap::new();

@@ -13,10 +13,11 @@ use super::text::plural;
 use crate::core::address::Family;
 use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{
-    ANNOTATION_TOLERATE_UNREADY, AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts,
-    LABEL_ENDPOINTS_MANAGED_BY, ServiceFacts, SliceFacts, SubsetFacts, TolerateUnready,
+    ANNOTATION_LEADER, ANNOTATION_TOLERATE_UNREADY, AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts,
+    LABEL_ENDPOINTS_MANAGED_BY, LABEL_SKIP_MIRROR, ServiceFacts, SliceFacts, SubsetFacts, TolerateUnready,
 };
 use crate::core::hints::HintMode;
+use crate::core::mirror::{LeftOut, MAX_PER_SUBSET, MirroredObject};
 use crate::core::ports::{ServicePort, TargetPort};
 use crate::core::selector::Selector;
 use crate::core::subsets::{MAX_ADDRESSES, TRUNCATED};
@@ -241,6 +242,7 @@ fn notes(seen: &Seen) -> Vec<String> {
              controllers write, and are left alone"
                 .to_owned(),
         );
+        notes.extend(mirroring(seen));
     }
     if facts.no_cluster_ip && facts.selector.is_some() {
         notes.push("headless: DNS answers with the addresses of its pods".to_owned());
@@ -262,6 +264,44 @@ fn notes(seen: &Seen) -> Vec<String> {
                     .push("trafficDistribution: each endpoint is hinted to its own node and zone".to_owned());
             }
         }
+    }
+    notes
+}
+
+/// Says what is mirrored of a Service without a selector, and why not if it is not.
+fn mirroring(seen: &Seen) -> Vec<String> {
+    let Some(endpoints) = &seen.endpoints else {
+        return Vec::new();
+    };
+    if endpoints.meta.skip_mirror {
+        return vec![format!(
+            "its Endpoints are not mirrored: they have the label {LABEL_SKIP_MIRROR}"
+        )];
+    }
+    if endpoints.meta.leader {
+        return vec![format!(
+            "its Endpoints are not mirrored: the annotation {ANNOTATION_LEADER} says that they are a lock"
+        )];
+    }
+    let content = MirroredObject::new(&seen.namespace, endpoints, MAX_PER_SUBSET);
+    let mut notes = vec![format!(
+        "its Endpoints are mirrored: {} in {}",
+        plural(content.endpoints(), "endpoint"),
+        plural(content.groups.len(), "slice")
+    )];
+    let LeftOut {
+        invalid,
+        beyond_limit,
+    } = content.left_out;
+    if invalid > 0 {
+        notes.push(format!(
+            "{invalid} of its addresses are no IPs, and are not mirrored"
+        ));
+    }
+    if beyond_limit > 0 {
+        notes.push(format!(
+            "{beyond_limit} of its addresses are not mirrored: at most {MAX_PER_SUBSET} of a subset are"
+        ));
     }
     notes
 }
@@ -348,6 +388,8 @@ fn strays(seen: &Seen) -> Vec<String> {
 fn summary(slice: &SliceFacts, service: &ServiceFacts) -> SliceSummary {
     let note = if slice.meta.deleting {
         Some("is being deleted")
+    } else if slice.is_mirrored() {
+        Some("mirrors the Endpoints")
     } else if !slice.is_ours() {
         Some("not ours: left alone")
     } else if service.selector.is_none() {

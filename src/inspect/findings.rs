@@ -1,7 +1,7 @@
 //! The findings of `endpointd audit`: the objects that are not as they should be, and why.
 
 use super::desired::{Desired, Due};
-use super::differences::{Difference, PodState, endpoints, slices};
+use super::differences::{Difference, PodState, endpoints, mirrored, slices};
 use super::published::Around;
 use super::text::{Table, plural};
 use crate::core::hash::hash_of;
@@ -47,18 +47,20 @@ impl Finding {
         } = due;
         let slice = || around.slice(&object.name);
         let why = match (desired, object.output) {
+            (Some(Desired::Slice(desired)), Output::Mirrored) => mirrored::of(slice(), Some(desired), core),
             (Some(Desired::Slice(desired)), _) => {
                 slices::of(slice(), Some(desired), core.service(service), around)
             }
             (Some(Desired::Endpoints(desired)), _) => endpoints::of(around.endpoints, Some(desired)),
             (None, Output::Slice) => slices::of(slice(), None, core.service(service), around),
             (None, Output::Endpoints) => endpoints::of(around.endpoints, None),
+            (None, Output::Mirrored) => mirrored::of(slice(), None, core),
         };
         let why = why.into_iter().map(|difference| {
             let state = difference.pod.as_deref().and_then(|pod| PodState::of(core, pod));
             (difference, state)
         });
-        let made_up = object.output == Output::Slice && *verb == Verb::Create;
+        let made_up = object.output != Output::Endpoints && *verb == Verb::Create;
         Self {
             namespace: core.namespace().clone(),
             service: service.clone(),
@@ -212,13 +214,7 @@ impl Serialize for Finding {
         let mut out = serializer.serialize_struct("Finding", 6)?;
         out.serialize_field("namespace", &*self.namespace)?;
         out.serialize_field("service", &*self.service)?;
-        out.serialize_field(
-            "kind",
-            match self.output {
-                Output::Slice => "EndpointSlice",
-                Output::Endpoints => "Endpoints",
-            },
-        )?;
+        out.serialize_field("kind", self.output.kind())?;
         out.serialize_field("name", &self.name.as_deref())?;
         out.serialize_field("would", &self.verb)?;
         let why: Vec<&str> = self.why.iter().map(|(d, _)| &*d.text).collect();

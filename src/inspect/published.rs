@@ -31,8 +31,8 @@ impl Published {
     /// which only the metadata is known, say nothing here. `is_known` says whether there has been a Service of a name.
     pub(super) fn apply(&mut self, change: Change, is_known: impl Fn(&str) -> bool) {
         match change {
-            Change::Slice(facts, epoch) => self.slice(*facts, epoch),
-            Change::SliceGone(name, version) => {
+            Change::Slice(facts, epoch) | Change::Mirrored(facts, epoch) => self.slice(*facts, epoch),
+            Change::SliceGone(name, version) | Change::MirroredGone(name, version) => {
                 let known = self.slices.get(&name);
                 if known.is_some_and(|known| known.facts.meta.version <= version) {
                     self.forget_slice(&name);
@@ -54,9 +54,8 @@ impl Published {
                 self.changed.extend(names.cloned());
             }
             Change::End(kind, epoch, version) => self.sweep(kind, epoch, version),
-            Change::Forget(Kind::Slice) => {
-                self.slices = KeyedMap::default();
-                self.changed.extend(self.by_service.drain().map(|(name, _)| name));
+            Change::Forget(kind @ (Kind::Slice | Kind::Mirrored)) => {
+                self.forget_slices(|known| known.facts.is_mirrored() == (kind == Kind::Mirrored));
             }
             Change::Forget(Kind::Endpoints) => {
                 self.changed.extend(self.endpoints.drain().map(|(name, _)| name));
@@ -103,6 +102,15 @@ impl Published {
         self.changed.insert(service);
     }
 
+    fn forget_slices(&mut self, gone: impl Fn(&Stored<SliceFacts>) -> bool) {
+        let slices = self.slices.iter();
+        let gone = slices.filter(|(_, known)| gone(known));
+        let gone: Vec<_> = gone.map(|(name, _)| name.clone()).collect();
+        for name in gone {
+            self.forget_slice(&name);
+        }
+    }
+
     fn object(&mut self, facts: EndpointsFacts, epoch: u8) {
         let name = facts.meta.name.clone();
         let mut had_service = false;
@@ -125,15 +133,11 @@ impl Published {
     /// Forgets what the list of an epoch did not show. If it was a list of Services, any of them may be gone.
     fn sweep(&mut self, kind: Kind, epoch: u8, version: u64) {
         match kind {
-            Kind::Slice => {
-                let slices = self.slices.iter();
-                let gone =
-                    slices.filter(|(_, known)| known.epoch != epoch && known.facts.meta.version <= version);
-                let gone: Vec<_> = gone.map(|(name, _)| name.clone()).collect();
-                for name in gone {
-                    self.forget_slice(&name);
-                }
-            }
+            Kind::Slice | Kind::Mirrored => self.forget_slices(|known| {
+                known.facts.is_mirrored() == (kind == Kind::Mirrored)
+                    && known.epoch != epoch
+                    && known.facts.meta.version <= version
+            }),
             Kind::Endpoints => {
                 let changed = &mut self.changed;
                 self.endpoints.retain(|name, known| {

@@ -72,6 +72,13 @@ const DEFAULT: Buckets = Buckets {
     text: "0.005 to 10, 11 steps",
     bounds: &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0],
 };
+const POWERS_OF_TWO_MS: Buckets = Buckets {
+    text: "0.001, 0.002, 0.004 ... 16.384",
+    bounds: &[
+        0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192,
+        16.384,
+    ],
+};
 const POWERS_OF_TEN: Buckets = Buckets {
     text: "10 ns to 10 s, powers of ten",
     bounds: &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0],
@@ -144,6 +151,10 @@ pub(crate) const CATALOGUE: &[Group] = &[
     ("Dry runs", DRY_RUN),
     ("Kubernetes Events and the log", EVENTS),
     ("Upstream's endpointslice controller", UPSTREAM),
+    (
+        "Upstream's endpointslice-mirroring controller",
+        UPSTREAM_MIRRORING,
+    ),
     ("Upstream's work queues", WORK_QUEUES),
     ("Requests to the API server, under client-go's names", CLIENT),
     ("Process", PROCESS),
@@ -159,6 +170,7 @@ const PUBLISHED: &[Metric] = &[
     counter("endpointd_requests_total", &["verb"], "Requests for slices and Endpoints, and for the Services of leftover Endpoints, by verb: create, update, delete, get."),
     counter("endpointd_request_outcomes_total", &["outcome"], "Outcomes of these requests: ok, conflict, missing, refused, unknown (no answer, or an error of the server)."),
     histogram("endpointd_request_duration_seconds", &SECONDS, &[], "Seconds from sending one of these requests to its answer."),
+    counter("endpointd_contested_objects_total", &["output"], "Times an object was left alone for ten minutes, because another client had changed or deleted it again and again: probably a controller that endpointd replaces is still on."),
 ];
 
 #[rustfmt::skip]
@@ -222,8 +234,21 @@ const UPSTREAM: &[Metric] = &[
 ];
 
 #[rustfmt::skip]
+const UPSTREAM_MIRRORING: &[Metric] = &[
+    histogram("endpoint_slice_mirroring_controller_endpoints_added_per_sync", &POWERS_OF_TWO, &[], "Endpoints added to mirrored slices by one sync of an Endpoints object."),
+    histogram("endpoint_slice_mirroring_controller_endpoints_updated_per_sync", &POWERS_OF_TWO, &[], "Endpoints of mirrored slices changed by one sync of an Endpoints object."),
+    histogram("endpoint_slice_mirroring_controller_endpoints_removed_per_sync", &POWERS_OF_TWO, &[], "Endpoints removed from mirrored slices by one sync of an Endpoints object."),
+    histogram("endpoint_slice_mirroring_controller_addresses_skipped_per_sync", &POWERS_OF_TWO, &[], "Addresses that one sync of an Endpoints object left out, because they are invalid or exceed --mirroring-max-endpoints-per-subset."),
+    histogram("endpoint_slice_mirroring_controller_endpoints_sync_duration", &POWERS_OF_TWO_MS, &[], "Seconds that the shard took for the message that brought the sync of an Endpoints object."),
+    gauge("endpoint_slice_mirroring_controller_endpoints_desired", &[], "Endpoints that mirrored slices should have."),
+    gauge("endpoint_slice_mirroring_controller_num_endpoint_slices", &[], "Mirrored slices in use, including those that are yet to be created."),
+    gauge("endpoint_slice_mirroring_controller_desired_endpoint_slices", &[], "Mirrored slices that should be in use: one for each list of ports and each address family of an Endpoints object."),
+    counter("endpoint_slice_mirroring_controller_changes", &["operation"], "Mirrored slices written, by operation: create, update, delete."),
+];
+
+#[rustfmt::skip]
 const WORK_QUEUES: &[Metric] = &[
-    gauge("workqueue_depth", &["name"], "Objects that wait to be written. The queue endpoint is for Endpoints, endpoint_slice for slices."),
+    gauge("workqueue_depth", &["name"], "Objects that wait to be written. The queue endpoint is for Endpoints, endpoint_slice for slices, and endpoint_slice_mirroring for slices that mirror Endpoints."),
     counter("workqueue_adds_total", &["name"], "Times an object was added to the queue."),
     counter("workqueue_retries_total", &["name"], "Times an object was added to the queue after a failure."),
     gauge("workqueue_unfinished_work_seconds", &["name"], "Seconds since the turn of each object whose request is not answered yet, added up."),

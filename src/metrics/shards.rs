@@ -1,9 +1,11 @@
 //! Metrics of all shards together: each shard adds and removes its part.
 
 use crate::core::hints::HintMode;
-use crate::core::namespace::{NamespaceState, Sizes, SyncReport, Totals};
+use crate::core::namespace::{MirrorSync, MirrorTotals, NamespaceState, Sizes, SyncReport, Totals};
+use crate::core::object::Output;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Metrics shared by all shards.
 #[derive(Debug)]
@@ -22,6 +24,45 @@ pub(crate) struct ShardMetrics {
     removed: Histogram,
     /// By mode of hints: none, Auto, same zone, same node.
     changed: [Histogram; 4],
+    mirrors: MirrorMetrics,
+    /// By output, in the order of [`Output::ALL`].
+    contested: [Counter; 3],
+}
+
+/// Metrics of mirrored Endpoints, as upstream's mirroring controller has them.
+#[derive(Debug)]
+struct MirrorMetrics {
+    added: Histogram,
+    updated: Histogram,
+    removed: Histogram,
+    skipped: Histogram,
+    endpoints: Gauge,
+    slices: Gauge,
+    desired_slices: Gauge,
+    duration: Histogram,
+}
+
+impl MirrorMetrics {
+    fn new() -> Self {
+        Self {
+            added: histogram!("endpoint_slice_mirroring_controller_endpoints_added_per_sync"),
+            updated: histogram!("endpoint_slice_mirroring_controller_endpoints_updated_per_sync"),
+            removed: histogram!("endpoint_slice_mirroring_controller_endpoints_removed_per_sync"),
+            skipped: histogram!("endpoint_slice_mirroring_controller_addresses_skipped_per_sync"),
+            endpoints: gauge!("endpoint_slice_mirroring_controller_endpoints_desired"),
+            slices: gauge!("endpoint_slice_mirroring_controller_num_endpoint_slices"),
+            desired_slices: gauge!("endpoint_slice_mirroring_controller_desired_endpoint_slices"),
+            duration: histogram!("endpoint_slice_mirroring_controller_endpoints_sync_duration"),
+        }
+    }
+
+    fn sync(&self, sync: MirrorSync, took: Duration) {
+        self.added.record(f64::from(sync.added));
+        self.updated.record(f64::from(sync.updated));
+        self.removed.record(f64::from(sync.removed));
+        self.skipped.record(f64::from(sync.skipped));
+        self.duration.record(took);
+    }
 }
 
 impl ShardMetrics {
@@ -49,6 +90,9 @@ impl ShardMetrics {
             added: histogram!("endpoint_slice_controller_endpoints_added_per_sync"),
             removed: histogram!("endpoint_slice_controller_endpoints_removed_per_sync"),
             changed: labels.map(changed),
+            mirrors: MirrorMetrics::new(),
+            contested: Output::ALL
+                .map(|output| counter!("endpointd_contested_objects_total", "output" => output.as_str())),
         }
     }
 
@@ -78,6 +122,7 @@ pub(crate) struct ShardPart {
     metrics: Arc<ShardMetrics>,
     sizes: Sizes,
     totals: Totals,
+    mirrors: MirrorTotals,
 }
 
 impl ShardPart {
@@ -88,20 +133,29 @@ impl ShardPart {
             metrics,
             sizes: Sizes::default(),
             totals: Totals::default(),
+            mirrors: MirrorTotals::default(),
         }
     }
 
-    /// Updates the part after the shard has handled a message.
-    pub(crate) fn update(&mut self, core: &mut NamespaceState) {
+    /// Counts an object that is left to others, who keep changing it.
+    pub(crate) fn contested(&self, output: Output) {
+        self.metrics.contested[output as usize].increment(1);
+    }
+
+    /// Updates the part after the shard has handled a message, which took so long.
+    pub(crate) fn update(&mut self, core: &mut NamespaceState, took: Duration) {
         for sync in core.take_syncs() {
             self.metrics.sync(sync);
         }
-        self.set(core.sizes(), core.totals());
+        for sync in core.take_mirror_syncs() {
+            self.metrics.mirrors.sync(sync, took);
+        }
+        self.set(core.sizes(), core.totals(), core.mirror_totals());
     }
 
-    fn set(&mut self, sizes: Sizes, totals: Totals) {
+    fn set(&mut self, sizes: Sizes, totals: Totals, mirrors: MirrorTotals) {
         let m = &self.metrics;
-        let (old_sizes, old_totals) = (self.sizes, self.totals);
+        let (old_sizes, old_totals, old_mirrors) = (self.sizes, self.totals, self.mirrors);
         for (gauge, old, new) in [
             (&m.pods, old_sizes.pods, sizes.pods),
             (&m.services, old_sizes.services, sizes.services),
@@ -115,18 +169,25 @@ impl ShardPart {
             ),
             (&m.same_zone, old_totals.same_zone, totals.same_zone),
             (&m.same_node, old_totals.same_node, totals.same_node),
+            (&m.mirrors.endpoints, old_mirrors.endpoints, mirrors.endpoints),
+            (&m.mirrors.slices, old_mirrors.slices, mirrors.slices),
+            (
+                &m.mirrors.desired_slices,
+                old_mirrors.desired_slices,
+                mirrors.desired_slices,
+            ),
         ] {
             if old != new {
                 gauge.increment(new as f64 - old as f64);
             }
         }
-        (self.sizes, self.totals) = (sizes, totals);
+        (self.sizes, self.totals, self.mirrors) = (sizes, totals, mirrors);
     }
 }
 
 impl Drop for ShardPart {
     fn drop(&mut self) {
-        self.set(Sizes::default(), Totals::default());
+        self.set(Sizes::default(), Totals::default(), MirrorTotals::default());
         self.metrics.shards.decrement(1.0);
     }
 }

@@ -10,7 +10,6 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-const OUTPUTS: [Output; 2] = [Output::Slice, Output::Endpoints];
 const VERBS: [&str; 4] = ["create", "update", "delete", "get"];
 
 /// Metrics of the writer.
@@ -27,11 +26,13 @@ pub(crate) struct WriterMetrics {
     requests: [Counter; 4],
     outcomes: [Counter; 5],
     duration: Histogram,
-    /// By output, in the order of [`OUTPUTS`].
-    acknowledged: [Histogram; 2],
-    queues: [QueueMetrics; 2],
+    /// By output, in the order of [`Output::ALL`].
+    acknowledged: [Histogram; 3],
+    queues: [QueueMetrics; 3],
     /// Slices created, updated and deleted.
     written: [Counter; 3],
+    /// Slices that mirror Endpoints, likewise.
+    mirrored: [Counter; 3],
     stale: Counter,
     failed: Counter,
     /// By method, in the order of [`METHODS`].
@@ -65,6 +66,7 @@ impl QueueMetrics {
         let name = match output {
             Output::Slice => "endpoint_slice",
             Output::Endpoints => "endpoint",
+            Output::Mirrored => "endpoint_slice_mirroring",
         };
         Self {
             depth: gauge!("workqueue_depth", "name" => name),
@@ -99,6 +101,7 @@ impl WriterMetrics {
             |outcome: &'static str| counter!("endpointd_request_outcomes_total", "outcome" => outcome);
         let written =
             |operation: &'static str| counter!("endpoint_slice_controller_changes", "operation" => operation);
+        let mirrored = |operation: &'static str| counter!("endpoint_slice_mirroring_controller_changes", "operation" => operation);
         let syncs = |result: &'static str| counter!("endpoint_slice_controller_syncs", "result" => result);
         let limited = |method: &'static str| histogram!("rest_client_rate_limiter_duration_seconds", "verb" => method, "host" => host);
         Self {
@@ -115,11 +118,12 @@ impl WriterMetrics {
             requests: VERBS.map(requests),
             outcomes: ["ok", "conflict", "missing", "refused", "unknown"].map(outcomes),
             duration: histogram!("endpointd_request_duration_seconds"),
-            acknowledged: OUTPUTS.map(
+            acknowledged: Output::ALL.map(
                 |output| histogram!("endpointd_change_to_acknowledged_seconds", "output" => output.as_str()),
             ),
-            queues: OUTPUTS.map(QueueMetrics::new),
+            queues: Output::ALL.map(QueueMetrics::new),
             written: ["create", "update", "delete"].map(written),
+            mirrored: ["create", "update", "delete"].map(mirrored),
             stale: syncs("stale"),
             failed: syncs("error"),
             limited: METHODS.map(limited),
@@ -149,10 +153,10 @@ impl WriterMetrics {
         for (gauge, priority) in self.oldest_in_lane.iter().zip(Priority::ALL) {
             gauge.set(queue.oldest(priority, now).as_secs_f64());
         }
-        for (metrics, output) in self.queues.iter().zip(OUTPUTS) {
+        for (metrics, output) in self.queues.iter().zip(Output::ALL) {
             metrics
                 .depth
-                .set(queue.waiting_of(output == Output::Endpoints) as f64);
+                .set(queue.waiting_of(|key| key.object.output == output) as f64);
             let (mut sum, mut longest) = (Duration::ZERO, Duration::ZERO);
             for (key, flight) in &self.flights {
                 if key.object.output == output {
@@ -268,6 +272,11 @@ impl WriterMetrics {
                 _ if at > 2 => self.failed.increment(1),
                 _ => {}
             }
+        }
+        if let (Output::Mirrored, Outcome::Written(_) | Outcome::Deleted, Some(verb @ 0..=2)) =
+            (output, outcome, flight.verb)
+        {
+            self.mirrored[verb].increment(1);
         }
     }
 

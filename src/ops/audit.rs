@@ -2,9 +2,12 @@
 
 use crate::cluster::codec::{Decode, NamedNode, Namespaced};
 use crate::cluster::read::{Item, ReadError, Reader, Selection};
-use crate::core::facts::{EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, ServiceFacts};
+use crate::core::facts::{
+    EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY, ServiceFacts,
+};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
+use crate::core::outputs::Outputs;
 use crate::inspect::census::Census;
 use crate::inspect::examine::Objects;
 use crate::inspect::findings::{Counts, Finding, Report};
@@ -99,6 +102,13 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Counts, Suspects, Nod
                 count(reader, kind, &ours, &mut census, Census::slice).await?;
             }
             Kind::Endpoints => count(reader, kind, &everywhere, &mut census, Census::endpoints).await?,
+            Kind::Mirrored => {
+                let mirrored = Selection {
+                    labels: format!("{LABEL_MANAGED_BY}={MIRRORED_BY}"),
+                    ..everywhere.clone()
+                };
+                count(reader, kind, &mirrored, &mut census, Census::mirrored).await?;
+            }
         }
         census.end(kind, &mut nodes);
     }
@@ -202,10 +212,15 @@ async fn of_namespace(reader: &Reader, settings: Settings, namespace: &str) -> R
         services: facts(reader.all(Kind::Service, &all).await?),
         ..Objects::default()
     };
-    if settings.outputs.slices {
+    let Outputs {
+        endpoints,
+        slices,
+        mirrored,
+    } = settings.outputs;
+    if slices || mirrored {
         objects.slices = facts(reader.all(Kind::Slice, &all).await?);
     }
-    if settings.outputs.endpoints {
+    if endpoints || mirrored {
         objects.endpoints = facts(reader.all(Kind::Endpoints, &all).await?);
     }
     Ok(objects)
@@ -242,14 +257,19 @@ pub(super) async fn published(
     name: &str,
     objects: &mut Objects,
 ) -> Result<(), ReadError> {
-    if settings.outputs.slices {
+    let Outputs {
+        endpoints,
+        slices,
+        mirrored,
+    } = settings.outputs;
+    if slices || mirrored {
         let its = Selection {
             labels: format!("{LABEL_SERVICE_NAME}={name}"),
             ..in_namespace(namespace)
         };
         objects.slices = facts(reader.all(Kind::Slice, &its).await?);
     }
-    if settings.outputs.endpoints {
+    if endpoints || mirrored {
         let found: Option<Namespaced<EndpointsFacts>> =
             reader.get(Kind::Endpoints, Some(namespace), name).await?;
         objects.endpoints = found.into_iter().map(|found| found.facts).collect();

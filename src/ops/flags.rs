@@ -98,7 +98,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     if outputs.is_none() {
         return Err(command.error(
             ErrorKind::ValueValidation,
-            "--controllers turns off both endpoints-controller and endpointslice-controller",
+            "--controllers turns off all of endpoints-controller, endpointslice-controller and endpointslice-mirroring-controller",
         ));
     }
     if let Command::Run(run) = &cli.command
@@ -221,6 +221,16 @@ pub(crate) struct RunArgs {
     )]
     pub slice_batch: Duration,
 
+    /// How long a change to an existing slice that mirrors Endpoints waits, so that later changes can join the same write
+    #[arg(
+        long = "mirroring-endpointslice-updates-batch-period",
+        value_name = "DURATION",
+        default_value = "0s",
+        value_parser = golang::parse_duration,
+        allow_hyphen_values = true
+    )]
+    pub mirrored_batch: Duration,
+
     /// Format of the log
     #[arg(long, alias = "logging-format", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
@@ -330,6 +340,7 @@ impl RunArgs {
                 in_flight: usize::from(self.max_requests_in_flight),
                 slice_batch: self.slice_batch,
                 endpoints_batch: self.endpoint_batch,
+                mirrored_batch: self.mirrored_batch,
             },
             deadline: Duration::from_secs(30),
             drain: Duration::from_secs(10),

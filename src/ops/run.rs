@@ -16,7 +16,8 @@ use crate::cluster::events::EventClient;
 use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::objects::ObjectClient;
 use crate::cluster::watch::{
-    Endpoints, Nodes, Pods, Services, Slices, Source, Watch, WholeEndpoints, WholeSlices,
+    Endpoints, Mirrored, Nodes, Pods, Services, Slices, Source, Watch, WholeEndpoints, WholeMirrored,
+    WholeSlices,
 };
 use crate::core::leadership::{Leadership, Role};
 use crate::core::namespace::{Kind, Settings};
@@ -402,8 +403,10 @@ impl Follower {
                 Kind::Service => self.watch::<Services>(),
                 Kind::Slice if whole => self.watch::<WholeSlices>(),
                 Kind::Endpoints if whole => self.watch::<WholeEndpoints>(),
+                Kind::Mirrored if whole => self.watch::<WholeMirrored>(),
                 Kind::Slice => self.watch::<Slices>(),
                 Kind::Endpoints => self.watch::<Endpoints>(),
+                Kind::Mirrored => self.watch::<Mirrored>(),
             })
             .collect()
     }

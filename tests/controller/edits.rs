@@ -11,6 +11,7 @@ const NAMESPACE: &str = "default";
 const SLICES: Outputs = Outputs {
     endpoints: false,
     slices: true,
+    mirrored: false,
 };
 
 /// A Service `s` of pods `app: a`, under a controller with these outputs, and then an edit of its spec: its slices.

@@ -38,6 +38,7 @@ mod encodings;
 mod events;
 mod explain;
 mod ingest;
+mod mirroring;
 mod outputs;
 mod restored;
 mod standby;

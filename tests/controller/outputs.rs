@@ -22,6 +22,7 @@ async fn one_output_alone_reads_and_writes_nothing_for_the_other() {
             Outputs {
                 endpoints: true,
                 slices: false,
+                mirrored: false,
             },
             "/endpoints",
             "/endpointslices",
@@ -30,6 +31,7 @@ async fn one_output_alone_reads_and_writes_nothing_for_the_other() {
             Outputs {
                 endpoints: false,
                 slices: true,
+                mirrored: false,
             },
             "/endpointslices",
             "/endpoints",

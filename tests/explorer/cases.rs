@@ -1,7 +1,9 @@
 //! The cases.
 
-use crate::model::{PodSpec, ServiceSpec};
+use crate::model::{CustomSpec, PodSpec, ServiceSpec};
+use endpointd::core::facts::PodFacts;
 use endpointd::core::outputs::Outputs;
+use std::collections::BTreeMap;
 
 /// Something that happens to the cluster. Pods and Services go by their number; pod `n` belongs to Service `n`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -10,6 +12,42 @@ pub(crate) enum Change {
     Flip(u8),
     /// The pod goes, or comes back.
     Toggle(u8),
+}
+
+/// Something that people do to the Endpoints of the first Service, which has no selector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Edit {
+    /// They have one address.
+    One,
+    /// They have another one too.
+    Two,
+    /// They have addresses of both families.
+    Families,
+    /// They are not to be mirrored.
+    Skip,
+    /// They are deleted, and made again with one address.
+    Again,
+    /// They are deleted.
+    Delete,
+}
+
+impl Edit {
+    /// What they are then; none if they are deleted.
+    pub(crate) fn spec(self) -> Option<CustomSpec> {
+        let spec = |addresses: u8| CustomSpec {
+            subsets: vec![(addresses, 0, 0)],
+            labels: 0,
+            skip: self == Self::Skip,
+            leader: false,
+            again: self == Self::Again,
+        };
+        match self {
+            Self::One | Self::Skip | Self::Again => Some(spec(1)),
+            Self::Two => Some(spec(3)),
+            Self::Families => Some(spec(5)),
+            Self::Delete => None,
+        }
+    }
 }
 
 /// A fault, which strikes once in a history, at any point.
@@ -64,6 +102,8 @@ pub(crate) struct Case {
     /// The changes that happened while no controller ran.
     pub(crate) before: Vec<Change>,
     pub(crate) changes: Vec<Change>,
+    /// What people do to Endpoints: the first before the controller begins, the others at any point.
+    pub(crate) edits: Vec<Edit>,
     pub(crate) fault: Option<Fault>,
     /// Requests that a namespace may have in flight.
     pub(crate) window: usize,
@@ -78,11 +118,19 @@ pub(crate) struct Case {
 const SLICES: Outputs = Outputs {
     slices: true,
     endpoints: false,
+    mirrored: false,
+};
+
+const MIRRORED: Outputs = Outputs {
+    slices: false,
+    endpoints: false,
+    mirrored: true,
 };
 
 const ENDPOINTS: Outputs = Outputs {
     slices: false,
     endpoints: true,
+    mirrored: false,
 };
 
 fn pod(number: u8) -> PodSpec {
@@ -111,6 +159,7 @@ fn two_slices(before: &[Change], changes: &[Change], window: usize) -> Case {
         empty: false,
         before: before.to_vec(),
         changes: changes.to_vec(),
+        edits: Vec::new(),
         fault: None,
         window,
         succession: false,
@@ -127,6 +176,21 @@ fn slice_and_endpoints(before: &[Change], changes: &[Change]) -> Case {
         services: vec![service(0)],
         pods: vec![pod(0)],
         ..two_slices(before, changes, 2)
+    }
+}
+
+/// A Service without a selector, whose Endpoints people write.
+fn mirrored(edits: &[Edit]) -> Case {
+    Case {
+        name: format!("mirrored: {edits:?}"),
+        outputs: MIRRORED,
+        services: vec![ServiceSpec {
+            selector: None,
+            ..service(0)
+        }],
+        pods: Vec::new(),
+        edits: edits.to_vec(),
+        ..two_slices(&[], &[], 2)
     }
 }
 
@@ -210,6 +274,7 @@ pub(crate) fn all() -> Vec<Case> {
             cases.push(case);
         }
     }
+    cases.extend(of_mirroring());
     for outputs in [SLICES, ENDPOINTS] {
         let kind = if outputs.slices { "slice" } else { "Endpoints" };
         cases.push(Case {
@@ -221,4 +286,80 @@ pub(crate) fn all() -> Vec<Case> {
         });
     }
     cases
+}
+
+/// Endpoints that grow, get another family, are skipped, are made again and go, without a fault and with each; and the
+/// same while the lease is lost and won again.
+fn of_mirroring() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for edits in [
+        [Edit::One, Edit::Two, Edit::One],
+        [Edit::One, Edit::Families, Edit::One],
+        [Edit::One, Edit::Skip, Edit::Two],
+        [Edit::One, Edit::Again, Edit::Two],
+        [Edit::One, Edit::Delete, Edit::Two],
+    ] {
+        let case = mirrored(&edits);
+        for fault in Fault::ALL.into_iter().filter(|fault| *fault != Fault::PodsExpire) {
+            cases.push(Case {
+                name: format!("{}, {fault:?}", case.name),
+                fault: Some(fault),
+                long: fault == Fault::OutputsExpire || edits[1] == Edit::Again,
+                ..mirrored(&edits[..2])
+            });
+        }
+        // Where one is made again, three objects wait for a window of two. What a shard says of the third when the lease is
+        // won again may be taken before the writer hears that it was lost, and is dropped then: not covered here.
+        if edits[1] != Edit::Again {
+            cases.push(Case {
+                name: format!("{}, lost and won again", case.name),
+                relapse: true,
+                ..mirrored(&edits[..2])
+            });
+        }
+        cases.push(case);
+    }
+    cases
+}
+
+/// Applies a change to the pods, and returns what the watch of pods shows of it.
+pub(crate) fn apply(pods: &mut BTreeMap<Box<str>, PodFacts>, change: Change) -> Result<PodFacts, Box<str>> {
+    let (Change::Flip(number) | Change::Toggle(number)) = change;
+    let name: Box<str> = format!("pod-{number}").into();
+    match (change, pods.get_mut(&name)) {
+        (Change::Flip(_), Some(pod)) => {
+            pod.ready = !pod.ready;
+            Ok(pod.clone())
+        }
+        (Change::Toggle(_), Some(_)) => {
+            pods.remove(&name);
+            Err(name)
+        }
+        (_, None) => {
+            let pod = PodSpec {
+                name: number,
+                labels: number,
+                generation: 1,
+                ..PodSpec::plain()
+            };
+            pods.insert(name, pod.facts());
+            Ok(pod.facts())
+        }
+    }
+}
+
+/// The pods when so many of a case's changes have happened, and what the watch shows of the last.
+pub(crate) fn pods_after(
+    case: &Case,
+    happened: usize,
+) -> (Vec<PodFacts>, Option<Result<PodFacts, Box<str>>>) {
+    let pods = case
+        .pods
+        .iter()
+        .map(|pod| (pod.facts().name.clone(), pod.facts()));
+    let (mut pods, mut last) = (pods.collect(), None);
+    for change in case.before.iter().chain(&case.changes[..happened]) {
+        last = Some(apply(&mut pods, *change));
+    }
+    (pods.into_values().collect(), last)
 }

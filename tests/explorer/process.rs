@@ -54,6 +54,7 @@ pub(crate) enum Listed {
     Services(Vec<ServiceFacts>),
     Slices(Vec<SliceFacts>),
     Endpoints(Vec<EndpointsFacts>),
+    Mirrored(Vec<SliceFacts>),
 }
 
 /// The state that the shard owns, and the nodes that it looks at.
@@ -151,7 +152,7 @@ impl Process {
     pub(crate) fn lose(&mut self) -> BTreeMap<ObjectName, Flight> {
         (self.leads, self.term) = (false, self.term + 1);
         self.to_writer.push_back(ToWriter::Role(false));
-        for kind in [Kind::Slice, Kind::Endpoints] {
+        for kind in model::WRITTEN {
             let announcement = self.picture.forget(kind);
             self.announce(announcement);
         }
@@ -323,6 +324,8 @@ impl Process {
             WatchEvent::Gone(name, version) => Change::SliceGone(name, version),
             WatchEvent::Endpoints(meta) => Change::EndpointsMeta(meta, epoch(Kind::Endpoints)),
             WatchEvent::EndpointsGone(name, version) => Change::EndpointsGone(name, version),
+            WatchEvent::Mirrored(meta) => Change::MirroredMeta(meta, epoch(Kind::Mirrored)),
+            WatchEvent::MirroredGone(name, version) => Change::MirroredGone(name, version),
         };
         self.deliver([event]);
     }
@@ -384,6 +387,10 @@ impl Process {
                         .into_iter()
                         .map(|e| Change::Endpoints(Box::new(e), epoch)),
                 );
+            }
+            Listed::Mirrored(slices) => {
+                let mirrored = slices.into_iter().filter(SliceFacts::is_mirrored);
+                events.extend(mirrored.map(|slice| Change::Mirrored(Box::new(slice), epoch)));
             }
         }
         self.deliver(events);
@@ -522,6 +529,7 @@ impl Listed {
             Self::Services(_) => Kind::Service,
             Self::Slices(_) => Kind::Slice,
             Self::Endpoints(_) => Kind::Endpoints,
+            Self::Mirrored(_) => Kind::Mirrored,
         }
     }
 }

@@ -1,11 +1,10 @@
 //! The whole: controllers, an API server, and everything that is on its way between them.
 
-use crate::cases::{Case, Change, Fault};
-use crate::model::{EndpointsTamper, Model, PodSpec, WatchEvent};
+use crate::cases::{Case, Fault, apply, pods_after};
+use crate::model::{self, EndpointsTamper, MirroredTamper, Model, WatchEvent};
 use crate::process::{Flight, Listed, Process};
 use crate::search::{Part, System};
 use endpointd::core::body::Request;
-use endpointd::core::facts::PodFacts;
 use endpointd::core::namespace::{Kind, Outcome, Settings};
 use endpointd::core::object::ObjectName;
 use endpointd::core::publish::Load;
@@ -18,6 +17,8 @@ use std::time::Duration;
 pub(crate) enum Step {
     /// The next change of the cluster, as the watch of pods shows it.
     Change,
+    /// People do the next thing to Endpoints.
+    Edit,
     /// The watch of an output shows its next event.
     Watch(Kind),
     /// A list arrives.
@@ -63,10 +64,13 @@ pub(crate) struct World<'c> {
     server: Part<Server>,
     /// How many of the case's changes have happened.
     changed: usize,
+    /// How many of the case's edits have happened.
+    edited: usize,
     process: Process,
     /// By kind, what its watch has yet to show.
     slices: VecDeque<WatchEvent>,
     endpoints: VecDeque<WatchEvent>,
+    mirrored: VecDeque<WatchEvent>,
     /// Lists on their way: how many changes pods show, or what the outputs are.
     lists: Vec<(Kind, Listed, u64, usize)>,
     fault: Option<Fault>,
@@ -86,7 +90,8 @@ struct Server(Model);
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (&self.0.store, &self.0.endpoints, &self.0.version, &self.0.pods).fmt(f)
+        let outputs = (&self.0.store, &self.0.endpoints, &self.0.mirrored);
+        (outputs, &self.0.version, &self.0.pods).fmt(f)
     }
 }
 
@@ -95,54 +100,16 @@ impl fmt::Debug for World<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("World")
             .field("server", &self.server)
-            .field("changed", &self.changed)
+            .field("changed", &(self.changed, self.edited))
             .field("process", &self.process)
             .field("slices", &self.slices)
             .field("endpoints", &self.endpoints)
+            .field("mirrored", &self.mirrored)
             .field("lists", &self.lists)
             .field("fault", &(self.fault, self.failed))
             .field("succession", &(self.succession, self.relapse, &self.late))
             .finish()
     }
-}
-
-/// Applies a change to the pods, and returns what the watch of pods shows of it.
-fn apply(pods: &mut BTreeMap<Box<str>, PodFacts>, change: Change) -> Result<PodFacts, Box<str>> {
-    let (Change::Flip(number) | Change::Toggle(number)) = change;
-    let name: Box<str> = format!("pod-{number}").into();
-    match (change, pods.get_mut(&name)) {
-        (Change::Flip(_), Some(pod)) => {
-            pod.ready = !pod.ready;
-            Ok(pod.clone())
-        }
-        (Change::Toggle(_), Some(_)) => {
-            pods.remove(&name);
-            Err(name)
-        }
-        (_, None) => {
-            let pod = PodSpec {
-                name: number,
-                labels: number,
-                generation: 1,
-                ..PodSpec::plain()
-            };
-            pods.insert(name, pod.facts());
-            Ok(pod.facts())
-        }
-    }
-}
-
-/// The pods when so many of a case's changes have happened, and what the watch shows of the last.
-fn pods_after(case: &Case, happened: usize) -> (Vec<PodFacts>, Option<Result<PodFacts, Box<str>>>) {
-    let pods = case
-        .pods
-        .iter()
-        .map(|pod| (pod.facts().name.clone(), pod.facts()));
-    let (mut pods, mut last) = (pods.collect(), None);
-    for change in case.before.iter().chain(&case.changes[..happened]) {
-        last = Some(apply(&mut pods, *change));
-    }
-    (pods.into_values().collect(), last)
 }
 
 impl<'c> World<'c> {
@@ -159,14 +126,21 @@ impl<'c> World<'c> {
         for pod in &case.pods {
             server.pods.insert(pod.facts().name.clone(), pod.facts());
         }
+        let first = case.edits.first().and_then(|edit| edit.spec());
+        if let Some(spec) = &first {
+            server.custom_endpoints(&case.services[0].facts().name, spec);
+            server.watch.clear();
+        }
         let mut world = Self {
             case,
             server: Part::new(Server(server)),
+            edited: case.edits.len(),
             // None happens before the controller has begun anew.
             changed: case.changes.len(),
             process: Self::process(case),
             slices: VecDeque::new(),
             endpoints: VecDeque::new(),
+            mirrored: VecDeque::new(),
             lists: Vec::new(),
             fault: None,
             failed: 0,
@@ -195,6 +169,7 @@ impl<'c> World<'c> {
             (world.succession, world.relapse) = (case.succession, case.relapse);
             world.process.delivered = 0;
         }
+        world.edited = case.edits.len().min(1);
         world
     }
 
@@ -226,6 +201,7 @@ impl<'c> World<'c> {
             Kind::Service => Listed::Services(self.server.0.services.values().cloned().collect()),
             Kind::Slice => Listed::Slices(self.server.0.store.values().cloned().collect()),
             Kind::Endpoints => Listed::Endpoints(self.server.0.endpoints.values().cloned().collect()),
+            Kind::Mirrored => Listed::Mirrored(self.server.0.mirrored.values().cloned().collect()),
         }
     }
 
@@ -266,8 +242,14 @@ impl<'c> World<'c> {
         }
         self.process.shard_turn();
         self.process.win(shown, self.changed, broken);
+        self.stop_watching();
+    }
+
+    /// Drops what was on its way to a process that does not lead any more.
+    fn stop_watching(&mut self) {
         self.slices.clear();
         self.endpoints.clear();
+        self.mirrored.clear();
         self.lists.clear();
     }
 
@@ -302,7 +284,15 @@ impl<'c> World<'c> {
             let slices = slices.map(|name| ObjectName::slice((&**name).into()));
             let endpoints = self.server.0.endpoints.keys();
             let endpoints = endpoints.map(|name| ObjectName::endpoints(name.clone()));
-            slices.chain(endpoints).map(Step::FaultOf).collect()
+            let mirrored = self.server.0.mirrored.keys();
+            let mirrored = mirrored.map(|name| ObjectName::mirrored((&**name).into()));
+            // Endpoints that people write are theirs.
+            let endpoints = endpoints.filter(|_| self.case.edits.is_empty());
+            slices
+                .chain(endpoints)
+                .chain(mirrored)
+                .map(Step::FaultOf)
+                .collect()
         };
         match fault {
             Fault::Conflict => sent(true),
@@ -352,6 +342,9 @@ impl<'c> World<'c> {
         if let Some(mut slice) = self.server.0.store.get(&*object.name).cloned() {
             slice.endpoints.clear();
             self.server.change().0.put_slice(slice);
+        } else if self.server.0.mirrored.contains_key(&*object.name) {
+            let server = &mut self.server.change().0;
+            server.tamper_with_mirrored(&object.name, MirroredTamper::DropEndpoint);
         } else {
             self.server
                 .change()
@@ -363,6 +356,9 @@ impl<'c> World<'c> {
     fn delete(&mut self, object: &ObjectName) {
         if self.server.0.store.contains_key(&*object.name) {
             self.server.change().0.delete_slice(&object.name);
+        } else if self.server.0.mirrored.contains_key(&*object.name) {
+            let server = &mut self.server.change().0;
+            server.tamper_with_mirrored(&object.name, MirroredTamper::Delete);
         } else {
             self.server.change().0.delete_endpoints(&object.name);
         }
@@ -386,7 +382,24 @@ impl<'c> World<'c> {
                         self.endpoints.push_back(event);
                     }
                 }
+                WatchEvent::Mirrored(_) | WatchEvent::MirroredGone(..) => {
+                    if self.follows(Kind::Mirrored) {
+                        self.mirrored.push_back(event);
+                    }
+                }
             }
+        }
+    }
+
+    /// The next edit of Endpoints happens.
+    fn edit_endpoints(&mut self) {
+        let edit = self.case.edits[self.edited];
+        self.edited += 1;
+        let name = self.case.services[0].facts().name;
+        let server = &mut self.server.change().0;
+        match edit.spec() {
+            Some(spec) => server.custom_endpoints(&name, &spec),
+            None => server.delete_endpoints(&name),
         }
     }
 
@@ -424,7 +437,13 @@ impl System for World<'_> {
             steps.push(Step::Watch(Kind::Endpoints));
         }
         steps.extend(self.lists.first().map(|(kind, ..)| Step::List(*kind)));
-        let outputs = [Kind::Slice, Kind::Endpoints].into_iter();
+        if !self.mirrored.is_empty() {
+            steps.push(Step::Watch(Kind::Mirrored));
+        }
+        if self.edited < self.case.edits.len() {
+            steps.push(Step::Edit);
+        }
+        let outputs = model::WRITTEN.into_iter();
         steps.extend(outputs.filter(|kind| self.is_awaited(*kind)).map(Step::List));
         let listing = self.lists.iter().any(|(kind, ..)| *kind == Kind::Pod);
         if process.delivered < self.case.changes.len() && process.watches_pods() && !listing {
@@ -484,10 +503,9 @@ impl System for World<'_> {
                 self.relapse = false;
                 let flights = self.process.lose();
                 self.leave(flights);
-                self.slices.clear();
-                self.endpoints.clear();
-                self.lists.clear();
+                self.stop_watching();
             }
+            Step::Edit => self.edit_endpoints(),
             Step::WinAgain => self.process.win_again(self.changed),
             Step::Late(object) => {
                 let at = self.late.iter().position(|(late, _)| *late == object);
@@ -495,10 +513,10 @@ impl System for World<'_> {
                 self.server.change().0.carry_out(&object, &request);
             }
             Step::Watch(kind) => {
-                let events = if kind == Kind::Slice {
-                    &mut self.slices
-                } else {
-                    &mut self.endpoints
+                let events = match kind {
+                    Kind::Slice => &mut self.slices,
+                    Kind::Mirrored => &mut self.mirrored,
+                    _ => &mut self.endpoints,
                 };
                 let event = events.pop_front().ok_or("the watch has nothing to show")?;
                 self.process.show(event);
@@ -528,6 +546,7 @@ impl System for World<'_> {
                 match kind {
                     Kind::Slice => self.slices.clear(),
                     Kind::Endpoints => self.endpoints.clear(),
+                    Kind::Mirrored => self.mirrored.clear(),
                     Kind::Node | Kind::Pod | Kind::Service => {
                         // The next change is not shown by the watch, but listed.
                         if self.changed < self.case.changes.len() {
@@ -586,6 +605,17 @@ impl System for World<'_> {
             if published != expected {
                 return Err(format!(
                     "Endpoints say {published:?}, and should say {expected:?}"
+                ));
+            }
+        }
+        if self.case.outputs.mirrored {
+            let (published, expected) = (
+                self.server.0.published_mirrored(),
+                self.server.0.expected_mirrored(),
+            );
+            if published != expected {
+                return Err(format!(
+                    "mirrored slices say {published:?}, and should say {expected:?}"
                 ));
             }
         }

@@ -28,9 +28,8 @@ pub(crate) fn options(max_endpoints: usize) -> Options {
         settings: Settings {
             max_endpoints,
             outputs: Outputs::ALL,
-            legacy_tolerate_unready: false,
-            clear_managed_fields: false,
             seed: 1,
+            ..Settings::default()
         },
         pacing: Pacing::unlimited(16),
         deadline: Duration::from_secs(30),

@@ -17,13 +17,15 @@ use endpointd::core::outputs::Outputs;
 use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
 use endpointd::core::selector::Selector;
 use endpointd::core::time::Time;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 #[path = "balanced.rs"]
 mod balanced;
 #[path = "model_endpoints.rs"]
 mod endpoints;
+#[path = "model_mirrored.rs"]
+mod mirrored;
 #[path = "model_server.rs"]
 mod server;
 #[path = "model_slices.rs"]
@@ -31,6 +33,8 @@ mod slices;
 
 #[allow(unused_imports)] // Not all tests tamper.
 pub(crate) use endpoints::EndpointsTamper;
+#[allow(unused_imports)] // Not all tests write Endpoints.
+pub(crate) use mirrored::{CustomSpec, MirroredTamper};
 
 pub(crate) const NAMESPACE: &str = "ns";
 
@@ -63,6 +67,8 @@ pub(crate) struct ServiceSpec {
     pub(crate) labels: u8,
     pub(crate) headless: bool,
     pub(crate) hints: HintMode,
+    /// True if its type is `ExternalName`.
+    pub(crate) external: bool,
 }
 
 fn uid(kind: &str, name: u8, generation: u8) -> Uid {
@@ -157,6 +163,7 @@ impl ServiceSpec {
             labels: 0,
             headless: false,
             hints: HintMode::None,
+            external: false,
         }
     }
 
@@ -182,7 +189,8 @@ impl ServiceSpec {
             deleting: false,
             labels: labels.into_iter().collect(),
             // One pair, or two, of the label values that pods carry.
-            selector: self.selector.and_then(|bits| {
+            selectorless: self.selector.is_none() && !self.external,
+            selector: self.selector.filter(|_| !self.external).and_then(|bits| {
                 let pairs = label_pairs(bits).into_iter().skip(usize::from(bits >> 3 & 1));
                 Selector::new(pairs.take(1 + usize::from(bits >> 4 & 1)).collect())
             }),
@@ -218,10 +226,14 @@ pub(crate) struct Model {
     pub(crate) zones: BTreeMap<Arc<str>, NodeFacts>,
     pub(crate) store: BTreeMap<Box<str>, SliceFacts>,
     pub(crate) endpoints: BTreeMap<Arc<str>, EndpointsFacts>,
+    /// Slices that mirror Endpoints.
+    pub(crate) mirrored: BTreeMap<Box<str>, SliceFacts>,
+    /// The UIDs of Endpoints that people have made.
+    pub(crate) custom: BTreeSet<String>,
     pub(crate) version: u64,
     /// How many UIDs have been given out.
     uids: u64,
-    /// The server's backup: slices, Endpoints, and their version.
+    /// The server's backup: slices, Endpoints, mirrored slices, and their version.
     backup: Option<Backup>,
     /// The server has gone back to its backup, and the state does not know it yet.
     pub(crate) restored: bool,
@@ -243,6 +255,7 @@ pub(crate) struct Model {
 type Backup = (
     BTreeMap<Box<str>, SliceFacts>,
     BTreeMap<Arc<str>, EndpointsFacts>,
+    BTreeMap<Box<str>, SliceFacts>,
     u64,
 );
 
@@ -252,7 +265,12 @@ pub(crate) enum WatchEvent {
     Gone(Box<str>, u64),
     Endpoints(EndpointsMeta),
     EndpointsGone(Arc<str>, u64),
+    Mirrored(SliceMeta),
+    MirroredGone(Box<str>, u64),
 }
+
+/// The kinds that are written.
+pub(crate) const WRITTEN: [Kind; 3] = [Kind::Slice, Kind::Endpoints, Kind::Mirrored];
 
 /// How the server treats a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -295,6 +313,8 @@ impl Model {
             zones: BTreeMap::new(),
             store: BTreeMap::new(),
             endpoints: BTreeMap::new(),
+            mirrored: BTreeMap::new(),
+            custom: BTreeSet::new(),
             version: 100,
             uids: 0,
             backup: None,
@@ -400,7 +420,7 @@ impl Model {
         (self.stands_by, self.stood_by) = (true, true);
         self.pending.clear();
         self.late.append(&mut self.in_flight);
-        for kind in [Kind::Slice, Kind::Endpoints] {
+        for kind in WRITTEN {
             self.state.forget(kind);
         }
         assert_eq!(self.plan(), [], "who stands by plans nothing");
@@ -458,6 +478,7 @@ impl Model {
         match object.output {
             Output::Slice => self.carry_out_slice(&object.name, request),
             Output::Endpoints => self.carry_out_endpoints(&object.name, request),
+            Output::Mirrored => self.carry_out_mirrored(&object.name, request),
         }
     }
 
@@ -465,7 +486,7 @@ impl Model {
     pub(crate) fn forget(&mut self) {
         self.stood_by = true;
         self.late.append(&mut self.in_flight);
-        for kind in [Kind::Slice, Kind::Endpoints] {
+        for kind in WRITTEN {
             self.state.forget(kind);
         }
     }
@@ -477,6 +498,8 @@ impl Model {
             Some(WatchEvent::Gone(name, version)) => self.state.slice_gone(&name, version),
             Some(WatchEvent::Endpoints(meta)) => self.state.apply_endpoints_meta(&meta, self.epoch),
             Some(WatchEvent::EndpointsGone(name, version)) => self.state.endpoints_gone(&name, version),
+            Some(WatchEvent::Mirrored(meta)) => self.state.apply_mirrored_meta(&meta, self.epoch),
+            Some(WatchEvent::MirroredGone(name, version)) => self.state.mirrored_gone(&name, version),
             None => {}
         }
     }
@@ -513,7 +536,8 @@ impl Model {
     fn start_over(&self, mut random: Option<fastrand::Rng>) -> Model {
         let mut fresh = Model::with_holds(self.limit, PendingLists::all(Outputs::ALL));
         (fresh.store, fresh.version, fresh.uids) = (self.store.clone(), self.version, self.uids);
-        fresh.endpoints = self.endpoints.clone();
+        (fresh.endpoints, fresh.mirrored) = (self.endpoints.clone(), self.mirrored.clone());
+        fresh.custom.clone_from(&self.custom);
         let mut kinds = Kind::ALL;
         shuffle(&mut random, &mut kinds);
         for kind in kinds {
@@ -569,6 +593,15 @@ impl Model {
                         shuffle(random, &mut subset.not_ready);
                     }
                     fresh.state.apply_endpoints(endpoints, 0);
+                }
+            }
+            Kind::Mirrored => {
+                let slices = self.mirrored.values().filter(|slice| slice.is_mirrored());
+                let mut slices: Vec<_> = slices.cloned().collect();
+                shuffle(random, &mut slices);
+                for mut slice in slices {
+                    shuffle(random, &mut slice.endpoints);
+                    fresh.state.apply_mirrored(slice, 0);
                 }
             }
         }

@@ -96,13 +96,19 @@ impl Model {
 
     /// Backs up what the server holds now.
     pub(crate) fn back_up(&mut self) {
-        self.backup = Some((self.store.clone(), self.endpoints.clone(), self.version));
+        self.backup = Some((
+            self.store.clone(),
+            self.endpoints.clone(),
+            self.mirrored.clone(),
+            self.version,
+        ));
     }
 
     /// The server goes back to what it held when it was last backed up, and its versions with it. Watches end.
     pub(crate) fn restore(&mut self) {
-        if let Some((store, endpoints, version)) = self.backup.clone() {
-            (self.store, self.endpoints, self.version) = (store, endpoints, version);
+        if let Some((store, endpoints, mirrored, version)) = self.backup.clone() {
+            (self.store, self.endpoints) = (store, endpoints);
+            (self.mirrored, self.version) = (mirrored, version);
             self.watch.clear();
             self.restored = true;
         }

@@ -1,6 +1,8 @@
 //! Strategies for all that can happen in and around a namespace.
 
-use crate::model::{self, EndpointsTamper, Fate, Model, PodSpec, ServiceSpec, WatchEvent};
+use crate::model::{
+    self, CustomSpec, EndpointsTamper, Fate, MirroredTamper, Model, PodSpec, ServiceSpec, WatchEvent,
+};
 use endpointd::core::body::Request;
 use endpointd::core::facts::{OwnerReference, Owners, SliceFacts};
 use endpointd::core::hints::HintMode;
@@ -21,6 +23,9 @@ pub(crate) enum Op {
     NodeGone(u8),
     Tamper(u8, Tamper),
     TamperEndpoints(u8, EndpointsTamper),
+    /// Somebody writes the Endpoints of a Service.
+    Custom(u8, CustomSpec),
+    TamperMirrored(u8, MirroredTamper),
     /// The state plans.
     Plan,
     /// A pending object is granted.
@@ -33,6 +38,8 @@ pub(crate) enum Op {
     Relist,
     /// The same of Endpoints.
     RelistEndpoints,
+    /// The same of mirrored slices.
+    RelistMirrored,
     /// The state stands by: it forgets slices and Endpoints, and what happens to them is not shown.
     StandBy,
     /// The state no longer stands by.
@@ -102,14 +109,22 @@ pub(crate) fn service() -> impl Strategy<Value = ServiceSpec> {
     (
         0..3u8,
         0..2u8,
-        option::weighted(0.9, 0..32u8),
+        option::weighted(0.8, 0..32u8),
         0..4u8,
         bits,
         0..8u8,
-        hints,
+        (hints, prop::bool::weighted(0.1)),
     )
         .prop_map(
-            |(name, generation, selector, ports, (families, publish_not_ready, headless), labels, hints)| {
+            |(
+                name,
+                generation,
+                selector,
+                ports,
+                (families, publish_not_ready, headless),
+                labels,
+                (hints, external),
+            )| {
                 ServiceSpec {
                     name,
                     generation,
@@ -120,9 +135,24 @@ pub(crate) fn service() -> impl Strategy<Value = ServiceSpec> {
                     labels,
                     headless,
                     hints,
+                    external,
                 }
             },
         )
+}
+
+fn custom() -> impl Strategy<Value = CustomSpec> {
+    let subset = (0..16u8, 0..16u8, 0..4u8);
+    let flags = [0.1, 0.05, 0.2].map(prop::bool::weighted);
+    (proptest::collection::vec(subset, 0..4), 0..8u8, flags).prop_map(
+        |(subsets, labels, [skip, leader, again])| CustomSpec {
+            subsets,
+            labels,
+            skip,
+            leader,
+            again,
+        },
+    )
 }
 
 pub(crate) fn cluster_op() -> impl Strategy<Value = Op> {
@@ -131,6 +161,7 @@ pub(crate) fn cluster_op() -> impl Strategy<Value = Op> {
         3 => (0..9u8).prop_map(Op::PodGone),
         4 => service().prop_map(Op::Service),
         1 => (0..3u8).prop_map(Op::ServiceGone),
+        4 => (0..3u8, custom()).prop_map(|(service, custom)| Op::Custom(service, custom)),
         2 => (0..3u8, option::of(0..2u8)).prop_map(|(node, zone)| Op::Node(node, zone)),
         1 => (0..3u8).prop_map(Op::NodeGone),
         6 => Just(Op::Plan),
@@ -163,6 +194,16 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
         Just(EndpointsTamper::ForeignAnnotation),
         Just(EndpointsTamper::Reorder),
     ];
+    let mirrored_tamper = prop_oneof![
+        Just(MirroredTamper::Delete),
+        Just(MirroredTamper::DropEndpoint),
+        Just(MirroredTamper::ExtraLabel),
+        Just(MirroredTamper::ExtraAnnotation),
+        Just(MirroredTamper::Disown),
+        Just(MirroredTamper::OtherPorts),
+        Just(MirroredTamper::Copy),
+        Just(MirroredTamper::OtherManager),
+    ];
     let fate = prop_oneof![
         Just(Fate::CarriedUnanswered),
         Just(Fate::Lost),
@@ -176,9 +217,11 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
         20 => cluster_op(),
         3 => (any::<u8>(), tamper).prop_map(|(at, tamper)| Op::Tamper(at, tamper)),
         3 => (any::<u8>(), endpoints_tamper).prop_map(|(at, tamper)| Op::TamperEndpoints(at, tamper)),
+        3 => (any::<u8>(), mirrored_tamper).prop_map(|(at, tamper)| Op::TamperMirrored(at, tamper)),
         3 => (any::<u8>(), fate).prop_map(|(at, fate)| Op::Answer(at, fate)),
         1 => Just(Op::Relist),
         1 => Just(Op::RelistEndpoints),
+        1 => Just(Op::RelistMirrored),
         1 => Just(Op::StandBy),
         2 => Just(Op::TakeOver),
         1 => Just(Op::BackUp),
@@ -216,6 +259,19 @@ pub(crate) fn happen(model: &mut Model, op: &Op) {
                 model.tamper_with_endpoints(name, *tamper);
             }
         }
+        Op::Custom(service, custom) => {
+            let name = format!("svc-{service}").into();
+            // Endpoints without a Service are nobody's business here.
+            if model.services.contains_key(&name) {
+                model.custom_endpoints(&name, custom);
+            }
+        }
+        Op::TamperMirrored(at, tamper) => {
+            let names: Vec<_> = model.mirrored.keys().cloned().collect();
+            if let Some(name) = names.get(usize::from(*at) % names.len().max(1)) {
+                model.tamper_with_mirrored(name, *tamper);
+            }
+        }
         Op::Plan => drop(model.plan()),
         Op::Grant(at) => {
             if !model.pending.is_empty() {
@@ -229,10 +285,12 @@ pub(crate) fn happen(model: &mut Model, op: &Op) {
                 model.answer(name, *fate);
             }
         }
-        Op::Watch | Op::Relist | Op::RelistEndpoints if model.stands_by || model.restored => {}
+        Op::Watch | Op::Relist | Op::RelistEndpoints | Op::RelistMirrored
+            if model.stands_by || model.restored => {}
         Op::Watch => model.watch_one(),
         Op::Relist => relist_slices(model),
         Op::RelistEndpoints => relist_endpoints(model),
+        Op::RelistMirrored => relist_mirrored(model),
         Op::StandBy => model.stand_by(),
         Op::TakeOver => take_over(model),
         Op::BackUp => model.back_up(),
@@ -249,6 +307,7 @@ pub(crate) fn notice(model: &mut Model) {
         model.forget();
         relist_slices(model);
         relist_endpoints(model);
+        relist_mirrored(model);
     }
 }
 
@@ -259,6 +318,7 @@ pub(crate) fn take_over(model: &mut Model) {
         model.restored = false;
         relist_slices(model);
         relist_endpoints(model);
+        relist_mirrored(model);
     }
 }
 
@@ -338,8 +398,9 @@ pub(crate) fn relist_slices(model: &mut Model) {
 }
 
 pub(crate) fn relist_endpoints(model: &mut Model) {
-    let of_slices = |event: &WatchEvent| matches!(event, WatchEvent::Seen(_) | WatchEvent::Gone(..));
-    model.watch.retain(of_slices);
+    let of_endpoints =
+        |event: &WatchEvent| matches!(event, WatchEvent::Endpoints(_) | WatchEvent::EndpointsGone(..));
+    model.watch.retain(|event| !of_endpoints(event));
     model.epoch = model.epoch.wrapping_add(1);
     model.state.begin_list(Kind::Endpoints);
     for endpoints in model.endpoints.clone().into_values() {
@@ -349,4 +410,20 @@ pub(crate) fn relist_endpoints(model: &mut Model) {
     model
         .state
         .end_list(Kind::Endpoints, model.epoch, model.version, &mut model.nodes);
+}
+
+pub(crate) fn relist_mirrored(model: &mut Model) {
+    let of_mirrored =
+        |event: &WatchEvent| matches!(event, WatchEvent::Mirrored(_) | WatchEvent::MirroredGone(..));
+    model.watch.retain(|event| !of_mirrored(event));
+    model.epoch = model.epoch.wrapping_add(1);
+    model.state.begin_list(Kind::Mirrored);
+    let slices = model.mirrored.values().filter(|slice| slice.is_mirrored());
+    for slice in slices.cloned().collect::<Vec<_>>() {
+        model.state.apply_mirrored(slice, model.epoch);
+    }
+    assert_eq!(model.plan(), [], "nothing is planned while a list arrives");
+    model
+        .state
+        .end_list(Kind::Mirrored, model.epoch, model.version, &mut model.nodes);
 }

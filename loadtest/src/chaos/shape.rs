@@ -77,6 +77,7 @@ impl Shape {
                 in_flight: rng.usize(1..=16),
                 slice_batch: batch(&mut rng),
                 endpoints_batch: batch(&mut rng),
+                mirrored_batch: Duration::ZERO,
             },
             deadline: Duration::from_secs(rng.u64(2..=30)),
             history,
@@ -99,7 +100,9 @@ impl Shape {
                 outputs: outputs::Outputs {
                     endpoints: self.outputs.endpoints,
                     slices: self.outputs.slices,
+                    mirrored: true,
                 },
+                max_mirrored: 1000,
                 legacy_tolerate_unready: false,
                 clear_managed_fields: seed % 3 == 1,
                 // No process has the seed of the one before it.
@@ -117,6 +120,7 @@ impl Shape {
             max_endpoints_per_slice: self.max_endpoints,
             // People set it, and Services are made headless and back: alone it is no reason for a write.
             headless_label: false,
+            mirrored: true,
         }
     }
 }

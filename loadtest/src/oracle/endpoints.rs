@@ -23,7 +23,7 @@ const MANAGED_BY: &str = "endpoint-controller";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 const TRUNCATED: &str = "truncated";
 /// Objects with this one serve as locks.
-const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+pub(super) const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 const SUBJECT: &str = "Endpoints";
 
 /// Adds to `differences` what is wrong with the Endpoints object of `service`.

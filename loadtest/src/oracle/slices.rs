@@ -25,7 +25,7 @@ use super::{
 
 /// Names the Service that a slice belongs to.
 pub(super) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
-const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
+pub(super) const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 
 /// An endpoint that stands in a slice, and the slice.

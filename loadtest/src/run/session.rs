@@ -85,6 +85,7 @@ impl<'a> Session<'a> {
             max_endpoints_per_slice: self.args.controller.max_endpoints_per_slice.into(),
             // Here alone Services are made, and their cluster IPs stay.
             headless_label: !self.plan.replaces_services(),
+            mirrored: false,
         }
     }
 }

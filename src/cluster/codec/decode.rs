@@ -5,7 +5,7 @@ use super::protobuf::envelope::{Envelope, MAGIC};
 use super::protobuf::message::{Malformed, Message, Value, read, read_into};
 use crate::core::address::parse_sloppy;
 use crate::core::excerpt::Excerpt;
-use crate::core::facts::{Extras, LABEL_MANAGED_BY, MANAGED_BY, NodeFacts, OwnerReference};
+use crate::core::facts::{Extras, LABEL_MANAGED_BY, NodeFacts, ObjectReference, OwnerReference};
 use crate::core::hints::NodeCapacity;
 use crate::core::ids::Uid;
 use crate::core::labels::Labels;
@@ -177,14 +177,14 @@ pub(super) fn set<'s>(text: Option<&'s Str<'_>>) -> Option<&'s str> {
     text.map(|text| &**text).filter(|text| !text.is_empty())
 }
 
-/// Returns whether a slice is managed by this controller, by its managed-by label.
-pub fn is_ours(object: &[u8]) -> Result<bool, DecodeError> {
+/// Returns whether the managed-by label of a slice names this controller.
+pub fn is_managed_by(object: &[u8], controller: &str) -> Result<bool, DecodeError> {
     let object: fields::MetaOnly<'_> = wire(object)?;
     Ok(object
         .metadata
         .labels
         .get(LABEL_MANAGED_BY)
-        .is_some_and(|by| &**by == MANAGED_BY))
+        .is_some_and(|by| &**by == controller))
 }
 
 pub(super) fn slice_port(port: &fields::SlicePort<'_>) -> SlicePort {
@@ -249,6 +249,25 @@ pub(super) fn plain_pod<'r, 'a>(
             && set(target.api_version.as_ref()).is_none()
             && set(target.field_path.as_ref()).is_none()
     })
+}
+
+/// Returns a reference, if it is not a plain one to a pod of the namespace or has a version: then it takes more than a
+/// name and a UID to write it again.
+pub(super) fn other_target(
+    target: Option<&fields::TargetRef<'_>>,
+    is_plain: bool,
+) -> Option<Box<ObjectReference>> {
+    let target = target.filter(|target| !is_plain || set(target.resource_version.as_ref()).is_some())?;
+    let text = |text: &Option<Str<'_>>| set(text.as_ref()).unwrap_or_default().into();
+    Some(Box::new(ObjectReference {
+        kind: (*target.kind).into(),
+        namespace: (*target.namespace).into(),
+        name: (*target.name).into(),
+        uid: (*target.uid).into(),
+        api_version: text(&target.api_version),
+        resource_version: text(&target.resource_version),
+        field_path: text(&target.field_path),
+    }))
 }
 
 /// Returns the version that a list shows.

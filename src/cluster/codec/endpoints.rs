@@ -1,7 +1,8 @@
 //! Endpoints objects: the fields that are read, how they become facts, and how desired objects are written.
 
 use super::decode::{
-    Decode, DecodeError, Namespaced, canonical, extras, labels, plain_pod, required, set, slice_port, version,
+    Decode, DecodeError, Namespaced, canonical, extras, labels, other_target, plain_pod, required, set,
+    slice_port, version,
 };
 use super::fields::{self, Meta, SlicePort, Str, TargetRef};
 use super::protobuf::message::{Field, Malformed, Message, Value, bytes, message, read_into};
@@ -10,7 +11,7 @@ use super::{json, protobuf};
 use crate::core::body::{AddressBody, EndpointsBody};
 use crate::core::facts::{
     ANNOTATION_LEADER, ANNOTATION_TRIGGER_TIME, AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts,
-    EndpointsMeta, LABEL_ENDPOINTS_MANAGED_BY, SubsetFacts,
+    EndpointsMeta, LABEL_ENDPOINTS_MANAGED_BY, LABEL_SKIP_MIRROR, SubsetFacts,
 };
 use crate::core::ids::Uid;
 use crate::core::ports;
@@ -97,6 +98,11 @@ fn meta(meta: &fields::Meta<'_>) -> Result<Namespaced<EndpointsMeta>, DecodeErro
             .get(LABEL_ENDPOINTS_MANAGED_BY)
             .is_some_and(|by| &**by == ENDPOINTS_MANAGED_BY),
         leader: meta.annotations.get(ANNOTATION_LEADER).is_some(),
+        skip_mirror: meta
+            .labels
+            .get(LABEL_SKIP_MIRROR)
+            .is_some_and(|value| &**value == "true"),
+        deleting: meta.deletion_timestamp.is_some(),
     };
     Ok(Namespaced {
         namespace: Arc::from(required(&meta.namespace, "metadata.namespace")?),
@@ -165,6 +171,7 @@ fn address(wire: &Address<'_>, namespace: &str) -> AddressFacts {
         hostname: set(wire.hostname.as_ref()).map(Into::into),
         node: set(wire.node_name.as_ref()).map(Into::into),
         pod: pod.map(|target| ((*target.name).into(), Uid::from(&*target.uid))),
+        target: other_target(wire.target_ref.as_ref(), pod.is_some()),
     }
 }
 

@@ -322,11 +322,12 @@ pub(super) struct TargetRef<'a> {
     pub(super) name: Str<'a>,
     pub(super) uid: Str<'a>,
     pub(super) api_version: Option<Str<'a>>,
+    pub(super) resource_version: Option<Str<'a>>,
     pub(super) field_path: Option<Str<'a>>,
 }
 
 message!('a, TargetRef<'a> {
-    1 => kind, 2 => namespace, 3 => name, 4 => uid, 5 => api_version, 7 => field_path,
+    1 => kind, 2 => namespace, 3 => name, 4 => uid, 5 => api_version, 6 => resource_version, 7 => field_path,
 });
 
 /// A list, or a page of one, without its items.

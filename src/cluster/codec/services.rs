@@ -96,10 +96,8 @@ impl Decode for Namespaced<ServiceFacts> {
     fn decode(mut service: Service<'_>) -> Result<Self, DecodeError> {
         let (meta, spec) = (&mut service.metadata, &mut service.spec);
         let namespace = Arc::from(required(&meta.namespace, "metadata.namespace")?);
-        let selector = match spec.kind.as_deref() {
-            Some("ExternalName") => None,
-            _ => Selector::new(labels(&mut spec.selector)),
-        };
+        let external = spec.kind.as_deref() == Some("ExternalName");
+        let selector = Selector::new(labels(&mut spec.selector)).filter(|_| !external);
         let cluster_ip = set(spec.cluster_ip.as_ref());
         let listed = || {
             let families = spec.ip_families.iter().flatten();
@@ -131,6 +129,7 @@ impl Decode for Namespaced<ServiceFacts> {
             uid: Uid::from(&*meta.uid),
             created: meta.creation_timestamp.as_ref().and_then(Timestamp::time),
             deleting: meta.deletion_timestamp.is_some(),
+            selectorless: selector.is_none() && !external,
             selector,
             headless: cluster_ip.is_none_or(|ip| ip == "None"),
             no_cluster_ip: cluster_ip == Some("None"),

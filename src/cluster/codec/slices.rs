@@ -1,7 +1,8 @@
 //! `EndpointSlice` objects: the fields that are read, how they become facts, and how desired slices are written.
 
 use super::decode::{
-    Decode, DecodeError, Namespaced, canonical, extras, labels, plain_pod, required, slice_port, version,
+    Decode, DecodeError, Namespaced, canonical, extras, labels, other_target, plain_pod, required,
+    slice_port, version,
 };
 use super::fields::{self, Meta, SlicePort, Str, StrMap, TargetRef, Timestamp};
 use super::protobuf::message::message;
@@ -9,7 +10,10 @@ use super::text::IpText;
 use super::{json, protobuf};
 use crate::core::address::Family;
 use crate::core::body::{EndpointBody, SliceBody};
-use crate::core::facts::{ANNOTATION_TRIGGER_TIME, EndpointFacts, LABEL_SERVICE_NAME, SliceFacts, SliceMeta};
+use crate::core::facts::{
+    ANNOTATION_TRIGGER_TIME, EndpointFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MIRRORED_BY, SliceFacts,
+    SliceMeta,
+};
 use crate::core::ids::Uid;
 use crate::core::ports;
 use serde::Deserialize;
@@ -97,7 +101,7 @@ fn slice_meta(meta: &fields::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeEr
             .labels
             .get(LABEL_SERVICE_NAME)
             .map_or_else(|| Arc::from(""), |name| Arc::from(&**name)),
-        owner: services(meta).map(|owner| Uid::from(&*owner.uid)).collect(),
+        owner: subjects(meta).map(|owner| Uid::from(&*owner.uid)).collect(),
         deleting: meta.deletion_timestamp.is_some(),
     };
     Ok(Namespaced {
@@ -106,16 +110,24 @@ fn slice_meta(meta: &fields::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeEr
     })
 }
 
-/// Returns the owner references to Services.
-fn services<'m, 'a>(meta: &'m fields::Meta<'a>) -> impl Iterator<Item = &'m fields::Owner<'a>> {
+/// Returns whether a slice mirrors Endpoints.
+fn is_mirrored(meta: &fields::Meta<'_>) -> bool {
+    meta.labels
+        .get(LABEL_MANAGED_BY)
+        .is_some_and(|by| &**by == MIRRORED_BY)
+}
+
+/// Returns the owner references to what a slice is published for: Services, or Endpoints if it mirrors some.
+fn subjects<'m, 'a>(meta: &'m fields::Meta<'a>) -> impl Iterator<Item = &'m fields::Owner<'a>> {
+    let kind = if is_mirrored(meta) { "Endpoints" } else { "Service" };
     let owners = meta.owner_references.iter().flatten();
-    owners.filter(|owner| &*owner.kind == "Service" && &*owner.api_version == "v1")
+    owners.filter(move |owner| &*owner.kind == kind && &*owner.api_version == "v1")
 }
 
 /// Returns the UID of the owner reference that is rebuilt on each write: the only one to a Service, unless another
 /// owner is the controller. All other references are preserved.
 fn own_reference(meta: &fields::Meta<'_>) -> Option<String> {
-    let mut services = services(meta);
+    let mut services = subjects(meta);
     let only = services.next().filter(|_| services.next().is_none())?;
     let others = meta.owner_references.iter().flatten();
     let mut others = others.filter(|owner| *owner.uid != *only.uid);
@@ -133,7 +145,13 @@ impl Decode for Namespaced<SliceFacts> {
         } = slice_meta(&slice.metadata)?;
         let wire = &mut slice.metadata;
         let owned_by = own_reference(wire);
-        let extras = extras(wire, owned_by.as_deref(), &[ANNOTATION_TRIGGER_TIME]);
+        // A mirrored slice has no trigger time of its own, so one that is there has been added.
+        let not_kept = if is_mirrored(wire) {
+            &[][..]
+        } else {
+            &[ANNOTATION_TRIGGER_TIME]
+        };
+        let extras = extras(wire, owned_by.as_deref(), not_kept);
         let ports = slice.ports.iter().flatten().map(slice_port);
         let facts = SliceFacts {
             created: wire.creation_timestamp.as_ref().and_then(Timestamp::time),
@@ -178,6 +196,7 @@ fn endpoint(wire: &Endpoint<'_>, namespace: &str) -> EndpointFacts {
         zone: text(&wire.zone),
         pod: pod.map(|target| (*target.name).into()),
         pod_uid: pod.map(|target| Uid::from(&*target.uid)),
+        target: other_target(target, pod.is_some()),
         odd: target.is_some() != pod.is_some() || !wire.deprecated_topology.0.is_empty(),
         zone_hints: names(hints.and_then(|hints| hints.for_zones.as_deref())),
         node_hints: names(hints.and_then(|hints| hints.for_nodes.as_deref())),
@@ -302,7 +321,7 @@ fn push_endpoint_protobuf(out: &mut Vec<u8>, target: &[u8], endpoint: EndpointBo
     }
 }
 
-fn push_port(out: &mut Vec<u8>, port: &ports::SlicePort) {
+pub(super) fn push_port(out: &mut Vec<u8>, port: &ports::SlicePort) {
     use protobuf::encode::{push_number, push_optional, push_text};
     push_optional(out, 1, port.name.as_deref());
     push_text(out, 2, port.protocol.as_str());

@@ -2,13 +2,13 @@ use super::endpoints::push_address_json;
 use super::slices::push_endpoint_json;
 use super::{Encoding, ListReader, Namespaced, Undecodable, identity, json, object};
 use crate::core::body::{
-    AddressBody, Encode as _, EndpointBody, EndpointsBody, Metadata, PodReference, SliceBody,
+    AddressBody, Encode as _, EndpointBody, EndpointsBody, Metadata, PodReference, SliceBody, Subject,
 };
 use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{EndpointsFacts, Extras, OwnerReference, ServiceFacts, SliceFacts};
 use crate::core::hints::Hint;
 use crate::core::ids::Uid;
-use crate::core::object::{Output, Remote};
+use crate::core::object::Remote;
 use crate::core::ports::{Protocol, SlicePort};
 use crate::core::slices::Conditions;
 use crate::core::subsets::{Published, Subset};
@@ -159,7 +159,7 @@ proptest! {
         let [json, protobuf] = [Encoding::Json, Encoding::Protobuf].map(|mut encoding| {
             let body = encoding.slice(SliceBody {
                 metadata: Metadata {
-                    output: Output::Slice, namespace: "shop", name: "web-x", service: &service, remote: Some(&remote),
+                    namespace: "shop", name: "web-x", subject: Subject::SliceOf(&service), remote: Some(&remote),
                     extras: Some(&extras), trigger: trigger.map(Time::from_seconds),
                     clear_managed_fields: trigger.is_some(), truncated: false,
                 },
@@ -210,7 +210,7 @@ proptest! {
         let [json, protobuf] = [Encoding::Json, Encoding::Protobuf].map(|mut encoding| {
             encoding.endpoints(EndpointsBody {
                 metadata: Metadata {
-                    output: Output::Endpoints, namespace: "shop", name: "web", service: &service,
+                    namespace: "shop", name: "web", subject: Subject::EndpointsOf(&service),
                     remote: Some(&remote), extras: Some(&extras), trigger: trigger.map(Time::from_seconds),
                     clear_managed_fields: trigger.is_some(), truncated,
                 },
@@ -264,10 +264,9 @@ fn lengths_of_three_bytes() {
     for length in [127, 128, 16_383, 16_384, 20_000] {
         let body = Encoding::Protobuf.slice(SliceBody {
             metadata: Metadata {
-                output: Output::Slice,
                 namespace: "shop",
                 name: "web-x",
-                service: &service,
+                subject: Subject::SliceOf(&service),
                 remote: Some(&remote),
                 extras: None,
                 trigger: None,
@@ -315,10 +314,9 @@ fn bytes_that_are_no_text_are_replaced() {
         let annotations = [("note".into(), value.into())].into();
         Encoding::Protobuf.slice(SliceBody {
             metadata: Metadata {
-                output: Output::Slice,
                 namespace: "shop",
                 name: "web-x",
-                service: &service,
+                subject: Subject::SliceOf(&service),
                 remote: Some(&Remote {
                     uid: Uid::Uuid([9; 16]),
                     version: 7,
@@ -348,10 +346,9 @@ fn an_object_that_is_malformed_is_named_as_far_as_it_goes() {
     let service = service();
     let mut body = Encoding::Protobuf.slice(SliceBody {
         metadata: Metadata {
-            output: Output::Slice,
             namespace: "shop",
             name: "web-x",
-            service: &service,
+            subject: Subject::SliceOf(&service),
             remote: None,
             extras: None,
             trigger: None,

@@ -158,6 +158,35 @@ impl Source for Endpoints {
     }
 }
 
+/// Slices that mirror Endpoints, listed and watched as [`Slices`] are.
+#[derive(Debug)]
+pub(crate) struct Mirrored;
+
+impl Source for Mirrored {
+    const KIND: Kind = Kind::Mirrored;
+    const OUTPUT: bool = true;
+    const WATCHED: Form = Form::Metadata;
+    const LIST: &'static str =
+        "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by%3Dendpointslicemirroring-controller.k8s.io";
+    const WATCH: &'static str = Self::LIST;
+    type Listed = Namespaced<SliceFacts>;
+    type Watched = Namespaced<SliceMeta>;
+
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        deliver(handler, items, |slice, gone| match gone {
+            None => Change::Mirrored(Box::new(slice), epoch),
+            Some(Gone(version)) => Change::MirroredGone(slice.meta.name, version),
+        });
+    }
+
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        deliver(handler, items, |slice, gone| match gone {
+            None => Change::MirroredMeta(slice, epoch),
+            Some(Gone(version)) => Change::MirroredGone(slice.name, version),
+        });
+    }
+}
+
 /// Slices as [`Slices`], watched whole: where another controller does the writing, each write would need a refetch.
 #[derive(Debug)]
 pub(crate) struct WholeSlices;
@@ -198,6 +227,27 @@ impl Source for WholeEndpoints {
     }
 }
 
+/// Slices as [`Mirrored`], watched whole.
+#[derive(Debug)]
+pub(crate) struct WholeMirrored;
+
+impl Source for WholeMirrored {
+    const KIND: Kind = Mirrored::KIND;
+    const OUTPUT: bool = true;
+    const LIST: &'static str = Mirrored::LIST;
+    const WATCH: &'static str = Mirrored::WATCH;
+    type Listed = Namespaced<SliceFacts>;
+    type Watched = Namespaced<SliceFacts>;
+
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Mirrored::listed(handler, items, epoch);
+    }
+
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        Mirrored::listed(handler, items, epoch);
+    }
+}
+
 fn deliver<T>(
     handler: &dyn WatchHandler,
     items: Vec<(Namespaced<T>, Option<Gone>)>,
@@ -214,11 +264,13 @@ fn deliver<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::facts::{LABEL_MANAGED_BY, MANAGED_BY};
+    use crate::core::facts::{LABEL_MANAGED_BY, MANAGED_BY, MIRRORED_BY};
 
     #[test]
     fn the_selector_of_slices_is_our_label() {
-        let plain = Slices::LIST.replace("%2F", "/").replace("%3D", "=");
-        assert_eq!(plain, format!("&labelSelector={LABEL_MANAGED_BY}={MANAGED_BY}"));
+        for (list, controller) in [(Slices::LIST, MANAGED_BY), (Mirrored::LIST, MIRRORED_BY)] {
+            let plain = list.replace("%2F", "/").replace("%3D", "=");
+            assert_eq!(plain, format!("&labelSelector={LABEL_MANAGED_BY}={controller}"));
+        }
     }
 }

@@ -36,6 +36,7 @@ pub struct Applying {
     pub(super) services: Waiting<Arc<str>, ServiceEvent>,
     pub(super) slices: Waiting<Box<str>, SliceEvent>,
     pub(super) endpoints: Waiting<Arc<str>, EndpointsEvent>,
+    pub(super) mirrored: Waiting<Box<str>, SliceEvent>,
     pub(super) zones: Option<ZoneView>,
     /// True if [`NamespaceState::watch_zones`] has been called.
     pub(super) zones_watched: bool,
@@ -130,7 +131,7 @@ impl Applying {
         1
     }
 
-    /// Applies the next event of a slice or an Endpoints object, if there is one. Returns its cost.
+    /// Applies the next event of an object that we may write, if there is one. Returns its cost.
     fn next_object(&mut self, state: &mut NamespaceState) -> Option<u64> {
         if let Some((name, event)) = self.slices.next() {
             match event {
@@ -142,8 +143,7 @@ impl Applying {
                 ObjectEvent::Meta(meta, epoch) => state.apply_slice_meta(&meta, epoch),
                 ObjectEvent::Gone(version) => state.slice_gone(&name, version),
             }
-        } else {
-            let (name, event) = self.endpoints.next()?;
+        } else if let Some((name, event)) = self.endpoints.next() {
             match event {
                 ObjectEvent::Whole(facts, epoch) => {
                     let addresses = facts.addresses() as u64;
@@ -152,6 +152,17 @@ impl Applying {
                 }
                 ObjectEvent::Meta(meta, epoch) => state.apply_endpoints_meta(&meta, epoch),
                 ObjectEvent::Gone(version) => state.endpoints_gone(&name, version),
+            }
+        } else {
+            let (name, event) = self.mirrored.next()?;
+            match event {
+                ObjectEvent::Whole(facts, epoch) => {
+                    let endpoints = facts.endpoints.len() as u64;
+                    state.apply_mirrored(*facts, epoch);
+                    return Some(1 + endpoints);
+                }
+                ObjectEvent::Meta(meta, epoch) => state.apply_mirrored_meta(&meta, epoch),
+                ObjectEvent::Gone(version) => state.mirrored_gone(&name, version),
             }
         }
         Some(1)

@@ -252,7 +252,7 @@ mod tests {
             assert!(picture.blocked().has(kind));
             assert!(announcements.contains(&Announcement::Block(kind)));
         }
-        for kind in [SLICE, Kind::Endpoints] {
+        for kind in [SLICE, Kind::Endpoints, Kind::Mirrored] {
             assert!(announcements.contains(&Announcement::Forget(kind)));
         }
         // Lists and proofs of before do not count.
@@ -278,6 +278,8 @@ mod tests {
         // The other way round.
         assert_eq!(listed(&mut picture, Kind::Endpoints, 3), None);
         assert!(picture.prove(Kind::Endpoints, Demand::of(1)).is_some());
+        assert_eq!(listed(&mut picture, Kind::Mirrored, 3), None);
+        assert!(picture.prove(Kind::Mirrored, Demand::of(1)).is_some());
         for kind in [Kind::Node, Kind::Service] {
             assert!(picture.blocked().any());
             assert!(picture.prove(kind, Demand::of(1)).is_some());
@@ -293,7 +295,7 @@ mod tests {
             assert!(announcements.contains(&Announcement::Block(kind)));
         }
         // Comparisons by version prove nothing any more, whichever view noticed.
-        for kind in [SLICE, Kind::Endpoints] {
+        for kind in [SLICE, Kind::Endpoints, Kind::Mirrored] {
             assert!(announcements.contains(&Announcement::Forget(kind)));
         }
         let demand = Demand::default().next_history();
@@ -317,6 +319,7 @@ mod tests {
         let outputs = Outputs {
             slices: false,
             endpoints: true,
+            mirrored: false,
         };
         let mut picture = Picture::new(outputs);
         assert_eq!(picture.begin_list(Kind::Node), None);

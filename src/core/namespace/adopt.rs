@@ -90,7 +90,10 @@ impl NamespaceState {
     pub(super) fn attribute(&mut self, id: SliceId, holds: bool) {
         let slice = &self.slices[id];
         let service = self.services.find(&slice.service_name);
-        match service.filter(|&s| self.services[s].facts.selector.is_some()) {
+        // Where another controller writes slices, it only counts that they are there.
+        let manages =
+            |&id: &ServiceId| self.settings.outputs.slices && self.services[id].facts.selector.is_some();
+        match service.filter(manages) {
             None => {
                 self.unmanaged
                     .entry(slice.service_name.clone())

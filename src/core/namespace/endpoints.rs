@@ -34,6 +34,8 @@ pub(super) struct Endpoints {
     published: Option<u64>,
     /// The fingerprint of what is in flight.
     departing: u64,
+    /// True if slices may mirror it, should its Service have no selector, as far as is known without reading it.
+    mirrorable: bool,
 }
 
 impl Endpoints {
@@ -43,7 +45,13 @@ impl Endpoints {
             object: ObjectState::new(phase),
             published: None,
             departing: 0,
+            mirrorable: true,
         }
+    }
+
+    /// Returns whether slices may mirror the object, should its Service have no selector.
+    pub(super) fn may_be_mirrored(&self) -> bool {
+        self.mirrorable && self.object.remote.is_some()
     }
 }
 
@@ -223,7 +231,11 @@ impl NamespaceState {
 
     /// Deletes the object of a Service that is gone, whoever created it.
     pub(super) fn delete_endpoints(&mut self, name: &Arc<str>) {
-        let Some(id) = self.endpoints.find(name) else {
+        let Some(id) = self
+            .endpoints
+            .find(name)
+            .filter(|_| self.settings.outputs.endpoints)
+        else {
             return;
         };
         let entry = &mut self.endpoints[id];
@@ -254,6 +266,7 @@ impl NamespaceState {
     /// Does what [`NamespaceState::forget`] does, for Endpoints.
     pub(super) fn forget_endpoints(&mut self) {
         self.endpoints = Objects::default();
+        self.forget_mirror_contents();
         for (_, service) in self.services.iter() {
             if service.endpoints.is_some() {
                 let entry = Endpoints::new(service.facts.name.clone(), Phase::Managed);

@@ -282,7 +282,7 @@ impl NamespaceState {
         loop {
             let letters = (0..5).map(|_| char::from(LETTERS[self.random.usize(..LETTERS.len())]));
             let name: Arc<str> = prefix.chars().chain(letters).collect::<String>().into();
-            if self.slices.find(&name).is_none() {
+            if self.slices.find(&name).is_none() && self.mirrored.find(&name).is_none() {
                 return name;
             }
         }

@@ -29,10 +29,12 @@ impl NamespaceState {
     /// objects and Services were visited.
     pub(crate) fn begin_forgetting(&mut self, kind: Kind) -> u64 {
         debug_assert!(self.passes.is_empty(), "an event has not been applied in full");
-        let looked_at = self.slices.len() + self.endpoints.len() + self.services.len();
+        let outputs = self.slices.len() + self.endpoints.len() + self.mirrored.len();
+        let looked_at = outputs + self.services.len();
         match kind {
             Kind::Slice => self.forget_slices(),
             Kind::Endpoints => self.forget_endpoints(),
+            Kind::Mirrored => self.forget_mirrored(),
             // These are read only.
             Kind::Node | Kind::Pod | Kind::Service => return 1,
         }

@@ -1,11 +1,12 @@
 //! Notifications for people: collected while events are applied and requests answered, taken by the shard.
 
-use super::NamespaceState;
 use super::lifecycle::Published;
+use super::{NamespaceState, WorkItem};
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::facts::{ANNOTATION_TOLERATE_UNREADY, TolerateUnready};
 use crate::core::hints::HintEvent;
 use crate::core::ids::ServiceId;
+use crate::core::mirror::{LeftOut, MirroredObject};
 use crate::core::object::{Flight, ObjectName, ObjectState, SAID_AGAIN};
 use std::sync::Arc;
 
@@ -35,6 +36,13 @@ pub enum Notification {
         bytes: usize,
         /// The API server's message.
         why: Box<str>,
+    },
+    /// In the log: others have changed the object again and again, and it is left to them for some minutes.
+    Contested {
+        /// The object.
+        object: ObjectName,
+        /// The Service that it is published for.
+        service: Arc<str>,
     },
 }
 
@@ -69,6 +77,43 @@ impl NamespaceState {
             reason,
             message,
         }));
+    }
+
+    /// Notifies people of addresses that are not mirrored, if their number has changed. `told` is what they know.
+    pub(super) fn notify_left_out(&mut self, content: &MirroredObject, told: LeftOut) {
+        let LeftOut {
+            invalid,
+            beyond_limit,
+        } = content.left_out;
+        let mut events = Vec::new();
+        if invalid > 0 && invalid != told.invalid {
+            let message = format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
+            events.push(("InvalidIPAddress", message));
+        }
+        if beyond_limit > 0 && content.left_out != told {
+            let (limit, skipped) = (self.settings.max_mirrored, content.left_out.total());
+            let message = format!(
+                "A max of {limit} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} addresses were skipped"
+            );
+            events.push(("TooManyAddressesToMirror", message));
+        }
+        for (reason, message) in events {
+            let notice = Notice {
+                source: Source::Mirroring,
+                involved: self.involved_endpoints(content),
+                warning: true,
+                reason,
+                message,
+            };
+            self.notifications.push(Notification::Event(notice));
+        }
+    }
+
+    /// Notifies people that an object is left to others, who have changed it again and again.
+    pub(super) fn notify_contested<T: Published>(&mut self, id: T::Id) {
+        let WorkItem { object, service, .. } = T::objects(self)[id].work_item();
+        self.notifications
+            .push(Notification::Contested { object, service });
     }
 
     /// Checks the annotations of a Service that is new or has changed.

@@ -190,7 +190,7 @@ impl NamespaceState {
                 (None, 1)
             }
             Pass::Replace(id, facts) => {
-                self.services[id].facts = *facts;
+                self.replace_unmanaged(id, *facts);
                 (None, 1)
             }
             Pass::Insert(facts, epoch) => {

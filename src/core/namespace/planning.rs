@@ -3,6 +3,7 @@
 
 use super::endpoints::Endpoints;
 use super::lifecycle::{Granted, Outcome};
+use super::mirror::MirroredSlice;
 use super::{NamespaceState, WorkItem};
 use crate::core::body::Encode;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
@@ -10,6 +11,7 @@ use crate::core::ids::ServiceId;
 use crate::core::object::{ObjectName, Output};
 use crate::core::slices::Slice;
 use crate::core::work::Budget;
+use std::sync::Arc;
 use std::vec::IntoIter;
 
 /// A plan in progress.
@@ -18,8 +20,11 @@ pub(super) struct Planning {
     /// Listed slices and Endpoints that are yet to be adopted, each with the epoch of the last list that showed it.
     slices: IntoIter<(u8, SliceFacts)>,
     endpoints: IntoIter<(u8, EndpointsFacts)>,
+    mirrored: IntoIter<(u8, SliceFacts)>,
     /// The Services that were dirty when the plan was begun. `None` until everything has been adopted.
     dirty: Option<IntoIter<ServiceId>>,
+    /// The mirrors that were dirty when these Services had been evaluated.
+    mirrors: Option<IntoIter<Arc<str>>>,
 }
 
 impl NamespaceState {
@@ -29,6 +34,7 @@ impl NamespaceState {
         match object.output {
             Output::Slice => self.grant_one::<Slice, E>(&object.name, encoder),
             Output::Endpoints => self.grant_one::<Endpoints, E>(&object.name, encoder),
+            Output::Mirrored => self.grant_one::<MirroredSlice, E>(&object.name, encoder),
         }
     }
 
@@ -36,8 +42,20 @@ impl NamespaceState {
     /// if it is due again.
     pub fn outcome(&mut self, object: &ObjectName, outcome: Outcome, why: Option<&str>) -> Option<WorkItem> {
         match object.output {
-            Output::Slice => self.answered::<Slice>(&object.name, outcome, why),
-            Output::Endpoints => self.answered::<Endpoints>(&object.name, outcome, why),
+            Output::Slice => {
+                let service = self.service_to_give_way_to(&object.name);
+                let due = self.answered::<Slice>(&object.name, outcome, why);
+                if let Some(service) = service {
+                    self.check_replacement(&service);
+                }
+                due
+            }
+            Output::Endpoints => {
+                let due = self.answered::<Endpoints>(&object.name, outcome, why);
+                self.read_to_mirror(&object.name);
+                due
+            }
+            Output::Mirrored => self.answered::<MirroredSlice>(&object.name, outcome, why),
         }
     }
 
@@ -60,16 +78,20 @@ impl NamespaceState {
         let mut planning = self.planning.take().unwrap_or_else(|| {
             // They must not pile up where nobody counts and takes them.
             self.syncs.clear();
+            self.mirrors.clear_syncs();
             Box::new(Planning {
                 slices: self.slices.take_arrivals(),
                 endpoints: self.endpoints.take_arrivals(),
+                mirrored: self.mirrored.take_arrivals(),
                 dirty: None,
+                mirrors: None,
             })
         });
         let done = self.evaluate_some(&mut planning, budget);
         if done {
             self.release_blocked::<Slice>();
             self.release_blocked::<Endpoints>();
+            self.release_blocked::<MirroredSlice>();
             self.resolved.planned();
         } else {
             self.planning = Some(planning);
@@ -93,6 +115,13 @@ impl NamespaceState {
                 return false;
             }
         }
+        for (epoch, facts) in &mut planning.mirrored {
+            budget.spend(1 + facts.endpoints.len() as u64);
+            self.listed::<MirroredSlice>(facts, epoch);
+            if budget.is_spent() {
+                return false;
+            }
+        }
         let dirty = planning.dirty.get_or_insert_with(|| {
             if std::mem::take(&mut self.starting) {
                 self.forget_triggers();
@@ -107,6 +136,13 @@ impl NamespaceState {
                 return false;
             }
         }
+        let mirrors = planning.mirrors.get_or_insert_with(|| self.mirrors.take_dirty());
+        for name in mirrors {
+            budget.spend(self.evaluate_mirror(&name));
+            if budget.is_spent() {
+                return false;
+            }
+        }
         true
     }
 
@@ -115,5 +151,6 @@ impl NamespaceState {
         self.plan_due::<Slice>(wants);
         // Few still read Endpoints, and each is written whole.
         self.plan_due::<Endpoints>(wants);
+        self.plan_due::<MirroredSlice>(wants);
     }
 }

@@ -4,6 +4,7 @@
 use super::NamespaceState;
 use super::endpoints::Endpoints;
 use super::lifecycle::{Published as _, adoption_order};
+use super::mirror::MirroredSlice;
 use crate::core::facts::{EndpointsFacts, ServiceFacts, SliceFacts};
 use crate::core::ids::{ServiceId, Uid};
 use crate::core::object::Phase;
@@ -110,6 +111,33 @@ impl NamespaceState {
                     self.endpoints[id].object.phase = Phase::Deleting;
                 }
             }
+        }
+        self.starting = starting;
+    }
+
+    /// Adopts what the API server has of a Service's mirror, of which everything known is forgotten: its slices, and the
+    /// Endpoints that they mirror.
+    pub fn adopt_mirror(
+        &mut self,
+        name: &Arc<str>,
+        slices: Vec<SliceFacts>,
+        endpoints: Option<EndpointsFacts>,
+    ) {
+        if !self.settings.outputs.mirrored {
+            return;
+        }
+        let starting = std::mem::replace(&mut self.starting, true);
+        self.forget_mirror(name);
+        if self.service(name).is_some_and(|service| service.selectorless) {
+            if let Some(id) = self.endpoints.find(name) {
+                self.endpoints.remove(id);
+            }
+            if let Some(facts) = endpoints {
+                Endpoints::arrive(self, facts, 0);
+            }
+        }
+        for facts in slices {
+            MirroredSlice::arrive(self, facts, 0);
         }
         self.starting = starting;
     }

@@ -91,6 +91,7 @@ impl NamespaceState {
         } else {
             self.spare_endpoints(&name);
         }
+        self.touch_mirror(&name);
     }
 
     /// Drops a Service of which nothing is left but its name.
@@ -99,6 +100,7 @@ impl NamespaceState {
         self.resolved
             .forget_service((service.ports, &service.facts.ports));
         self.delete_endpoints(&service.facts.name);
+        self.touch_mirror(&service.facts.name);
     }
 
     fn update_service(&mut self, id: ServiceId, facts: ServiceFacts) {
@@ -108,9 +110,9 @@ impl NamespaceState {
         }
         let old = &self.services[id].facts;
         match (old.selector.is_some(), facts.selector.is_some()) {
-            (false, false) => self.services[id].facts = facts,
+            (false, false) => self.replace_unmanaged(id, facts),
             (false, true) => {
-                self.services[id].facts = facts;
+                self.replace_unmanaged(id, facts);
                 self.start_service(id);
             }
             (true, false) => {
@@ -124,6 +126,13 @@ impl NamespaceState {
             }
             (true, true) => self.reconfigure(id, facts),
         }
+    }
+
+    /// Applies a change of a Service that was not managed, or no longer is.
+    pub(super) fn replace_unmanaged(&mut self, id: ServiceId, facts: ServiceFacts) {
+        let name = facts.name.clone();
+        self.services[id].facts = facts;
+        self.touch_mirror(&name);
     }
 
     /// Applies a change of a managed Service that stays managed.
@@ -225,9 +234,11 @@ impl NamespaceState {
     /// Finishes the start of a Service, once it has taken in its pods.
     pub(super) fn finish_start(&mut self, id: ServiceId) {
         self.manage_endpoints(id);
-        let name = self.services[id].facts.name.clone();
-        for slice_id in self.unmanaged.remove(&name).unwrap_or_default().iter() {
-            self.claim(slice_id, id, true);
+        if self.settings.outputs.slices {
+            let name = self.services[id].facts.name.clone();
+            for slice_id in self.unmanaged.remove(&name).unwrap_or_default().iter() {
+                self.claim(slice_id, id, true);
+            }
         }
         self.mark(id);
     }

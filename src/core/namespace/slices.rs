@@ -5,13 +5,13 @@ use super::lifecycle::{Content, Metadata, Objects, Published};
 use super::members::desired;
 use super::{NamespaceState, Pod, Service, WorkItem};
 use crate::core::address::Family;
-use crate::core::body::{Encode, EndpointBody, Metadata as BodyMetadata, PodReference, SliceBody};
+use crate::core::body::{Encode, EndpointBody, Metadata as BodyMetadata, PodReference, SliceBody, Subject};
 use crate::core::compact::table::Named;
 use crate::core::events::{Notice, Source};
 use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta};
 use crate::core::hints::HintMode;
 use crate::core::ids::{SliceId, Uid};
-use crate::core::object::{Flight, ObjectName, ObjectState, Output, Phase};
+use crate::core::object::{Flight, ObjectName, ObjectState, Phase};
 use crate::core::queue::Priority;
 use crate::core::slices::Slice;
 use crate::core::time::Time;
@@ -119,16 +119,19 @@ impl Published for Slice {
         let id = state.keep(&facts.meta, epoch);
         state.slices[id].created = facts.created;
         state.attribute(id, false);
+        let service = facts.meta.service.clone();
         if matches!(state.slices[id].object.phase, Phase::Adopting { .. }) {
             // No fetch is needed, since its content is here.
             Self::reconcile_observed(state, id, facts);
         }
+        state.check_replacement(&service);
     }
 
     fn appear(state: &mut NamespaceState, meta: &SliceMeta, epoch: u8) {
         let id = state.keep(meta, epoch);
         // Before the first plan, planning must wait for a slice whose content is not known.
         state.attribute(id, state.pending_lists.any());
+        state.check_replacement(&meta.service);
     }
 
     /// Handles a newer version of a known slice that we did not write.
@@ -244,10 +247,9 @@ impl NamespaceState {
         });
         encoder.slice(SliceBody {
             metadata: BodyMetadata {
-                output: Output::Slice,
                 namespace: &self.namespace,
                 name: &slice.name,
-                service: &service.facts,
+                subject: Subject::SliceOf(&service.facts),
                 remote: slice.object.remote.as_ref(),
                 extras: slice.object.extras.as_deref(),
                 trigger: slice.object.trigger,

@@ -172,7 +172,7 @@ impl HealthHandle {
         };
         let follows_outputs = parts.leadership.borrow().role.follows_outputs();
         Kind::needed_for(parts.outputs)
-            .filter(|kind| follows_outputs || !matches!(kind, Kind::Slice | Kind::Endpoints))
+            .filter(|kind| follows_outputs || !kind.is_output())
             .map(|kind| {
                 let applied = parts.router.has_applied(kind);
                 let wrong = || "not listed and applied yet".to_owned();

@@ -6,6 +6,8 @@ use crate::core::outputs::Outputs;
 const ENDPOINTS: &str = "endpoints-controller";
 /// The name of the controller that writes `EndpointSlices`.
 const SLICES: &str = "endpointslice-controller";
+/// The name of the controller that mirrors Endpoints into `EndpointSlices`.
+const MIRRORING: &str = "endpointslice-mirroring-controller";
 
 /// The names that kube-controller-manager 1.36 knows, each with its older name if it has one.
 #[rustfmt::skip]
@@ -23,7 +25,7 @@ const KNOWN: &[(&str, Option<&str>)] = &[
     ("disruption-controller", Some("disruption")),
     (ENDPOINTS, Some("endpoint")),
     (SLICES, Some("endpointslice")),
-    ("endpointslice-mirroring-controller", Some("endpointslicemirroring")),
+    (MIRRORING, Some("endpointslicemirroring")),
     ("ephemeral-volume-controller", Some("ephemeral-volume")),
     ("garbage-collector-controller", Some("garbagecollector")),
     ("horizontal-pod-autoscaler-controller", Some("horizontalpodautoscaling")),
@@ -111,6 +113,7 @@ pub(super) fn outputs(values: &[Controllers]) -> Outputs {
     Outputs {
         endpoints: enabled(values, ENDPOINTS),
         slices: enabled(values, SLICES),
+        mirrored: enabled(values, MIRRORING),
     }
 }
 
@@ -128,7 +131,7 @@ pub(super) fn elsewhere(values: &[Controllers]) -> Vec<&'static str> {
     let mut out = Vec::new();
     for item in values.iter().flat_map(|value| &value.0) {
         if let Item::Named(name, true) = *item
-            && !matches!(name, ENDPOINTS | SLICES)
+            && !matches!(name, ENDPOINTS | SLICES | MIRRORING)
             && !out.contains(&name)
         {
             out.push(name);
@@ -147,33 +150,47 @@ mod tests {
 
     #[test]
     fn the_first_that_names_a_controller_decides() {
-        for (values, endpoints, slices) in [
-            (&["*"][..], true, true),
-            (&["endpoints-controller"], true, false),
-            (&["endpoint"], true, false),
-            (&["endpointslice"], false, true),
-            (&["endpointslice-controller,endpoint"], true, true),
-            (&["*,-endpoint"], false, true),
-            (&["-endpoints-controller,*"], false, true),
-            (&["*", "-endpointslice-controller"], true, false),
-            (&["-endpoint,endpoint,*"], false, true),
-            (&["endpoint,-endpoint"], true, false),
-            (&["endpoint", "-endpoints-controller"], true, false),
-            (&["-deployment,*"], true, true),
-            (&["*,-endpoint,-endpointslice"], false, false),
-            (&["deployment"], false, false),
-            (&["-deployment"], false, false),
-            (&[""], false, false),
-            (&["", "*"], true, true),
-            (&[], false, false),
+        for (values, endpoints, slices, mirrored) in [
+            (&["*"][..], true, true, true),
+            (&["endpoints-controller"], true, false, false),
+            (&["endpoint"], true, false, false),
+            (&["endpointslice"], false, true, false),
+            (&["endpointslice-controller,endpoint"], true, true, false),
+            (&["endpointslicemirroring"], false, false, true),
+            (
+                &["endpointslice-mirroring-controller,endpoint"],
+                true,
+                false,
+                true,
+            ),
+            (&["*,-endpoint"], false, true, true),
+            (&["-endpoints-controller,*"], false, true, true),
+            (&["*", "-endpointslice-controller"], true, false, true),
+            (&["*,-endpointslicemirroring"], true, true, false),
+            (&["-endpoint,endpoint,*"], false, true, true),
+            (&["endpoint,-endpoint"], true, false, false),
+            (&["endpoint", "-endpoints-controller"], true, false, false),
+            (&["-deployment,*"], true, true, true),
+            (&["*,-endpoint,-endpointslice"], false, false, true),
+            (
+                &["*,-endpoint,-endpointslice,-endpointslicemirroring"],
+                false,
+                false,
+                false,
+            ),
+            (&["deployment"], false, false, false),
+            (&["-deployment"], false, false, false),
+            (&[""], false, false, false),
+            (&["", "*"], true, true, true),
+            (&[], false, false, false),
         ] {
             let outputs = outputs(&read(values).unwrap());
             assert_eq!(
-                (outputs.endpoints, outputs.slices),
-                (endpoints, slices),
+                (outputs.endpoints, outputs.slices, outputs.mirrored),
+                (endpoints, slices, mirrored),
                 "{values:?}"
             );
-            assert_eq!(outputs.is_none(), !endpoints && !slices);
+            assert_eq!(outputs.is_none(), !endpoints && !slices && !mirrored);
         }
     }
 

@@ -55,7 +55,7 @@ const PROCESS: Group = &[
     ("vmodule", Value),
 ];
 
-/// Single controllers, of which the first two are ours: requests in flight are limited here, not workers.
+/// Single controllers, of which the first three are ours: requests in flight are limited here, not workers.
 #[rustfmt::skip]
 const CONTROLLERS: Group = &[
     ("concurrent-endpoint-syncs", Value), ("concurrent-service-endpoint-syncs", Value),
@@ -86,7 +86,6 @@ const CONTROLLERS: Group = &[
     ("horizontal-pod-autoscaler-sync-period", Value), ("horizontal-pod-autoscaler-tolerance", Value),
     ("large-cluster-size-threshold", Value), ("legacy-service-account-token-clean-up-period", Value),
     ("mirroring-concurrent-service-endpoint-syncs", Value),
-    ("mirroring-endpointslice-updates-batch-period", Value), ("mirroring-max-endpoints-per-subset", Value),
     ("namespace-sync-period", Value), ("node-cidr-mask-size", Value), ("node-cidr-mask-size-ipv4", Value),
     ("node-cidr-mask-size-ipv6", Value), ("node-eviction-rate", Value), ("node-monitor-grace-period", Value),
     ("node-monitor-period", Value), ("node-startup-grace-period", Value),

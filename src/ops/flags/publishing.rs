@@ -10,8 +10,9 @@ pub(crate) struct PublishingArgs {
     /// Controllers to replace: `*` for all, NAME for one, -NAME to leave one out; the first item that names a controller
     /// decides
     ///
-    /// endpointd replaces endpoints-controller and endpointslice-controller. The list may also name other controllers
-    /// of kube-controller-manager, which endpointd does not run.
+    /// endpointd replaces endpoints-controller, endpointslice-controller and endpointslice-mirroring-controller. Each of
+    /// them must be off in kube-controller-manager. The list may also name other controllers of kube-controller-manager,
+    /// which endpointd does not run.
     #[arg(
         long,
         value_name = "LIST",
@@ -24,6 +25,12 @@ pub(crate) struct PublishingArgs {
     /// Maximum number of endpoints in a slice
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_endpoints_per_slice: u16,
+
+    /// Maximum number of addresses that are mirrored of each subset of Endpoints
+    ///
+    /// Ready addresses come first. Only Endpoints of Services without a selector are mirrored.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub mirroring_max_endpoints_per_subset: u16,
 
     /// Let the Service annotation `service.alpha.kubernetes.io/tolerate-unready-endpoints` override
     /// publishNotReadyAddresses for Endpoints, as in Kubernetes releases long before 1.36
@@ -55,6 +62,7 @@ impl PublishingArgs {
     pub(crate) fn settings(&self, seed: u64) -> Settings {
         Settings {
             max_endpoints: usize::from(self.max_endpoints_per_slice),
+            max_mirrored: usize::from(self.mirroring_max_endpoints_per_subset),
             outputs: self.outputs(),
             legacy_tolerate_unready: self.legacy_tolerate_unready,
             clear_managed_fields: false,

@@ -107,11 +107,14 @@ fn controllers_choose_the_outputs() {
             &["--controllers=-endpoint-controller,*"][..],
             "\"endpoint-controller\" is not in the list of known controllers",
         ),
-        (&["--controllers=deployment"], "turns off both"),
-        (&["--controllers="], "turns off both"),
+        (&["--controllers=deployment"], "turns off all"),
+        (&["--controllers="], "turns off all"),
         (
-            &["--controllers=*", "--controllers=-endpoint,-endpointslice"],
-            "turns off both",
+            &[
+                "--controllers=*",
+                "--controllers=-endpoint,-endpointslice,-endpointslicemirroring",
+            ],
+            "turns off all",
         ),
     ] {
         let error = parse(args).unwrap_err();
@@ -123,17 +126,19 @@ fn controllers_choose_the_outputs() {
 fn batch_periods_are_durations_of_go() {
     let args = parse(&[]).unwrap();
     assert_eq!(
-        (args.endpoint_batch, args.slice_batch),
-        (Duration::ZERO, Duration::ZERO)
+        (args.endpoint_batch, args.slice_batch, args.mirrored_batch),
+        (Duration::ZERO, Duration::ZERO, Duration::ZERO)
     );
     let args = parse(&[
         "--endpoint-updates-batch-period=500ms",
         "--endpointslice-updates-batch-period",
         "1m0s",
+        "--mirroring-endpointslice-updates-batch-period=2s",
     ]);
     let args = args.unwrap();
     assert_eq!(args.endpoint_batch, Duration::from_millis(500));
     assert_eq!(args.slice_batch, Duration::from_secs(60));
+    assert_eq!(args.mirrored_batch, Duration::from_secs(2));
     for bad in ["-1s", "1", "1d", ""] {
         for args in [
             &[&*format!("--endpoint-updates-batch-period={bad}")][..],

@@ -113,6 +113,7 @@ async fn one_namespace_and_one_controller_are_looked_at_alone() {
     let slices = Outputs {
         endpoints: false,
         slices: true,
+        mirrored: false,
     };
     assert_eq!(seen(None, slices).await, (2, 2));
     let kinds = asked(&world);
@@ -123,6 +124,7 @@ async fn one_namespace_and_one_controller_are_looked_at_alone() {
     let endpoints = Outputs {
         endpoints: true,
         slices: false,
+        mirrored: false,
     };
     assert_eq!(seen(Some("b"), endpoints).await, (1, 1));
     let kinds = asked(&world);

@@ -34,7 +34,9 @@ async fn endpoints_without_a_service_are_deleted_whosever_they_are() {
     let bare = json!({"metadata": {"name": "selectorless"}, "spec": {"selector": null}});
     world.make(service_with(&bare)).await;
 
-    let sent = world.start_up().await;
+    let mut sent = world.start_up().await;
+    // Those of the Service without a selector are mirrored.
+    assert_eq!(sent.remove(0).outline(), "POST endpointslices 201");
     assert_eq!(outlines(&sent), ["GET services 404", "DELETE endpoints 200"]);
     assert!(sent.iter().all(|s| s.name() == Some("gone")));
     assert_eq!(

@@ -1,5 +1,6 @@
 //! What people and other programs do to what the controller has written.
 
+use fastrand::Rng;
 use serde_json::{Value, json};
 
 use super::{FollowUp, History};
@@ -170,9 +171,11 @@ impl History {
                 self.write("delete endpoints", ask).await;
             }
             2 => {
-                let labels = match self.rng.u32(..3) {
+                let labels = match self.rng.u32(..5) {
                     0 => json!({ "people": "were here" }),
                     1 => json!({ "revision": null }),
+                    2 => json!({ "endpointslice.kubernetes.io/skip-mirror": "true" }),
+                    3 => json!({ "endpointslice.kubernetes.io/skip-mirror": null }),
                     _ => json!({ "endpoints.kubernetes.io/managed-by": null }),
                 };
                 let patch = json!({ "metadata": { "labels": labels } });
@@ -192,7 +195,7 @@ impl History {
                     .await;
             }
             _ => {
-                object["subsets"] = subsets();
+                object["subsets"] = subsets(&mut self.rng);
                 self.replace("edit endpoints", Resource::Endpoints, &namespace, object)
                     .await;
             }
@@ -203,7 +206,7 @@ impl History {
     async fn create_endpoints(&mut self, namespace: &str) {
         let name = format!("svc{}", self.rng.usize(..8));
         let mut object = json!({
-            "apiVersion": "v1", "kind": "Endpoints", "metadata": { "name": name }, "subsets": subsets(),
+            "apiVersion": "v1", "kind": "Endpoints", "metadata": { "name": name }, "subsets": subsets(&mut self.rng),
         });
         if self.rng.u32(..4) == 0 {
             object["metadata"]["annotations"] = json!({ "control-plane.alpha.kubernetes.io/leader": "{}" });
@@ -221,6 +224,16 @@ fn alien(v6: bool) -> &'static str {
     if v6 { "2001:db8::bad" } else { "203.0.113.66" }
 }
 
-fn subsets() -> Value {
-    json!([{ "addresses": [{ "ip": alien(false) }], "ports": [{ "name": "wrong", "port": 1 }] }])
+/// Addresses of nobody, of one family or of both, in one subset or in two.
+fn subsets(rng: &mut Rng) -> Value {
+    let port = json!({ "name": "wrong", "port": 1 });
+    let first = json!({ "addresses": [{ "ip": alien(false) }], "ports": [port] });
+    let second = match rng.u32(..5) {
+        0 => json!({ "addresses": [{ "ip": alien(true) }], "ports": [port] }),
+        1 => json!({ "notReadyAddresses": [{ "ip": "203.0.113.9" }], "ports": [port] }),
+        2 => json!({ "addresses": [{ "ip": alien(false) }], "ports": [{ "name": "other", "port": 2 }] }),
+        3 => json!({ "addresses": [{ "ip": "203.0.113.9" }], "ports": [{ "name": "other", "port": 2 }] }),
+        _ => return json!([first]),
+    };
+    json!([first, second])
 }

@@ -78,7 +78,7 @@ pub(in crate::cluster::codec) fn push_all<T>(
     out.push(b']');
 }
 
-fn push_serialized<T: Serialize>(out: &mut Vec<u8>, value: &T) {
+pub(in crate::cluster::codec) fn push_serialized<T: Serialize>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(out, value).expect("strings and numbers can always be written to memory");
 }
 

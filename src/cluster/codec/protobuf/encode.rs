@@ -262,7 +262,7 @@ pub(in crate::cluster::codec) fn push_text(out: &mut Vec<u8>, field: u8, text: &
     push_bytes(out, field, text.as_bytes());
 }
 
-fn push_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+pub(in crate::cluster::codec) fn push_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     open(out, field, bytes.len());
     out.extend_from_slice(bytes);
 }

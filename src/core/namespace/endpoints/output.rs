@@ -2,7 +2,9 @@
 
 use super::server::Verdict;
 use super::{Endpoints, by_uid};
-use crate::core::body::{AddressBody, Encode, EndpointsBody, Metadata as BodyMetadata, PodReference};
+use crate::core::body::{
+    AddressBody, Encode, EndpointsBody, Metadata as BodyMetadata, PodReference, Subject,
+};
 use crate::core::compact::table::Named;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, ServiceFacts};
@@ -10,7 +12,7 @@ use crate::core::ids::{EndpointsId, PodId, ServiceId, Uid};
 use crate::core::namespace::addresses::ServiceEndpoints;
 use crate::core::namespace::lifecycle::{Content, Metadata, Objects, Outcome, Published};
 use crate::core::namespace::{NamespaceState, WorkItem};
-use crate::core::object::{Flight, ObjectName, ObjectState, Output, Phase, Remote};
+use crate::core::object::{Flight, ObjectName, ObjectState, Phase, Remote};
 use crate::core::ports::SlicePort;
 use crate::core::queue::Priority;
 use crate::core::subsets::{MAX_ADDRESSES, Published as Subsets};
@@ -116,7 +118,7 @@ impl Published for Endpoints {
     /// Takes in an object that was not known, once its pods and Service are. Its owner is checked as on any change.
     fn arrive(state: &mut NamespaceState, facts: EndpointsFacts, epoch: u8) {
         let name = facts.meta.name.clone();
-        let left = state.starting && state.services.find(&name).is_none();
+        let left = state.starting && state.settings.outputs.endpoints && state.services.find(&name).is_none();
         let phase = if left {
             Phase::Leftover { confirmed: false }
         } else {
@@ -134,7 +136,7 @@ impl Published for Endpoints {
         let managed = |id| state.services[id].endpoints.is_some();
         let phase = if state.services.find(&meta.name).is_some_and(managed) {
             Phase::Managed
-        } else if state.starting && meta.ours && !meta.leader {
+        } else if state.starting && state.settings.outputs.endpoints && meta.ours && !meta.leader {
             // It may still be a leftover.
             Phase::Leftover { confirmed: false }
         } else {
@@ -158,13 +160,17 @@ impl Published for Endpoints {
         } else {
             entry.object.remote = Some(meta.remote());
         }
+        entry.mirrorable = meta.may_be_mirrored();
         if matches!(entry.object.phase, Phase::Managed | Phase::Leftover { .. }) {
             state.endpoints.want(id);
         }
+        state.touch_mirror(&meta.name);
     }
 
     /// Applies the content of an object that was read while nothing of ours was in flight.
     fn reconcile_observed(state: &mut NamespaceState, id: EndpointsId, facts: EndpointsFacts) {
+        state.endpoints[id].mirrorable = facts.meta.may_be_mirrored();
+        state.mirror_content(&facts);
         let verdict = state.services.find(&facts.meta.name).map(|id| {
             let service = &mut state.services[id];
             if state.starting
@@ -202,6 +208,8 @@ impl Published for Endpoints {
                 entry.object.rewrite = true;
                 entry.object.priority = entry.object.priority.min(priority);
             }
+            // Read to be mirrored, and nothing more is to be read.
+            (Phase::Unmanaged, _) if !entry.object.needs_refetch => entry.object.succeed(),
             _ => {}
         }
         state.endpoints.want(id);
@@ -220,12 +228,14 @@ impl Published for Endpoints {
         let entry = &mut state.endpoints[id];
         entry.published = None;
         entry.object.forget_remote();
+        let name = entry.name.clone();
         if entry.object.phase == Phase::Managed {
             entry.object.priority = entry.object.priority.min(Priority::Add);
             state.endpoints.want(id);
         } else {
             state.endpoints.remove(id);
         }
+        state.forget_mirror_content(&name);
     }
 
     /// Handles the answer to a request that was forgotten when this process became a standby. The list since then may
@@ -233,7 +243,7 @@ impl Published for Endpoints {
     /// made, which then could not be told from what others make.
     fn answered_late(state: &mut NamespaceState, name: &str, outcome: &Outcome) {
         match outcome {
-            Outcome::Written(_) | Outcome::Unknown => {}
+            Outcome::Written(_) | Outcome::Unknown if state.settings.outputs.endpoints => {}
             _ => return,
         }
         let id = state.endpoints.find(name).unwrap_or_else(|| {
@@ -322,10 +332,9 @@ impl NamespaceState {
             .map(|id| &self.endpoints[id].object);
         EndpointsBody {
             metadata: BodyMetadata {
-                output: Output::Endpoints,
                 namespace: &self.namespace,
                 name: &service.name,
-                service,
+                subject: Subject::EndpointsOf(service),
                 remote: object.and_then(|object| object.remote.as_ref()),
                 extras: object.and_then(|object| object.extras.as_deref()),
                 trigger: object.and_then(|object| object.trigger),

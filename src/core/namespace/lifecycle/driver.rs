@@ -79,8 +79,11 @@ impl NamespaceState {
         let entry = T::objects_mut(self).get_mut(id)?;
         if flight == Flight::Fetch && effect != Effect::Failed {
             let others = effect == Effect::Read && before == Phase::Managed && failures == 0;
-            entry.object_mut().looked(others);
+            if entry.object_mut().looked(others) {
+                self.notify_contested::<T>(id);
+            }
         }
+        let entry = T::objects_mut(self).get_mut(id)?;
         // A replacement has another name, and asks for its turn by itself.
         if entry.name() != name {
             return None;
@@ -124,9 +127,9 @@ impl NamespaceState {
             }
             (Effect::Lost, _) => {
                 object.undo_departure();
-                if flight == Flight::Create {
-                    // The object was not there yet, so nothing else counts this against the next try.
-                    object.lose();
+                // If the object was not there yet, nothing else counts this against the next try.
+                if flight == Flight::Create && object.lose() {
+                    self.notify_contested::<T>(id);
                 }
                 self.lost::<T>(id);
             }
@@ -299,8 +302,8 @@ impl NamespaceState {
     /// Handles an object that others have deleted, or turned into something else.
     pub(in crate::core::namespace) fn lost<T: Published>(&mut self, id: T::Id) {
         let object = T::objects_mut(self)[id].object_mut();
-        if object.remote.is_some() || object.flight == Some(Flight::Create) {
-            object.lose();
+        if (object.remote.is_some() || object.flight == Some(Flight::Create)) && object.lose() {
+            self.notify_contested::<T>(id);
         }
         self.forget_arrival::<T>(id);
         T::remake(self, id);

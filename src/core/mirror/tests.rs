@@ -1,0 +1,200 @@
+use super::*;
+use crate::core::facts::{EndpointsMeta, Extras};
+use crate::core::ports::Protocol;
+
+fn port(name: &str, number: u16) -> SlicePort {
+    SlicePort {
+        name: Some(name.into()),
+        protocol: Protocol::Tcp,
+        number: Some(number),
+        app_protocol: None,
+    }
+}
+
+fn address(ip: &str) -> AddressFacts {
+    AddressFacts {
+        ip: ip.into(),
+        ..AddressFacts::default()
+    }
+}
+
+fn subset(ready: &[&str], not_ready: &[&str], ports: &[(&str, u16)]) -> SubsetFacts {
+    SubsetFacts {
+        ports: ports.iter().map(|(name, number)| port(name, *number)).collect(),
+        ready: ready.iter().map(|ip| address(ip)).collect(),
+        not_ready: not_ready.iter().map(|ip| address(ip)).collect(),
+    }
+}
+
+fn facts(subsets: Vec<SubsetFacts>) -> EndpointsFacts {
+    EndpointsFacts {
+        meta: EndpointsMeta {
+            name: "s".into(),
+            uid: Uid::from("u"),
+            version: 7,
+            ours: false,
+            leader: false,
+            skip_mirror: false,
+            deleting: false,
+        },
+        labels: Labels::default(),
+        extras: Extras::default(),
+        over_capacity: None,
+        subsets,
+    }
+}
+
+fn mirrored(subsets: Vec<SubsetFacts>, limit: usize) -> MirroredObject {
+    MirroredObject::new("ns", &facts(subsets), limit)
+}
+
+/// The groups as text: ports, and addresses with a `!` behind those that are not ready.
+fn groups(object: &MirroredObject) -> Vec<String> {
+    let text = |group: &MirroredGroup| {
+        let ports: Vec<_> = group
+            .ports
+            .iter()
+            .filter_map(|port| port.name.as_deref())
+            .collect();
+        let endpoints = group.endpoints.iter();
+        let endpoints: Vec<_> = endpoints
+            .map(|endpoint| format!("{}{}", endpoint.ip, if endpoint.ready { "" } else { "!" }))
+            .collect();
+        format!(
+            "{} {}: {}",
+            group.family.as_str(),
+            ports.join("+"),
+            endpoints.join(" ")
+        )
+    };
+    object.groups.iter().map(text).collect()
+}
+
+#[test]
+fn subsets_are_repacked_by_their_addresses() {
+    let one = mirrored(
+        vec![
+            subset(&["10.0.0.1"], &[], &[("a", 1), ("b", 2)]),
+            subset(&["10.0.0.2"], &[], &[("a", 1)]),
+            subset(&["10.0.0.1"], &[], &[("c", 3)]),
+        ],
+        1000,
+    );
+    assert_eq!(groups(&one), ["IPv4 a: 10.0.0.1 10.0.0.2", "IPv4 b+c: 10.0.0.1"]);
+}
+
+#[test]
+fn an_address_that_is_not_ready_in_one_subset_is_not_ready() {
+    let one = mirrored(
+        vec![
+            subset(&["10.0.0.1", "10.0.0.2"], &[], &[("a", 1)]),
+            subset(&[], &["10.0.0.1"], &[("a", 1)]),
+        ],
+        1000,
+    );
+    assert_eq!(groups(&one), ["IPv4 a: 10.0.0.1! 10.0.0.2"]);
+}
+
+#[test]
+fn subsets_without_ports_are_kept() {
+    let one = mirrored(vec![subset(&["10.0.0.1"], &[], &[])], 1000);
+    assert_eq!(groups(&one), ["IPv4 : 10.0.0.1"]);
+    let joined = mirrored(
+        vec![
+            subset(&["10.0.0.1"], &[], &[]),
+            subset(&["10.0.0.1"], &[], &[("a", 1)]),
+        ],
+        1000,
+    );
+    assert_eq!(groups(&joined), ["IPv4 a: 10.0.0.1"]);
+}
+
+#[test]
+fn families_get_slices_of_their_own_and_share_the_limit() {
+    let both = subset(&["10.0.0.1", "fd00::1"], &["10.0.0.2", "nonsense"], &[("a", 1)]);
+    let all = mirrored(vec![both.clone()], 1000);
+    assert_eq!(groups(&all), ["IPv4 a: 10.0.0.1 10.0.0.2!", "IPv6 a: fd00::1"]);
+    assert_eq!(
+        all.left_out,
+        LeftOut {
+            invalid: 1,
+            beyond_limit: 0
+        }
+    );
+    let cut = mirrored(vec![both], 2);
+    assert_eq!(groups(&cut), ["IPv4 a: 10.0.0.1", "IPv6 a: fd00::1"]);
+    assert_eq!(
+        cut.left_out,
+        LeftOut {
+            invalid: 0,
+            beyond_limit: 2
+        }
+    );
+}
+
+#[test]
+fn ready_addresses_come_first_and_each_kind_by_its_text() {
+    let one = mirrored(
+        vec![subset(
+            &["10.0.0.9", "10.0.0.10"],
+            &["10.0.0.1", "10.0.0.11"],
+            &[("a", 1)],
+        )],
+        3,
+    );
+    assert_eq!(groups(&one), ["IPv4 a: 10.0.0.1! 10.0.0.9 10.0.0.10"]);
+}
+
+#[test]
+fn endpoints_that_agree_in_address_hostname_and_target_are_one() {
+    let named = |uid: &str| AddressFacts {
+        pod: Some(("p".into(), Uid::from(uid))),
+        ..address("10.0.0.1")
+    };
+    let other = AddressFacts {
+        hostname: Some("h".into()),
+        ..named("c")
+    };
+    let mut both = subset(&[], &[], &[("a", 1)]);
+    both.ready = vec![named("a"), named("b"), other];
+    let one = mirrored(vec![both], 1000);
+    assert_eq!(one.endpoints(), 2);
+    let uids = one.groups[0].endpoints.iter();
+    let uids: Vec<_> = uids
+        .map(|endpoint| &*endpoint.target.as_ref().unwrap().uid)
+        .collect();
+    assert_eq!(uids, ["b", "c"]);
+}
+
+#[test]
+fn fingerprints_cover_what_is_written_and_nothing_else() {
+    let plain = || facts(vec![subset(&["10.0.0.1", "10.0.0.2"], &[], &[("a", 1)])]);
+    let of = |facts: &EndpointsFacts| MirroredObject::new("ns", facts, 1000).groups[0].fingerprint;
+    let base = of(&plain());
+    let mut same = plain();
+    same.subsets[0].ready.reverse();
+    same.meta.uid = Uid::from("another");
+    let annotations = [ANNOTATION_LAST_APPLIED, ANNOTATION_TRIGGER_TIME];
+    let annotations = annotations.map(|key| (key.into(), "x".into()));
+    same.extras.annotations = annotations.into();
+    same.labels = [(LABEL_MANAGED_BY, "me"), (LABEL_SERVICE_NAME, "other")]
+        .into_iter()
+        .collect();
+    assert_eq!(of(&same), base);
+    let changes: [fn(&mut EndpointsFacts); 6] = [
+        |facts| facts.labels = [("a", "b")].into_iter().collect(),
+        |facts| facts.extras.annotations = [("a".into(), "b".into())].into(),
+        |facts| facts.over_capacity = Some("truncated".into()),
+        |facts| facts.subsets[0].ready[0].node = Some("n".into()),
+        |facts| {
+            let gone = facts.subsets[0].ready.pop();
+            facts.subsets[0].not_ready.extend(gone);
+        },
+        |facts| facts.subsets[0].ports[0].app_protocol = Some("http".into()),
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let mut changed = plain();
+        change(&mut changed);
+        assert_ne!(of(&changed), base, "change {at}");
+    }
+}

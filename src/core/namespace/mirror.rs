@@ -1,0 +1,580 @@
+//! Mirroring: the Endpoints of a Service without a selector are written by others, and slices of ours show what they
+//! hold.
+//!
+//! Of Endpoints only the metadata is watched. An object that is mirrored is fetched whenever its version changes, as an
+//! object of the kind [`Endpoints`], with that kind's retries; all others are never read for this. What is mirrored is
+//! kept as [`MirroredObject`], one slice for each of its groups.
+//!
+//! [`Endpoints`]: super::endpoints::Endpoints
+
+mod output;
+
+pub(super) use output::MirroredSlice;
+
+use super::NamespaceState;
+use super::lifecycle::Objects;
+use crate::core::address::Family;
+use crate::core::compact::small::SmallSet;
+use crate::core::facts::EndpointsFacts;
+use crate::core::hash::{KeyedMap, KeyedSet};
+use crate::core::ids::MirroredSliceId;
+use crate::core::mirror::{LeftOut, MirroredEndpoint, MirroredGroup, MirroredObject};
+use crate::core::object::{Flight, Phase, Remote};
+use crate::core::ports::SlicePorts;
+use crate::core::queue::Priority;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+/// The mirrors of a namespace.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mirrors {
+    /// By the name of the Service, which is also that of its Endpoints.
+    by_name: KeyedMap<Arc<str>, Mirror>,
+    /// Mirrors to be evaluated.
+    dirty: BTreeSet<Arc<str>>,
+    /// Services that have a selector now, and whose mirrored slices stay until other slices take their place.
+    replaced: BTreeSet<Arc<str>>,
+    syncs: Vec<MirrorSync>,
+    totals: MirrorTotals,
+}
+
+impl Mirrors {
+    /// Drops the evaluations that nobody has taken.
+    pub(super) fn clear_syncs(&mut self) {
+        self.syncs.clear();
+    }
+
+    /// Takes the names of the mirrors to be evaluated.
+    pub(super) fn take_dirty(&mut self) -> IntoIter<Arc<str>> {
+        let dirty: Vec<_> = std::mem::take(&mut self.dirty).into_iter().collect();
+        dirty.into_iter()
+    }
+}
+
+/// What is known of the Endpoints and the mirrored slices of one Service.
+#[derive(Clone, Debug, Default)]
+struct Mirror {
+    /// What the slices should hold, if it is known.
+    content: Option<Box<MirroredObject>>,
+    /// Its slices, in any phase.
+    slices: SmallSet<MirroredSliceId>,
+    /// What people were told of addresses that are left out.
+    told: LeftOut,
+    /// The changes since the last evaluation.
+    moves: Moves,
+    /// The number of times in a row that others wrote or deleted its slices, or made some that it does not need, with no
+    /// change of the Endpoints in between.
+    losses: u8,
+    counted: MirrorTotals,
+}
+
+/// The endpoints that have changed since the last evaluation.
+#[derive(Clone, Copy, Default, Debug)]
+struct Moves {
+    added: u32,
+    updated: u32,
+    removed: u32,
+}
+
+/// The changes that one evaluation found in Endpoints that are mirrored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MirrorSync {
+    /// Endpoints that are new.
+    pub added: u32,
+    /// Endpoints that have changed.
+    pub updated: u32,
+    /// Endpoints that are gone.
+    pub removed: u32,
+    /// Addresses that are not mirrored, because they are invalid or too many.
+    pub skipped: u32,
+}
+
+/// The sizes of the mirrors, as of their last evaluations.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct MirrorTotals {
+    /// Endpoints that are mirrored.
+    pub endpoints: usize,
+    /// Slices in use.
+    pub slices: usize,
+    /// Slices that should be in use.
+    pub desired_slices: usize,
+}
+
+impl MirrorTotals {
+    fn replace(&mut self, old: Self, new: Self) {
+        self.endpoints = self.endpoints + new.endpoints - old.endpoints;
+        self.slices = self.slices + new.slices - old.slices;
+        self.desired_slices = self.desired_slices + new.desired_slices - old.desired_slices;
+    }
+}
+
+/// What is to be done with the mirrored slices of a Service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stance {
+    /// They show what the Endpoints hold.
+    Mirror,
+    /// They should, but the Endpoints have not been read yet: they stay as they are.
+    Unread,
+    /// The Service has a selector now: they stay until slices for that are there.
+    GiveWay,
+    /// They are deleted.
+    Withdraw,
+}
+
+impl NamespaceState {
+    /// Takes the evaluations of mirrors since the last call.
+    pub fn take_mirror_syncs(&mut self) -> Vec<MirrorSync> {
+        std::mem::take(&mut self.mirrors.syncs)
+    }
+
+    /// Returns the sizes of the mirrors.
+    pub fn mirror_totals(&self) -> MirrorTotals {
+        self.mirrors.totals
+    }
+
+    // === what Services and Endpoints change ===
+
+    fn stance(&self, name: &str) -> Stance {
+        let service = self.services.find(name).map(|id| &self.services[id].facts);
+        let endpoints = self.endpoints.find(name).map(|id| &self.endpoints[id]);
+        match (service, endpoints) {
+            (Some(service), _) if service.selector.is_some() => Stance::GiveWay,
+            (Some(service), Some(endpoints)) if service.selectorless && endpoints.may_be_mirrored() => {
+                let mirror = self.mirrors.by_name.get(name);
+                if mirror.is_some_and(|mirror| mirror.content.is_some()) {
+                    Stance::Mirror
+                } else {
+                    Stance::Unread
+                }
+            }
+            _ => Stance::Withdraw,
+        }
+    }
+
+    /// Queues a mirror to be evaluated after its Service or its Endpoints have changed, and its Endpoints to be read if
+    /// that has to come first.
+    pub(super) fn touch_mirror(&mut self, name: &str) {
+        if let Some((name, _)) = self.mirrors.by_name.get_key_value(name) {
+            self.mirrors.dirty.insert(name.clone());
+        }
+        self.read_to_mirror(name);
+    }
+
+    /// Queues Endpoints that are mirrored to be fetched, unless this version of them is known.
+    pub(super) fn read_to_mirror(&mut self, name: &str) {
+        if !self.settings.outputs.mirrored || !matches!(self.stance(name), Stance::Mirror | Stance::Unread) {
+            return;
+        }
+        let Some(id) = self.endpoints.find(name) else {
+            return;
+        };
+        let mirror = self.mirrors.by_name.get(name);
+        let content = mirror.and_then(|mirror| mirror.content.as_deref());
+        let object = &mut self.endpoints[id].object;
+        let known = content.is_some_and(|content| {
+            let same = |remote: &Remote| content.version == remote.version && content.uid == remote.uid;
+            object.remote.as_ref().is_some_and(same)
+        });
+        if object.phase == Phase::Unmanaged && object.flight.is_none() && !known && !object.needs_refetch {
+            object.mark_stale();
+            self.endpoints.want(id);
+        }
+    }
+
+    /// Takes in Endpoints that were read whole.
+    pub(super) fn mirror_content(&mut self, facts: &EndpointsFacts) {
+        if !self.settings.outputs.mirrored {
+            return;
+        }
+        let name = &facts.meta.name;
+        let service = self.services.find(name).map(|id| &self.services[id].facts);
+        if !facts.meta.may_be_mirrored() || !service.is_some_and(|service| service.selectorless) {
+            return self.touch_mirror(&name.clone());
+        }
+        self.work.addresses_visited += facts.addresses() as u64;
+        let content = MirroredObject::new(&self.namespace, facts, self.settings.max_mirrored);
+        let mirror = self.mirrors.by_name.entry(name.clone()).or_default();
+        let old = mirror.content.as_deref().map_or(&[][..], |old| &old.groups);
+        if !self.starting {
+            mirror.moves.count(old, &content.groups);
+        }
+        let fingerprints = |groups: &'_ [MirroredGroup]| -> Vec<u64> {
+            groups.iter().map(|group| group.fingerprint).collect()
+        };
+        if fingerprints(old) != fingerprints(&content.groups) {
+            mirror.losses = 0;
+        }
+        let told = std::mem::replace(&mut mirror.told, content.left_out);
+        if !self.starting {
+            self.notify_left_out(&content, told);
+        }
+        let mirror = self.mirrors.by_name.get_mut(name);
+        let mirror = mirror.expect("it was there just now");
+        mirror.content = Some(Box::new(content));
+        self.mirrors.dirty.insert(name.clone());
+    }
+
+    /// Drops what is known of Endpoints that are gone.
+    pub(super) fn forget_mirror_content(&mut self, name: &str) {
+        if let Some(mirror) = self.mirrors.by_name.get_mut(name) {
+            mirror.content = None;
+            self.touch_mirror(name);
+        }
+    }
+
+    /// Drops what is known of all Endpoints.
+    pub(super) fn forget_mirror_contents(&mut self) {
+        for (name, mirror) in &mut self.mirrors.by_name {
+            mirror.content = None;
+            self.mirrors.dirty.insert(name.clone());
+        }
+    }
+
+    /// Forgets the slices of a Service, and what they should hold.
+    pub(super) fn forget_mirror(&mut self, name: &str) {
+        let mirror = self.mirrors.by_name.remove(name);
+        for id in mirror.iter().flat_map(|mirror| mirror.slices.iter()) {
+            self.mirrored.remove(id);
+        }
+        self.mirrors.replaced.remove(name);
+        let counted = mirror.map(|mirror| mirror.counted).unwrap_or_default();
+        self.mirrors.totals.replace(counted, MirrorTotals::default());
+    }
+
+    /// Does what [`NamespaceState::forget`] does, for mirrored slices.
+    pub(super) fn forget_mirrored(&mut self) {
+        self.mirrored = Objects::default();
+        self.mirrors.replaced.clear();
+        for (name, mirror) in &mut self.mirrors.by_name {
+            mirror.slices = SmallSet::default();
+            mirror.losses = 0;
+            self.mirrors.dirty.insert(name.clone());
+        }
+    }
+
+    // === evaluation ===
+
+    /// Brings the mirrored slices of a Service up to date. Returns the cost.
+    pub(super) fn evaluate_mirror(&mut self, name: &Arc<str>) -> u64 {
+        let Some(mirror) = self.mirrors.by_name.get(name) else {
+            return 1;
+        };
+        let (slices, losses): (Vec<_>, _) = (mirror.slices.iter().collect(), mirror.losses);
+        let cost = 1 + slices.len() as u64;
+        if self.is_adopting(&slices) {
+            // Evaluated as soon as the content of all of its slices is known.
+            return cost;
+        }
+        let stance = self.stance(name);
+        self.mirrors.replaced.remove(name);
+        match stance {
+            Stance::Unread => return cost,
+            Stance::Mirror => self.assign(name, slices),
+            Stance::GiveWay | Stance::Withdraw => {
+                let waits = stance == Stance::GiveWay && !self.has_replacement(name);
+                let contested = losses > 0;
+                for id in slices {
+                    self.withdraw(id, waits, contested);
+                }
+                if let Some(mirror) = self.mirrors.by_name.get_mut(name) {
+                    (mirror.content, mirror.told) = (None, LeftOut::default());
+                    if waits && !mirror.slices.is_empty() {
+                        self.mirrors.replaced.insert(name.clone());
+                    }
+                }
+            }
+        }
+        self.count_mirror(name);
+        if let Some(mirror) = self.mirrors.by_name.get(name)
+            && mirror.content.is_none()
+            && mirror.slices.is_empty()
+        {
+            self.mirrors.by_name.remove(name);
+        }
+        cost
+    }
+
+    /// Returns whether the content of some slice is not known yet.
+    fn is_adopting(&self, slices: &[MirroredSliceId]) -> bool {
+        let phases = slices.iter().map(|&id| self.mirrored[id].object.phase);
+        phases
+            .into_iter()
+            .any(|phase| matches!(phase, Phase::Adopting { .. }))
+    }
+
+    /// Gives each group of the Endpoints a slice: the one that has its ports and family, or one that is no longer needed
+    /// otherwise, or a new one. All others are deleted.
+    fn assign(&mut self, name: &Arc<str>, slices: Vec<MirroredSliceId>) {
+        let mirror = self.mirrors.by_name.get_mut(name);
+        let Some((mirror, content)) = mirror.and_then(|mirror| {
+            let content = mirror.content.take()?;
+            Some((mirror, content))
+        }) else {
+            return;
+        };
+        let moves = std::mem::take(&mut mirror.moves);
+        self.mirrors.syncs.push(MirrorSync {
+            added: moves.added,
+            updated: moves.updated,
+            removed: moves.removed,
+            skipped: content.left_out.total(),
+        });
+        let (priority, contested) = (moves.priority(), mirror.losses > 0);
+        let groups: KeyedMap<(Family, &SlicePorts), usize> = content
+            .groups
+            .iter()
+            .enumerate()
+            .map(|(at, group)| ((group.family, &group.ports), at))
+            .collect();
+        let mut usable: Vec<_> = slices
+            .into_iter()
+            .filter(|&id| self.mirrored[id].is_usable())
+            .map(|id| {
+                let slice = &self.mirrored[id];
+                let key = slice.family.map(|family| (family, &slice.ports));
+                let at = key.and_then(|key| groups.get(&key).copied());
+                (id, at)
+            })
+            .collect();
+        // Where several slices show the same, one that needs no write stays, and otherwise the first by name: then two
+        // controllers do not delete each other's.
+        usable.sort_by_cached_key(|&(id, at)| {
+            let slice = &self.mirrored[id];
+            let same = at.is_some_and(|at| slice.shows(&content, &content.groups[at]));
+            (slice.object.remote.is_none(), !same, slice.name.clone())
+        });
+        let mut assigned = vec![None; content.groups.len()];
+        let mut spare = Vec::new();
+        for (id, at) in usable {
+            match at {
+                Some(at) if assigned[at].is_none() => assigned[at] = Some(id),
+                _ => spare.push(id),
+            }
+        }
+        for (group, place) in content.groups.iter().zip(&mut assigned) {
+            if place.is_some() {
+                continue;
+            }
+            let fits = |id: &MirroredSliceId| {
+                let slice = &self.mirrored[*id];
+                slice.object.remote.is_some() && slice.family == Some(group.family)
+            };
+            *place = spare.iter().position(fits).map(|at| spare.remove(at));
+        }
+        for (group, place) in content.groups.iter().zip(assigned) {
+            // Slices of Endpoints that are being deleted would go with them.
+            let id = place.or_else(|| (!content.deleting).then(|| self.create_mirrored(name)));
+            if let Some(id) = id {
+                self.publish_mirrored(id, &content, group, priority, contested);
+            }
+        }
+        for id in spare {
+            self.withdraw(id, false, contested);
+        }
+        if let Some(mirror) = self.mirrors.by_name.get_mut(name) {
+            mirror.content = Some(content);
+        }
+    }
+
+    /// Makes a slice show a group, and queues it if that takes a write. `contested` means that others have written since
+    /// the Endpoints changed.
+    fn publish_mirrored(
+        &mut self,
+        id: MirroredSliceId,
+        content: &MirroredObject,
+        group: &MirroredGroup,
+        priority: Priority,
+        contested: bool,
+    ) {
+        let slice = &mut self.mirrored[id];
+        slice.object.phase = Phase::Managed;
+        (slice.family, slice.ports) = (Some(group.family), group.ports.clone());
+        (slice.gives_way, slice.appeared) = (false, false);
+        let news = slice.desired.replace(group.fingerprint) != Some(group.fingerprint);
+        // What the API server has is changing while a write is in flight.
+        if matches!(slice.object.flight, Some(Flight::Create | Flight::Update)) {
+            if slice.is_sending(content, group) {
+                return;
+            }
+        } else if slice.shows(content, group) {
+            slice.object.rewrite = false;
+            return;
+        }
+        slice.object.rewrite = true;
+        let priority = if news { priority } else { Priority::Remove };
+        self.queue_mirrored(id, priority, news && !contested);
+    }
+
+    /// Deletes a slice that nobody needs. One that gives way to others stays until they are there.
+    fn withdraw(&mut self, id: MirroredSliceId, gives_way: bool, contested: bool) {
+        let slice = &mut self.mirrored[id];
+        slice.desired = None;
+        if slice.object.remote.is_none() && !slice.object.needs_refetch && slice.object.flight.is_none() {
+            return self.drop_mirrored(id);
+        }
+        let known = slice.object.phase == Phase::Deleting && slice.gives_way == gives_way;
+        slice.object.phase = Phase::Deleting;
+        slice.object.rewrite = false;
+        slice.object.needs_refetch &= slice.object.remote.is_none();
+        slice.gives_way = gives_way;
+        let service = slice.service_name.clone();
+        let appeared = std::mem::take(&mut slice.appeared);
+        if appeared && let Some(mirror) = self.mirrors.by_name.get_mut(&service) {
+            // Somebody else has made it, and perhaps makes it again: that it was read is no reason for haste.
+            mirror.losses = mirror.losses.saturating_add(1);
+            self.mirrored[id].object.wait_for_turn();
+        }
+        if !known {
+            self.queue_mirrored(id, Priority::Add, !contested && !appeared);
+        }
+    }
+
+    /// Queues a slice. Unless `news` gives a reason to write at once, it counts how often others have written.
+    fn queue_mirrored(&mut self, id: MirroredSliceId, priority: Priority, news: bool) {
+        let slice = &mut self.mirrored[id];
+        let losses = match self.mirrors.by_name.get_mut(&slice.service_name) {
+            Some(mirror) => {
+                mirror.losses = mirror.losses.max(slice.object.losses);
+                mirror.losses
+            }
+            None => slice.object.losses,
+        };
+        if news {
+            slice.object.change(priority);
+        } else {
+            slice.object.priority = slice.object.priority.min(priority);
+        }
+        let contested = slice.object.raise_losses(losses);
+        self.mirrored.want(id);
+        if contested {
+            self.notify_contested::<MirroredSlice>(id);
+        }
+    }
+
+    /// Creates a slice that the API server does not have yet.
+    fn create_mirrored(&mut self, service: &Arc<str>) -> MirroredSliceId {
+        let name = self.fresh_name(service);
+        let slice = MirroredSlice::new(name, service.clone(), Phase::Managed);
+        self.insert_mirrored(slice)
+    }
+
+    fn insert_mirrored(&mut self, slice: MirroredSlice) -> MirroredSliceId {
+        let service = slice.service_name.clone();
+        let owned = slice.object.phase != Phase::Unmanaged;
+        let id = self.mirrored.insert(slice);
+        if !owned {
+            return id;
+        }
+        let mirror = self.mirrors.by_name.entry(service.clone()).or_default();
+        mirror.slices.insert(id);
+        self.mirrors.dirty.insert(service);
+        id
+    }
+
+    fn drop_mirrored(&mut self, id: MirroredSliceId) {
+        let slice = self.mirrored.remove(id);
+        if let Some(mirror) = self.mirrors.by_name.get_mut(&slice.service_name) {
+            mirror.slices.remove(&id);
+            mirror.losses = mirror.losses.max(slice.object.losses);
+            self.mirrors.dirty.insert(slice.service_name);
+        }
+    }
+
+    /// Updates the totals after the evaluation of a mirror.
+    fn count_mirror(&mut self, name: &Arc<str>) {
+        let Some(mirror) = self.mirrors.by_name.get_mut(name) else {
+            return;
+        };
+        let managed = |id: &MirroredSliceId| self.mirrored[*id].object.phase == Phase::Managed;
+        let content = mirror.content.as_deref();
+        let now = MirrorTotals {
+            endpoints: content.map_or(0, MirroredObject::endpoints),
+            slices: mirror.slices.iter().filter(managed).count(),
+            desired_slices: content.map_or(0, |content| content.groups.len()),
+        };
+        let before = std::mem::replace(&mut mirror.counted, now);
+        self.mirrors.totals.replace(before, now);
+    }
+
+    // === slices that take the place of mirrored ones ===
+
+    /// Returns whether slices for the selector of a Service are there: at least one, and none of ours is yet to be
+    /// created.
+    fn has_replacement(&self, name: &str) -> bool {
+        let known = self.services.find(name).map(|id| &self.services[id].slices);
+        let slices = known.into_iter().chain(self.unmanaged.get(name));
+        let mut there = false;
+        for id in slices.flat_map(SmallSet::iter) {
+            let object = &self.slices[id].object;
+            if object.remote.is_some() {
+                there |= object.phase != Phase::Deleting;
+            } else if object.phase == Phase::Managed {
+                return false;
+            }
+        }
+        there
+    }
+
+    /// Returns the Service of a slice, if mirrored slices may have waited for that one.
+    pub(super) fn service_to_give_way_to(&self, slice: &str) -> Option<Arc<str>> {
+        if self.mirrors.replaced.is_empty() {
+            return None;
+        }
+        let service = &self.slices[self.slices.find(slice)?].service_name;
+        self.mirrors.replaced.get(service).cloned()
+    }
+
+    /// Lets the mirrored slices of a Service go, once others have taken their place.
+    pub(super) fn check_replacement(&mut self, service: &str) {
+        if !self.mirrors.replaced.contains(service) || !self.has_replacement(service) {
+            return;
+        }
+        self.mirrors.replaced.remove(service);
+        let mirror = self.mirrors.by_name.get(service);
+        let slices: Vec<_> = mirror
+            .into_iter()
+            .flat_map(|mirror| mirror.slices.iter())
+            .collect();
+        for id in slices {
+            if std::mem::take(&mut self.mirrored[id].gives_way) {
+                self.mirrored.want(id);
+            }
+        }
+    }
+}
+
+/// An endpoint and the slice that it is in.
+type Place<'a> = (Family, &'a SlicePorts, &'a MirroredEndpoint);
+
+fn places(groups: &[MirroredGroup]) -> KeyedSet<Place<'_>> {
+    let places = groups.iter().flat_map(|group| {
+        let endpoints = group.endpoints.iter();
+        endpoints.map(move |endpoint| (group.family, &group.ports, endpoint))
+    });
+    places.collect()
+}
+
+impl Moves {
+    /// Counts the endpoints that differ between two versions of the groups. One that keeps its address and its slice is
+    /// updated.
+    fn count(&mut self, old: &[MirroredGroup], new: &[MirroredGroup]) {
+        let (old, new) = (places(old), places(new));
+        let address = |(family, ports, endpoint): &Place<'_>| (*family, (*ports).clone(), endpoint.ip);
+        let gone: KeyedSet<_> = old.difference(&new).map(address).collect();
+        let came = new.difference(&old).map(address);
+        let (updated, added): (Vec<_>, Vec<_>) = came.partition(|address| gone.contains(address));
+        self.added += added.len() as u32;
+        self.updated += updated.len() as u32;
+        self.removed += gone.len().saturating_sub(updated.len()) as u32;
+    }
+
+    /// Returns the priority of a write that carries these changes: one that takes a ready endpoint away goes first.
+    fn priority(self) -> Priority {
+        if self.removed + self.updated > 0 {
+            Priority::Remove
+        } else {
+            Priority::Add
+        }
+    }
+}
