@@ -108,7 +108,7 @@ async fn the_controller_is_ready_when_every_list_has_been_applied() {
     assert_eq!(
         answer.body,
         "[+]nodes ok\n[+]pods ok\n[+]services ok\n[-]endpointslices failed: reason withheld\n[+]endpoints ok\n\
-         readyz check failed\n"
+         [-]mirrored-endpointslices failed: reason withheld\nreadyz check failed\n"
     );
     gate.open("endpointslices");
     assert_eq!(until(address, "/readyz", 200, "").await.body, "ok");

@@ -97,6 +97,25 @@ async fn api_server() -> Handle {
     handle
 }
 
+/// A Service of ten pods that nothing changes, beside those that come and go.
+fn load_pods(server: &ApiServer) {
+    let service = "{apiVersion: v1, kind: Service, metadata: {name: still}, spec: {selector: {app: still}, ports: [{port: 80}]}}";
+    server.load(service).unwrap();
+    for number in 1..=10 {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": format!("still-{number}"), "labels": { "app": "still" } },
+            "spec": { "containers": [{ "name": "app", "image": "app" }] },
+            "status": {
+                "phase": "Running", "podIP": format!("10.254.0.{number}"),
+                "podIPs": [{ "ip": format!("10.254.0.{number}") }],
+                "conditions": [{ "type": "Ready", "status": "True" }],
+            },
+        });
+        server.load(&pod.to_string()).unwrap();
+    }
+}
+
 /// Kills processes at random moments: while they start, while they list, and most of them while they write.
 /// Returns how many were killed after their first write, and how many with a write on its way.
 async fn kill_often(handle: &Handle) -> (usize, usize) {
@@ -152,6 +171,7 @@ async fn publish_something(client: &Client, server: &ApiServer) {
 async fn fifty_kills_under_churn_leave_nothing_wrong_and_nothing_to_write() {
     let handle = api_server().await;
     let server = handle.server().clone();
+    load_pods(&server);
     let client = Client::new(server.service_without_faults(), "default");
     let stop = Arc::new(AtomicBool::new(false));
     let churn = {

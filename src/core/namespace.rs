@@ -442,7 +442,7 @@ impl Named for Service {
 ///
 /// let due = state.plan();
 /// assert_eq!(due.len(), 2, "a slice and an Endpoints object");
-/// let granted = state.grant(&due[1].object, &mut Encoding::Protobuf).unwrap();
+/// let granted = state.grant(&due[1].object, &mut Encoding::Json).unwrap();
 /// let Request::Create(body) = granted.request else {
 ///     panic!("the API server has neither")
 /// };

@@ -65,6 +65,7 @@ pub enum RunError {
 /// beginning, so no other process may write at the same time.
 ///
 /// ```
+/// use endpointd::cluster::codec::Encoding;
 /// use endpointd::cluster::connect::Clients;
 /// use endpointd::core::namespace::Settings;
 /// use endpointd::core::publish::Pacing;

@@ -80,6 +80,30 @@ async fn an_edit_costs_a_read_and_a_write_and_other_endpoints_are_not_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn endpoints_whose_mark_was_overwritten_are_mirrored_when_the_selector_goes() {
+    let mut world = World::new(100);
+    world.options.settings.outputs = Outputs::ALL;
+    let mut service = crate::world::service();
+    service["metadata"]["name"] = json!("s");
+    world.make(service).await;
+    world.pods(1).await;
+    world.start_up().await;
+    let skip = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}});
+    world.patch("Endpoints", "s", skip).await;
+    let sent = outlines(&world.rest().await);
+    assert_eq!(
+        sent,
+        ["GET endpoints 200", "PUT endpoints 200"],
+        "the label is removed"
+    );
+    world
+        .patch("Service", "s", json!({"spec": {"selector": null}}))
+        .await;
+    world.rest().await;
+    assert_eq!(addresses(&mirrored(&world.api).await).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_slices_to_take_their_place_mirrored_ones_stay_for_some_seconds() {
     let world = mirroring(MIRRORING).await;
     world

@@ -371,7 +371,9 @@ impl Flow {
             && !passes(&rules.borrow())
         {
             let mut log = self.line.state.log.lock();
-            log.withheld.get_or_insert((event.kind, event.version));
+            let held = (event.kind, event.version);
+            // Two watches of a kind hold theirs back in any order.
+            log.withheld = Some(log.withheld.map_or(held, |first| first.min(held)));
         }
         // The sender lives as long as the line.
         let _ = rules.wait_for(passes).await;

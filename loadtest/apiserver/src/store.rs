@@ -7,12 +7,15 @@ mod allocate;
 mod definitions;
 mod owners;
 mod ring;
+mod wake;
 
 pub(crate) use self::allocate::{Allocator, Held, NODE_PORTS, next_address, range_of};
 pub(crate) use self::owners::Presence;
 pub(crate) use self::ring::{Change, Event, Ring};
+pub(crate) use self::wake::Woken;
 
 use self::definitions::Names;
+use self::wake::Wake;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::kinds::{Kind, Role};
@@ -22,14 +25,14 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 /// The objects of a kind, their history, and who waits for more of it.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) objects: BTreeMap<Arc<str>, Arc<Object>>,
     pub(crate) ring: Ring,
-    wake: watch::Sender<u64>,
+    wake: Wake,
 }
 
 /// All that one lock guards.
@@ -162,10 +165,10 @@ impl Store {
     fn wake(&self, kind: Kind, state: RwLockWriteGuard<'_, State>) {
         let table = state.table(kind);
         // Not ordered against another commit's wake: a watcher reads the ring itself and only needs to be woken.
-        let (next, wake) = (table.ring.next(), table.wake.clone());
+        let rounds = table.wake.rounds().clone();
         let dirty = !state.gone.is_empty() || !state.suspects.is_empty();
         drop(state);
-        wake.send_replace(next);
+        rounds.wake();
         if dirty {
             self.collector.notify_one();
         }
@@ -205,17 +208,17 @@ impl Table {
         Self {
             objects: BTreeMap::new(),
             ring: Ring::new(history),
-            wake: watch::Sender::new(0),
+            wake: Wake::default(),
         }
     }
 
     /// Told when there is more history, and dropped when the kind is served no more.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(&self) -> Woken {
         self.wake.subscribe()
     }
 
     fn wake(&self) {
-        self.wake.send_modify(|_| {});
+        self.wake.rounds().wake();
     }
 }
 

@@ -12,7 +12,7 @@ use crate::route::ObjectTarget;
 use crate::schema::SCHEMA;
 use crate::selector::Selection;
 use crate::status::{Answer, Refusal};
-use crate::store::{Change, Event, Store};
+use crate::store::{Change, Event, Store, Woken};
 use crate::table::Style;
 use bytes::{Bytes, BytesMut};
 use futures::stream;
@@ -47,7 +47,7 @@ struct Watcher {
     began: u64,
     /// Events up to this version are not wanted (a watch from a version to come).
     beyond: u64,
-    woken: tokio::sync::watch::Receiver<u64>,
+    woken: Woken,
     deadline: Instant,
     bookmark_at: Option<Instant>,
 }

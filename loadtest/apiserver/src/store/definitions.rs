@@ -1,5 +1,6 @@
 //! Which kinds the definitions define, and which of them are served.
 
+use super::wake::Wake;
 use super::{State, Table};
 use crate::custom::{self, CLEANUP};
 use crate::json::{text, texts};
@@ -7,7 +8,6 @@ use crate::kinds::{Kind, Role};
 use crate::names::{Taken, accept_names, is_established};
 use crate::object::{Draft, Object};
 use std::sync::Arc;
-use tokio::sync::watch;
 
 /// The names that a definition holds in its group.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl State {
             }
             self.serve(definition.name(), Vec::new());
             // With it go the watches.
-            self.table_mut(kind).wake = watch::Sender::new(0);
+            self.table_mut(kind).wake = Wake::default();
         }
         self.definitions.remove(&definition.key);
         self.reconsider_names(definition);

@@ -113,6 +113,9 @@ impl Published for Endpoints {
 
     fn accepted(&mut self) {
         self.published = Some(self.departing);
+        // A mark of others that forbids it may be gone with this write. What we have written is read before it is
+        // mirrored, and shows then whether it may be.
+        self.mirrorable = true;
     }
 
     /// Takes in an object that was not known, once its pods and Service are. Its owner is checked as on any change.

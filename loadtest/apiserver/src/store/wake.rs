@@ -1,0 +1,127 @@
+//! Tells those who follow a kind that there is more, in the order in which they began to wait, so that a run can be
+//! replayed. (tokio's `watch` wakes its receivers in a random order.)
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::sync::Notify;
+
+/// The side that tells. Those who wait are told when it is dropped, too.
+#[derive(Debug, Default)]
+pub(super) struct Wake(Arc<Rounds>);
+
+/// How often those who wait were told.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    count: AtomicU64,
+    ended: AtomicBool,
+    notify: Notify,
+}
+
+/// The side that waits.
+#[derive(Debug)]
+pub(crate) struct Woken {
+    rounds: Arc<Rounds>,
+    seen: u64,
+}
+
+/// Nobody will be told any more.
+#[derive(Debug)]
+pub(crate) struct Ended;
+
+impl Rounds {
+    pub(super) fn wake(&self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        self.notify.notify_waiters();
+    }
+}
+
+impl Wake {
+    pub(super) fn rounds(&self) -> &Arc<Rounds> {
+        &self.0
+    }
+
+    pub(super) fn subscribe(&self) -> Woken {
+        Woken {
+            rounds: self.0.clone(),
+            seen: self.0.count.load(Ordering::Acquire),
+        }
+    }
+}
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Release);
+        self.0.notify.notify_waiters();
+    }
+}
+
+impl Woken {
+    /// What was told until now counts as known.
+    pub(crate) fn mark_unchanged(&mut self) {
+        self.seen = self.rounds.count.load(Ordering::Acquire);
+    }
+
+    /// Waits until there is more than is known.
+    pub(crate) async fn changed(&mut self) -> Result<(), Ended> {
+        loop {
+            // It is told what happens from here on, though it is not polled yet.
+            let told = self.rounds.notify.notified();
+            let count = self.rounds.count.load(Ordering::Acquire);
+            if count != self.seen {
+                self.seen = count;
+                return Ok(());
+            }
+            if self.rounds.ended.load(Ordering::Acquire) {
+                return Err(Ended);
+            }
+            told.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    #[tokio::test]
+    async fn who_waits_is_told_and_who_comes_later_waits() {
+        let wake = Wake::default();
+        let mut early = wake.subscribe();
+        assert!(early.changed().now_or_never().is_none());
+        wake.rounds().wake();
+        let mut late = wake.subscribe();
+        assert!(early.changed().now_or_never().unwrap().is_ok());
+        for woken in [&mut early, &mut late] {
+            assert!(woken.changed().now_or_never().is_none());
+        }
+        wake.rounds().wake();
+        late.mark_unchanged();
+        assert!(late.changed().now_or_never().is_none());
+        drop(wake);
+        assert!(
+            early.changed().now_or_never().unwrap().is_ok(),
+            "more came before the end"
+        );
+        for woken in [&mut early, &mut late] {
+            assert!(woken.changed().now_or_never().unwrap().is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn they_are_told_in_the_order_in_which_they_wait() {
+        let wake = Wake::default();
+        let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        for number in 0..20 {
+            let (mut woken, order) = (wake.subscribe(), order.clone());
+            tokio::spawn(async move {
+                woken.changed().await.unwrap();
+                order.lock().push(number);
+            });
+        }
+        tokio::task::yield_now().await;
+        wake.rounds().wake();
+        tokio::task::yield_now().await;
+        assert_eq!(*order.lock(), (0..20).collect::<Vec<_>>());
+    }
+}
