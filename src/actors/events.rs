@@ -5,8 +5,7 @@
 
 use super::messages::{EventHandle, EventMsg};
 use crate::cluster::events::{EventAnswer, EventClient};
-use crate::core::events::{EventLog, EventOutcome, Key, Moment, Pending};
-use crate::core::leadership::Role;
+use crate::core::events::{EventLog, EventOutcome, Key, Moment, Pending, Taken};
 use crate::core::time::Time;
 use crate::metrics::EventMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -65,7 +64,8 @@ pub struct EventState {
     client: EventClient,
     clock: WallClock,
     log: EventLog,
-    role: Role,
+    /// True if this process may write.
+    writes: bool,
     start: Instant,
     /// When the next [`EventMsg::Tick`] is due, if one is armed.
     tick: Option<Duration>,
@@ -101,7 +101,7 @@ impl Actor for Events {
             client,
             clock,
             log: EventLog::default(),
-            role: Role::Leader,
+            writes: true,
             start: Instant::now(),
             tick: None,
             complained: false,
@@ -117,11 +117,19 @@ impl Actor for Events {
     ) -> Result<(), ActorProcessingErr> {
         let now = Instant::now().saturating_duration_since(state.start);
         match message {
-            // The leader records the same notices, so a standby drops them.
-            EventMsg::Wake if !state.role.writes() => drop(state.handle.take()),
             EventMsg::Wake => {
                 let wall = state.clock.now();
-                let (notices, dropped) = state.handle.take();
+                let Taken {
+                    role,
+                    notices,
+                    dropped,
+                } = state.handle.take();
+                if let Some(change) = role {
+                    state.writes = change.role.writes();
+                    if change.lost {
+                        state.log = EventLog::default();
+                    }
+                }
                 for Pending { notice, times } in notices {
                     state.log.record(notice, times, Moment { now, wall });
                 }
@@ -133,15 +141,8 @@ impl Actor for Events {
             EventMsg::Ping(answer) => {
                 let _ = answer.send(());
             }
-            EventMsg::Role(role) => {
-                state.role = role;
-                if !role.writes() {
-                    state.log = EventLog::default();
-                    drop(state.handle.take());
-                }
-            }
         }
-        if state.role.writes() {
+        if state.writes {
             state.send(now, &myself);
         }
         state.metrics.dropped(state.log.take_given_up());

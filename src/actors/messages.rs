@@ -3,12 +3,12 @@
 use super::inbox::Inbox;
 use crate::cluster::events::EventAnswer;
 use crate::cluster::objects::Answer;
-use crate::core::events::{Inbox as Notices, Key, Notice, Pending};
-use crate::core::leadership::Role;
+use crate::core::events::{Inbox as Notices, Key, Notice, Taken as TakenNotices};
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, ObjectName};
-use crate::core::publish::reports::{Report, Reported, Reports};
-use parking_lot::Mutex;
+use crate::core::publish::reports::{Report, Reports, Taken};
+use crate::core::role::Role;
+use parking_lot::{Mutex, MutexGuard};
 use ractor::{ActorRef, RpcReplyPort};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -34,14 +34,12 @@ pub enum ShardMsg {
 /// Messages that the writer receives.
 #[derive(Debug)]
 pub enum WriterMsg {
-    /// Reports from shards wait in the handle. At most one of these is in the mailbox.
+    /// Reports from shards, or a change of role, wait in the handle. At most one of these is in the mailbox.
     Wake,
     /// The server's answer to a request.
     Done(ObjectKey, Answer),
     /// A timer has fired.
     Tick,
-    /// The role of this process. Until the first one arrives, the writer assumes that it may write.
-    Role(Role),
     /// A liveness check: the actor answers it.
     Ping(oneshot::Sender<()>),
     /// Stop sending new requests, and reply once none is in flight.
@@ -51,7 +49,7 @@ pub enum WriterMsg {
 /// Messages that the actor that writes Events receives.
 #[derive(Debug)]
 pub enum EventMsg {
-    /// Notices wait in the handle's map. At most one of these is in the mailbox.
+    /// Notices, or a change of role, wait in the handle's map. At most one of these is in the mailbox.
     Wake,
     /// The server's answer to a request.
     Done(Arc<Key>, EventAnswer),
@@ -59,8 +57,6 @@ pub enum EventMsg {
     Tick,
     /// A liveness check: the actor answers it.
     Ping(oneshot::Sender<()>),
-    /// The role of this process. Until the first one arrives, the actor assumes that it may write.
-    Role(Role),
 }
 
 /// Messages that the root receives.
@@ -79,7 +75,7 @@ pub enum RootMsg {
     Ping(oneshot::Sender<()>),
 }
 
-/// How many objects the writer takes from the reports at once. The rest waits for its next turn, so that a namespace
+/// How many reports the writer takes at once. The rest waits for its next turn, so that a namespace
 /// with a hundred thousand objects does not delay answers and grants.
 const TAKEN_AT_ONCE: usize = 256;
 
@@ -125,6 +121,19 @@ impl WriterHandle {
             };
             mailbox.reports.say(key, report, noticed);
         }
+        self.wake(mailbox);
+    }
+
+    /// Changes the role of this process; until the first call, the writer assumes that it may write. Must be called
+    /// before the shards hear of the change, so that the writer applies it before it takes what they report.
+    pub fn change_role(&self, role: Role) {
+        let mut mailbox = self.0.mailbox.lock();
+        mailbox.reports.change_role(role);
+        self.wake(mailbox);
+    }
+
+    /// Wakes the writer if something waits and it has not been woken yet.
+    fn wake(&self, mut mailbox: MutexGuard<'_, ReportBox>) {
         let wake = !mailbox.reports.is_empty() && !std::mem::replace(&mut mailbox.woken, true);
         drop(mailbox);
         if wake {
@@ -150,8 +159,8 @@ impl WriterHandle {
         Instant::now().saturating_duration_since(self.0.start)
     }
 
-    /// Takes the next reports. Returns true when some are left, and the writer has to be woken again.
-    pub(super) fn take(&self) -> (Vec<(ObjectKey, Reported)>, bool) {
+    /// Takes what comes next. Returns true when something is left, and the writer has to be woken again.
+    pub(super) fn take(&self) -> (Vec<Taken>, bool) {
         let mut mailbox = self.0.mailbox.lock();
         let taken = std::iter::from_fn(|| mailbox.reports.take())
             .take(TAKEN_AT_ONCE)
@@ -177,6 +186,17 @@ impl EventHandle {
     /// Records a notice. This never blocks, and costs one map look-up.
     pub fn record(&self, notice: Notice) {
         self.0.inbox.lock().record(notice);
+        self.wake();
+    }
+
+    /// Changes the role of this process; until the first call, the actor assumes that it may write. Must be called
+    /// before the shards hear of the change.
+    pub fn change_role(&self, role: Role) {
+        self.0.inbox.lock().change_role(role);
+        self.wake();
+    }
+
+    fn wake(&self) {
         // An actor that has not started yet takes the inbox when it starts.
         let Some(actor) = self.0.actor.get() else {
             return;
@@ -199,8 +219,8 @@ impl EventHandle {
         set.map_err(|_| "the writer of Events was started twice")
     }
 
-    /// Takes the pending notices, and the number of those dropped because the inbox was full.
-    pub(super) fn take(&self) -> (Vec<Pending>, u64) {
+    /// Takes what has come.
+    pub(super) fn take(&self) -> TakenNotices {
         // Notices recorded from here on wake the actor again.
         self.0.woken.store(false, Ordering::Release);
         self.0.inbox.lock().take()

@@ -8,11 +8,11 @@ use super::messages::{ShardMsg, WriterHandle, WriterMsg};
 use super::router::Routes;
 use crate::cluster::objects::{Answer, ObjectClient};
 use crate::core::backoff::Retry;
-use crate::core::leadership::Role;
 use crate::core::namespace::{Granted, Outcome};
 use crate::core::object::ObjectKey;
-use crate::core::publish::reports::{Reply, Reported};
+use crate::core::publish::reports::{Reply, Reported, Taken};
 use crate::core::publish::{Next, Publisher, Replied};
+use crate::core::role::{Role, RoleChange};
 use crate::metrics::WriterMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use std::time::Duration;
@@ -96,8 +96,11 @@ impl Actor for Writer {
             WriterMsg::Wake => {
                 let taken;
                 (taken, more) = state.handle.take();
-                for (key, reported) in taken {
-                    state.reported(&key, reported, now, &myself);
+                for taken in taken {
+                    match taken {
+                        Taken::Role(change) => state.change_role(change, now),
+                        Taken::Reported(key, reported) => state.reported(&key, reported, now, &myself),
+                    }
                 }
                 if more {
                     let _ = myself.cast(WriterMsg::Wake);
@@ -106,13 +109,6 @@ impl Actor for Writer {
             WriterMsg::Done(key, answer) => state.done(&key, answer, now),
             // A tick that was armed for later than the present one changes nothing.
             WriterMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
-            WriterMsg::Role(role) => {
-                state.role = role;
-                state.publisher.set_writes(role.writes());
-                if !role.writes() {
-                    state.metrics.cleared(now);
-                }
-            }
             WriterMsg::Ping(answer) => {
                 state.metrics.refresh(state.publisher.queue(), now);
                 let _ = answer.send(());
@@ -182,6 +178,14 @@ impl WriterState {
         self.tick = Some(at);
         // The timer's handle is dropped: a tick that comes too early or too late does no harm.
         drop(myself.send_after(at.saturating_sub(now), || WriterMsg::Tick));
+    }
+
+    fn change_role(&mut self, change: RoleChange, now: Duration) {
+        self.role = change.role;
+        self.publisher.change_role(change);
+        if change.lost {
+            self.metrics.cleared(now);
+        }
     }
 
     /// Handles a shard's report about an object.

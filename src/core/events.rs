@@ -17,7 +17,7 @@ use super::excerpt;
 use super::hash::hash_of;
 use super::ids::Uid;
 use super::time::Time;
-pub use inbox::{Inbox, Pending};
+pub use inbox::{Inbox, Pending, Taken};
 use lru::SharedLru;
 use std::sync::Arc;
 use std::time::Duration;

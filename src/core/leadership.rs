@@ -20,11 +20,9 @@
 //! keep kinds in different stores.
 
 pub mod picture;
-mod role;
 pub mod view;
 
 pub use super::lease as election;
-pub use role::{Leadership, Role};
 
 /// The number of a period during which this process may write, or may not. What was granted or sent in one term is of
 /// no use in the next.

@@ -24,6 +24,7 @@ use super::leadership::Term;
 use super::namespace::{Granted, NamespaceState, Outcome, WorkItem};
 use super::object::{ObjectKey, ObjectName, Output};
 use super::queue::{Priority, Urgency, WriteQueue};
+use super::role::RoleChange;
 use super::window::{Flown, Sign, Window};
 use reports::{Reply, Report, Reported};
 use std::time::Duration;
@@ -177,11 +178,11 @@ impl Publisher {
         self.writes
     }
 
-    /// Sets whether this process may write. When it may not, all waiting objects are forgotten, since everything is
-    /// planned again at the start of the next term.
-    pub fn set_writes(&mut self, writes: bool) {
-        self.writes = writes;
-        if !writes {
+    /// Applies a change of role. If this process may not write, or could not for a while, all waiting objects are
+    /// forgotten, since everything is planned again at the start of the next term.
+    pub fn change_role(&mut self, change: RoleChange) {
+        self.writes = change.role.writes();
+        if change.lost {
             self.queue.clear_waiting();
             self.unanswered.clear();
             self.reading.clear();

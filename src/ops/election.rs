@@ -4,12 +4,12 @@
 use super::admin::Renewal;
 use super::progress::Progress;
 use crate::actors::events::WallClock;
-use crate::actors::messages::{EventHandle, EventMsg, WriterHandle, WriterMsg};
+use crate::actors::messages::{EventHandle, WriterHandle};
 use crate::actors::router::Router;
 use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::lease::{LeaseClient, LeaseEvent, Location, follow};
-use crate::core::leadership::{Leadership, Role};
 use crate::core::lease::{Ask, Election, Reply, Timing};
+use crate::core::role::{Leadership, Role};
 use crate::metrics::LeaseMetrics;
 use futures::future::{BoxFuture, FutureExt as _, OptionFuture};
 use kube::Client;
@@ -217,8 +217,8 @@ impl Elector {
         if role == before.role {
             return;
         }
-        self.listeners.writer.send(WriterMsg::Role(role));
-        self.listeners.events.send(EventMsg::Role(role));
+        self.listeners.writer.change_role(role);
+        self.listeners.events.change_role(role);
         let term = before.term + u64::from(role.writes());
         self.listeners.leadership.send_replace(Leadership { role, term });
         self.metrics.leads(role.writes());

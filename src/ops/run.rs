@@ -5,7 +5,7 @@ use super::election::{Candidacy, Elector, LeadershipListeners};
 use super::progress::Progress;
 use crate::actors::drift::DriftTracker;
 use crate::actors::events::{EventArguments, Events, WallClock};
-use crate::actors::messages::{EventHandle, EventMsg, WriterHandle, WriterMsg};
+use crate::actors::messages::{EventHandle, WriterHandle, WriterMsg};
 use crate::actors::root::{Root, RootState};
 use crate::actors::router::{Router, Routes};
 use crate::actors::writer::{Pacing, Writer, WriterArguments};
@@ -19,9 +19,9 @@ use crate::cluster::watch::{
     Endpoints, Mirrored, Nodes, Pods, Services, Slices, Source, Watch, WholeEndpoints, WholeMirrored,
     WholeSlices,
 };
-use crate::core::leadership::{Leadership, Role};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::outputs::Outputs;
+use crate::core::role::{Leadership, Role};
 use futures::future::BoxFuture;
 use ractor::{Actor, ActorRef, RpcReplyPort};
 use std::fmt;
@@ -262,8 +262,8 @@ pub async fn run_observed(
     let seed = options.settings.seed;
     let role = leadership.borrow().role;
     if !role.writes() {
-        handle.send(WriterMsg::Role(role));
-        events.send(EventMsg::Role(role));
+        handle.change_role(role);
+        events.change_role(role);
     }
     let (renewal, progress) = (mode.renewal(), mode.progress());
     health.set(Parts {

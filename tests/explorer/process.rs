@@ -13,8 +13,9 @@ use endpointd::core::leadership::{Demand, Term};
 use endpointd::core::namespace::{Kind, NamespaceState, Outcome, Settings};
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectKey, ObjectName};
-use endpointd::core::publish::reports::{Report, Reports};
+use endpointd::core::publish::reports::{Report, Reports, Taken};
 use endpointd::core::publish::{Load, Next, Pacing, Publisher, Replied};
+use endpointd::core::role::Role;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +34,6 @@ pub(crate) enum ToWriter {
     Wake,
     Done(ObjectName, Outcome, Load),
     Tick,
-    /// The writer may write from now on, or may not.
-    Role(bool),
 }
 
 /// A request that is out.
@@ -151,7 +150,7 @@ impl Process {
     /// more, which are returned.
     pub(crate) fn lose(&mut self) -> BTreeMap<ObjectName, Flight> {
         (self.leads, self.term) = (false, self.term + 1);
-        self.to_writer.push_back(ToWriter::Role(false));
+        self.change_role(Role::Standby);
         for kind in model::WRITTEN {
             let announcement = self.picture.forget(kind);
             self.announce(announcement);
@@ -168,7 +167,7 @@ impl Process {
     pub(crate) fn win_again(&mut self, happened: usize) {
         (self.leads, self.term) = (true, self.term + 1);
         self.begin_term(happened, false);
-        self.to_writer.push_back(ToWriter::Role(true));
+        self.change_role(Role::Leader);
     }
 
     /// Nothing may be written on what was known before so many changes of pods.
@@ -431,6 +430,15 @@ impl Process {
         for (object, report) in said {
             self.reports.say(key(object), report, self.now);
         }
+        self.wake_writer();
+    }
+
+    fn change_role(&mut self, role: Role) {
+        self.reports.change_role(role);
+        self.wake_writer();
+    }
+
+    fn wake_writer(&mut self) {
         if !self.reports.is_empty() && !std::mem::replace(&mut self.writer_woken, true) {
             self.to_writer.push_back(ToWriter::Wake);
         }
@@ -443,7 +451,14 @@ impl Process {
             None => return,
             Some(ToWriter::Wake) => {
                 self.writer_woken = false;
-                while let Some((key, reported)) = self.reports.take() {
+                while let Some(taken) = self.reports.take() {
+                    let (key, reported) = match taken {
+                        Taken::Role(change) => {
+                            self.publisher.change().change_role(change);
+                            continue;
+                        }
+                        Taken::Reported(key, reported) => (key, reported),
+                    };
                     match self.publisher.change().reported(&key, reported, self.now) {
                         Replied::Send(granted) => self.send(key.object, granted.request),
                         Replied::Unsent => self.done(&key.object, Outcome::Throttled, Load::Unknown),
@@ -453,7 +468,6 @@ impl Process {
             }
             Some(ToWriter::Done(object, outcome, load)) => self.done(&object, outcome, load),
             Some(ToWriter::Tick) => self.tick = self.tick.filter(|&at| at > self.now),
-            Some(ToWriter::Role(writes)) => self.publisher.change().set_writes(writes),
         }
         loop {
             match self.publisher.change().next(self.now) {

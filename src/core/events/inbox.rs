@@ -1,16 +1,22 @@
 //! Notices that wait for the writer of Events: latest wins, and shared out by namespace.
+//!
+//! A change of role takes effect here, so that the notices of a new term are never taken for those of the last one,
+//! however late the writer hears of it.
 
 use super::lru::SharedLru;
 use super::{Key, Notice};
+use crate::core::role::{Role, RoleChange};
 
 /// The most different notices that wait. They are taken as soon as their writer runs, so more of them come only while
 /// it does not.
 const LIMIT: usize = 4096;
 
 /// Notices that have not been taken yet. If there are too many, the namespace with the most loses one: the new one if
-/// it is its own.
+/// it is its own. A process that may not write records none, because the leader records the same.
 #[derive(Debug)]
 pub struct Inbox {
+    writes: bool,
+    role: Option<RoleChange>,
     waiting: SharedLru<Key, (u64, Pending)>,
     next: u64,
     dropped: u64,
@@ -25,9 +31,22 @@ pub struct Pending {
     pub times: u32,
 }
 
+/// What has come since the last time.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Taken {
+    /// The change of role, which came before all notices.
+    pub role: Option<RoleChange>,
+    /// The notices, in the order in which they first came.
+    pub notices: Vec<Pending>,
+    /// The number of notices that were dropped because too many waited.
+    pub dropped: u64,
+}
+
 impl Default for Inbox {
     fn default() -> Self {
         Self {
+            writes: true,
+            role: None,
             waiting: SharedLru::new(LIMIT),
             next: 0,
             dropped: 0,
@@ -36,8 +55,20 @@ impl Default for Inbox {
 }
 
 impl Inbox {
+    /// Changes the role of this process, which may write until the first call.
+    pub fn change_role(&mut self, role: Role) {
+        self.role = Some(RoleChange::new(role, self.role));
+        self.writes = role.writes();
+        if !self.writes {
+            self.waiting = SharedLru::new(LIMIT);
+        }
+    }
+
     /// Records a notice.
     pub fn record(&mut self, notice: Notice) {
+        if !self.writes {
+            return;
+        }
         let key = notice.key();
         let namespace = &notice.involved.namespace;
         if let Some((_, pending)) = self.waiting.get_mut(namespace, &key) {
@@ -57,12 +88,15 @@ impl Inbox {
         self.dropped += u64::from(gone.is_some());
     }
 
-    /// Takes everything that waits, in the order in which it first came, and the number of notices that were dropped.
-    pub fn take(&mut self) -> (Vec<Pending>, u64) {
+    /// Takes everything that has come.
+    pub fn take(&mut self) -> Taken {
         let waiting = std::mem::replace(&mut self.waiting, SharedLru::new(LIMIT));
         let mut notices: Vec<_> = waiting.into_values().collect();
         notices.sort_unstable_by_key(|(order, _)| *order);
-        let dropped = std::mem::take(&mut self.dropped);
-        (notices.into_iter().map(|(_, pending)| pending).collect(), dropped)
+        Taken {
+            role: self.role.take(),
+            notices: notices.into_iter().map(|(_, pending)| pending).collect(),
+            dropped: std::mem::take(&mut self.dropped),
+        }
     }
 }

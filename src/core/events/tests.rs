@@ -1,4 +1,5 @@
 use super::*;
+use crate::core::role::{Role, RoleChange};
 use serde_json::{Value, json};
 
 const START: i64 = 1_767_225_600;
@@ -270,7 +271,8 @@ fn a_full_inbox_loses_what_the_loudest_said() {
         inbox.record(notice(&format!("s{number}"), "m"));
     }
     inbox.record(quiet.clone());
-    let (pending, dropped) = inbox.take();
+    let taken = inbox.take();
+    let (pending, dropped) = (taken.notices, taken.dropped);
     assert_eq!((pending.len(), dropped), (4096, 2 * (10_000 - 4095)));
     let first = Pending {
         notice: quiet,
@@ -281,7 +283,29 @@ fn a_full_inbox_loses_what_the_loudest_said() {
         (&*pending[4095].notice.involved.name, pending[4095].times),
         ("s4094", 2)
     );
-    assert_eq!(inbox.take(), (Vec::new(), 0));
+    assert_eq!(inbox.take(), Taken::default());
+}
+
+#[test]
+fn notices_of_a_new_term_outlive_the_loss_of_the_last_one() {
+    let mut inbox = Inbox::default();
+    inbox.record(notice("old", "m"));
+    inbox.change_role(Role::Standby);
+    inbox.record(notice("between", "m"));
+    inbox.change_role(Role::Leader);
+    inbox.record(notice("new", "m"));
+    let taken = inbox.take();
+    let change = RoleChange {
+        role: Role::Leader,
+        lost: true,
+    };
+    assert_eq!(taken.role, Some(change));
+    let names: Vec<_> = taken
+        .notices
+        .iter()
+        .map(|pending| &*pending.notice.involved.name)
+        .collect();
+    assert_eq!(names, ["new"]);
 }
 
 #[test]

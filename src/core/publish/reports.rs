@@ -10,10 +10,17 @@
 //! * The writer has at most one grant or request of an object out. So a second reply comes only after "settled", from a
 //!   shard that wanted the object again before it got the answer, and replaces the first.
 //! * Of the wants after the reply, the latest counts, with the highest priority and the earliest time.
+//!
+//! Changes of role come through the same channel, and are taken before all reports. A writer that stood still while
+//! the lease was lost and won again forgets what it was asked before, and then hears what shards want in the new
+//! term. If a change came as a message of its own, the writer could take these reports first and forget them with the
+//! rest. Reports of the old term that it takes after the change do no harm: a want is granted, and the shard replies
+//! that there is nothing to write; a request is not sent, because its grant was of another term.
 
 use crate::core::hash::KeyedMap;
 use crate::core::namespace::{Granted, WorkItem};
 use crate::core::object::{ObjectKey, ObjectName};
+use crate::core::role::{Role, RoleChange};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -48,11 +55,21 @@ pub struct Reported {
     pub wanted: Option<(WorkItem, Duration)>,
 }
 
-/// The reports of all objects that wait. Filled by shards, emptied by the writer: namespaces take turns, so that one
+/// What the writer takes next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// The role has changed.
+    Role(RoleChange),
+    /// A shard has reported an object.
+    Reported(ObjectKey, Reported),
+}
+
+/// The reports of all objects that wait, and the change of role that comes before them. Filled by shards, emptied by the writer: namespaces take turns, so that one
 /// with a hundred thousand objects does not hold up the others. Objects of one are taken in the order in which they
 /// were first reported.
 #[derive(Clone, Default, Debug)]
 pub struct Reports {
+    role: Option<RoleChange>,
     by_namespace: KeyedMap<Arc<str>, Waiting>,
     /// The keys of `by_namespace`, the next one first.
     turns: VecDeque<Arc<str>>,
@@ -103,8 +120,16 @@ impl Reports {
         }
     }
 
-    /// Takes the reports of the next object.
-    pub fn take(&mut self) -> Option<(ObjectKey, Reported)> {
+    /// Changes the role of this process. Must be called before a shard reports anything of the new term.
+    pub fn change_role(&mut self, role: Role) {
+        self.role = Some(RoleChange::new(role, self.role));
+    }
+
+    /// Takes the change of role if there is one, and otherwise the reports of the next object.
+    pub fn take(&mut self) -> Option<Taken> {
+        if let Some(change) = self.role.take() {
+            return Some(Taken::Role(change));
+        }
         let namespace = self.turns.pop_front()?;
         let waiting = self.by_namespace.get_mut(&namespace);
         let waiting = waiting.expect("a namespace has a turn as long as something of it waits");
@@ -116,12 +141,12 @@ impl Reports {
         } else {
             self.turns.push_back(namespace.clone());
         }
-        Some((ObjectKey { namespace, object }, reported))
+        Some(Taken::Reported(ObjectKey { namespace, object }, reported))
     }
 
     /// Returns whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.turns.is_empty()
+        self.role.is_none() && self.turns.is_empty()
     }
 }
 

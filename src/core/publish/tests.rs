@@ -1,7 +1,8 @@
 use super::*;
 use crate::core::backoff::LONGEST;
 use crate::core::body::Request;
-use reports::Reports;
+use crate::core::role::Role;
+use reports::{Reports, Taken};
 use std::sync::Arc;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,8 +43,11 @@ fn granted(publisher: &mut Publisher, now: Duration) -> Option<ObjectKey> {
 /// Hands on all that waits.
 fn hand_on(reports: &mut Reports, publisher: &mut Publisher, now: Duration) -> Vec<Replied> {
     let mut replied = Vec::new();
-    while let Some((key, reported)) = reports.take() {
-        replied.push(publisher.reported(&key, reported, now));
+    while let Some(taken) = reports.take() {
+        match taken {
+            Taken::Role(change) => publisher.change_role(change),
+            Taken::Reported(key, reported) => replied.push(publisher.reported(&key, reported, now)),
+        }
     }
     replied
 }
@@ -119,7 +123,10 @@ fn what_a_namespace_says_of_many_objects_does_not_hold_up_another() {
     }
     say(&mut reports, key("other", "first"));
     say(&mut reports, key("other", "second"));
-    let mut taken = std::iter::from_fn(|| reports.take()).map(|(key, _)| key);
+    let mut taken = std::iter::from_fn(|| match reports.take()? {
+        Taken::Role(_) => panic!("no role has changed"),
+        Taken::Reported(key, _) => Some(key),
+    });
     let begin: Vec<_> = taken.by_ref().take(5).collect();
     assert_eq!(
         begin,
@@ -293,12 +300,12 @@ fn what_is_said_while_this_process_may_not_write_is_not_lost() {
     publisher.wanted(&k, &want(&k, Retry::Now), NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
     publisher.replied(&k, Reply::Built(update()), NOW);
-    publisher.set_writes(false);
+    publisher.change_role(RoleChange::new(Role::Standby, None));
     publisher.answered(&k, Load::Unknown, NOW, None, true, NOW);
     // The shard has not heard of it yet, or has heard already that the lease was won again.
     publisher.wanted(&k, &want(&k, Retry::Now), NOW);
     assert_eq!(granted(&mut publisher, NOW), None);
-    publisher.set_writes(true);
+    publisher.change_role(RoleChange::new(Role::Leader, None));
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
     publisher.replied(&k, Reply::Nothing, NOW);
     assert!(publisher.queue().is_idle());
@@ -311,7 +318,7 @@ fn a_process_that_may_not_write_grants_nothing_and_takes_back_what_was_built() {
     publisher.wanted(&k, &want(&k, Retry::Now), NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
     publisher.wanted(&key("ns", "l"), &want(&k, Retry::Now), NOW);
-    publisher.set_writes(false);
+    publisher.change_role(RoleChange::new(Role::Standby, None));
     assert_eq!(
         publisher.replied(&k, Reply::Built(update()), NOW),
         Replied::Unsent
@@ -320,4 +327,22 @@ fn a_process_that_may_not_write_grants_nothing_and_takes_back_what_was_built() {
     publisher.replied(&k, Reply::Settled, NOW);
     assert_eq!(granted(&mut publisher, NOW), None);
     assert!(publisher.queue().is_idle());
+}
+
+#[test]
+fn a_writer_that_stood_still_while_the_lease_was_lost_and_won_again_keeps_what_the_new_term_wants() {
+    let (mut publisher, mut reports) = (Publisher::new(pacing(0.0, 1), 0), Reports::default());
+    let (old, new) = (key("ns", "old"), key("ns", "new"));
+    publisher.wanted(&old, &want(&old, Retry::Now), NOW);
+    reports.change_role(Role::Standby);
+    reports.change_role(Role::Leader);
+    reports.say(new.clone(), Report::Wanted(want(&new, Retry::Now)), NOW);
+    hand_on(&mut reports, &mut publisher, NOW);
+    assert_eq!(granted(&mut publisher, NOW), Some(new.clone()));
+    publisher.replied(&new, Reply::Nothing, NOW);
+    assert_eq!(
+        granted(&mut publisher, NOW),
+        None,
+        "what the old term wanted is forgotten"
+    );
 }

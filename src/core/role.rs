@@ -4,7 +4,7 @@
 //!             election
 //!                │ 1. when a term begins, keeps the shards from planning (core::leadership::picture)
 //!                │ 2. moves the fence (cluster::fence), which every write asks before it leaves
-//!                │ 3. tells the writer and the writer of Events: a leader grants, a standby drops all reports
+//!                │ 3. tells the writers of objects and of Events: a leader grants, a standby drops all that waits
 //!                │ 4. tells the watches
 //!                ▼
 //!  watches of slices and Endpoints: a standby has none, and its shards forget both kinds; a leader lists both
@@ -38,6 +38,25 @@ impl Role {
     /// writes nor compares has no use for them.
     pub fn follows_outputs(self) -> bool {
         matches!(self, Self::Leader | Self::DryRun)
+    }
+}
+
+/// The changes of role that a writer has yet to apply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RoleChange {
+    /// The role of this process now.
+    pub role: Role,
+    /// True if this process may not write, or could not at some time since the writer last applied a change. All that
+    /// the writer was asked to write before is void then.
+    pub lost: bool,
+}
+
+impl RoleChange {
+    /// Returns the change to a role, together with one that came before it, if the writer has not applied that yet.
+    #[must_use]
+    pub fn new(role: Role, before: Option<Self>) -> Self {
+        let lost = !role.writes() || before.is_some_and(|before| before.lost);
+        Self { role, lost }
     }
 }
 
