@@ -319,7 +319,7 @@ impl Snapshot<'_> {
                 let Some(key) = name(*service) else { continue };
                 let object = endpoints.get(&key).map(|objects| objects[0]);
                 let slices = slices.get(&key).map_or(&[][..], Vec::as_slice);
-                mirrored::compare(service, object, slices, &mut report.differences);
+                report.endpoints += mirrored::compare(service, object, slices, &mut report.differences);
             }
         }
         if outputs.endpoints {

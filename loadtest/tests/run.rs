@@ -281,6 +281,31 @@ fn mix() {
 }
 
 #[test]
+fn mirror() {
+    let report = verified(
+        "mirror",
+        &[
+            "--pods=400",
+            "--services=10",
+            "--namespaces=2",
+            "--rate=50",
+            "--duration=2s",
+        ],
+    );
+    assert_eq!(report.changes.made, 100);
+    assert_eq!(report.slices.count + report.slices.overtaken, 100);
+    assert_eq!(
+        (report.writes.slices.created, report.writes.endpoints.updated),
+        (0, 0),
+        "slices are updated, and Endpoints are the generator's"
+    );
+    assert_refused(
+        &["run", "mirror", "--outputs=slices"],
+        "--outputs means nothing here",
+    );
+}
+
+#[test]
 fn a_file_combines_phases() {
     let path = scratch("phases.yaml");
     std::fs::write(

@@ -1,6 +1,8 @@
 //! Mirroring of Endpoints: what is read for it, how mirrored slices give way to others, what people hear of it, and what
 //! happens where another controller mirrors too.
 
+mod words;
+
 use crate::cluster::{self, Api};
 use crate::world::{NS, World, items, outlines, text};
 use endpointd::core::outputs::Outputs;

@@ -149,7 +149,8 @@ impl Conditions {
     fn shown(&self) -> Shown {
         Shown::Present {
             ready: self.ready.unwrap_or_default(),
-            serving: self.serving.unwrap_or_default(),
+            // Slices that are mirrored say nothing else than whether an endpoint is ready.
+            serving: self.serving.or(self.ready).unwrap_or_default(),
             terminating: self.terminating.unwrap_or_default(),
         }
     }

@@ -18,16 +18,17 @@ const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// ready.
 type Shown = BTreeMap<Option<String>, BTreeMap<String, bool>>;
 
-/// Compares the mirrored slices among those of a Service with its Endpoints. A Service with a selector has none.
+/// Compares the mirrored slices among those of a Service with its Endpoints, and returns the number of addresses that
+/// they should hold. A Service with a selector has none.
 pub(super) fn compare(
     service: &Service,
     endpoints: Option<&Endpoints>,
     slices: &[&EndpointSlice],
     differences: &mut Vec<Difference>,
-) {
+) -> usize {
     let leaving = endpoints.is_some_and(|object| object.metadata.deletion_timestamp.is_some());
     if service.metadata.deletion_timestamp.is_some() || leaving {
-        return;
+        return 0;
     }
     let endpoints = endpoints.filter(|object| is_mirrored(service, object));
     let (mut expected, found) = (endpoints.map(expected).unwrap_or_default(), found(slices));
@@ -86,6 +87,7 @@ pub(super) fn compare(
             tell(&None, format!("mirrored slice {}", slice.name_any()), problem);
         }
     }
+    expected.values().map(BTreeMap::len).sum()
 }
 
 fn is_ours(slice: &EndpointSlice) -> bool {

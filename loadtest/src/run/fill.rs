@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     objects,
+    sizes::Layout,
     world::{Pod, State, World},
 };
 use crate::api::{self, Http, Resource};
@@ -34,6 +35,9 @@ pub(super) async fn namespaces(http: &Http, world: &World) -> anyhow::Result<()>
 /// Makes everything but the namespaces, with `progress` told how many pods there are so far.
 pub(super) async fn fill(http: &Http, world: &World, progress: impl Fn(u64)) -> anyhow::Result<()> {
     services(http, world).await?;
+    if world.layout == Layout::Mirror {
+        return endpoints(http, world).await;
+    }
     let filled = AtomicU64::new(0);
     stream::iter(world.pods().map(Ok))
         .try_for_each_concurrent(CONCURRENCY, async |pod| {
@@ -79,6 +83,15 @@ async fn services(http: &Http, world: &World) -> anyhow::Result<()> {
         (namespace, objects::service(world, service))
     });
     create_all(http, Resource::Services, services).await
+}
+
+/// The Endpoints of Services without a selector.
+async fn endpoints(http: &Http, world: &World) -> anyhow::Result<()> {
+    let endpoints = world.services.iter().map(|service| {
+        let namespace = world.namespaces[service.namespace].clone();
+        (namespace, objects::endpoints(world, service))
+    });
+    create_all(http, Resource::Endpoints, endpoints).await
 }
 
 /// A pod, and its status if it runs.

@@ -147,7 +147,7 @@ impl Operations {
 
     fn count(&mut self, operation: &Operation) {
         *match operation {
-            Operation::Flip(_) | Operation::Lose(_) => &mut self.flips,
+            Operation::Flip(_) | Operation::Lose(_) | Operation::Address(_) => &mut self.flips,
             Operation::Replace(_) | Operation::Evict(_) => &mut self.replacements,
             Operation::Start { .. } | Operation::Shrink(_) | Operation::End(_) | Operation::Empty { .. } => {
                 &mut self.scalings
@@ -327,6 +327,10 @@ impl Generator {
                 let patch = objects::node_status(up);
                 self.send(due, Vec::new(), self.http.patch(&path, &patch)).await;
             }
+            Operation::Address(service) => {
+                self.set_address(service, due).await;
+                self.world.lock().services[service].busy = false;
+            }
             Operation::Service(service, edit) => {
                 self.edit(service, edit, due).await;
                 self.world.lock().services[service].busy = false;
@@ -423,6 +427,35 @@ impl Generator {
         let state = if made { state } else { State::Gone };
         self.world.lock().set_state(number, state);
         made
+    }
+
+    /// Changes the readiness of some address in the Endpoints of a Service without a selector. If that is refused, the
+    /// next change of these Endpoints makes up for it.
+    async fn set_address(&self, service: usize, due: Instant) {
+        let (number, state, expected, path, patch) = {
+            let mut world = self.world.lock();
+            let Some(number) = world.any_selected(service) else {
+                return;
+            };
+            let pod = world.pod(number).expect("members are there");
+            let ready = !pod.ready();
+            let state = State::Running { ready };
+            let service = &world.services[service];
+            let namespace = &world.namespaces[service.namespace];
+            (
+                number,
+                state,
+                self.expected_of(&world, pod, state),
+                Resource::Endpoints.path(namespace, &service.name),
+                json!({ "subsets": objects::subsets(&world, service, Some((number, ready))) }),
+            )
+        };
+        if self
+            .send(due, vec![expected], self.http.patch(&path, &patch))
+            .await
+        {
+            self.world.lock().set_state(number, state);
+        }
     }
 
     /// Where it shows that a pod comes to a state.

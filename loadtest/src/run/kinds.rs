@@ -64,6 +64,9 @@ pub(super) enum Kind {
     ExternalName,
     TwoProtocols,
     Sidecar,
+    /// Has no selector, and Endpoints that somebody else maintains, which are mirrored. Its pods are only addresses in
+    /// them.
+    Mirrored,
 }
 
 // === impl Kind ===
@@ -137,6 +140,7 @@ impl Kind {
             Self::ExternalName => "external",
             Self::TwoProtocols => "dns",
             Self::Sidecar => "mesh",
+            Self::Mirrored => "mirrored",
         }
     }
 }

@@ -81,7 +81,9 @@ pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Resu
     let http = Http::new(session.writing.clone());
     fill(&http, &world, session).await?;
 
-    let outputs = session.options().outputs;
+    let mut outputs = session.options().outputs;
+    // There, Endpoints are what the generator changes, and slices what the controller writes.
+    outputs.endpoints &= world.layout != Layout::Mirror;
     let scope = Scope {
         outputs,
         label: Some(world.label()),

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     names::LABEL,
     objects::{ZONE_LABEL, condition, names, namespaced, object, pod_status, seconds},
-    observe::pod_ip,
+    observe::{PodNumber, pod_ip},
 };
 
 const PORT: u16 = 8080;
@@ -60,7 +60,7 @@ pub(super) fn node_status(up: bool) -> Value {
 pub(super) fn service(world: &World, service: &Service) -> Value {
     let kind = service.kind;
     let mut spec = json!({ "ports": service_ports(service) });
-    if service.selection != Selection::None {
+    if service.selection != Selection::None && kind != Kind::Mirrored {
         spec["selector"] = service_selector(world, service);
     }
     if kind == Kind::ExternalName {
@@ -96,6 +96,37 @@ pub(super) fn service(world: &World, service: &Service) -> Value {
         _ => {}
     }
     body
+}
+
+/// The Endpoints of a Service without a selector, with the addresses of the group that it would select.
+pub(super) fn endpoints(world: &World, service: &Service) -> Value {
+    let labels = service_labels(world, service);
+    let mut body = object("Endpoints", &service.name, labels);
+    body["metadata"]["namespace"] = json!(world.namespaces[service.namespace]);
+    body["subsets"] = subsets(world, service, None);
+    body
+}
+
+/// The subsets of such Endpoints. Of one pod, the readiness may be given.
+pub(super) fn subsets(world: &World, service: &Service, given: Option<(PodNumber, bool)>) -> Value {
+    let Selection::Group(group) = service.selection else {
+        return json!([]);
+    };
+    let (mut ready, mut others) = (Vec::new(), Vec::new());
+    for pod in world.groups[group]
+        .members
+        .iter()
+        .filter_map(|pod| world.pod(*pod))
+    {
+        let is_ready = match given {
+            Some((number, is_ready)) if number == pod.number => is_ready,
+            _ => pod.ready(),
+        };
+        let addresses = if is_ready { &mut ready } else { &mut others };
+        addresses.extend(pod_ips(world, pod).into_iter().map(|ip| json!({ "ip": ip })));
+    }
+    let ports = json!([{ "name": "http", "port": PORT, "protocol": "TCP" }]);
+    json!([{ "addresses": ready, "notReadyAddresses": others, "ports": ports }])
 }
 
 /// The Service's labels; the patch of a label edit, too.

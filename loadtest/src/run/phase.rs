@@ -39,6 +39,8 @@ pub(super) enum Profile {
     Demo,
     /// All nodes of one zone fall silent, and their pods are removed, one request for each namespace.
     ZoneLoss,
+    /// Services without a selector: the readiness of addresses in their Endpoints changes, which are mirrored into slices.
+    Mirror,
     /// A very large cluster: the readiness of pods changes, as in steady, and then a zone is lost, as in zone-loss.
     Mega,
 }
@@ -104,6 +106,7 @@ impl Profile {
             Self::Mix => Layout::Mix,
             Self::Demo => Layout::Demo,
             Self::Mega => Layout::Mega,
+            Self::Mirror => Layout::Mirror,
             _ => Layout::Even,
         }
     }
@@ -111,7 +114,7 @@ impl Profile {
     fn default_rate(self) -> u32 {
         match self {
             Self::Steady | Self::Flap | Self::Restart | Self::Mix => 100,
-            Self::RollingUpdate | Self::HugeService | Self::ServiceChurn => 50,
+            Self::RollingUpdate | Self::HugeService | Self::ServiceChurn | Self::Mirror => 50,
             Self::NodeLoss | Self::Scale => 500,
             Self::ManyServices => 5,
             Self::Demo => 200,

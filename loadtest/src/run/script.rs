@@ -36,6 +36,8 @@ pub(super) enum Operation {
     Empty { namespace: usize, zone: &'static str },
     /// The node is said to be ready, or silent.
     Node { node: usize, up: bool },
+    /// The readiness of some address changes in the Endpoints of the Service, which has no selector.
+    Address(usize),
     /// A Service that does not exist is created; one that does is changed as said.
     Service(usize, Edit),
 }
@@ -150,6 +152,9 @@ impl Script {
             Profile::Mix => Self::mix(world),
             Profile::Demo => self.demo(world),
             Profile::ServiceChurn => Self::edit(world),
+            Profile::Mirror => world
+                .take_service()
+                .map_or(Next::Busy, |service| Next::Do(Operation::Address(service))),
             Profile::RollingUpdate | Profile::NodeLoss | Profile::Scale | Profile::ZoneLoss => {
                 self.step(world)
             }

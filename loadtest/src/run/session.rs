@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use kube::Client;
 
-use super::{args::Args, plan::Plan, usage};
+use super::{args::Args, plan::Plan, sizes::Layout, usage};
 use crate::{api::Http, oracle, target::Target};
 
 const NAME_LENGTH: usize = 6;
@@ -41,6 +41,10 @@ impl<'a> Session<'a> {
         ensure!(
             spawn || !plan.has_restarts(),
             "only a controller that was started here can be started again: give --spawn"
+        );
+        ensure!(
+            plan.layout != Layout::Mirror || args.controller.outputs.outputs() == oracle::Outputs::ALL,
+            "mirrored slices follow from Endpoints: --outputs means nothing here"
         );
         for pid in &args.controller.pid {
             usage::name_of(*pid).with_context(|| format!("there is no process {pid}, or no /proc"))?;
@@ -85,7 +89,7 @@ impl<'a> Session<'a> {
             max_endpoints_per_slice: self.args.controller.max_endpoints_per_slice.into(),
             // Here alone Services are made, and their cluster IPs stay.
             headless_label: !self.plan.replaces_services(),
-            mirrored: false,
+            mirrored: self.plan.layout == Layout::Mirror,
         }
     }
 }

@@ -48,6 +48,8 @@ pub(super) enum Layout {
     Mix,
     /// Services of every sort, one of them large.
     Demo,
+    /// Services without a selector, and their Endpoints; "pods" are addresses in these.
+    Mirror,
     /// As even, in the proportions of a very large cluster.
     Mega,
 }
@@ -88,6 +90,11 @@ impl Layout {
             Self::ManyServices => (100, Some(200), 1),
             Self::Mix => (5_000, None, 10),
             Self::Demo => (5_000, Some(200), 10),
+            Self::Mirror => (
+                200_000,
+                Some(given.pods.map_or(1_000, |pods| (pods / 200).max(10))),
+                10,
+            ),
             Self::Mega => {
                 let pods = given.pods.unwrap_or(1_000_000);
                 let namespaces = given.namespaces.unwrap_or((pods / 500).max(1));
@@ -109,7 +116,7 @@ impl Layout {
                 given.services.is_none(),
                 "the mix decides how many Services there are: --services means nothing here"
             ),
-            Self::Even | Self::ManyServices | Self::Demo | Self::Mega => {}
+            Self::Even | Self::ManyServices | Self::Demo | Self::Mirror | Self::Mega => {}
         }
         if matches!(self, Self::HugeService | Self::ManyServices) {
             ensure!(

@@ -181,7 +181,12 @@ impl World {
         let sizes = plan.sizes;
         let group = |index: usize| (index % sizes.namespaces, format!("app-{index:04}"));
         match plan.layout {
-            Layout::Even | Layout::Mix | Layout::Mega => {
+            Layout::Even | Layout::Mix | Layout::Mirror | Layout::Mega => {
+                let kind = if plan.layout == Layout::Mirror {
+                    Kind::Mirrored
+                } else {
+                    Kind::Plain
+                };
                 let groups = if plan.layout == Layout::Mix {
                     mix_groups(sizes.pods)
                 } else {
@@ -191,8 +196,8 @@ impl World {
                 };
                 for (index, size) in groups.into_iter().enumerate() {
                     let (namespace, name) = group(index);
-                    self.add_group(namespace, name.clone(), Kind::Plain, size);
-                    self.add_service(namespace, name, Kind::Plain, Selection::Group(index));
+                    self.add_group(namespace, name.clone(), kind, size);
+                    self.add_service(namespace, name, kind, Selection::Group(index));
                 }
             }
             Layout::HugeService | Layout::ManyServices => {
@@ -426,7 +431,8 @@ impl World {
             let shown = families.iter().filter(|family| pod_families.contains(family));
             places.extend(shown.map(|family| Place {
                 set: (index, *family),
-                in_endpoints: shows_all && *family == families[0],
+                // What stands in Endpoints that are mirrored is the generator's own doing.
+                in_endpoints: shows_all && *family == families[0] && service.kind != Kind::Mirrored,
                 not_ready: service.kind.publishes_not_ready(),
             }));
         }
@@ -465,6 +471,14 @@ impl World {
             .filter(|(index, other)| other.namespace == namespace && selection != Selection::Group(*index));
         let others: Vec<usize> = others.map(|(index, _)| index).collect();
         (!others.is_empty()).then(|| others[self.rng.usize(..others.len())])
+    }
+
+    /// Some pod of the group that the Service selects, if there is one.
+    pub(super) fn any_selected(&mut self, service: usize) -> Option<PodNumber> {
+        let Selection::Group(group) = self.services[service].selection else {
+            return None;
+        };
+        self.rng.choice(&self.groups[group].members).copied()
     }
 
     /// A Service that no operation has in hand.
@@ -554,6 +568,7 @@ mod tests {
             Profile::Mix,
             Profile::HugeService,
             Profile::ManyServices,
+            Profile::Mirror,
         ] {
             let world = world(profile, 503);
             assert_eq!(world.pod_count(), 503, "{profile}");
