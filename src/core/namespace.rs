@@ -88,17 +88,22 @@ impl Kind {
         Self::Mirrored,
     ];
 
-    /// Returns the kinds that the outputs depend on. Endpoints do not depend on nodes. Mirrored slices are computed
+    /// Returns whether the outputs depend on this kind. Endpoints do not depend on nodes. Mirrored slices are computed
     /// from Endpoints, and give way to slices.
-    pub fn needed_for(outputs: Outputs) -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(move |kind| match kind {
+    pub fn is_needed(self, outputs: Outputs) -> bool {
+        match self {
             Self::Service => true,
             Self::Pod => outputs.slices || outputs.endpoints,
             Self::Node => outputs.slices,
             Self::Slice => outputs.slices || outputs.mirrored,
             Self::Endpoints => outputs.endpoints || outputs.mirrored,
             Self::Mirrored => outputs.mirrored,
-        })
+        }
+    }
+
+    /// Returns the kinds that the outputs depend on.
+    pub fn needed_for(outputs: Outputs) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |kind| kind.is_needed(outputs))
     }
 
     /// Returns whether this kind is an output, rather than one that outputs are computed from.

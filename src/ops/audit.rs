@@ -7,7 +7,6 @@ use crate::core::facts::{
 };
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
-use crate::core::outputs::Outputs;
 use crate::inspect::census::Census;
 use crate::inspect::examine::Objects;
 use crate::inspect::findings::{Counts, Finding, Report};
@@ -212,15 +211,10 @@ async fn of_namespace(reader: &Reader, settings: Settings, namespace: &str) -> R
         services: facts(reader.all(Kind::Service, &all).await?),
         ..Objects::default()
     };
-    let Outputs {
-        endpoints,
-        slices,
-        mirrored,
-    } = settings.outputs;
-    if slices || mirrored {
+    if Kind::Slice.is_needed(settings.outputs) {
         objects.slices = facts(reader.all(Kind::Slice, &all).await?);
     }
-    if endpoints || mirrored {
+    if Kind::Endpoints.is_needed(settings.outputs) {
         objects.endpoints = facts(reader.all(Kind::Endpoints, &all).await?);
     }
     Ok(objects)
@@ -257,19 +251,14 @@ pub(super) async fn published(
     name: &str,
     objects: &mut Objects,
 ) -> Result<(), ReadError> {
-    let Outputs {
-        endpoints,
-        slices,
-        mirrored,
-    } = settings.outputs;
-    if slices || mirrored {
+    if Kind::Slice.is_needed(settings.outputs) {
         let its = Selection {
             labels: format!("{LABEL_SERVICE_NAME}={name}"),
             ..in_namespace(namespace)
         };
         objects.slices = facts(reader.all(Kind::Slice, &its).await?);
     }
-    if endpoints || mirrored {
+    if Kind::Endpoints.is_needed(settings.outputs) {
         let found: Option<Namespaced<EndpointsFacts>> =
             reader.get(Kind::Endpoints, Some(namespace), name).await?;
         objects.endpoints = found.into_iter().map(|found| found.facts).collect();
