@@ -7,10 +7,14 @@
 //! pairs lead to, and a new selector with the full sets that have its rarest pair. The matches are kept with the full
 //! set, as a list shared by all full sets with the same matches.
 //!
+//! A selector without a pair is indexed under the values or the key that it requires. One that only excludes labels is
+//! compared with every new full set, once, and never for a pod's events.
+//!
 //! Pairs are stored as numbers, so that a comparison does not read text: whatever a namespace's owner writes, the cost
 //! of a change depends on its own size and on what it is compared with.
 
 mod matching;
+mod terms;
 
 pub(crate) use matching::Matching;
 
@@ -26,6 +30,7 @@ use hashbrown::HashTable;
 use slab::Slab;
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use terms::{Anchor, Term};
 
 /// Up to this many pairs are searched one by one; more are sorted first.
 const FEW_PAIRS: usize = 16;
@@ -37,11 +42,14 @@ pub(crate) struct SelectorCache {
     full: Slab<FullSet>,
     full_by_labels: HashTable<u32>,
     selectors: Slab<Indexed>,
-    selectors_by_pairs: HashTable<u32>,
+    selectors_by_content: HashTable<u32>,
+    /// Selectors indexed under a key, and those indexed under nothing.
+    by_key: IdMap<u32, SmallSet<SelectorId>>,
+    unanchored: SmallSet<SelectorId>,
     services: IdMap<ServiceId, SelectorId>,
     matches: Slab<Matches>,
     matches_by_selectors: HashTable<u32>,
-    /// The total number of pairs in all selectors.
+    /// The total number of pairs in all selectors, those of their terms included.
     selector_pairs: usize,
 }
 
@@ -62,8 +70,10 @@ struct FullSet {
 struct Indexed {
     /// Its pairs, sorted by number.
     pairs: Box<[u32]>,
-    /// The pair that it is indexed under.
-    pair: u32,
+    /// What else it requires, sorted.
+    terms: Box<[Term]>,
+    /// What it is indexed under.
+    anchor: Anchor,
     services: SmallSet<ServiceId>,
 }
 
@@ -76,6 +86,12 @@ struct Matches {
     hash: u64,
     /// The number of full sets that use it.
     uses: u32,
+}
+
+impl Indexed {
+    fn hash(&self) -> u64 {
+        hash_of(&(&*self.pairs, &*self.terms))
+    }
 }
 
 impl Matches {
@@ -154,11 +170,8 @@ impl SelectorCache {
     fn enter(&mut self, labels: &Labels, hash: u64, work: &mut Work) -> FullSetId {
         let pairs = self.acquire(labels, work);
         let held = Held::new(&pairs);
-        let mut matched = Vec::new();
-        for &pair in &pairs {
-            let candidates = self.pairs.indexing(pair);
-            matched.extend(candidates.filter(|s| held.has_all(&self.selectors[s.index()].pairs, work)));
-        }
+        let mut matched = self.candidates(&pairs);
+        matched.retain(|id| self.accepts(&held, *id, work));
         self.insert(pairs, hash, matched)
     }
 
@@ -179,7 +192,7 @@ impl SelectorCache {
         for &pair in &pairs {
             self.pairs.hold(pair, id);
         }
-        // Each selector is indexed under one pair, so none appears twice.
+        // A selector is found in one way at most, so none appears twice.
         matched.sort_unstable();
         let hash_of_all = matched.iter().map(hash_of).fold(0, u64::wrapping_add);
         let matches = self.matches_of(matched, hash_of_all, 1);
@@ -261,12 +274,19 @@ impl SelectorCache {
         matches.is_some_and(|matches| matches.has(selector))
     }
 
+    /// Returns whether a selector matches the pairs of a full set.
+    fn accepts(&self, held: &Held<'_>, id: SelectorId, work: &mut Work) -> bool {
+        let selector = &self.selectors[id.index()];
+        held.has_all(&selector.pairs, work) && self.meets(&held.0, &selector.terms, work)
+    }
+
+    /// Returns whether pairs of a full set meet all terms.
+    fn meets(&self, held: &[u32], terms: &[Term], work: &mut Work) -> bool {
+        terms.iter().all(|term| term.accepts(held, &self.pairs, work))
+    }
+
     /// Indexes a Service's selector. Returns the comparisons that [`Self::step`] has to make if the selector is new,
-    /// because it must be matched against the full sets that have its rarest pair.
-    ///
-    /// The selector is indexed under the pair that leads to the fewest selectors so far (and then is in the fewest full
-    /// sets), so that a pair shared by all Services of a namespace does not make each of them a candidate for every
-    /// pod.
+    /// because it must be matched against the full sets that it may match.
     pub(crate) fn begin_add(
         &mut self,
         service: ServiceId,
@@ -278,38 +298,56 @@ impl SelectorCache {
             .map(|(key, value)| self.pairs.acquire(key, value))
             .collect();
         pairs.sort_unstable();
-        work.pairs_compared += pairs.len() as u64;
-        let hash = hash_of(&pairs[..]);
-        let known = self
-            .selectors_by_pairs
-            .find(hash, |&id| *self.selectors[id as usize].pairs == pairs[..]);
+        let requirements = selector.requirements().iter();
+        let mut terms: Vec<Term> = requirements
+            .map(|requirement| Term::acquire(requirement, &mut self.pairs))
+            .collect();
+        terms.sort_unstable();
+        let size = pairs.len() + terms.iter().map(Term::size).sum::<usize>();
+        work.pairs_compared += size as u64;
+        let hash = hash_of(&(&pairs[..], &terms[..]));
+        let known = self.selectors_by_content.find(hash, |&id| {
+            let known = &self.selectors[id as usize];
+            *known.pairs == pairs[..] && *known.terms == terms[..]
+        });
         if let Some(&id) = known {
-            for pair in pairs {
-                self.pairs.release(pair);
-            }
+            self.release_all(&pairs, &terms);
             self.selectors[id as usize].services.insert(service);
             self.services.insert(service, SelectorId(id));
             return None;
         }
         let id = SelectorId::from(self.selectors.vacant_key());
-        let pair = *pairs
-            .iter()
-            .min_by_key(|&&pair| (self.pairs.indexed(pair), self.pairs.held(pair)))
-            .expect("a selector has at least one pair");
-        self.pairs.index(pair, id);
-        let candidates = self.pairs.holding(self.rarest(&pairs)).collect();
+        let anchor = self.anchor(&pairs, &terms);
+        self.index(id, &anchor);
+        let candidates = self.reach(&pairs, &anchor);
         let mut services = SmallSet::default();
         services.insert(service);
-        self.selector_pairs += pairs.len();
+        self.selector_pairs += size;
         self.selectors.insert(Indexed {
             pairs: pairs.into(),
-            pair,
+            terms: terms.into(),
+            anchor,
             services,
         });
-        self.selectors_by_pairs
-            .insert_unique(hash, id.0, |&id| hash_of(&*self.selectors[id as usize].pairs));
+        self.selectors_by_content
+            .insert_unique(hash, id.0, |&id| self.selectors[id as usize].hash());
         self.services.insert(service, id);
         Some(Matching::of_selector(id, candidates))
+    }
+
+    fn release_all(&mut self, pairs: &[u32], terms: &[Term]) {
+        for &pair in pairs {
+            self.pairs.release(pair);
+        }
+        for term in terms {
+            term.release(&mut self.pairs);
+        }
+    }
+
+    /// Returns whether a selector matches a full set.
+    fn matches(&self, id: FullSetId, selector: SelectorId, work: &mut Work) -> bool {
+        let Indexed { pairs, terms, .. } = &self.selectors[selector.index()];
+        self.has_all(id, pairs, work) && self.meets(&self.full[id.index()].pairs, terms, work)
     }
 
     /// Returns whether a full set has all pairs of a selector, in one pass over the pairs of the full set.
@@ -339,18 +377,19 @@ impl SelectorCache {
         if !services.is_empty() {
             return;
         }
-        let matched: Vec<_> = self.matched(id).collect();
+        let matched = self.matched(id);
         self.toggle(&matched, id);
-        let Indexed { pairs, pair, .. } = self.selectors.remove(id.index());
-        self.selector_pairs -= pairs.len();
-        self.selectors_by_pairs
-            .find_entry(hash_of(&*pairs), |&other| other == id.0)
+        let selector = self.selectors.remove(id.index());
+        self.selectors_by_content
+            .find_entry(selector.hash(), |&other| other == id.0)
             .expect("a selector in use is in the table")
             .remove();
-        self.pairs.unindex(pair, id);
-        for pair in pairs {
-            self.pairs.release(pair);
-        }
+        let Indexed {
+            pairs, terms, anchor, ..
+        } = selector;
+        self.selector_pairs -= pairs.len() + terms.iter().map(Term::size).sum::<usize>();
+        self.unindex(id, &anchor);
+        self.release_all(&pairs, &terms);
     }
 
     /// Returns the pods that a Service selects.
@@ -358,7 +397,8 @@ impl SelectorCache {
         let Some(&id) = self.services.get(&service) else {
             return Vec::new();
         };
-        self.matched(id)
+        let matched = self.matched(id).into_iter();
+        matched
             .flat_map(|full| self.full[full.index()].pods.iter().copied())
             .collect()
     }
@@ -369,17 +409,11 @@ impl SelectorCache {
     }
 
     /// Returns the full sets that a selector matches.
-    fn matched(&self, id: SelectorId) -> impl Iterator<Item = FullSetId> {
-        let full = self.pairs.holding(self.rarest(&self.selectors[id.index()].pairs));
-        full.filter(move |full| self.has(*full, id))
-    }
-
-    /// Returns the pair that the fewest full sets have.
-    fn rarest(&self, pairs: &[u32]) -> u32 {
-        *pairs
-            .iter()
-            .min_by_key(|&&pair| self.pairs.held(pair))
-            .expect("a selector has at least one pair")
+    fn matched(&self, id: SelectorId) -> Vec<FullSetId> {
+        let Indexed { pairs, anchor, .. } = &self.selectors[id.index()];
+        let mut full = self.reach(pairs, anchor);
+        full.retain(|full| self.has(*full, id));
+        full
     }
 
     /// Adds a selector to the matches of full sets, or removes it from them.

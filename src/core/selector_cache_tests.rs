@@ -95,3 +95,119 @@ fn a_pair_that_all_share_makes_no_candidates_of_all() {
         "the rarest pair is the index"
     );
 }
+
+fn parse(text: &str) -> Selector {
+    Selector::parse(text).unwrap().unwrap()
+}
+
+/// Selectors of every kind, and sets of labels that tell them apart.
+const SELECTORS: [&str; 14] = [
+    "app=a",
+    "app=a,tier!=back",
+    "app in (a,b)",
+    "app in (a,b),tier in (front,back,mid)",
+    "tier",
+    "tier,app!=a",
+    "!tier",
+    "app!=a",
+    "app notin (a,b)",
+    "n>5",
+    "n<5,app",
+    "app=a,n>5,!legacy",
+    "app=a,app=b",
+    "!app,!tier",
+];
+
+#[test]
+fn whatever_the_order_selectors_match_what_they_should_and_leave_nothing() {
+    let mut random = fastrand::Rng::with_seed(3);
+    for _ in 0..300 {
+        let (mut cache, mut work) = (SelectorCache::default(), Work::default());
+        let (mut pods, mut services) = (Vec::new(), Vec::new());
+        for step in 0..60 {
+            match random.u8(..6) {
+                0 | 1 => {
+                    let choice = |random: &mut fastrand::Rng, values: &[&'static str]| {
+                        random.choice(values).copied().unwrap()
+                    };
+                    let app = choice(&mut random, &["a", "b", "c", ""]);
+                    let tier = choice(&mut random, &["front", "back", ""]);
+                    let n = choice(&mut random, &["4", "5", "6", "x", ""]);
+                    let legacy = choice(&mut random, &["1", ""]);
+                    let pairs = [("app", app), ("tier", tier), ("n", n), ("legacy", legacy)];
+                    let set: Labels = pairs.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+                    if let Some(mut matching) = cache.begin_labels(&set, &mut work) {
+                        while !cache.step(&mut matching, &mut work) {}
+                    }
+                    let (id, at) = cache.attach(PodId(step), &set, &mut work);
+                    pods.push((PodId(step), set, id, at));
+                }
+                2 | 3 => {
+                    let selector = parse(SELECTORS[random.usize(..SELECTORS.len())]);
+                    add(&mut cache, ServiceId(step), &selector, &mut work);
+                    services.push((ServiceId(step), selector));
+                }
+                4 if !pods.is_empty() => {
+                    let (_, _, id, at) = pods.swap_remove(random.usize(..pods.len()));
+                    if let Some(moved) = cache.detach(id, at) {
+                        let moved = pods.iter_mut().find(|(pod, ..)| *pod == moved).unwrap();
+                        moved.3 = at;
+                    }
+                }
+                _ if !services.is_empty() => {
+                    let (service, _) = services.swap_remove(random.usize(..services.len()));
+                    cache.remove(service);
+                }
+                _ => {}
+            }
+            for (service, selector) in &services {
+                let mut expected: Vec<PodId> = Vec::new();
+                for (pod, set, id, _) in &pods {
+                    let matches = selector.matches(set, &mut Work::default());
+                    assert_eq!(cache.selects(*service, *id), matches, "{selector} {set:?}");
+                    assert_eq!(cache.services(*id).contains(service), matches);
+                    expected.extend(matches.then_some(*pod));
+                }
+                let mut found = cache.pods(*service);
+                found.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(found, expected, "{selector}");
+            }
+        }
+        for (service, _) in services {
+            cache.remove(service);
+        }
+        for at in (0..pods.len()).rev() {
+            let (_, _, id, position) = pods.swap_remove(at);
+            if let Some(moved) = cache.detach(id, position) {
+                let moved = pods.iter_mut().find(|(pod, ..)| *pod == moved).unwrap();
+                moved.3 = position;
+            }
+        }
+        assert!(cache.pairs.is_empty() && cache.selectors.is_empty() && cache.by_key.is_empty());
+        assert!(cache.unanchored.is_empty() && cache.matches.is_empty() && cache.selector_pairs == 0);
+    }
+}
+
+#[test]
+fn selectors_by_values_and_keys_are_compared_only_with_labels_that_have_one() {
+    let (mut cache, mut work) = (SelectorCache::default(), Work::default());
+    for number in 0..1000_u32 {
+        let text = format!("app in (a{number},b{number})");
+        add(&mut cache, ServiceId(2 * number), &parse(&text), &mut work);
+        let text = format!("key{number},!legacy");
+        add(&mut cache, ServiceId(2 * number + 1), &parse(&text), &mut work);
+    }
+    let before = work;
+    let (full, _) = cache.attach(PodId(0), &labels(&[("app", "b7"), ("key9", "")]), &mut work);
+    assert_eq!((work - before).selector_evaluations, 2);
+    assert_eq!(cache.services(full)[..], [ServiceId(14), ServiceId(19)]);
+
+    // One that only excludes labels is compared once with each distinct set of labels.
+    add(&mut cache, ServiceId(5000), &parse("app!=b7"), &mut work);
+    let before = work;
+    for pod in 1..100 {
+        cache.attach(PodId(pod), &labels(&[("app", "c")]), &mut work);
+    }
+    assert_eq!((work - before).selector_evaluations, 1);
+}

@@ -64,11 +64,20 @@ struct Holders {
 }
 
 impl LabelPairs {
+    /// Returns the number of a key, adding one use to it.
+    pub(in crate::core) fn acquire_key(&mut self, key: &str) -> u32 {
+        self.keys
+            .acquire_as(hash_of(key), |known| **known == *key, || key.into())
+    }
+
+    /// Releases one use of a key. The last one frees it.
+    pub(in crate::core) fn release_key(&mut self, key: u32) {
+        self.keys.release(key);
+    }
+
     /// Returns the number of a pair, adding one use to it.
     pub(in crate::core) fn acquire(&mut self, key: &str, value: &str) -> u32 {
-        let key = self
-            .keys
-            .acquire_as(hash_of(key), |known| **known == *key, || key.into());
+        let key = self.acquire_key(key);
         let hash = hash_of(&(key, value));
         let pairs = &self.pairs;
         let found = self.by_pair.find(hash, |&id| {
@@ -117,6 +126,11 @@ impl LabelPairs {
     pub(in crate::core) fn get(&self, id: u32) -> (&str, &str) {
         let pair = &self.pairs[id as usize];
         (self.keys.get(pair.key), &pair.value)
+    }
+
+    /// Returns the number of the key of a pair that is in use.
+    pub(in crate::core) fn key_of(&self, id: u32) -> u32 {
+        self.pairs[id as usize].key
     }
 
     /// Adds a full set that has a pair.

@@ -61,8 +61,7 @@ impl SelectorCache {
         let pairs = self.acquire(labels, work);
         let mut sorted = pairs.to_vec();
         sorted.sort_unstable();
-        let candidates = pairs.iter().flat_map(|&pair| self.pairs.indexing(pair));
-        let candidates: Vec<_> = candidates.collect();
+        let candidates = self.candidates(&pairs);
         work.selector_evaluations += candidates.len() as u64;
         Some(Matching(Side::Labels {
             hash,
@@ -86,7 +85,7 @@ impl SelectorCache {
                 entered,
             } => {
                 if let Some(id) = candidates.pop() {
-                    if Held::sorted(sorted).has_all(&self.selectors[id.index()].pairs, work) {
+                    if self.accepts(&Held::sorted(sorted), id, work) {
                         matched.push(id);
                     }
                 } else if entered.is_none() {
@@ -101,7 +100,7 @@ impl SelectorCache {
                 matched,
             } => {
                 if let Some(full) = candidates.pop() {
-                    if self.has_all(full, &self.selectors[id.index()].pairs, work) {
+                    if self.matches(full, *id, work) {
                         matched.push(full);
                     }
                     return false;
