@@ -162,7 +162,7 @@ fn read(data: &[u8], kind: u32, piece: usize) {
         7 => {
             let _ = (
                 codec::identity(data),
-                codec::is_managed_by(data, MANAGED_BY),
+                codec::is_managed_by(data, &[MANAGED_BY]),
                 codec::bookmark(data),
             );
             let _ = (codec::list_version(data), codec::object_version(data));

@@ -323,7 +323,7 @@ fn answers_in_protobuf() {
     assert_eq!(&*metadata.kind, "PartialObjectMetadata");
     assert_eq!((&got.name, &got.uid), (&put.name, &put.uid));
     assert_eq!((&got.name, &got.uid), (&metadata.name, &metadata.uid));
-    assert!(codec::is_managed_by(&capture("get.slice.pb"), MANAGED_BY).unwrap());
+    assert!(codec::is_managed_by(&capture("get.slice.pb"), &[MANAGED_BY]).unwrap());
     let json = serde_json::from_slice::<serde_json::Value>(&capture("put.slice.json-answer.json")).unwrap();
     assert_eq!(json["metadata"]["name"], *put.name);
 

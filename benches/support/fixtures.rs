@@ -21,12 +21,14 @@ pub(crate) const SLICES: Outputs = Outputs {
     endpoints: false,
     slices: true,
     mirrored: false,
+    custom: false,
 };
 /// Endpoints and nothing else.
 pub(crate) const ENDPOINTS: Outputs = Outputs {
     endpoints: true,
     slices: false,
     mirrored: false,
+    custom: false,
 };
 
 /// A port of a Service whose target has a name.
@@ -42,6 +44,9 @@ pub(crate) fn named_port(number: u16) -> ServicePort {
 /// A headless Service with one port.
 pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
     ServiceFacts {
+        external: false,
+        annotated: None,
+        custom: false,
         selectorless: false,
         name: name.into(),
         uid: Uid::from(name),

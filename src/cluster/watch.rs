@@ -9,7 +9,8 @@ mod sources;
 
 pub(crate) use handler::WatchHandler;
 pub(crate) use sources::{
-    Endpoints, Mirrored, Nodes, Pods, Services, Slices, Source, WholeEndpoints, WholeMirrored, WholeSlices,
+    AllSlices, Endpoints, Mirrored, Nodes, Pods, Services, Slices, Source, WholeAllSlices, WholeEndpoints,
+    WholeMirrored, WholeSlices,
 };
 
 use self::events::take_events;

@@ -2,8 +2,7 @@
 
 use super::facts::{
     ANNOTATION_TRIGGER_TIME, ENDPOINTS_MANAGED_BY, Extras, LABEL_ENDPOINTS_MANAGED_BY, LABEL_HEADLESS,
-    LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY, OwnerReference, ServiceFacts,
-    is_reserved_label,
+    LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MIRRORED_BY, OwnerReference, ServiceFacts, is_reserved_label,
 };
 use super::hash::LongHasher;
 use super::hints::Hint;
@@ -195,7 +194,7 @@ impl<'a> Metadata<'a> {
                 &service.labels,
                 |key| !is_reserved_label(key),
                 [
-                    Some((LABEL_MANAGED_BY, MANAGED_BY)),
+                    Some((LABEL_MANAGED_BY, service.manager().as_str())),
                     Some((LABEL_SERVICE_NAME, &*service.name)),
                     headless(service),
                 ],

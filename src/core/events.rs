@@ -59,15 +59,18 @@ pub enum Source {
     Slices,
     /// The controller that mirrors Endpoints.
     Mirroring,
+    /// The controller for Services whose selector is an annotation.
+    Custom,
 }
 
 impl Source {
-    /// Returns the name that upstream's controller gives itself in Events.
+    /// Returns the name that the controller gives itself in Events, which is that of upstream's if there is one.
     pub fn component(self) -> &'static str {
         match self {
             Self::Endpoints => "endpoint-controller",
             Self::Slices => "endpoint-slice-controller",
             Self::Mirroring => "endpoint-slice-mirroring-controller",
+            Self::Custom => "custom-selector-controller",
         }
     }
 }

@@ -9,8 +9,9 @@ use super::golang;
 use super::hints::HintMode;
 use super::ids::Uid;
 use super::labels::Labels;
+use super::outputs::Outputs;
 use super::ports::{ContainerPort, ServicePort, SlicePort, SlicePorts};
-use super::selector::Selector;
+use super::selector::{Selector, SelectorError};
 use super::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,6 +26,10 @@ pub const LABEL_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 pub const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 /// The value of [`LABEL_MANAGED_BY`] on slices that mirror the Endpoints of a Service without a selector.
 pub const MIRRORED_BY: &str = "endpointslicemirroring-controller.k8s.io";
+/// The value of [`LABEL_MANAGED_BY`] on slices of Services whose selector is an annotation.
+pub const CUSTOM_MANAGED_BY: &str = "endpointd.io";
+/// The annotation with the selector of a Service that has none in its spec.
+pub const ANNOTATION_SELECTOR: &str = "endpointd.io/selector";
 /// The label of Endpoints that are not to be mirrored. Only the value `true` counts.
 pub const LABEL_SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// The annotation in which `kubectl apply` keeps what it applied last. It is not mirrored.
@@ -97,8 +102,16 @@ pub struct ServiceFacts {
     pub deleting: bool,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// The selector. `None` leaves the Service unmanaged: it has no selector or is of type `ExternalName`.
+    /// The selector that its endpoints are published by: that of its spec, or that of the annotation once
+    /// [`Self::resolve`] has chosen it. `None` leaves the Service unmanaged unless [`Self::custom`] is set.
     pub selector: Option<Selector>,
+    /// The annotation [`ANNOTATION_SELECTOR`], if it is set.
+    pub annotated: Option<Box<AnnotatedSelector>>,
+    /// True if the annotation decides what is published, which [`Self::resolve`] finds. Without a selector, no pods are
+    /// added.
+    pub custom: bool,
+    /// True if it is of type `ExternalName`, whose selector does not count.
+    pub external: bool,
     /// True if it has no selector and is not of type `ExternalName`: its Endpoints are written by others, and mirrored.
     pub selectorless: bool,
     /// True if there is no cluster IP (`None` or empty).
@@ -117,6 +130,68 @@ pub struct ServiceFacts {
     pub tolerate_unready: TolerateUnready,
     /// The kind of hints that its endpoints get.
     pub hints: HintMode,
+}
+
+/// The value of the annotation [`ANNOTATION_SELECTOR`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AnnotatedSelector {
+    /// A selector.
+    Valid(Selector),
+    /// An empty selector, which would select all pods of the namespace.
+    Everything,
+    /// Not a selector.
+    Invalid(SelectorError),
+}
+
+impl AnnotatedSelector {
+    /// Returns why no pods are added, if the selector is not used.
+    pub fn problem(&self) -> Option<String> {
+        match self {
+            Self::Valid(_) => None,
+            Self::Everything => Some("it is empty, and would select every pod of the namespace".to_owned()),
+            Self::Invalid(error) => Some(error.to_string()),
+        }
+    }
+}
+
+impl From<&str> for AnnotatedSelector {
+    fn from(text: &str) -> Self {
+        match Selector::parse(text) {
+            Ok(Some(selector)) => Self::Valid(selector),
+            Ok(None) => Self::Everything,
+            Err(error) => Self::Invalid(error),
+        }
+    }
+}
+
+/// The controller that publishes a slice, as its label says.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Manager {
+    /// Upstream's, or this one in its place.
+    #[default]
+    Builtin,
+    /// This one, for Services whose selector is an annotation.
+    Custom,
+    /// One that mirrors Endpoints, upstream's or this one.
+    Mirroring,
+}
+
+impl Manager {
+    /// Returns the controller that a label names, if it is one of these.
+    pub fn parse(label: &str) -> Option<Self> {
+        [Self::Builtin, Self::Custom, Self::Mirroring]
+            .into_iter()
+            .find(|manager| manager.as_str() == label)
+    }
+
+    /// Returns the value of [`LABEL_MANAGED_BY`].
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Builtin => MANAGED_BY,
+            Self::Custom => CUSTOM_MANAGED_BY,
+            Self::Mirroring => MIRRORED_BY,
+        }
+    }
 }
 
 /// The value of the annotation [`ANNOTATION_TOLERATE_UNREADY`], if it is honoured at all.
@@ -142,6 +217,56 @@ impl From<&str> for TolerateUnready {
 }
 
 impl ServiceFacts {
+    /// Decides what is published for the Service, given what this process publishes: for one without a selector whose
+    /// annotation has one, what that selects. `default/kubernetes` is never taken over: its endpoints are the API
+    /// servers, and whoever could annotate it would receive their traffic.
+    #[must_use]
+    pub fn resolve(mut self, namespace: &str, outputs: Outputs) -> Self {
+        if let Some(annotated) = &self.annotated
+            && outputs.custom
+            && self.selectorless
+            && !self.is_api(namespace)
+        {
+            self.custom = true;
+            if let AnnotatedSelector::Valid(selector) = &**annotated {
+                self.selector = Some(selector.clone());
+            }
+        } else if outputs
+            == (Outputs {
+                custom: true,
+                ..Outputs::NONE
+            })
+        {
+            // Nothing here depends on its pods.
+            self.selector = None;
+        }
+        self
+    }
+
+    /// Returns whether it is the Service of the API servers.
+    pub fn is_api(&self, namespace: &str) -> bool {
+        namespace == "default" && &*self.name == "kubernetes"
+    }
+
+    /// Returns whether endpoints are published for it here.
+    pub fn is_managed(&self) -> bool {
+        self.selector.is_some() || self.custom
+    }
+
+    /// Returns whether its selector cannot be used, so that no pods are added to those that are published.
+    pub fn is_frozen(&self) -> bool {
+        self.custom && self.selector.is_none()
+    }
+
+    /// Returns the controller that its slices name.
+    pub fn manager(&self) -> Manager {
+        if self.custom {
+            Manager::Custom
+        } else {
+            Manager::Builtin
+        }
+    }
+
     /// Returns whether the Service has slices in a family.
     pub fn has(&self, family: Family) -> bool {
         self.families[family.index()]
@@ -171,6 +296,8 @@ pub struct SliceMeta {
     pub version: u64,
     /// The label `kubernetes.io/service-name`, or empty.
     pub service: Arc<str>,
+    /// The controller that its label names. Slices of any other are not read.
+    pub manager: Manager,
     /// The owners in `ownerReferences`: Services, or Endpoints if the slice mirrors some.
     pub owner: Owners,
     /// True if `metadata.deletionTimestamp` is set; if so, the slice is as good as gone.
@@ -268,6 +395,21 @@ impl SliceFacts {
     /// Returns whether its manager is this controller, or upstream's in its place.
     pub fn is_ours(&self) -> bool {
         self.manager() == Some(MANAGED_BY)
+    }
+
+    /// Returns whether it is published for a Service whose selector is an annotation.
+    pub fn is_custom(&self) -> bool {
+        self.manager() == Some(CUSTOM_MANAGED_BY)
+    }
+
+    /// Returns whether it is published for the pods that a Service selects, in one way or the other.
+    pub fn is_written(&self) -> bool {
+        self.is_ours() || self.is_custom()
+    }
+
+    /// Returns whether the controller that publishes for a Service manages it.
+    pub fn is_for(&self, service: &ServiceFacts) -> bool {
+        self.manager() == Some(service.manager().as_str())
     }
 
     /// Returns whether it mirrors Endpoints.

@@ -10,6 +10,7 @@ mod addresses;
 mod adopt;
 mod endpoints;
 mod evaluate;
+mod followed;
 mod forget;
 mod hinting;
 mod lifecycle;
@@ -93,9 +94,9 @@ impl Kind {
     pub fn is_needed(self, outputs: Outputs) -> bool {
         match self {
             Self::Service => true,
-            Self::Pod => outputs.slices || outputs.endpoints,
-            Self::Node => outputs.slices,
-            Self::Slice => outputs.slices || outputs.mirrored,
+            Self::Pod => outputs.slices || outputs.endpoints || outputs.custom,
+            Self::Node => outputs.slices || outputs.custom,
+            Self::Slice => outputs.slices || outputs.mirrored || outputs.custom,
             Self::Endpoints => outputs.endpoints || outputs.mirrored,
             Self::Mirrored => outputs.mirrored,
         }
@@ -394,6 +395,8 @@ struct Service {
     awaiting: u32,
     /// Its slices, in any phase.
     slices: SmallSet<SliceId>,
+    /// True if people were told of slices that others publish for it.
+    told_of_others: bool,
     /// The members of its Endpoints object, while that is ours to write.
     endpoints: Option<Box<addresses::ServiceEndpoints>>,
     dirty: bool,
@@ -472,6 +475,8 @@ pub struct NamespaceState {
     slices: Objects<Slice>,
     /// Slices that name a Service we do not manage, by Service name.
     unmanaged: KeyedMap<Arc<str>, SmallSet<SliceId>>,
+    /// By the name of the Service: slices published for its annotation that stay until slices for its selector are there.
+    replaced: KeyedMap<Arc<str>, SmallSet<SliceId>>,
     dirty: Vec<ServiceId>,
     /// Work that the last event has left to be done.
     passes: VecDeque<passes::Pass>,
@@ -513,6 +518,7 @@ impl NamespaceState {
             services: Table::default(),
             slices: Objects::default(),
             unmanaged: KeyedMap::default(),
+            replaced: KeyedMap::default(),
             dirty: Vec::new(),
             passes: VecDeque::new(),
             planning: None,

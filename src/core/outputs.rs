@@ -1,6 +1,6 @@
 //! The kinds of objects that this process manages.
 
-/// The enabled outputs, which correspond to upstream's three controllers.
+/// The enabled outputs. The first three correspond to upstream's controllers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Outputs {
     /// Endpoints objects, as upstream's endpoints-controller writes them.
@@ -10,19 +10,29 @@ pub struct Outputs {
     /// `EndpointSlices` that mirror the Endpoints of Services without a selector, as upstream's
     /// endpointslice-mirroring-controller writes them.
     pub mirrored: bool,
+    /// `EndpointSlices` of Services whose selector is an annotation, which no controller of upstream's writes.
+    pub custom: bool,
 }
 
 impl Outputs {
-    /// All outputs.
+    /// Those that correspond to upstream's controllers.
     pub const ALL: Self = Self {
         endpoints: true,
         slices: true,
         mirrored: true,
+        custom: false,
+    };
+    /// No outputs.
+    pub const NONE: Self = Self {
+        endpoints: false,
+        slices: false,
+        mirrored: false,
+        custom: false,
     };
 
     /// Returns whether no output is enabled.
     pub fn is_none(self) -> bool {
-        !self.endpoints && !self.slices && !self.mirrored
+        self == Self::NONE
     }
 }
 

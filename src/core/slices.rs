@@ -3,7 +3,7 @@
 use super::address::Family;
 use super::compact::intern::make_room;
 use super::compact::small::SmallSet;
-use super::facts::Owners;
+use super::facts::{Manager, Owners};
 use super::hash::hash_of;
 use super::hints::{HintState, Zone};
 use super::ids::{GroupId, PodId, ServiceId, SliceId};
@@ -90,6 +90,8 @@ pub struct Slice {
     pub name: Arc<str>,
     /// The Service that its label names.
     pub service_name: Arc<str>,
+    /// The controller that its label names.
+    pub manager: Manager,
     /// Its Service; none when unmanaged.
     pub service: ServiceId,
     /// Its address type. For a slice that is not managed it may be unknown, and this value is then meaningless.
@@ -106,6 +108,8 @@ pub struct Slice {
     pub owner: Owners,
     /// The object's creation time, for objects that were listed in full.
     pub created: Option<Time>,
+    /// True if it is to be deleted once others have taken its place.
+    pub gives_way: bool,
     /// True if its object was handed to another manager and is left to it until the slice's content changes.
     pub yielded: bool,
     /// The number of slots that differ from the server's copy.
@@ -120,10 +124,17 @@ pub struct Slice {
 
 impl Slice {
     /// Creates a slice that is not on the server yet.
-    pub fn new(name: Arc<str>, service_name: Arc<str>, phase: Phase, service: ServiceId) -> Self {
+    pub fn new(
+        name: Arc<str>,
+        service_name: Arc<str>,
+        manager: Manager,
+        phase: Phase,
+        service: ServiceId,
+    ) -> Self {
         Self {
             name,
             service_name,
+            manager,
             service,
             family: Family::V4,
             group: GroupId::NONE,
@@ -132,6 +143,7 @@ impl Slice {
             hints: Vec::new(),
             owner: Owners::default(),
             created: None,
+            gives_way: false,
             yielded: false,
             dirty: 0,
             removed: 0,

@@ -62,7 +62,8 @@ impl Census {
 
     /// Adds a listed Service.
     pub(crate) fn service(&mut self, namespace: &Arc<str>, facts: ServiceFacts) {
-        if facts.selector.is_some() {
+        let facts = facts.resolve(namespace, self.settings.outputs);
+        if facts.is_managed() {
             self.managed.insert((namespace.clone(), facts.name.clone()));
         }
         let epoch = self.epoch(Kind::Service);

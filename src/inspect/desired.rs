@@ -3,8 +3,8 @@
 use crate::core::address::Family;
 use crate::core::body::{AddressBody, Encode, EndpointBody, EndpointsBody, Metadata, SliceBody, Subject};
 use crate::core::facts::{
-    AddressFacts, EndpointFacts, EndpointsFacts, EndpointsMeta, Extras, Owners, SliceFacts, SliceMeta,
-    SubsetFacts,
+    AddressFacts, EndpointFacts, EndpointsFacts, EndpointsMeta, Extras, Manager, Owners, SliceFacts,
+    SliceMeta, SubsetFacts,
 };
 use crate::core::ids::Uid;
 use crate::core::mirror::MirroredEndpoint;
@@ -85,9 +85,11 @@ impl Encode for Values {
 
 fn slice_of<I: Iterator>(slice: SliceBody<'_, I>, endpoint: impl Fn(I::Item) -> EndpointFacts) -> Desired {
     let metadata = slice.metadata;
-    let (service, owner) = match metadata.subject {
-        Subject::SliceOf(service) | Subject::EndpointsOf(service) => (&service.name, &service.uid),
-        Subject::Mirrors(object) => (&object.name, &object.uid),
+    let (service, owner, manager) = match metadata.subject {
+        Subject::SliceOf(service) | Subject::EndpointsOf(service) => {
+            (&service.name, &service.uid, service.manager())
+        }
+        Subject::Mirrors(object) => (&object.name, &object.uid, Manager::Mirroring),
     };
     let annotations = metadata
         .annotations()
@@ -98,6 +100,7 @@ fn slice_of<I: Iterator>(slice: SliceBody<'_, I>, endpoint: impl Fn(I::Item) -> 
             uid: uid(&metadata),
             version: version(&metadata),
             service: service.clone(),
+            manager,
             owner: Owners::from(owner.clone()),
             deleting: false,
         },

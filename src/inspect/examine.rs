@@ -61,7 +61,7 @@ pub(super) fn examine(
     }
     for name in services {
         let orphaned = published.is_orphaned(name, core.service(name).is_some());
-        let slices = published.slices_of(name).filter(|slice| slice.is_ours());
+        let slices = published.slices_of(name).filter(|slice| slice.is_written());
         let endpoints = published.endpoints_of(name);
         core.adopt_objects_of(name, slices.cloned().collect(), endpoints.cloned(), orphaned);
         let mirrored = published.slices_of(name).filter(|slice| slice.is_mirrored());

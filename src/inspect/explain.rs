@@ -13,8 +13,9 @@ use super::text::plural;
 use crate::core::address::Family;
 use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{
-    ANNOTATION_LEADER, ANNOTATION_TOLERATE_UNREADY, AddressFacts, ENDPOINTS_MANAGED_BY, EndpointsFacts,
-    LABEL_ENDPOINTS_MANAGED_BY, LABEL_SKIP_MIRROR, ServiceFacts, SliceFacts, SubsetFacts, TolerateUnready,
+    ANNOTATION_LEADER, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, AddressFacts, ENDPOINTS_MANAGED_BY,
+    EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, LABEL_SKIP_MIRROR,
+    MANAGED_BY, MIRRORED_BY, ServiceFacts, SliceFacts, SubsetFacts, TolerateUnready,
 };
 use crate::core::hints::HintMode;
 use crate::core::mirror::{LeftOut, MAX_PER_SUBSET, MirroredObject};
@@ -136,7 +137,7 @@ pub struct EndpointsSummary {
 /// Builds the explanation from the objects that were read.
 pub fn explain(mut seen: Seen) -> Explanation {
     let facts = &seen.service.facts;
-    let managed = facts.selector.is_some();
+    let managed = facts.is_managed();
     let notes = notes(&seen);
     let mut warnings = warnings(&seen);
     let (mut nearly, mut nearly_total) = (Vec::new(), 0);
@@ -199,7 +200,9 @@ pub fn explain(mut seen: Seen) -> Explanation {
 
 fn selector(facts: &ServiceFacts) -> Vec<String> {
     let pairs = facts.selector.iter().flat_map(Selector::pairs);
-    pairs.map(|(key, value)| format!("{key}={value}")).collect()
+    let pairs = pairs.map(|(key, value)| format!("{key}={value}"));
+    let others = facts.selector.iter().flat_map(Selector::requirements);
+    pairs.chain(others.map(ToString::to_string)).collect()
 }
 
 /// Formats the Service's ports as `http 80 to 8080/TCP`.
@@ -236,6 +239,10 @@ fn notes(seen: &Seen) -> Vec<String> {
             "type ExternalName: DNS answers with the name {target}; it has no endpoints, and what was \
              published before is left as it is"
         ));
+    } else if facts.custom {
+        notes.push(format!(
+            "its pods are those that the annotation {ANNOTATION_SELECTOR} selects; it has no Endpoints of ours"
+        ));
     } else if !service.selects {
         notes.push(
             "it has no selector: nobody publishes pods for it; its endpoints are those that people or other \
@@ -244,13 +251,13 @@ fn notes(seen: &Seen) -> Vec<String> {
         );
         notes.extend(mirroring(seen));
     }
-    if facts.no_cluster_ip && facts.selector.is_some() {
+    if facts.no_cluster_ip && facts.is_managed() {
         notes.push("headless: DNS answers with the addresses of its pods".to_owned());
     }
     if facts.publish_not_ready {
         notes.push("publishNotReadyAddresses: pods are published as ready whatever their state".to_owned());
     }
-    if facts.selector.is_some() {
+    if facts.is_managed() {
         match facts.hints {
             HintMode::None => {}
             HintMode::Auto => notes.push(
@@ -322,9 +329,60 @@ fn warnings(seen: &Seen) -> Vec<String> {
              --legacy-tolerate-unready-annotation; here it is taken to have none"
         ));
     }
+    warnings.extend(selector_warnings(seen));
     if let SeenNodes::Unreadable(why) = &seen.nodes {
         warnings.push(format!(
             "nodes could not be read, so nothing can be said about them, nor whether slices are in sync: {why}"
+        ));
+    }
+    warnings
+}
+
+/// Returns what may be wrong with the selector in the annotation, and which slices of others are used beside ours.
+fn selector_warnings(seen: &Seen) -> Vec<String> {
+    let facts = &seen.service.facts;
+    let Some(annotated) = &facts.annotated else {
+        return Vec::new();
+    };
+    if !facts.custom {
+        let why = if facts.is_api(&seen.namespace) {
+            "the endpoints of this Service are the API servers"
+        } else if facts.external {
+            "the Service is of type ExternalName"
+        } else {
+            "the Service has a selector"
+        };
+        return vec![format!("the annotation {ANNOTATION_SELECTOR} is ignored: {why}")];
+    }
+    let mut warnings = Vec::new();
+    if let Some(problem) = annotated.problem() {
+        warnings.push(format!(
+            "the selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; no pods are added, and those \
+             that are published stay until they are gone or not ready"
+        ));
+    }
+    for manager in [MANAGED_BY, MIRRORED_BY] {
+        let slices = seen
+            .slices
+            .iter()
+            .filter(|slice| slice.manager() == Some(manager));
+        let count = slices.count();
+        if count == 0 {
+            continue;
+        }
+        let (namespace, name) = (&seen.namespace, &facts.name);
+        let remove = if manager == MIRRORED_BY {
+            // While there are Endpoints, they are mirrored again.
+            format!("kubectl -n {namespace} delete endpoints {name}")
+        } else {
+            let labels = format!("{LABEL_SERVICE_NAME}={name},{LABEL_MANAGED_BY}={manager}");
+            format!("kubectl -n {namespace} delete endpointslices -l {labels}")
+        };
+        warnings.push(format!(
+            "{} of {manager} {} this Service too, and clients use their endpoints beside ours; if they are not \
+             wanted: {remove}",
+            plural(count, "slice"),
+            if count == 1 { "names" } else { "name" }
         ));
     }
     warnings
@@ -352,7 +410,8 @@ fn strays(seen: &Seen) -> Vec<String> {
         .map(|pod| &*pod.facts.name)
         .collect();
     let mut strays = Vec::new();
-    for slice in seen.slices.iter().filter(|slice| slice.is_ours()) {
+    let service = &seen.service.facts;
+    for slice in seen.slices.iter().filter(|slice| slice.is_for(service)) {
         for endpoint in &slice.endpoints {
             let address = endpoint.addresses.join(" ");
             match &endpoint.pod {
@@ -390,9 +449,11 @@ fn summary(slice: &SliceFacts, service: &ServiceFacts) -> SliceSummary {
         Some("is being deleted")
     } else if slice.is_mirrored() {
         Some("mirrors the Endpoints")
-    } else if !slice.is_ours() {
+    } else if slice.is_custom() && !service.custom {
+        Some("from when the annotation selected its pods: to be deleted")
+    } else if !slice.is_written() || (service.custom && slice.is_ours()) {
         Some("not ours: left alone")
-    } else if service.selector.is_none() {
+    } else if !service.is_managed() {
         Some("from when the Service had a selector: left alone")
     } else if slice.meta.owner.is_none() {
         Some("has no owner: to be replaced")
@@ -407,7 +468,7 @@ fn summary(slice: &SliceFacts, service: &ServiceFacts) -> SliceSummary {
         name: slice.meta.name.to_string(),
         family: slice.family.map(Family::as_str),
         managed_by: slice.manager().map(str::to_owned),
-        ours: slice.is_ours(),
+        ours: slice.is_for(service),
         ports: slice.ports.iter().map(spelled).collect(),
         endpoints: slice.endpoints.len(),
         ready: slice.endpoints.iter().filter(|e| e.ready != Some(false)).count(),

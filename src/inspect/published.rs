@@ -231,7 +231,7 @@ impl<'a> Around<'a> {
                 .slices
                 .iter()
                 .enumerate()
-                .filter(|(_, slice)| slice.is_ours())
+                .filter(|(_, slice)| slice.is_written())
             {
                 for pod in slice
                     .endpoints

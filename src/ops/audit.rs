@@ -3,7 +3,8 @@
 use crate::cluster::codec::{Decode, NamedNode, Namespaced};
 use crate::cluster::read::{Item, ReadError, Reader, Selection};
 use crate::core::facts::{
-    EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY, ServiceFacts,
+    CUSTOM_MANAGED_BY, EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY,
+    ServiceFacts,
 };
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
@@ -61,7 +62,7 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, ReadError> 
     {
         left.entry(namespace.clone()).or_default().insert(service.clone());
     }
-    if scope.settings.outputs.slices {
+    if Kind::Node.is_needed(scope.settings.outputs) {
         nodes = node_table(reader).await?;
     }
     let second = look(reader, scope.settings, &left, &mut nodes).await?;
@@ -95,7 +96,11 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Counts, Suspects, Nod
             Kind::Service => count(reader, kind, &everywhere, &mut census, Census::service).await?,
             Kind::Slice => {
                 let ours = Selection {
-                    labels: format!("{LABEL_MANAGED_BY}={MANAGED_BY}"),
+                    labels: if outputs.custom {
+                        format!("{LABEL_MANAGED_BY} in ({CUSTOM_MANAGED_BY},{MANAGED_BY})")
+                    } else {
+                        format!("{LABEL_MANAGED_BY}={MANAGED_BY}")
+                    },
                     ..everywhere.clone()
                 };
                 count(reader, kind, &ours, &mut census, Census::slice).await?;
@@ -228,11 +233,12 @@ async fn of_service(
 ) -> Result<Objects, ReadError> {
     let mut objects = Objects::default();
     let service: Option<Namespaced<ServiceFacts>> = reader.get(Kind::Service, Some(namespace), name).await?;
-    let service = service.map(|service| service.facts);
-    if let Some(selector) = service.as_ref().and_then(|service| service.selector.as_ref()) {
-        let pairs = selector.pairs().map(|(key, value)| format!("{key}={value}"));
+    let service = service.map(|service| service.facts.resolve(namespace, settings.outputs));
+    if let Some(service) = service.as_ref().filter(|service| service.is_managed()) {
+        // Without a selector that can be used, pods are followed whatever their labels.
+        let selector = service.selector.as_ref();
         let selected = Selection {
-            labels: pairs.collect::<Vec<_>>().join(","),
+            labels: selector.map(ToString::to_string).unwrap_or_default(),
             fields: ALIVE,
             ..in_namespace(namespace)
         };

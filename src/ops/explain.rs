@@ -4,7 +4,9 @@ use super::audit::{node_table, published};
 use crate::cluster::codec::{NamedNode, Namespaced};
 use crate::cluster::read::{Item, ReadError, Reader, Selection};
 use crate::core::facts::observed::{ObservedPod, ObservedService};
-use crate::core::facts::{ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, ServiceFacts};
+use crate::core::facts::{
+    ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, PodFacts, ServiceFacts,
+};
 use crate::core::hints::HintMode;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
@@ -42,11 +44,20 @@ pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explan
     let found: Option<Namespaced<ObservedService>> = reader.get(Kind::Service, Some(namespace), name).await?;
     let Some(Namespaced {
         namespace,
-        facts: service,
+        facts: mut service,
     }) = found
     else {
         return Err(not_found(reader, namespace, name).await);
     };
+    // Whoever annotates a Service expects that the annotation counts.
+    let settings = Settings {
+        outputs: Outputs {
+            custom: service.facts.annotated.is_some(),
+            ..Outputs::ALL
+        },
+        ..Settings::default()
+    };
+    service.facts = service.facts.resolve(&namespace, settings.outputs);
     let mut pods = None;
     if let Some(selector) = &service.facts.selector {
         let here = Selection {
@@ -79,8 +90,10 @@ pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explan
             .collect(),
         ..Objects::default()
     };
-    let settings = Settings::default();
     published(reader, settings, &namespace, name, &mut objects).await?;
+    if service.facts.is_frozen() {
+        objects.pods = followed(reader, &namespace, &objects).await?;
+    }
     let (nodes, mut table, outputs) = match nodes {
         Ok((known, table)) => (SeenNodes::Known(known), table, settings.outputs),
         // Endpoints do not depend on nodes.
@@ -106,6 +119,19 @@ pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explan
         endpoints: endpoints.into_iter().next(),
         wrong: wrong.into_values().flatten().collect(),
     }))
+}
+
+/// Reads the pods that the slices of a Service hold, whatever their labels.
+async fn followed(reader: &Reader, namespace: &str, objects: &Objects) -> Result<Vec<PodFacts>, ReadError> {
+    let here = Selection {
+        namespace: Some(namespace.to_owned()),
+        ..Selection::default()
+    };
+    let endpoints = objects.slices.iter().flat_map(|slice| &slice.endpoints);
+    let held: BTreeSet<&str> = endpoints.filter_map(|endpoint| endpoint.pod.as_deref()).collect();
+    let pods: Vec<Namespaced<PodFacts>> = reader.all(Kind::Pod, &here).await?;
+    let pods = pods.into_iter().map(|pod| pod.facts);
+    Ok(pods.filter(|pod| held.contains(&*pod.name)).collect())
 }
 
 /// The zones of nodes by name, and the table in which the core looks nodes up.

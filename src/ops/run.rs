@@ -16,8 +16,8 @@ use crate::cluster::events::EventClient;
 use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::objects::ObjectClient;
 use crate::cluster::watch::{
-    Endpoints, Mirrored, Nodes, Pods, Services, Slices, Source, Watch, WholeEndpoints, WholeMirrored,
-    WholeSlices,
+    AllSlices, Endpoints, Mirrored, Nodes, Pods, Services, Slices, Source, Watch, WholeAllSlices,
+    WholeEndpoints, WholeMirrored, WholeSlices,
 };
 use crate::core::namespace::{Kind, Settings};
 use crate::core::outputs::Outputs;
@@ -402,6 +402,8 @@ impl Follower {
                 Kind::Node => self.watch::<Nodes>(),
                 Kind::Pod => self.watch::<Pods>(),
                 Kind::Service => self.watch::<Services>(),
+                Kind::Slice if whole && outputs.custom => self.watch::<WholeAllSlices>(),
+                Kind::Slice if outputs.custom => self.watch::<AllSlices>(),
                 Kind::Slice if whole => self.watch::<WholeSlices>(),
                 Kind::Endpoints if whole => self.watch::<WholeEndpoints>(),
                 Kind::Mirrored if whole => self.watch::<WholeMirrored>(),

@@ -12,6 +12,7 @@ const SLICES: Outputs = Outputs {
     endpoints: false,
     slices: true,
     mirrored: false,
+    custom: false,
 };
 
 /// A Service `s` of pods `app: a`, under a controller with these outputs, and then an edit of its spec: its slices.

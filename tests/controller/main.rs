@@ -32,6 +32,7 @@ mod adoption;
 mod answers;
 mod audit;
 mod conflicts;
+mod custom;
 mod dry_run;
 mod edits;
 mod encodings;

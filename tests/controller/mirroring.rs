@@ -18,6 +18,7 @@ const MIRRORING: Outputs = Outputs {
     endpoints: false,
     slices: false,
     mirrored: true,
+    custom: false,
 };
 
 fn service() -> Value {

@@ -5,7 +5,7 @@ use crate::model::{EndpointsTamper, Model, PodSpec, ServiceSpec, WatchEvent};
 use crate::{model, ops};
 use endpointd::cluster::codec::Encoding;
 use endpointd::core::body::Request;
-use endpointd::core::facts::{Owners, SliceFacts, SliceMeta};
+use endpointd::core::facts::{Manager, Owners, SliceFacts, SliceMeta};
 use endpointd::core::labels::Labels;
 use endpointd::core::namespace::{Granted, Outcome, WorkItem};
 use endpointd::core::object::{ObjectName, Output};
@@ -377,6 +377,7 @@ fn slices_that_are_deleted_before_the_answer_to_their_create_are_made_slowly() {
                 uid: remote.uid.clone(),
                 version: remote.version,
                 service: "svc-0".into(),
+                manager: Manager::Builtin,
                 owner: Owners::default(),
                 deleting: true,
             };

@@ -119,18 +119,21 @@ const SLICES: Outputs = Outputs {
     slices: true,
     endpoints: false,
     mirrored: false,
+    custom: false,
 };
 
 const MIRRORED: Outputs = Outputs {
     slices: false,
     endpoints: false,
     mirrored: true,
+    custom: false,
 };
 
 const ENDPOINTS: Outputs = Outputs {
     slices: false,
     endpoints: true,
     mirrored: false,
+    custom: false,
 };
 
 fn pod(number: u8) -> PodSpec {

@@ -189,6 +189,9 @@ impl ServiceSpec {
             deleting: false,
             labels: labels.into_iter().collect(),
             // One pair, or two, of the label values that pods carry.
+            external: self.external,
+            annotated: None,
+            custom: false,
             selectorless: self.selector.is_none() && !self.external,
             selector: self.selector.filter(|_| !self.external).and_then(|bits| {
                 let pairs = label_pairs(bits).into_iter().skip(usize::from(bits >> 3 & 1));

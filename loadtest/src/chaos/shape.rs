@@ -101,6 +101,7 @@ impl Shape {
                     endpoints: self.outputs.endpoints,
                     slices: self.outputs.slices,
                     mirrored: true,
+                    custom: false,
                 },
                 max_mirrored: 1000,
                 legacy_tolerate_unready: false,

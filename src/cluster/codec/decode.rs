@@ -177,14 +177,14 @@ pub(super) fn set<'s>(text: Option<&'s Str<'_>>) -> Option<&'s str> {
     text.map(|text| &**text).filter(|text| !text.is_empty())
 }
 
-/// Returns whether the managed-by label of a slice names this controller.
-pub fn is_managed_by(object: &[u8], controller: &str) -> Result<bool, DecodeError> {
+/// Returns whether the managed-by label of a slice names one of these controllers.
+pub fn is_managed_by(object: &[u8], controllers: &[&str]) -> Result<bool, DecodeError> {
     let object: fields::MetaOnly<'_> = wire(object)?;
     Ok(object
         .metadata
         .labels
         .get(LABEL_MANAGED_BY)
-        .is_some_and(|by| &**by == controller))
+        .is_some_and(|by| controllers.contains(&&**by)))
 }
 
 pub(super) fn slice_port(port: &fields::SlicePort<'_>) -> SlicePort {

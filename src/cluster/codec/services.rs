@@ -5,7 +5,9 @@ use super::fields::{Meta, Str, StrMap, Timestamp};
 use super::protobuf::message::message;
 use crate::core::address::{Family, parse_sloppy};
 use crate::core::facts::observed::ObservedService;
-use crate::core::facts::{ANNOTATION_TOLERATE_UNREADY, ServiceFacts, TolerateUnready};
+use crate::core::facts::{
+    ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, AnnotatedSelector, ServiceFacts, TolerateUnready,
+};
 use crate::core::hints::{ANNOTATION_TOPOLOGY_AWARE_HINTS, ANNOTATION_TOPOLOGY_MODE, HintMode};
 use crate::core::ids::Uid;
 use crate::core::ports::{self, Protocol, TargetPort};
@@ -129,8 +131,11 @@ impl Decode for Namespaced<ServiceFacts> {
             uid: Uid::from(&*meta.uid),
             created: meta.creation_timestamp.as_ref().and_then(Timestamp::time),
             deleting: meta.deletion_timestamp.is_some(),
+            external,
             selectorless: selector.is_none() && !external,
             selector,
+            annotated: annotation(ANNOTATION_SELECTOR).map(|text| Box::new(AnnotatedSelector::from(text))),
+            custom: false,
             headless: cluster_ip.is_none_or(|ip| ip == "None"),
             no_cluster_ip: cluster_ip == Some("None"),
             families,

@@ -11,7 +11,7 @@ use super::{json, protobuf};
 use crate::core::address::Family;
 use crate::core::body::{EndpointBody, SliceBody};
 use crate::core::facts::{
-    ANNOTATION_TRIGGER_TIME, EndpointFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MIRRORED_BY, SliceFacts,
+    ANNOTATION_TRIGGER_TIME, EndpointFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, Manager, SliceFacts,
     SliceMeta,
 };
 use crate::core::ids::Uid;
@@ -101,6 +101,7 @@ fn slice_meta(meta: &fields::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeEr
             .labels
             .get(LABEL_SERVICE_NAME)
             .map_or_else(|| Arc::from(""), |name| Arc::from(&**name)),
+        manager: manager(meta),
         owner: subjects(meta).map(|owner| Uid::from(&*owner.uid)).collect(),
         deleting: meta.deletion_timestamp.is_some(),
     };
@@ -110,11 +111,16 @@ fn slice_meta(meta: &fields::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeEr
     })
 }
 
+/// Returns the controller that a slice's label names. What is listed and watched has one of these; others count as the
+/// first, and are told apart by whoever reads them whole.
+fn manager(meta: &fields::Meta<'_>) -> Manager {
+    let label = meta.labels.get(LABEL_MANAGED_BY);
+    label.and_then(|by| Manager::parse(by)).unwrap_or_default()
+}
+
 /// Returns whether a slice mirrors Endpoints.
 fn is_mirrored(meta: &fields::Meta<'_>) -> bool {
-    meta.labels
-        .get(LABEL_MANAGED_BY)
-        .is_some_and(|by| &**by == MIRRORED_BY)
+    manager(meta) == Manager::Mirroring
 }
 
 /// Returns the owner references to what a slice is published for: Services, or Endpoints if it mirrors some.

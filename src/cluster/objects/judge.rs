@@ -3,7 +3,7 @@
 //! an answer counts for what its body says, and only if that is about the object of the request.
 
 use crate::cluster::codec::{self, Identity, Namespaced, Status};
-use crate::core::facts::{EndpointsFacts, MANAGED_BY, MIRRORED_BY, SliceFacts};
+use crate::core::facts::{CUSTOM_MANAGED_BY, EndpointsFacts, MANAGED_BY, MIRRORED_BY, SliceFacts};
 use crate::core::namespace::{Content, Outcome};
 use crate::core::object::{Flight, Output, Remote};
 use http::StatusCode;
@@ -145,14 +145,14 @@ fn accepted(asked: &Asked<'_>, body: &[u8]) -> Outcome {
             Ok(endpoints) => Outcome::Fetched(Content::Endpoints(Box::new(endpoints.facts))),
             Err(_) => Outcome::Unknown,
         },
-        (Flight::Fetch, Output::Slice) => slice(body, MANAGED_BY),
-        (Flight::Fetch, Output::Mirrored) => slice(body, MIRRORED_BY),
+        (Flight::Fetch, Output::Slice) => slice(body, &[MANAGED_BY, CUSTOM_MANAGED_BY]),
+        (Flight::Fetch, Output::Mirrored) => slice(body, &[MIRRORED_BY]),
     }
 }
 
-/// Interprets a slice that was fetched for a controller.
-fn slice(body: &[u8], controller: &str) -> Outcome {
-    let ours = codec::is_managed_by(body, controller);
+/// Interprets a slice that was fetched, if one of these controllers manages it.
+fn slice(body: &[u8], controllers: &[&str]) -> Outcome {
+    let ours = codec::is_managed_by(body, controllers);
     match (ours, codec::object::<Namespaced<SliceFacts>>(body)) {
         (Ok(false), _) => Outcome::Foreign,
         (Ok(true), Ok(slice)) => Outcome::Fetched(Content::Slice(Box::new(slice.facts))),

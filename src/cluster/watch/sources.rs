@@ -187,6 +187,50 @@ impl Source for Mirrored {
     }
 }
 
+/// Slices of all controllers that publish for Services: those of others beside ours are told of.
+#[derive(Debug)]
+pub(crate) struct AllSlices;
+
+impl Source for AllSlices {
+    const KIND: Kind = Slices::KIND;
+    const OUTPUT: bool = true;
+    const WATCHED: Form = Slices::WATCHED;
+    const LIST: &'static str = "&labelSelector=endpointslice.kubernetes.io%2Fmanaged-by+in+%28endpointd.io%2C\
+        endpointslice-controller.k8s.io%2Cendpointslicemirroring-controller.k8s.io%29";
+    const WATCH: &'static str = Self::LIST;
+    type Listed = Namespaced<SliceFacts>;
+    type Watched = Namespaced<SliceMeta>;
+
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Slices::listed(handler, items, epoch);
+    }
+
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        Slices::watched(handler, items, epoch);
+    }
+}
+
+/// Slices as [`AllSlices`], watched whole.
+#[derive(Debug)]
+pub(crate) struct WholeAllSlices;
+
+impl Source for WholeAllSlices {
+    const KIND: Kind = Slices::KIND;
+    const OUTPUT: bool = true;
+    const LIST: &'static str = AllSlices::LIST;
+    const WATCH: &'static str = AllSlices::WATCH;
+    type Listed = Namespaced<SliceFacts>;
+    type Watched = Namespaced<SliceFacts>;
+
+    fn listed(handler: &dyn WatchHandler, items: Vec<(Self::Listed, Option<Gone>)>, epoch: u8) {
+        Slices::listed(handler, items, epoch);
+    }
+
+    fn watched(handler: &dyn WatchHandler, items: Vec<(Self::Watched, Option<Gone>)>, epoch: u8) {
+        Slices::listed(handler, items, epoch);
+    }
+}
+
 /// Slices as [`Slices`], watched whole: where another controller does the writing, each write would need a refetch.
 #[derive(Debug)]
 pub(crate) struct WholeSlices;

@@ -320,6 +320,7 @@ mod tests {
             slices: false,
             endpoints: true,
             mirrored: false,
+            custom: false,
         };
         let mut picture = Picture::new(outputs);
         assert_eq!(picture.begin_list(Kind::Node), None);

@@ -4,7 +4,8 @@ use super::NamespaceState;
 use super::lifecycle::Metadata;
 use super::members::desired;
 use crate::core::address::Family;
-use crate::core::facts::{EndpointFacts, SliceFacts, SliceMeta, is_reserved_label};
+use crate::core::compact::small::SmallSet;
+use crate::core::facts::{EndpointFacts, Manager, ServiceFacts, SliceFacts, SliceMeta, is_reserved_label};
 use crate::core::ids::{PodId, ServiceId, SliceId};
 use crate::core::object::Phase;
 use crate::core::queue::Priority;
@@ -30,7 +31,8 @@ impl NamespaceState {
     /// Adds a slice that was not known, unmanaged until it is attributed to its Service.
     pub(super) fn keep(&mut self, meta: &SliceMeta, epoch: u8) -> SliceId {
         let name: Arc<str> = Arc::from(&*meta.name);
-        let mut slice = Slice::new(name, meta.service.clone(), Phase::Unmanaged, ServiceId::NONE);
+        let (service, none) = (meta.service.clone(), ServiceId::NONE);
+        let mut slice = Slice::new(name, service, meta.manager, Phase::Unmanaged, none);
         slice.object.remote = Some(meta.remote());
         slice.owner = meta.owner.clone();
         (slice.object.epoch, slice.object.seen) = (epoch, meta.version);
@@ -49,6 +51,7 @@ impl NamespaceState {
     /// Forgets a slice that is not managed.
     pub(super) fn drop_slice(&mut self, id: SliceId) {
         self.release_hold(id);
+        self.stop_waiting(id);
         let slice = self.slices.remove(id);
         if let Some(service) = self.services.get_mut(slice.service) {
             service.slices.remove(&id);
@@ -85,27 +88,129 @@ impl NamespaceState {
         self.apply_slice_meta(meta, epoch);
     }
 
-    /// Gives an unmanaged slice to its Service, if that is managed: the slice is fetched if it is the Service's own,
-    /// and deleted if not.
+    /// Gives an unmanaged slice to its Service, if that is managed and the slice's controller publishes it: the slice is
+    /// fetched if it is the Service's own, and deleted if not. A slice that was published for the Service's annotation
+    /// is withdrawn if that no longer counts.
     pub(super) fn attribute(&mut self, id: SliceId, holds: bool) {
         let slice = &self.slices[id];
         let service = self.services.find(&slice.service_name);
-        // Where another controller writes slices, it only counts that they are there.
-        let manages =
-            |&id: &ServiceId| self.settings.outputs.slices && self.services[id].facts.selector.is_some();
-        match service.filter(manages) {
-            None => {
+        let facts = service.map(|service| &self.services[service].facts);
+        match (service, facts) {
+            (Some(service), Some(facts)) if self.writes_slices(facts) && facts.manager() == slice.manager => {
+                self.claim(id, service, holds);
+            }
+            (_, Some(facts)) if self.is_abandoned(slice, facts) => {
                 self.unmanaged
                     .entry(slice.service_name.clone())
                     .or_default()
                     .insert(id);
+                self.withdraw_slice(id);
             }
-            Some(service) => self.claim(id, service, holds),
+            // Where another controller writes slices, it only counts that they are there.
+            _ => {
+                let custom = facts.is_some_and(|facts| facts.custom);
+                self.unmanaged
+                    .entry(slice.service_name.clone())
+                    .or_default()
+                    .insert(id);
+                if let Some(service) = service.filter(|_| custom) {
+                    self.mark(service);
+                }
+            }
+        }
+    }
+
+    /// Returns whether slices are published for a Service by this process.
+    pub(super) fn writes_slices(&self, facts: &ServiceFacts) -> bool {
+        facts.custom || (self.settings.outputs.slices && facts.is_managed())
+    }
+
+    /// Returns whether a slice was published for an annotation of the Service that no longer counts.
+    fn is_abandoned(&self, slice: &Slice, facts: &ServiceFacts) -> bool {
+        slice.manager == Manager::Custom && self.settings.outputs.custom && !facts.custom
+    }
+
+    /// Deletes a slice that was published for an annotation that no longer counts. If the Service has a selector now, it
+    /// stays until slices for that are there, or for some seconds.
+    fn withdraw_slice(&mut self, id: SliceId) {
+        let name = self.slices[id].service_name.clone();
+        let service = self
+            .services
+            .find(&name)
+            .map(|service| &self.services[service].facts);
+        let selected = service.is_some_and(|facts| !facts.selectorless && !facts.external);
+        let waits = selected && !self.has_builtin_slices(&name);
+        let slice = &mut self.slices[id];
+        slice.object.phase = Phase::Deleting;
+        slice.service = ServiceId::NONE;
+        slice.gives_way = waits;
+        slice.object.change_by(1);
+        self.slices.want(id);
+        if waits {
+            self.replaced.entry(name).or_default().insert(id);
+        }
+    }
+
+    /// Withdraws the slices of a Service whose annotation no longer counts.
+    pub(super) fn withdraw_abandoned(&mut self, service: ServiceId) {
+        let facts = &self.services[service].facts;
+        let Some(unmanaged) = self.unmanaged.get(&facts.name) else {
+            return;
+        };
+        let abandoned = |id: &SliceId| {
+            let slice = &self.slices[*id];
+            slice.object.phase == Phase::Unmanaged && self.is_abandoned(slice, facts)
+        };
+        let abandoned: Vec<_> = unmanaged.iter().filter(abandoned).collect();
+        for id in abandoned {
+            self.withdraw_slice(id);
+        }
+    }
+
+    /// Returns whether slices for the selector of a Service are there: at least one, and none of ours is yet to be
+    /// created.
+    pub(super) fn has_builtin_slices(&self, name: &str) -> bool {
+        let known = self.services.find(name).map(|id| &self.services[id].slices);
+        let slices = known.into_iter().chain(self.unmanaged.get(name));
+        let mut there = false;
+        for id in slices.flat_map(SmallSet::iter) {
+            let slice = &self.slices[id];
+            match (slice.manager, slice.object.remote.is_some(), slice.object.phase) {
+                (Manager::Builtin, true, phase) => there |= phase != Phase::Deleting,
+                (Manager::Builtin, false, Phase::Managed) => return false,
+                _ => {}
+            }
+        }
+        there
+    }
+
+    /// Has a slice wait no longer for others to take its place.
+    fn stop_waiting(&mut self, id: SliceId) {
+        let slice = &mut self.slices[id];
+        if std::mem::take(&mut slice.gives_way)
+            && let Some(waiting) = self.replaced.get_mut(&slice.service_name)
+        {
+            waiting.remove(&id);
+            if waiting.is_empty() {
+                self.replaced.remove(&slice.service_name);
+            }
+        }
+    }
+
+    /// Lets slices of a Service go that others have taken the place of.
+    pub(super) fn check_slices_replaced(&mut self, service: &str) {
+        if !self.replaced.contains_key(service) || !self.has_builtin_slices(service) {
+            return;
+        }
+        for id in self.replaced.remove(service).unwrap_or_default().iter() {
+            self.slices[id].gives_way = false;
+            self.slices.want(id);
         }
     }
 
     /// Gives a Service a slice that names it and whose content is not known.
     pub(super) fn claim(&mut self, id: SliceId, service: ServiceId, holds: bool) {
+        self.stop_waiting(id);
         let state = &mut self.services[service];
         let slice = &mut self.slices[id];
         slice.service = service;
@@ -133,6 +238,9 @@ impl NamespaceState {
         state.rehint = true;
         self.join_group(id, &facts.ports);
         self.mark(service);
+        if self.starting && self.services[service].facts.is_frozen() {
+            self.follow_published(service, &facts);
+        }
         // A slice that was made with another limit stays as it is.
         self.reconcile_slice(id, facts, usize::MAX);
     }

@@ -134,7 +134,7 @@ impl NamespaceState {
 
     /// Collects a Service's members anew, in a pass over its pods. `before` is the list to be replaced.
     pub(super) fn collect_endpoints(&mut self, id: ServiceId, before: Option<Box<ServiceEndpoints>>) {
-        if !self.settings.outputs.endpoints {
+        if !self.settings.outputs.endpoints || self.services[id].facts.custom {
             return;
         }
         self.passes.push_front(Pass::Collect(Box::new(Collecting {

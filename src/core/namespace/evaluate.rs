@@ -44,7 +44,7 @@ impl NamespaceState {
             return;
         }
         service.dirty = false;
-        if service.facts.selector.is_none() {
+        if !service.facts.is_managed() {
             return;
         }
         self.work.evaluations += 1;
@@ -56,6 +56,9 @@ impl NamespaceState {
             if self.services[id].families[family.index()].is_some() {
                 self.evaluate_family(id, family, trigger);
             }
+        }
+        if self.services[id].facts.custom {
+            self.notify_other_slices(id);
         }
         self.record_sync(id);
         self.evaluate_endpoints(id, trigger);
@@ -262,7 +265,8 @@ impl NamespaceState {
     fn create_slice(&mut self, service: ServiceId, family: Family) -> SliceId {
         let service_name = self.services[service].facts.name.clone();
         let name = self.fresh_name(&service_name);
-        let mut slice = Slice::new(name, service_name, Phase::Managed, service);
+        let manager = self.services[service].facts.manager();
+        let mut slice = Slice::new(name, service_name, manager, Phase::Managed, service);
         slice.family = family;
         slice.owner = self.services[service].facts.uid.clone().into();
         slice.change(Priority::Add);

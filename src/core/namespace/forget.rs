@@ -44,8 +44,10 @@ impl NamespaceState {
     }
 
     fn forget_slices(&mut self) {
+        self.forget_followed();
         self.slices = Objects::default();
         self.unmanaged = KeyedMap::default();
+        self.replaced = KeyedMap::default();
         for service in self.services.values_mut() {
             service.slices = SmallSet::default();
             service.awaiting = 0;
@@ -75,7 +77,7 @@ impl NamespaceState {
     /// Marks all managed Services to be evaluated, since none of their endpoints is placed any more.
     pub(super) fn finish_displacing(&mut self) {
         let services = self.services.iter();
-        let managed = services.filter(|(_, service)| service.facts.selector.is_some());
+        let managed = services.filter(|(_, service)| service.facts.is_managed());
         let managed: Vec<ServiceId> = managed.map(|(id, _)| id).collect();
         for service in managed {
             self.reset_sync_stats(service);

@@ -51,7 +51,7 @@ impl NamespaceState {
     /// Records whether a Service depends on the zones.
     pub(super) fn note_hint_mode(&mut self, id: ServiceId) {
         let facts = &self.services[id].facts;
-        if facts.selector.is_some() && facts.hints == HintMode::Auto {
+        if facts.is_managed() && facts.hints == HintMode::Auto {
             self.auto_hinted.insert(id);
         } else {
             self.auto_hinted.remove(&id);

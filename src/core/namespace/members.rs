@@ -74,7 +74,7 @@ impl NamespaceState {
             .members
             .iter()
             .map(|m| m.service)
-            .filter(|s| !self.cache.selects(*s, pod.labels.0))
+            .filter(|s| !self.keeps(id, *s))
             .collect();
         gone.dedup();
         // Members are removed from the end, so that few must shift.
@@ -131,7 +131,7 @@ impl NamespaceState {
     /// Updates one endpoint of a pod after a change: it is removed, queued to be placed, or marked to be written where
     /// it is.
     pub(super) fn visit(&mut self, id: PodId, at: usize, change: PodChange) {
-        if !self.settings.outputs.slices {
+        if !self.settings.outputs.slices && !self.settings.outputs.custom {
             return;
         }
         self.work.endpoints_visited += 1;
@@ -144,12 +144,17 @@ impl NamespaceState {
             ..
         } = pod.members[at];
         let service = &self.services[service_id];
+        if !self.writes_slices(&service.facts) {
+            return;
+        }
         if !self.is_fit(pod, service, family) {
             self.unplace(id, at, Priority::Remove);
             return;
         }
         if slice_id.is_none() {
-            self.queue(id, at);
+            if !service.facts.is_frozen() {
+                self.queue(id, at);
+            }
             return;
         }
         if change.ports && self.ports_of(id, service_id) != self.group_ports(slice_id) {

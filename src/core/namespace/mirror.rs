@@ -139,7 +139,7 @@ impl NamespaceState {
         let service = self.services.find(name).map(|id| &self.services[id].facts);
         let endpoints = self.endpoints.find(name).map(|id| &self.endpoints[id]);
         match (service, endpoints) {
-            (Some(service), _) if service.selector.is_some() => Stance::GiveWay,
+            (Some(service), _) if service.is_managed() && !service.custom => Stance::GiveWay,
             (Some(service), Some(endpoints)) if service.selectorless && endpoints.may_be_mirrored() => {
                 let mirror = self.mirrors.by_name.get(name);
                 if mirror.is_some_and(|mirror| mirror.content.is_some()) {
@@ -272,7 +272,7 @@ impl NamespaceState {
             Stance::Unread => return cost,
             Stance::Mirror => self.assign(name, slices),
             Stance::GiveWay | Stance::Withdraw => {
-                let waits = stance == Stance::GiveWay && !self.has_replacement(name);
+                let waits = stance == Stance::GiveWay && !self.has_builtin_slices(name);
                 let contested = losses > 0;
                 for id in slices {
                     self.withdraw(id, waits, contested);
@@ -499,35 +499,19 @@ impl NamespaceState {
 
     // === slices that take the place of mirrored ones ===
 
-    /// Returns whether slices for the selector of a Service are there: at least one, and none of ours is yet to be
-    /// created.
-    fn has_replacement(&self, name: &str) -> bool {
-        let known = self.services.find(name).map(|id| &self.services[id].slices);
-        let slices = known.into_iter().chain(self.unmanaged.get(name));
-        let mut there = false;
-        for id in slices.flat_map(SmallSet::iter) {
-            let object = &self.slices[id].object;
-            if object.remote.is_some() {
-                there |= object.phase != Phase::Deleting;
-            } else if object.phase == Phase::Managed {
-                return false;
-            }
-        }
-        there
-    }
-
-    /// Returns the Service of a slice, if mirrored slices may have waited for that one.
+    /// Returns the Service of a slice, if slices of other controllers may have waited for that one.
     pub(super) fn service_to_give_way_to(&self, slice: &str) -> Option<Arc<str>> {
-        if self.mirrors.replaced.is_empty() {
+        if self.mirrors.replaced.is_empty() && self.replaced.is_empty() {
             return None;
         }
         let service = &self.slices[self.slices.find(slice)?].service_name;
-        self.mirrors.replaced.get(service).cloned()
+        let waits = self.mirrors.replaced.contains(service) || self.replaced.contains_key(service);
+        waits.then(|| service.clone())
     }
 
     /// Lets the mirrored slices of a Service go, once others have taken their place.
     pub(super) fn check_replacement(&mut self, service: &str) {
-        if !self.mirrors.replaced.contains(service) || !self.has_replacement(service) {
+        if !self.mirrors.replaced.contains(service) || !self.has_builtin_slices(service) {
             return;
         }
         self.mirrors.replaced.remove(service);

@@ -2,8 +2,9 @@
 
 use super::lifecycle::Published;
 use super::{NamespaceState, WorkItem};
+use crate::core::compact::small::SmallSet;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
-use crate::core::facts::{ANNOTATION_TOLERATE_UNREADY, TolerateUnready};
+use crate::core::facts::{ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, Manager, TolerateUnready};
 use crate::core::hints::HintEvent;
 use crate::core::ids::ServiceId;
 use crate::core::mirror::{LeftOut, MirroredObject};
@@ -118,6 +119,7 @@ impl NamespaceState {
 
     /// Checks the annotations of a Service that is new or has changed.
     pub(super) fn notify_annotations(&mut self, service: ServiceId) {
+        self.notify_selector(service);
         let facts = &self.services[service].facts;
         if self.settings.legacy_tolerate_unready
             && let TolerateUnready::Malformed(value) = &facts.tolerate_unready
@@ -128,6 +130,71 @@ impl NamespaceState {
                 value: value.clone(),
             });
         }
+    }
+
+    /// Notifies people of what is wrong with the selector in a Service's annotation, or that it does not count.
+    fn notify_selector(&mut self, service: ServiceId) {
+        let facts = &self.services[service].facts;
+        let Some(annotated) = facts
+            .annotated
+            .as_deref()
+            .filter(|_| self.settings.outputs.custom)
+        else {
+            return;
+        };
+        let (reason, message) = if facts.custom {
+            let Some(problem) = annotated.problem() else {
+                return;
+            };
+            let rest =
+                "no pods are added, and those that are published stay until they are gone or not ready";
+            let message = format!(
+                "The selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; {rest}"
+            );
+            ("InvalidSelector", message)
+        } else {
+            let why = if facts.external {
+                "the Service is of type ExternalName"
+            } else if facts.is_api(&self.namespace) {
+                "the endpoints of this Service are the API servers"
+            } else {
+                "the Service has a selector"
+            };
+            (
+                "SelectorIgnored",
+                format!("The annotation {ANNOTATION_SELECTOR} is ignored: {why}"),
+            )
+        };
+        self.notify_custom(service, reason, message);
+    }
+
+    /// Notifies people that others publish slices for a Service whose selector is an annotation: clients unite them all.
+    pub(super) fn notify_other_slices(&mut self, service: ServiceId) {
+        let facts = &self.services[service].facts;
+        let slices = self.unmanaged.get(&facts.name);
+        let others = slices.into_iter().flat_map(SmallSet::iter);
+        let others = others.filter(|id| {
+            let slice = &self.slices[*id];
+            slice.manager != Manager::Custom && slice.object.remote.is_some()
+        });
+        let count = others.count();
+        let told = std::mem::replace(&mut self.services[service].told_of_others, count > 0);
+        if count > 0 && !told {
+            let message = format!(
+                "{count} EndpointSlices of other controllers name this Service, and clients use their endpoints too"
+            );
+            self.notify_custom(service, "OtherEndpointSlices", message);
+        }
+    }
+
+    fn notify_custom(&mut self, service: ServiceId, reason: &'static str, message: String) {
+        self.notifications.push(Notification::Event(Notice {
+            source: Source::Custom,
+            involved: self.involved(service),
+            warning: true,
+            reason,
+            message,
+        }));
     }
 
     /// Notifies people of a failed request, if it is time: one failure is normal; one that lasts, or an outright

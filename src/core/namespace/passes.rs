@@ -33,7 +33,7 @@ pub(super) enum Pass {
     Stop(ServiceId, VecDeque<PodId>),
     /// Drops a Service that is no longer known.
     Remove(ServiceId),
-    /// Changes a Service that is no longer managed.
+    /// Changes a Service that is managed no longer, or in another way.
     Replace(ServiceId, Box<ServiceFacts>),
     /// Adds a new Service, as of the list of an epoch.
     Insert(Box<ServiceFacts>, u8),
@@ -135,7 +135,7 @@ impl NamespaceState {
                 (Some(if done { *then } else { Pass::Match(matching, then) }), 1)
             }
             Pass::Begin(id, times) => {
-                let pods = self.cache.pods(id).into();
+                let pods = self.pods_of(id).into();
                 (Some(Pass::Start(id, pods, times)), 1)
             }
             Pass::Start(id, mut pods, times) => {
@@ -190,7 +190,7 @@ impl NamespaceState {
                 (None, 1)
             }
             Pass::Replace(id, facts) => {
-                self.replace_unmanaged(id, *facts);
+                self.replace_stopped(id, *facts);
                 (None, 1)
             }
             Pass::Insert(facts, epoch) => {
@@ -237,7 +237,7 @@ impl NamespaceState {
             && let Stage::Family(family) = stage
             && !edit.old.has(family)
             && new.has(family)
-            && self.settings.outputs.slices
+            && self.writes_slices(new)
         {
             self.services[id].families[family.index()] = Some(Box::default());
         }
@@ -251,7 +251,8 @@ impl NamespaceState {
             match stage {
                 Stage::Leave => {
                     let pod = edit.members[at];
-                    if self.cache.selects(id, self.pods[pod].labels.0) {
+                    let followed = self.services[id].facts.is_frozen();
+                    if self.keeps(pod, id) && (!followed || self.is_published(pod, id)) {
                         edit.members[edit.kept] = pod;
                         edit.kept += 1;
                     } else {
@@ -297,7 +298,7 @@ impl NamespaceState {
                     Stage::Family(Family::V6)
                 } else {
                     if reselected {
-                        edit.selected = self.cache.pods(id);
+                        edit.selected = self.pods_of(id);
                     }
                     Stage::Join
                 }

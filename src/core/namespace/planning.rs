@@ -47,6 +47,7 @@ impl NamespaceState {
                 let due = self.answered::<Slice>(&object.name, outcome, why);
                 if let Some(service) = service {
                     self.check_replacement(&service);
+                    self.check_slices_replaced(&service);
                 }
                 due
             }

@@ -130,7 +130,8 @@ impl NamespaceState {
         if change.content[Family::V6.index()] {
             pod.v6 = facts.v6.map(Box::new);
         }
-        if pod.uid != facts.uid || rehosted {
+        let reborn = pod.uid != facts.uid;
+        if reborn || rehosted {
             pod.uid = facts.uid;
             change.content = [true; 2];
             change.endpoints = true;
@@ -159,6 +160,7 @@ impl NamespaceState {
         self.pods[id].ready_time = facts.ready_time;
         if changed || change != PodChange::default() {
             self.revisit(id, change);
+            self.leave_followed(id, reborn);
         }
         if moved {
             self.join_matched(id);

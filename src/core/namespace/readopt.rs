@@ -53,6 +53,7 @@ impl NamespaceState {
     pub fn forget_slices_of(&mut self, name: &str) {
         let mut slices = self.unmanaged.remove(name).unwrap_or_default();
         let managed = self.managed(name);
+        let pods = managed.map(|id| self.pods_of(id)).unwrap_or_default();
         if let Some(id) = managed {
             let service = &mut self.services[id];
             service.awaiting = 0;
@@ -66,9 +67,13 @@ impl NamespaceState {
         for slice in slices.iter() {
             self.slices.remove(slice);
         }
+        self.replaced.remove(name);
         let Some(id) = managed else { return };
-        for pod_id in self.cache.pods(id) {
-            if let Some(members) = self.pods.get(pod_id).map(|pod| pod.members_of(id)) {
+        let followed = self.services[id].facts.is_frozen();
+        for pod_id in pods {
+            if followed {
+                self.forget_member(pod_id, id);
+            } else if let Some(members) = self.pods.get(pod_id).map(|pod| pod.members_of(id)) {
                 self.displace_members(pod_id, members);
             }
         }
@@ -86,13 +91,13 @@ impl NamespaceState {
     ) {
         let starting = std::mem::replace(&mut self.starting, true);
         if let Some(id) = self.managed(name) {
-            if self.settings.outputs.slices {
+            if self.writes_slices(&self.services[id].facts) {
                 slices.sort_unstable_by(adoption_order::<Slice>);
                 for facts in slices {
                     Slice::arrive(self, facts, 0);
                 }
             }
-            if self.settings.outputs.endpoints {
+            if self.settings.outputs.endpoints && !self.services[id].facts.custom {
                 let entry = self.endpoints.find(name);
                 let entry = entry.expect("a managed Service has an entry for its Endpoints");
                 match endpoints {
@@ -101,7 +106,13 @@ impl NamespaceState {
                 }
             }
             self.mark(id);
-        } else if self.services.find(name).is_none() {
+        } else if self.services.find(name).is_some() {
+            if self.settings.outputs.custom {
+                for facts in slices {
+                    Slice::arrive(self, facts, 0);
+                }
+            }
+        } else {
             if let Some(id) = self.endpoints.find(name) {
                 self.endpoints.remove(id);
             }
@@ -144,6 +155,6 @@ impl NamespaceState {
 
     fn managed(&self, name: &str) -> Option<ServiceId> {
         let id = self.services.find(name);
-        id.filter(|&id| self.services[id].facts.selector.is_some())
+        id.filter(|&id| self.services[id].facts.is_managed())
     }
 }

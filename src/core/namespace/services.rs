@@ -30,17 +30,20 @@ impl NamespaceState {
 
     /// Does what [`Self::apply_service`] does, but leaves the visits to its pods to [`Self::step_passes`].
     pub fn begin_service(&mut self, facts: ServiceFacts, epoch: u8) {
+        let facts = facts.resolve(&self.namespace, self.settings.outputs);
         if let Some(id) = self.services.find(&facts.name) {
             let service = &mut self.services[id];
             if service.facts.uid == facts.uid {
                 service.epoch = epoch;
                 if service.facts == facts {
                     // Any event of a Service evaluates it, as upstream does.
-                    if facts.selector.is_some() {
+                    if facts.is_managed() {
                         self.mark(id);
                     }
                 } else {
-                    let reannotated = service.facts.tolerate_unready != facts.tolerate_unready;
+                    let reannotated = service.facts.tolerate_unready != facts.tolerate_unready
+                        || service.facts.annotated != facts.annotated
+                        || service.facts.selectorless != facts.selectorless;
                     self.update_service(id, facts);
                     if reannotated {
                         self.passes.push_back(Pass::Notification(id));
@@ -58,7 +61,7 @@ impl NamespaceState {
         if let Some(id) = self.services.find(name) {
             // Nothing that comes from now on belongs to it.
             self.services.hide(id);
-            if self.services[id].facts.selector.is_some() {
+            if self.services[id].facts.is_managed() {
                 self.stop_service(id);
             }
             self.passes.push_back(Pass::Remove(id));
@@ -68,7 +71,7 @@ impl NamespaceState {
     /// Adds a Service that was not known.
     pub(super) fn insert_service(&mut self, facts: ServiceFacts, epoch: u8) {
         let name = facts.name.clone();
-        let managed = facts.selector.is_some();
+        let (managed, custom) = (facts.is_managed(), facts.custom);
         self.service_ports += 1;
         let id = self.services.insert(Service {
             facts,
@@ -79,6 +82,7 @@ impl NamespaceState {
             paused_times: None,
             awaiting: 0,
             slices: SmallSet::default(),
+            told_of_others: false,
             endpoints: None,
             dirty: false,
             sync_stats: super::sync_stats::SyncStats::default(),
@@ -88,9 +92,11 @@ impl NamespaceState {
         self.notify_annotations(id);
         if managed {
             self.start_service(id);
-        } else {
+        }
+        if !managed || custom {
             self.spare_endpoints(&name);
         }
+        self.withdraw_abandoned(id);
         self.touch_mirror(&name);
     }
 
@@ -109,14 +115,19 @@ impl NamespaceState {
             self.services[id].ports = self.service_ports;
         }
         let old = &self.services[id].facts;
-        match (old.selector.is_some(), facts.selector.is_some()) {
+        match (old.is_managed(), facts.is_managed()) {
             (false, false) => self.replace_unmanaged(id, facts),
             (false, true) => {
                 self.replace_unmanaged(id, facts);
                 self.start_service(id);
             }
+            // Another controller's slices, and its alone.
+            (true, true) if old.custom != facts.custom => {
+                self.stop_service(id);
+                self.passes.push_back(Pass::Replace(id, Box::new(facts)));
+            }
             (true, false) => {
-                let times = self.cache.pods(id).into_iter().filter_map(|pod| {
+                let times = self.pods_of(id).into_iter().filter_map(|pod| {
                     let pod = &self.pods[pod];
                     Some((pod.name.clone(), pod.ready_time?))
                 });
@@ -132,24 +143,34 @@ impl NamespaceState {
     pub(super) fn replace_unmanaged(&mut self, id: ServiceId, facts: ServiceFacts) {
         let name = facts.name.clone();
         self.services[id].facts = facts;
+        self.withdraw_abandoned(id);
         self.touch_mirror(&name);
+    }
+
+    /// Applies a change of a Service that is managed no longer, or in another way.
+    pub(super) fn replace_stopped(&mut self, id: ServiceId, facts: ServiceFacts) {
+        let managed = facts.is_managed();
+        self.replace_unmanaged(id, facts);
+        if managed {
+            self.start_service(id);
+        }
     }
 
     /// Applies a change of a managed Service that stays managed.
     fn reconfigure(&mut self, id: ServiceId, facts: ServiceFacts) {
+        let members = self.pods_of(id);
         let old = std::mem::replace(&mut self.services[id].facts, facts);
         let new = &self.services[id].facts;
         let reselected = old.selector != new.selector;
         // Endpoints are compared with what was last written before they are written again, so a change that does not
         // concern them costs no write. Their members are collected anew in the end, and not maintained until then.
         let endpoints = self.services[id].endpoints.take();
-        let members = self.cache.pods(id);
         let mut matching = None;
         if reselected {
-            let selector = self.services[id].facts.selector.clone();
-            let selector = selector.expect("the caller has seen that there is a selector");
             self.cache.remove(id);
-            matching = self.cache.begin_add(id, &selector, &mut self.work);
+            if let Some(selector) = &self.services[id].facts.selector {
+                matching = self.cache.begin_add(id, selector, &mut self.work);
+            }
         }
         self.pass_after(
             matching,
@@ -197,17 +218,14 @@ impl NamespaceState {
     fn start_service(&mut self, id: ServiceId) {
         let service = &mut self.services[id];
         for family in Family::ALL {
-            let has = self.settings.outputs.slices && service.facts.has(family);
+            let writes = service.facts.custom || self.settings.outputs.slices;
+            let has = writes && service.facts.has(family);
             service.families[family.index()] = has.then(Box::default);
         }
-        let selector = service
-            .facts
-            .selector
-            .clone()
-            .expect("the caller has seen that there is a selector");
         let times = service.paused_times.take();
         self.note_hint_mode(id);
-        let matching = self.cache.begin_add(id, &selector, &mut self.work);
+        let selector = self.services[id].facts.selector.as_ref();
+        let matching = selector.and_then(|selector| self.cache.begin_add(id, selector, &mut self.work));
         self.pass_after(matching, Pass::Begin(id, times));
     }
 
@@ -233,11 +251,13 @@ impl NamespaceState {
 
     /// Finishes the start of a Service, once it has taken in its pods.
     pub(super) fn finish_start(&mut self, id: ServiceId) {
-        self.manage_endpoints(id);
-        if self.settings.outputs.slices {
+        if !self.services[id].facts.custom {
+            self.manage_endpoints(id);
+        }
+        if self.writes_slices(&self.services[id].facts) {
             let name = self.services[id].facts.name.clone();
             for slice_id in self.unmanaged.remove(&name).unwrap_or_default().iter() {
-                self.claim(slice_id, id, true);
+                self.attribute(slice_id, true);
             }
         }
         self.mark(id);
@@ -247,8 +267,10 @@ impl NamespaceState {
     fn stop_service(&mut self, id: ServiceId) {
         self.auto_hinted.remove(&id);
         self.reset_sync_stats(id);
-        self.unmanage_endpoints(id);
-        let pods = self.cache.pods(id).into();
+        if !self.services[id].facts.custom {
+            self.unmanage_endpoints(id);
+        }
+        let pods = self.pods_of(id).into();
         self.passes.push_back(Pass::Stop(id, pods));
     }
 

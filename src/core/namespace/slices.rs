@@ -5,6 +5,7 @@ use super::lifecycle::{Content, Metadata, Objects, Published};
 use super::members::desired;
 use super::{NamespaceState, Pod, Service, WorkItem};
 use crate::core::address::Family;
+use crate::core::backoff::Retry;
 use crate::core::body::{Encode, EndpointBody, Metadata as BodyMetadata, PodReference, SliceBody, Subject};
 use crate::core::compact::table::Named;
 use crate::core::events::{Notice, Source};
@@ -79,7 +80,13 @@ impl Published for Slice {
 
     fn work_item(&self) -> WorkItem {
         let name = ObjectName::slice(self.name.clone());
-        WorkItem::new(name, self.service_name.clone(), &self.object)
+        let item = WorkItem::new(name, self.service_name.clone(), &self.object);
+        // If no slices take its place, it goes all the same.
+        let waits = self.gives_way && item.retry == Retry::Now;
+        WorkItem {
+            retry: if waits { Retry::Replacement } else { item.retry },
+            ..item
+        }
     }
 
     fn order(&self) -> u8 {
@@ -125,6 +132,7 @@ impl Published for Slice {
             Self::reconcile_observed(state, id, facts);
         }
         state.check_replacement(&service);
+        state.check_slices_replaced(&service);
     }
 
     fn appear(state: &mut NamespaceState, meta: &SliceMeta, epoch: u8) {
@@ -132,6 +140,7 @@ impl Published for Slice {
         // Before the first plan, planning must wait for a slice whose content is not known.
         state.attribute(id, state.pending_lists.any());
         state.check_replacement(&meta.service);
+        state.check_slices_replaced(&meta.service);
     }
 
     /// Handles a newer version of a known slice that we did not write.
@@ -139,7 +148,8 @@ impl Published for Slice {
         let slice = &mut state.slices[id];
         let service = state.services.get(slice.service);
         let owned = || service.is_some_and(|service| meta.owner.includes(&service.facts.uid));
-        if slice.service_name != meta.service || (slice.object.phase == Phase::Managed && !owned()) {
+        let moved = slice.service_name != meta.service || slice.manager != meta.manager;
+        if moved || (slice.object.phase == Phase::Managed && !owned()) {
             state.disown(id, meta);
         } else if slice.object.phase == Phase::Managed {
             slice.object.mark_stale();
@@ -156,7 +166,7 @@ impl Published for Slice {
         slice.object.needs_refetch = false;
         if facts.meta.deleting {
             state.lost::<Slice>(id);
-        } else if slice.service_name != facts.meta.service {
+        } else if slice.service_name != facts.meta.service || slice.manager != facts.meta.manager {
             state.disown(id, &facts.meta);
         } else if matches!(slice.object.phase, Phase::Deleting | Phase::Unmanaged) {
             Self::changed_by_others(state, id, &facts.meta);

@@ -82,7 +82,7 @@ impl NamespaceState {
 
     /// Counts a Service that has been evaluated.
     pub(super) fn record_sync(&mut self, id: ServiceId) {
-        if !self.settings.outputs.slices {
+        if !self.writes_slices(&self.services[id].facts) {
             return;
         }
         let service = &mut self.services[id];

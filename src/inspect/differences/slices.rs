@@ -147,7 +147,8 @@ fn absent(found: &mut Found, desired: &SliceFacts, around: &Around<'_>) {
     }
     // Unmanaged slices are left alone, but they may be the reason.
     for foreign in around.slices.iter().filter(|slice| {
-        slice.family == desired.family && !slice.is_ours() && slice.meta.owner.meet(&desired.meta.owner)
+        let others = slice.family == desired.family && slice.manager() != desired.manager();
+        others && slice.meta.owner.meet(&desired.meta.owner)
     }) {
         found.add(Rank::Metadata, managed_elsewhere(foreign));
     }

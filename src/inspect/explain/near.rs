@@ -1,7 +1,7 @@
 //! Finds the pods that a selector matches, and those that it nearly matches, mostly because of a typo.
 
 use crate::core::facts::observed::ObservedPod;
-use crate::core::selector::Selector;
+use crate::core::selector::{Requirement, Selector};
 use crate::core::work::Work;
 use crate::inspect::text::{listed, plural};
 use serde::Serialize;
@@ -77,6 +77,11 @@ impl Pods {
             return;
         }
         self.seen += 1;
+        let requirements = self.selector.requirements().iter();
+        let unmet = |requirement: &&Requirement| !requirement.accepts(pod.facts.labels.get(&requirement.key));
+        if requirements.filter(unmet).count() > 0 {
+            return;
+        }
         let (mut pairs, mut misses) = (0, Vec::new());
         for (key, wanted) in self.selector.pairs() {
             pairs += 1;

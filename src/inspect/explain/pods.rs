@@ -178,7 +178,8 @@ fn ip(pod: &PodFacts, family: Family) -> Option<IpAddr> {
 /// Returns a pod's endpoints in managed slices.
 fn places(pod: &PodFacts, seen: &Seen) -> Vec<Place> {
     let mut places = Vec::new();
-    for slice in seen.slices.iter().filter(|slice| slice.is_ours()) {
+    let service = &seen.service.facts;
+    for slice in seen.slices.iter().filter(|slice| slice.is_for(service)) {
         let its = |e: &&EndpointFacts| e.pod.as_ref() == Some(&pod.name);
         for endpoint in slice.endpoints.iter().filter(its) {
             let hinted = !endpoint.zone_hints.is_empty() || !endpoint.node_hints.is_empty();

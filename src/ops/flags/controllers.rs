@@ -8,8 +8,10 @@ const ENDPOINTS: &str = "endpoints-controller";
 const SLICES: &str = "endpointslice-controller";
 /// The name of the controller that mirrors Endpoints into `EndpointSlices`.
 const MIRRORING: &str = "endpointslice-mirroring-controller";
+/// The name of the controller for Services whose selector is an annotation. It is off unless it is named.
+const CUSTOM: &str = "custom-selector-controller";
 
-/// The names that kube-controller-manager 1.36 knows, each with its older name if it has one.
+/// The names that kube-controller-manager 1.36 knows, each with its older name if it has one, and our own.
 #[rustfmt::skip]
 const KNOWN: &[(&str, Option<&str>)] = &[
     ("bootstrap-signer-controller", Some("bootstrapsigner")),
@@ -19,6 +21,7 @@ const KNOWN: &[(&str, Option<&str>)] = &[
     ("cloud-node-lifecycle-controller", Some("cloud-node-lifecycle")),
     ("clusterrole-aggregation-controller", Some("clusterrole-aggregation")),
     ("cronjob-controller", Some("cronjob")),
+    (CUSTOM, None),
     ("daemonset-controller", Some("daemonset")),
     ("deployment-controller", Some("deployment")),
     ("device-taint-eviction-controller", None),
@@ -108,22 +111,24 @@ fn item(text: &str) -> Result<Item, String> {
 }
 
 /// Returns which outputs are enabled by the flag's values, in their order. The first item that names a controller
-/// decides; if none does, the controller is enabled if there is a `*`.
+/// decides; if none does, the controller is enabled if there is a `*` and it is one of upstream's.
 pub(super) fn outputs(values: &[Controllers]) -> Outputs {
     Outputs {
-        endpoints: enabled(values, ENDPOINTS),
-        slices: enabled(values, SLICES),
-        mirrored: enabled(values, MIRRORING),
+        endpoints: enabled(values, ENDPOINTS, true),
+        slices: enabled(values, SLICES, true),
+        mirrored: enabled(values, MIRRORING, true),
+        custom: enabled(values, CUSTOM, false),
     }
 }
 
-fn enabled(values: &[Controllers], controller: &str) -> bool {
+/// Returns whether a controller is enabled; `by_default` if a `*` includes it.
+fn enabled(values: &[Controllers], controller: &str, by_default: bool) -> bool {
     let mut items = values.iter().flat_map(|value| &value.0);
     let named = items.clone().find_map(|item| match item {
         Item::Named(name, on) if *name == controller => Some(*on),
         _ => None,
     });
-    named.unwrap_or_else(|| items.any(|item| *item == Item::Star))
+    named.unwrap_or_else(|| by_default && items.any(|item| *item == Item::Star))
 }
 
 /// Returns the controllers that are asked for by name and are not run here, each once.
@@ -131,7 +136,7 @@ pub(super) fn elsewhere(values: &[Controllers]) -> Vec<&'static str> {
     let mut out = Vec::new();
     for item in values.iter().flat_map(|value| &value.0) {
         if let Item::Named(name, true) = *item
-            && !matches!(name, ENDPOINTS | SLICES | MIRRORING)
+            && !matches!(name, ENDPOINTS | SLICES | MIRRORING | CUSTOM)
             && !out.contains(&name)
         {
             out.push(name);
@@ -191,6 +196,14 @@ mod tests {
                 "{values:?}"
             );
             assert_eq!(outputs.is_none(), !endpoints && !slices && !mirrored);
+            assert!(!outputs.custom, "{values:?}");
+        }
+        for (values, custom) in [
+            (&["custom-selector-controller"][..], true),
+            (&["*,custom-selector-controller"], true),
+            (&["*", "-custom-selector-controller"], false),
+        ] {
+            assert_eq!(outputs(&read(values).unwrap()).custom, custom, "{values:?}");
         }
     }
 

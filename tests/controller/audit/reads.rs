@@ -114,6 +114,7 @@ async fn one_namespace_and_one_controller_are_looked_at_alone() {
         endpoints: false,
         slices: true,
         mirrored: false,
+        custom: false,
     };
     assert_eq!(seen(None, slices).await, (2, 2));
     let kinds = asked(&world);
@@ -125,6 +126,7 @@ async fn one_namespace_and_one_controller_are_looked_at_alone() {
         endpoints: true,
         slices: false,
         mirrored: false,
+        custom: false,
     };
     assert_eq!(seen(Some("b"), endpoints).await, (1, 1));
     let kinds = asked(&world);

@@ -178,7 +178,8 @@ impl Published for Endpoints {
             let service = &mut state.services[id];
             if state.starting
                 && facts.meta.ours
-                && service.facts.selector.is_some()
+                && service.facts.is_managed()
+                && !service.facts.custom
                 && !std::mem::replace(&mut service.known, true)
             {
                 // The object is older than this process, so the Service's creation is long past.
