@@ -268,6 +268,7 @@ impl Product {
             exists: true,
             priority,
             retry: Retry::Now,
+            reads: false,
         };
         let reported = Reported {
             reply,

@@ -98,9 +98,14 @@ pub struct MirroredObject {
     pub left_out: LeftOut,
 }
 
+/// The most addresses that may be listed for ports that occur in several subsets.
+const MOST_MERGED: usize = 1 << 17;
+
 impl MirroredObject {
-    /// Lays out the slices of an Endpoints object; at most `limit` addresses of each subset, ready ones first.
-    pub fn new(namespace: &str, facts: &EndpointsFacts, limit: usize) -> Self {
+    /// Lays out the slices of an Endpoints object; at most `limit` addresses of each subset, ready ones first. `None` if
+    /// ports occur in so many subsets that it cannot be intended: an object of a megabyte could otherwise stand for
+    /// slices of gigabytes.
+    pub fn new(namespace: &str, facts: &EndpointsFacts, limit: usize) -> Option<Self> {
         let mut annotations = facts.extras.annotations.clone();
         for left in [ANNOTATION_LAST_APPLIED, ANNOTATION_TRIGGER_TIME] {
             annotations.remove(left);
@@ -109,17 +114,18 @@ impl MirroredObject {
             annotations.insert(ANNOTATION_OVER_CAPACITY.into(), value.clone());
         }
         let labels = own_labels(&facts.labels);
-        let (groups, left_out) = lay_out(namespace, &facts.subsets, limit);
+        let (groups, left_out) = lay_out(namespace, &facts.subsets, limit)?;
+        let metadata = metadata_hash(&labels, &annotations);
         let groups = groups.into_iter().map(|((family, ports), mut endpoints)| {
             let ports = SlicePorts::from(ports);
             MirroredGroup {
                 family,
-                fingerprint: fingerprint(&labels, &annotations, &ports, &mut endpoints),
+                fingerprint: fingerprint(metadata, &ports, &mut endpoints),
                 ports,
                 endpoints,
             }
         });
-        Self {
+        Some(Self {
             name: facts.meta.name.clone(),
             uid: facts.meta.uid.clone(),
             version: facts.meta.version,
@@ -128,14 +134,15 @@ impl MirroredObject {
             labels,
             annotations,
             left_out,
-        }
+        })
     }
 
     /// Returns the group of a slice.
     pub fn group(&self, family: Family, ports: &SlicePorts) -> Option<&MirroredGroup> {
-        self.groups
-            .iter()
-            .find(|group| group.family == family && group.ports == *ports)
+        let at = self
+            .groups
+            .binary_search_by(|group| (group.family, &*group.ports).cmp(&(family, &**ports)));
+        at.ok().map(|at| &self.groups[at])
     }
 
     /// Returns the number of endpoints in all slices.
@@ -152,12 +159,8 @@ pub fn observed_fingerprint(namespace: &str, slice: &SliceFacts) -> Option<u64> 
         .map(|endpoint| observed_endpoint(namespace, endpoint));
     let mut endpoints = endpoints.collect::<Option<Vec<_>>>()?;
     let labels = own_labels(&slice.labels);
-    Some(fingerprint(
-        &labels,
-        &slice.extras.annotations,
-        &slice.ports,
-        &mut endpoints,
-    ))
+    let metadata = metadata_hash(&labels, &slice.extras.annotations);
+    Some(fingerprint(metadata, &slice.ports, &mut endpoints))
 }
 
 /// Returns an endpoint that was read, if it has nothing that a mirrored one never has.
@@ -207,18 +210,20 @@ fn own_labels(labels: &Labels) -> Labels {
     labels.project(|key| !matches!(key, LABEL_MANAGED_BY | LABEL_SERVICE_NAME))
 }
 
-/// Returns the fingerprint of a slice, and sorts its endpoints, whose order does not count.
-fn fingerprint(
-    labels: &Labels,
-    annotations: &BTreeMap<Box<str>, Box<str>>,
-    ports: &SlicePorts,
-    endpoints: &mut [MirroredEndpoint],
-) -> u64 {
-    endpoints.sort_unstable();
-    // If two slices had the same fingerprint, the change from one to the other would never be written.
+/// Returns the hash of what all slices of an object have in common.
+fn metadata_hash(labels: &Labels, annotations: &BTreeMap<Box<str>, Box<str>>) -> u64 {
     let mut hasher = LongHasher::default();
     labels.hash(&mut hasher);
     annotations.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns the fingerprint of a slice, and sorts its endpoints, whose order does not count.
+fn fingerprint(metadata: u64, ports: &SlicePorts, endpoints: &mut [MirroredEndpoint]) -> u64 {
+    endpoints.sort_unstable();
+    // If two slices had the same fingerprint, the change from one to the other would never be written.
+    let mut hasher = LongHasher::default();
+    metadata.hash(&mut hasher);
     (**ports).hash(&mut hasher);
     endpoints.hash(&mut hasher);
     hasher.finish()
@@ -227,10 +232,10 @@ fn fingerprint(
 /// Endpoints by the family and the sorted ports of their slice.
 type Layout = BTreeMap<(Family, Vec<SlicePort>), Vec<MirroredEndpoint>>;
 
-fn lay_out(namespace: &str, subsets: &[SubsetFacts], limit: usize) -> (Layout, LeftOut) {
+fn lay_out(namespace: &str, subsets: &[SubsetFacts], limit: usize) -> Option<(Layout, LeftOut)> {
     let mut layout = Layout::new();
     let mut left_out = LeftOut::default();
-    for subset in repack(subsets) {
+    for subset in repack(subsets)? {
         let mut by_family: [Vec<MirroredEndpoint>; 2] = Default::default();
         let mut taken = 0;
         let all = subset.addresses.len();
@@ -262,7 +267,7 @@ fn lay_out(namespace: &str, subsets: &[SubsetFacts], limit: usize) -> (Layout, L
             }
         }
     }
-    (layout, left_out)
+    Some((layout, left_out))
 }
 
 /// Drops endpoints that a later one stands for.
@@ -284,8 +289,8 @@ struct Repacked<'a> {
 
 /// Combines subsets as upstream does: every port with all addresses that have it, in whichever subset, and ports with
 /// the same addresses in one subset. An address that one subset calls ready and another not is not ready. Subsets
-/// without ports count as having one that is written nowhere.
-fn repack(subsets: &[SubsetFacts]) -> Vec<Repacked<'_>> {
+/// without ports count as having one that is written nowhere. `None` if the lists would be too long.
+fn repack(subsets: &[SubsetFacts]) -> Option<Vec<Repacked<'_>>> {
     // Addresses are told apart by IP and the UID of their target; the first that is found stands for the others.
     let mut numbers: KeyedMap<(&str, String), u32> = KeyedMap::default();
     let mut known: Vec<&AddressFacts> = Vec::new();
@@ -330,6 +335,11 @@ fn repack(subsets: &[SubsetFacts]) -> Vec<Repacked<'_>> {
         by_subsets.entry(found).or_default().extend(port);
     }
     let mut by_members: BTreeMap<Vec<(u32, bool)>, Vec<&SlicePort>> = BTreeMap::new();
+    let lengths = by_subsets.keys().filter(|found| found.len() > 1);
+    let lengths = lengths.flat_map(|found| found.iter().map(|at| members[*at as usize].len()));
+    if lengths.sum::<usize>() > MOST_MERGED {
+        return None;
+    }
     for (found, ports) in by_subsets {
         let all = if let [only] = found[..] {
             members[only as usize].clone()
@@ -348,7 +358,7 @@ fn repack(subsets: &[SubsetFacts]) -> Vec<Repacked<'_>> {
         addresses.sort_by(|(a, a_ready), (b, b_ready)| b_ready.cmp(a_ready).then_with(|| by_text(a, b)));
         Repacked { ports, addresses }
     });
-    repacked.collect()
+    Some(repacked.collect())
 }
 
 /// Sorts addresses by number, and keeps each once: not ready if it is so anywhere.

@@ -216,6 +216,7 @@ impl Publisher {
     fn wanted(&mut self, key: &ObjectKey, want: &WorkItem, now: Duration) {
         let (yields, batch) = match key.object.output {
             Output::Slice => (false, self.pacing.slice_batch),
+            Output::Endpoints if want.reads => (false, Duration::ZERO),
             Output::Endpoints => (true, self.pacing.endpoints_batch),
             Output::Mirrored => (false, self.pacing.mirrored_batch),
         };

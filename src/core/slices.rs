@@ -161,6 +161,7 @@ impl Slice {
     /// remove, then deletes, so that an endpoint that moves is in its new slice before it leaves the old one.
     pub fn order(&self) -> u8 {
         match self.object.phase {
+            Phase::Adopting { .. } => 0,
             Phase::Managed if self.object.remote.is_none() => 0,
             Phase::Managed if self.removed == 0 => 1,
             Phase::Managed => 2,

@@ -290,7 +290,12 @@ fn mirroring(seen: &Seen) -> Vec<String> {
             "its Endpoints are not mirrored: the annotation {ANNOTATION_LEADER} says that they are a lock"
         )];
     }
-    let content = MirroredObject::new(&seen.namespace, endpoints, MAX_PER_SUBSET);
+    let Some(content) = MirroredObject::new(&seen.namespace, endpoints, MAX_PER_SUBSET) else {
+        return vec![
+            "its Endpoints are not mirrored: the same ports occur in too many combinations of subsets"
+                .to_owned(),
+        ];
+    };
     let mut notes = vec![format!(
         "its Endpoints are mirrored: {} in {}",
         plural(content.endpoints(), "endpoint"),

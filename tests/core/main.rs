@@ -15,6 +15,7 @@ mod ops;
 mod saturation;
 
 mod lifecycle;
+mod mirroring;
 mod properties;
 mod retries;
 mod saturated;

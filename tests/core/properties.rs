@@ -5,10 +5,11 @@ use crate::model;
 use crate::model::{Model, PodSpec, ServiceSpec};
 use crate::ops::{Op, any_op, cluster_op, happen, notice, pod, service, start, take_over};
 use endpointd::core::address::Family;
+use endpointd::core::backoff::Retry;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{LABEL_MANAGED_BY, SliceFacts};
 use endpointd::core::hints::HintMode;
-use endpointd::core::namespace::{Kind, PendingLists};
+use endpointd::core::namespace::{Kind, PendingLists, WorkItem};
 use endpointd::core::object::Output;
 use endpointd::core::outputs::Outputs;
 use proptest::collection::vec;
@@ -174,7 +175,9 @@ proptest! {
             }
             let items = model.plan();
             let mut ranks: BTreeMap<Arc<str>, u8> = BTreeMap::new();
-            for item in items.into_iter().filter(|item| item.object.output == Output::Slice) {
+            // Slices of another controller wait for those that take their place.
+            let now = |item: &WorkItem| item.object.output == Output::Slice && item.retry != Retry::Replacement;
+            for item in items.into_iter().filter(now) {
                 let at = model.pending.iter().position(|name| *name == item.object).unwrap();
                 let Some(request) = model.grant(at) else { continue };
                 let (service, rank) = rank(&model, &item.object.name, &request);
@@ -282,7 +285,8 @@ fn places(model: &Model) -> BTreeMap<(String, Family, String), (Box<str>, String
     for slice in model.store.values() {
         for endpoint in &slice.endpoints {
             let pod = endpoint.pod_uid.as_ref().unwrap().to_string();
-            let key = (format!("{:?}", slice.meta.owner), slice.family.unwrap(), pod);
+            let group = format!("{:?} {:?}", slice.meta.owner, slice.meta.manager);
+            let key = (group, slice.family.unwrap(), pod);
             places.insert(key, (slice.meta.name.clone(), format!("{:?}", slice.ports)));
         }
     }

@@ -1,6 +1,6 @@
 //! Checks hints in proportion to the zones' CPUs.
 
-use super::{Model, is_ours};
+use super::Model;
 use endpointd::core::address::Family;
 use endpointd::core::facts::SliceFacts;
 use endpointd::core::hints::{HintMode, HintedEndpoint, HintedSlice, Zone, assign};
@@ -19,7 +19,7 @@ impl Model {
                 let slices: Vec<_> = self
                     .store
                     .values()
-                    .filter(|s| is_ours(s))
+                    .filter(|s| s.is_for(service))
                     .filter(of_service)
                     .collect();
                 let zones: Vec<Vec<[Option<Zone>; 2]>> = slices

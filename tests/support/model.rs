@@ -5,8 +5,8 @@ use endpointd::cluster::codec::{self, Encoding};
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{
-    EndpointsFacts, EndpointsMeta, HostName, NodeFacts, PodFacts, ServiceFacts, SliceFacts, SliceMeta,
-    TolerateUnready,
+    AnnotatedSelector, EndpointsFacts, EndpointsMeta, HostName, NodeFacts, PodFacts, ServiceFacts,
+    SliceFacts, SliceMeta, TolerateUnready,
 };
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::ids::Uid;
@@ -69,6 +69,8 @@ pub(crate) struct ServiceSpec {
     pub(crate) hints: HintMode,
     /// True if its type is `ExternalName`.
     pub(crate) external: bool,
+    /// The selector in its annotation: one of [`ANNOTATIONS`].
+    pub(crate) annotation: Option<u8>,
 }
 
 fn uid(kind: &str, name: u8, generation: u8) -> Uid {
@@ -76,6 +78,24 @@ fn uid(kind: &str, name: u8, generation: u8) -> Uid {
 }
 
 /// Labels `a`, `b` and `c`, each with the value 0 or 1, as the bits have it.
+/// Everything is published.
+const OUTPUTS: Outputs = Outputs {
+    custom: true,
+    ..Outputs::ALL
+};
+
+/// Selectors of annotations, over the labels of [`label_pairs`], and some that cannot be used.
+const ANNOTATIONS: [&str; 8] = [
+    "a=0",
+    "a in (0,1),b!=1",
+    "!b",
+    "a,c notin (0)",
+    "b in (1),!d",
+    "a=0,c<1",
+    "a in 0",
+    "",
+];
+
 fn label_pairs(bits: u8) -> Vec<(String, String)> {
     (0..3)
         .map(|i| (["a", "b", "c"][i].to_owned(), (bits >> i & 1).to_string()))
@@ -164,6 +184,7 @@ impl ServiceSpec {
             headless: false,
             hints: HintMode::None,
             external: false,
+            annotation: None,
         }
     }
 
@@ -190,7 +211,10 @@ impl ServiceSpec {
             labels: labels.into_iter().collect(),
             // One pair, or two, of the label values that pods carry.
             external: self.external,
-            annotated: None,
+            annotated: self.annotation.map(|choice| {
+                let text = ANNOTATIONS[usize::from(choice) % ANNOTATIONS.len()];
+                Box::new(AnnotatedSelector::from(text))
+            }),
             custom: false,
             selectorless: self.selector.is_none() && !self.external,
             selector: self.selector.filter(|_| !self.external).and_then(|bits| {
@@ -305,6 +329,7 @@ impl Model {
         let settings = Settings {
             max_endpoints: limit,
             seed: 7,
+            outputs: OUTPUTS,
             ..Settings::default()
         };
         Self {
@@ -350,7 +375,8 @@ impl Model {
     }
 
     pub(crate) fn service(&mut self, facts: ServiceFacts) {
-        self.services.insert(facts.name.clone(), facts.clone());
+        let resolved = facts.clone().resolve(NAMESPACE, OUTPUTS);
+        self.services.insert(facts.name.clone(), resolved);
         self.state.apply_service(facts, self.epoch);
     }
 
@@ -619,6 +645,5 @@ fn shuffle<T>(random: &mut Option<fastrand::Rng>, values: &mut [T]) {
 
 /// True if a slice bears our managed-by label.
 pub(crate) fn is_ours(slice: &SliceFacts) -> bool {
-    use endpointd::core::facts::{LABEL_MANAGED_BY, MANAGED_BY};
-    slice.labels.get(LABEL_MANAGED_BY) == Some(MANAGED_BY)
+    slice.is_written()
 }

@@ -146,7 +146,7 @@ impl Model {
         let managed = self
             .services
             .values()
-            .filter(|service| service.selector.is_some());
+            .filter(|service| service.selector.is_some() && !service.custom);
         let expected = managed.map(|service| {
             let selector = service.selector.as_ref().unwrap();
             let mut labels: BTreeMap<String, String> = BTreeMap::new();
@@ -204,7 +204,7 @@ impl Model {
             if self
                 .services
                 .get(name)
-                .is_none_or(|service| service.selector.is_none())
+                .is_none_or(|service| service.selector.is_none() || service.custom)
             {
                 continue;
             }

@@ -2,9 +2,11 @@
 
 use super::{Model, is_ours};
 use endpointd::core::address::Family;
+use endpointd::core::facts::{Manager, SliceFacts};
 use endpointd::core::hints::HintMode;
 use endpointd::core::ids::Uid;
 use endpointd::core::ports::TargetPort;
+use endpointd::core::selector::Requirement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -22,9 +24,11 @@ impl Model {
             for family in Family::ALL.into_iter().filter(|family| service.has(*family)) {
                 let mut any = false;
                 for pod in self.pods.values() {
+                    let meets = |it: &Requirement| it.accepts(pod.labels.get(&it.key));
                     let selected = selector
                         .pairs()
-                        .all(|(key, value)| pod.labels.get(key) == Some(value));
+                        .all(|(key, value)| pod.labels.get(key) == Some(value))
+                        && selector.requirements().iter().all(meets);
                     let node = pod.node.as_ref().and_then(|node| self.zones.get(node));
                     let ip = match family {
                         Family::V4 => pod.v4.map(|ip| ip.to_string()),
@@ -79,6 +83,16 @@ impl Model {
         expected
     }
 
+    /// Checks a slice of a Service to which no pods are added: those that are in it are ready.
+    fn assert_followed(&self, slice: &SliceFacts) {
+        for endpoint in &slice.endpoints {
+            let pod = endpoint.pod.as_deref().and_then(|name| self.pods.get(name));
+            let pod = pod.unwrap_or_else(|| panic!("{}: {endpoint:?} is of no pod", slice.meta.name));
+            assert_eq!(endpoint.pod_uid.as_ref(), Some(&pod.uid), "{}", slice.meta.name);
+            assert_eq!(endpoint.ready, Some(true), "{}: {endpoint:?}", slice.meta.name);
+        }
+    }
+
     /// The endpoints that are published, by the same key. Panics where an endpoint stands twice, a slice is
     /// too large, or one is there that should not be.
     pub(crate) fn published(&self) -> BTreeMap<(Arc<str>, Family, String), BTreeSet<Endpoint>> {
@@ -87,6 +101,18 @@ impl Model {
             let Some(service) = self.services.get(&slice.meta.service) else {
                 continue;
             };
+            if !slice.is_for(service) {
+                let left = slice.meta.manager == Manager::Builtin;
+                assert!(
+                    left,
+                    "{}: of an annotation that no longer counts",
+                    slice.meta.name
+                );
+                continue;
+            }
+            if service.is_frozen() {
+                self.assert_followed(slice);
+            }
             if service.selector.is_none() {
                 continue;
             }

@@ -109,11 +109,11 @@ pub(crate) fn service() -> impl Strategy<Value = ServiceSpec> {
     (
         0..3u8,
         0..2u8,
-        option::weighted(0.8, 0..32u8),
+        option::weighted(0.7, 0..32u8),
         0..4u8,
         bits,
         0..8u8,
-        (hints, prop::bool::weighted(0.1)),
+        (hints, prop::bool::weighted(0.1), option::weighted(0.3, 0..8u8)),
     )
         .prop_map(
             |(
@@ -123,7 +123,7 @@ pub(crate) fn service() -> impl Strategy<Value = ServiceSpec> {
                 ports,
                 (families, publish_not_ready, headless),
                 labels,
-                (hints, external),
+                (hints, external, annotation),
             )| {
                 ServiceSpec {
                     name,
@@ -136,6 +136,7 @@ pub(crate) fn service() -> impl Strategy<Value = ServiceSpec> {
                     headless,
                     hints,
                     external,
+                    annotation,
                 }
             },
         )

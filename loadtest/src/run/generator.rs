@@ -1,5 +1,6 @@
 //! Changes the cluster when changes are due, and has the watch wait for what they lead to.
 
+mod address;
 mod zone;
 
 use std::{
@@ -427,35 +428,6 @@ impl Generator {
         let state = if made { state } else { State::Gone };
         self.world.lock().set_state(number, state);
         made
-    }
-
-    /// Changes the readiness of some address in the Endpoints of a Service without a selector. If that is refused, the
-    /// next change of these Endpoints makes up for it.
-    async fn set_address(&self, service: usize, due: Instant) {
-        let (number, state, expected, path, patch) = {
-            let mut world = self.world.lock();
-            let Some(number) = world.any_selected(service) else {
-                return;
-            };
-            let pod = world.pod(number).expect("members are there");
-            let ready = !pod.ready();
-            let state = State::Running { ready };
-            let service = &world.services[service];
-            let namespace = &world.namespaces[service.namespace];
-            (
-                number,
-                state,
-                self.expected_of(&world, pod, state),
-                Resource::Endpoints.path(namespace, &service.name),
-                json!({ "subsets": objects::subsets(&world, service, Some((number, ready))) }),
-            )
-        };
-        if self
-            .send(due, vec![expected], self.http.patch(&path, &patch))
-            .await
-        {
-            self.world.lock().set_state(number, state);
-        }
     }
 
     /// Where it shows that a pod comes to a state.

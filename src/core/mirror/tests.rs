@@ -45,7 +45,7 @@ fn facts(subsets: Vec<SubsetFacts>) -> EndpointsFacts {
 }
 
 fn mirrored(subsets: Vec<SubsetFacts>, limit: usize) -> MirroredObject {
-    MirroredObject::new("ns", &facts(subsets), limit)
+    MirroredObject::new("ns", &facts(subsets), limit).unwrap()
 }
 
 /// The groups as text: ports, and addresses with a `!` behind those that are not ready.
@@ -169,7 +169,7 @@ fn endpoints_that_agree_in_address_hostname_and_target_are_one() {
 #[test]
 fn fingerprints_cover_what_is_written_and_nothing_else() {
     let plain = || facts(vec![subset(&["10.0.0.1", "10.0.0.2"], &[], &[("a", 1)])]);
-    let of = |facts: &EndpointsFacts| MirroredObject::new("ns", facts, 1000).groups[0].fingerprint;
+    let of = |facts: &EndpointsFacts| MirroredObject::new("ns", facts, 1000).unwrap().groups[0].fingerprint;
     let base = of(&plain());
     let mut same = plain();
     same.subsets[0].ready.reverse();

@@ -22,7 +22,7 @@ use crate::core::mirror::{LeftOut, MirroredEndpoint, MirroredGroup, MirroredObje
 use crate::core::object::{Flight, Phase, Remote};
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -61,6 +61,10 @@ struct Mirror {
     slices: SmallSet<MirroredSliceId>,
     /// What people were told of addresses that are left out.
     told: LeftOut,
+    /// True if the Endpoints are too complicated to be mirrored, of which people were told.
+    refused: bool,
+    /// What was to be done with the slices when this was last decided.
+    stance: Option<Stance>,
     /// The changes since the last evaluation.
     moves: Moves,
     /// The number of times in a row that others wrote or deleted its slices, or made some that it does not need, with no
@@ -195,6 +199,15 @@ impl NamespaceState {
         self.work.addresses_visited += facts.addresses() as u64;
         let content = MirroredObject::new(&self.namespace, facts, self.settings.max_mirrored);
         let mirror = self.mirrors.by_name.entry(name.clone()).or_default();
+        let Some(content) = content else {
+            // What is published stays.
+            mirror.content = None;
+            if !std::mem::replace(&mut mirror.refused, true) {
+                self.notify_not_mirrored(facts);
+            }
+            return;
+        };
+        mirror.refused = false;
         let old = mirror.content.as_deref().map_or(&[][..], |old| &old.groups);
         if !self.starting {
             mirror.moves.count(old, &content.groups);
@@ -267,6 +280,7 @@ impl NamespaceState {
             return cost;
         }
         let stance = self.stance(name);
+        let losses = self.take_stance(name, stance, losses, &slices);
         self.mirrors.replaced.remove(name);
         match stance {
             Stance::Unread => return cost,
@@ -293,6 +307,25 @@ impl NamespaceState {
             self.mirrors.by_name.remove(name);
         }
         cost
+    }
+
+    /// Notes what is to be done with the slices of a Service. What others did to them under another stance is no reason to
+    /// wait. Returns the losses that count.
+    fn take_stance(&mut self, name: &str, stance: Stance, losses: u8, slices: &[MirroredSliceId]) -> u8 {
+        let Some(mirror) = self.mirrors.by_name.get_mut(name) else {
+            return losses;
+        };
+        let before = mirror.stance.replace(stance);
+        if stance == Stance::Unread
+            || before.is_none_or(|before| before == stance || before == Stance::Unread)
+        {
+            return losses;
+        }
+        mirror.losses = 0;
+        for id in slices {
+            self.mirrored[*id].object.losses = 0;
+        }
+        0
     }
 
     /// Returns whether the content of some slice is not known yet.
@@ -345,22 +378,22 @@ impl NamespaceState {
             (slice.object.remote.is_none(), !same, slice.name.clone())
         });
         let mut assigned = vec![None; content.groups.len()];
-        let mut spare = Vec::new();
+        // By family those that another group can have, and then the others.
+        let mut spare: [VecDeque<MirroredSliceId>; 2] = Default::default();
+        let mut left = Vec::new();
         for (id, at) in usable {
-            match at {
-                Some(at) if assigned[at].is_none() => assigned[at] = Some(id),
-                _ => spare.push(id),
+            let slice = &self.mirrored[id];
+            match (at, slice.family.filter(|_| slice.object.remote.is_some())) {
+                (Some(at), _) if assigned[at].is_none() => assigned[at] = Some(id),
+                (_, Some(family)) => spare[family.index()].push_back(id),
+                _ => left.push(id),
             }
         }
         for (group, place) in content.groups.iter().zip(&mut assigned) {
             if place.is_some() {
                 continue;
             }
-            let fits = |id: &MirroredSliceId| {
-                let slice = &self.mirrored[*id];
-                slice.object.remote.is_some() && slice.family == Some(group.family)
-            };
-            *place = spare.iter().position(fits).map(|at| spare.remove(at));
+            *place = spare[group.family.index()].pop_front();
         }
         for (group, place) in content.groups.iter().zip(assigned) {
             // Slices of Endpoints that are being deleted would go with them.
@@ -369,7 +402,7 @@ impl NamespaceState {
                 self.publish_mirrored(id, &content, group, priority, contested);
             }
         }
-        for id in spare {
+        for id in spare.into_iter().flatten().chain(left) {
             self.withdraw(id, false, contested);
         }
         if let Some(mirror) = self.mirrors.by_name.get_mut(name) {
@@ -426,7 +459,12 @@ impl NamespaceState {
             self.mirrored[id].object.wait_for_turn();
         }
         if !known {
-            self.queue_mirrored(id, Priority::Add, !contested && !appeared);
+            let priority = if gives_way {
+                Priority::Add
+            } else {
+                Priority::Remove
+            };
+            self.queue_mirrored(id, priority, !contested && !appeared);
         }
     }
 

@@ -4,7 +4,9 @@ use super::lifecycle::Published;
 use super::{NamespaceState, WorkItem};
 use crate::core::compact::small::SmallSet;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
-use crate::core::facts::{ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, Manager, TolerateUnready};
+use crate::core::facts::{
+    ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, EndpointsFacts, Manager, TolerateUnready,
+};
 use crate::core::hints::HintEvent;
 use crate::core::ids::ServiceId;
 use crate::core::mirror::{LeftOut, MirroredObject};
@@ -108,6 +110,25 @@ impl NamespaceState {
             };
             self.notifications.push(Notification::Event(notice));
         }
+    }
+
+    /// Notifies people of Endpoints that are too complicated to be mirrored.
+    pub(super) fn notify_not_mirrored(&mut self, endpoints: &EndpointsFacts) {
+        self.notifications.push(Notification::Event(Notice {
+            source: Source::Mirroring,
+            involved: Involved {
+                kind: InvolvedKind::Endpoints,
+                namespace: self.namespace.clone(),
+                name: endpoints.meta.name.clone(),
+                uid: endpoints.meta.uid.clone(),
+                version: None,
+            },
+            warning: true,
+            reason: "TooManySubsetsToMirror",
+            message: "The same ports occur in too many combinations of subsets, so these Endpoints are not mirrored; \
+                      EndpointSlices that mirror them stay as they are"
+                .to_owned(),
+        }));
     }
 
     /// Notifies people that an object is left to others, who have changed it again and again.

@@ -30,6 +30,7 @@ fn want(key: &ObjectKey, retry: Retry) -> WorkItem {
         exists: true,
         priority: Priority::Add,
         retry,
+        reads: false,
     }
 }
 

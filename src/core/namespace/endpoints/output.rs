@@ -77,7 +77,16 @@ impl Published for Endpoints {
 
     fn work_item(&self) -> WorkItem {
         let object = ObjectName::endpoints(self.name.clone());
-        WorkItem::new(object, self.name.clone(), &self.object)
+        let item = WorkItem::new(object, self.name.clone(), &self.object);
+        if self.object.phase != Phase::Unmanaged {
+            return item;
+        }
+        // Read to be mirrored: nobody knows yet what has changed, and slices wait for it.
+        WorkItem {
+            priority: Priority::Remove,
+            reads: true,
+            ..item
+        }
     }
 
     fn differs(&self, _state: &NamespaceState) -> bool {
@@ -139,7 +148,12 @@ impl Published for Endpoints {
         let managed = |id| state.services[id].endpoints.is_some();
         let phase = if state.services.find(&meta.name).is_some_and(managed) {
             Phase::Managed
-        } else if state.starting && state.settings.outputs.endpoints && meta.ours && !meta.leader {
+        } else if state.starting
+            && state.settings.outputs.endpoints
+            && meta.ours
+            && !meta.leader
+            && state.services.find(&meta.name).is_none()
+        {
             // It may still be a leftover.
             Phase::Leftover { confirmed: false }
         } else {
@@ -220,9 +234,10 @@ impl Published for Endpoints {
     }
 
     fn vanish(state: &mut NamespaceState, id: EndpointsId, version: u64) {
-        let object = &state.endpoints[id].object;
+        let entry = &mut state.endpoints[id];
+        entry.gone = version;
         // A request in flight is answered first: a later version has already replaced the one that is gone.
-        if object.flight.is_none() && object.is_news(version) {
+        if entry.object.flight.is_none() && entry.object.is_news(version) {
             state.lost::<Self>(id);
         }
     }
@@ -231,10 +246,20 @@ impl Published for Endpoints {
     fn remake(state: &mut NamespaceState, id: EndpointsId) {
         let entry = &mut state.endpoints[id];
         entry.published = None;
+        // A watch may have shown another object of the name while a request for this one was out.
+        let object = &entry.object;
+        let again = object
+            .remote
+            .as_ref()
+            .is_some_and(|old| object.seen > old.version.max(entry.gone));
         entry.object.forget_remote();
         let name = entry.name.clone();
         if entry.object.phase == Phase::Managed {
             entry.object.priority = entry.object.priority.min(Priority::Add);
+            state.endpoints.want(id);
+        } else if again {
+            entry.object.phase = Phase::Unmanaged;
+            entry.object.mark_stale();
             state.endpoints.want(id);
         } else {
             state.endpoints.remove(id);

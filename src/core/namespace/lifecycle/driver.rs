@@ -6,6 +6,9 @@ use crate::core::namespace::{NamespaceState, WorkItem};
 use crate::core::object::{Flight, Phase};
 use smallvec::SmallVec;
 
+/// The failures that reads of an object count as at most which others change faster than it is read: half a second.
+const MOST_OUTDATED: u8 = 3;
+
 impl NamespaceState {
     /// Does what [`NamespaceState::grant`] does, for one kind.
     pub(in crate::core::namespace) fn grant_one<T: Published, E: Encode>(
@@ -324,6 +327,10 @@ impl NamespaceState {
             if object.needs_refetch {
                 // Somebody wrote during the read, so it needs a refetch, but not as often as they write.
                 object.fail(object.rejected);
+                if object.phase == Phase::Unmanaged {
+                    // Slices show what was read, and must not fall behind by more than this costs.
+                    object.failures = object.failures.min(MOST_OUTDATED);
+                }
                 objects.want(id);
             }
         }

@@ -123,7 +123,8 @@ impl Published for MirroredSlice {
         let name = ObjectName::mirrored(self.name.clone());
         let item = WorkItem::new(name, self.service_name.clone(), &self.object);
         // If no slices take its place, it goes all the same.
-        let waits = self.gives_way && item.retry == Retry::Now;
+        let soon = matches!(item.retry, Retry::Now | Retry::Floor | Retry::After { .. });
+        let waits = self.gives_way && soon;
         WorkItem {
             retry: if waits { Retry::Replacement } else { item.retry },
             ..item

@@ -1,0 +1,138 @@
+//! Mirroring of Endpoints: orders of events, and objects that are more than they look.
+
+use endpointd::cluster::codec::{Encoding, Namespaced, object};
+use endpointd::core::body::Request;
+use endpointd::core::events::Notice;
+use endpointd::core::facts::{EndpointsFacts, ServiceFacts};
+use endpointd::core::mirror::MirroredObject;
+use endpointd::core::namespace::{
+    Content, Kind, NamespaceState, Notification, Outcome, PendingLists, Settings,
+};
+use endpointd::core::nodes::NodeTable;
+use endpointd::core::object::Output;
+use endpointd::core::queue::Priority;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+fn facts(uid: &str, version: u64, subsets: &Value) -> EndpointsFacts {
+    let body = json!({
+        "metadata": {"name": "s", "namespace": "ns", "uid": uid, "resourceVersion": version.to_string()},
+        "subsets": subsets,
+    });
+    object::<Namespaced<EndpointsFacts>>(body.to_string().as_bytes())
+        .unwrap()
+        .facts
+}
+
+fn one(address: &str) -> Value {
+    json!([{"addresses": [{"ip": address}], "ports": [{"name": "http", "port": 80}]}])
+}
+
+/// The state of a namespace whose Service has no selector, with Endpoints that are mirrored already.
+fn mirrored() -> NamespaceState {
+    let service = json!({
+        "metadata": {"name": "s", "namespace": "ns", "uid": "s"}, "spec": {"clusterIP": "None", "ports": [{"port": 80}]},
+    });
+    let service = object::<Namespaced<ServiceFacts>>(service.to_string().as_bytes());
+    let mut nodes = NodeTable::default();
+    let settings = Settings::default();
+    let mut state = NamespaceState::new("ns".into(), settings, PendingLists::all(settings.outputs));
+    state.apply_service(service.unwrap().facts, 0);
+    state.apply_endpoints(facts("e1", 10, &one("10.0.0.1")), 0);
+    for kind in Kind::ALL {
+        state.end_list(kind, 0, 10, &mut nodes);
+    }
+    let planned = state.plan();
+    assert_eq!(planned.len(), 1, "{planned:?}");
+    state
+}
+
+#[test]
+fn endpoints_that_are_made_again_while_they_are_read_are_read_again() {
+    let mut state = mirrored();
+    state.apply_endpoints_meta(&facts("e1", 11, &json!([])).meta, 0);
+    let read = state.plan();
+    let read = read
+        .iter()
+        .find(|item| item.object.output == Output::Endpoints)
+        .unwrap();
+    assert!(read.reads && read.priority == Priority::Remove, "{read:?}");
+    let name = read.object.clone();
+    let granted = state.grant(&name, &mut Encoding::Json).unwrap();
+    assert_eq!(granted.request, Request::Fetch);
+    // Deleted, and made again; the server looked in between.
+    state.endpoints_gone("s", 12);
+    state.apply_endpoints_meta(&facts("e2", 13, &json!([])).meta, 0);
+    let due = state.outcome(&name, Outcome::NotFound, None);
+    assert!(due.is_some() || !state.plan().is_empty());
+    let granted = state.grant(&name, &mut Encoding::Json).unwrap();
+    assert_eq!(granted.request, Request::Fetch);
+    let read = Outcome::Fetched(Content::Endpoints(Box::new(facts("e2", 13, &one("10.0.0.2")))));
+    state.outcome(&name, read, None);
+    let planned = state.plan();
+    assert!(
+        planned.iter().any(|item| item.object.output == Output::Mirrored),
+        "{planned:?}"
+    );
+
+    // One that is deleted for good is forgotten with one answer.
+    state.apply_endpoints_meta(&facts("e2", 14, &json!([])).meta, 0);
+    state.plan();
+    assert!(state.grant(&name, &mut Encoding::Json).is_some());
+    state.endpoints_gone("s", 15);
+    assert_eq!(state.outcome(&name, Outcome::NotFound, None), None);
+    assert!(
+        state
+            .plan()
+            .iter()
+            .all(|item| item.object.output == Output::Mirrored)
+    );
+}
+
+/// An object of a megabyte: ports that stand in every combination of a few subsets.
+fn tangled() -> Value {
+    let subset = |at: usize| -> Value {
+        let addresses: Vec<_> = (0..1000)
+            .map(|n| json!({"ip": format!("10.{at}.{}.{}", n / 250, n % 250)}))
+            .collect();
+        let ports = (1..1 << 13).filter(|ports| ports >> at & 1 == 1);
+        let ports: Vec<_> = ports
+            .map(|port| json!({"name": format!("p{port}"), "port": port}))
+            .collect();
+        json!({"addresses": addresses, "ports": ports})
+    };
+    (0..13).map(subset).collect()
+}
+
+#[test]
+fn endpoints_that_stand_for_slices_of_gigabytes_are_not_mirrored() {
+    let mut state = mirrored();
+    let tangled = facts("e1", 11, &tangled());
+    let start = Instant::now();
+    assert_eq!(MirroredObject::new("ns", &tangled, 1000), None);
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    state.take_notifications();
+    for version in 12..15 {
+        let mut facts = tangled.clone();
+        facts.meta.version = version;
+        state.apply_endpoints(facts, 0);
+        assert!(
+            state
+                .plan()
+                .iter()
+                .all(|item| item.object.output != Output::Mirrored)
+        );
+    }
+    let told = state.take_notifications();
+    let [Notification::Event(Notice { reason, .. })] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(*reason, "TooManySubsetsToMirror");
+    // What it was before is mirrored again.
+    state.apply_endpoints(facts("e1", 20, &one("10.0.0.3")), 0);
+    let planned = state.plan();
+    assert!(
+        planned.iter().any(|item| item.object.output == Output::Mirrored),
+        "{planned:?}"
+    );
+}
