@@ -18,7 +18,10 @@ PAIRS = [
     ),
     ("shadow", ["shadow=true"]),
     ("monitoring", ["serviceMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true"]),
+    ("guard", ["guard.enabled=true"]),
 ]
+# Not overlays, but components, which are added to the base.
+COMPONENTS = ["monitoring", "guard"]
 
 
 def plain(objects):
@@ -59,12 +62,12 @@ def compare(kustomized, rendered):
         yield from differences(left[key], right[key], "/".join(key))
 
 
-def with_monitoring():
-    """The base with the component for monitoring."""
+def with_component(name):
+    """The base with a component."""
     (common.ROOT / "target").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=common.ROOT / "target") as directory:
         with open(f"{directory}/kustomization.yaml", "w", encoding="utf-8") as file:
-            file.write("resources: [../../deploy/kustomize/base]\ncomponents: [../../deploy/monitoring]\n")
+            file.write(f"resources: [../../deploy/kustomize/base]\ncomponents: [../../deploy/{name}]\n")
         return common.kustomize(directory)
 
 
@@ -73,7 +76,7 @@ def main():
     problems, count = [], 0
     directories = dict(common.overlays())
     for name, overrides in PAIRS:
-        kustomized = with_monitoring() if name == "monitoring" else common.kustomize(directories.pop(name))
+        kustomized = with_component(name) if name in COMPONENTS else common.kustomize(directories.pop(name))
         count += len(kustomized)
         problems += [f"{name}: {problem}" for problem in compare(kustomized, common.chart(*overrides))]
     problems += [f"overlay {name} is compared with nothing" for name in directories]

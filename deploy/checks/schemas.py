@@ -8,7 +8,10 @@ import kubernetes_validate
 VERSIONS = ["1.29", "1.33", "1.36", "1.37"]
 # Not Kubernetes' own; rules and selectors in them are looked at elsewhere.
 CUSTOM = {"ServiceMonitor", "PrometheusRule"}
-CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "FlowSchema"}
+GUARD = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "FlowSchema"} | GUARD
+# Kinds that are not in all versions. They are left out by default.
+SINCE = {kind: "1.30" for kind in GUARD}
 # All fields of ServiceMonitors that the chart may use, as the operator documents them.
 ENDPOINT = {"port", "path", "interval", "scheme", "bearerTokenFile", "tlsConfig"}
 
@@ -47,6 +50,8 @@ def main():
         for item in objects:
             count += 1
             for version in VERSIONS:
+                if version < SINCE.get(item["kind"], ""):
+                    continue
                 problems += [f"{source}: {problem}" for problem in problems_of(item, version)]
         keys = [common.key(item) for item in objects]
         problems += [f"{source}: {one} is there twice" for one in set(keys) if keys.count(one) > 1]
