@@ -18,7 +18,7 @@ use endpointd::core::facts::PodFacts;
 use endpointd::core::object::Remote;
 use endpointd::core::ports::resolve;
 use endpointd::core::subsets::{Published, Subset};
-use fixtures::{ENDPOINTS, SLICES, World, app_pod, app_service, node_name, zone};
+use fixtures::{CUSTOM, ENDPOINTS, SLICES, World, app_pod, app_service, node_name, zone};
 use goals::{Goals, in_turns, measure, ratio, timed};
 use mimalloc::MiMalloc;
 use std::hint::black_box;
@@ -38,6 +38,7 @@ fn main() {
     sync_slices(&mut criterion, &mut goals);
     sync_endpoints(&mut criterion, &mut goals);
     event_fanout(&mut criterion, &mut goals);
+    annotated_event(&mut criterion, &mut goals);
     unchanged_event(&mut criterion, &mut goals);
     criterion.final_summary();
     goals.print();
@@ -319,6 +320,37 @@ fn event_fanout(criterion: &mut Criterion, goals: &mut Goals) {
                 times.into_iter().max_by(f64::total_cmp),
                 times.into_iter().min_by(f64::total_cmp),
             ),
+            1.5,
+            "x",
+        );
+    }
+}
+
+/// One pod's event among 20,000 Services whose selectors are annotations with sets, beside as many with pairs.
+fn annotated_event(criterion: &mut Criterion, goals: &mut Goals) {
+    const SERVICES: u32 = 20_000;
+    let mut worlds = [SLICES, CUSTOM].map(|outputs| World::of_one_large(outputs, 100, SERVICES - 1, NODES));
+    let mut turns = [0; 2];
+    let mut group = criterion.benchmark_group("annotated_event");
+    let mut measured = true;
+    for (at, name) in ["pairs", "sets"].into_iter().enumerate() {
+        let flip = measure(&mut group, &format!("planned/{name}"), |runs| {
+            flips(&mut worlds[at], 100, &mut turns[at], runs, false)
+        });
+        measured &= flip.is_some();
+    }
+    if measured {
+        let mut both = worlds.iter_mut().zip(&mut turns);
+        let [pairs, sets] = in_turns(
+            200,
+            ["pairs", "sets"].map(|_| {
+                let (world, turn) = both.next().expect("there is a world for each");
+                Box::new(|runs| flips(world, 100, turn, runs, false)) as _
+            }),
+        );
+        goals.at_most(
+            "annotated_event: selectors with sets over selectors with pairs, in turns",
+            ratio(Some(sets), Some(pairs)),
             1.5,
             "x",
         );

@@ -3,7 +3,7 @@
 use endpointd::cluster::codec::Encoding;
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
-use endpointd::core::facts::{NodeFacts, PodFacts, ServiceFacts, TolerateUnready};
+use endpointd::core::facts::{AnnotatedSelector, NodeFacts, PodFacts, ServiceFacts, TolerateUnready};
 use endpointd::core::hints::HintMode;
 use endpointd::core::ids::Uid;
 use endpointd::core::labels::Labels;
@@ -24,6 +24,11 @@ pub(crate) const SLICES: Outputs = Outputs {
     custom: false,
 };
 /// Endpoints and nothing else.
+/// Slices of Services whose selector is an annotation.
+pub(crate) const CUSTOM: Outputs = Outputs {
+    custom: true,
+    ..Outputs::NONE
+};
 pub(crate) const ENDPOINTS: Outputs = Outputs {
     endpoints: true,
     slices: false,
@@ -74,6 +79,17 @@ pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
 pub(crate) fn app_service(app: u32) -> ServiceFacts {
     let name = format!("app-{app}");
     service(&name, &[("app", &name), ("chart", "web")])
+}
+
+/// The Service of an app whose selector is an annotation with sets and existence.
+pub(crate) fn annotated_service(app: u32) -> ServiceFacts {
+    let selector = format!("app in (app-{app},old-{app}),chart,tier notin (canary,test),!legacy");
+    ServiceFacts {
+        selector: None,
+        selectorless: true,
+        annotated: Some(Box::new(AnnotatedSelector::from(&*selector))),
+        ..service(&format!("app-{app}"), &[])
+    }
 }
 
 /// A pod on the node `node-0`. Its number makes its name, UID and address.
@@ -183,8 +199,13 @@ impl World {
     /// One Service of `pods` pods on `nodes` nodes beside `others` others, everything written.
     pub(crate) fn of_one_large(outputs: Outputs, pods: u32, others: u32, nodes: u32) -> Self {
         let mut world = Self::new(outputs, nodes);
+        let service = if outputs.custom {
+            annotated_service
+        } else {
+            app_service
+        };
         for app in 0..=others {
-            world.state.apply_service(app_service(app), 0);
+            world.state.apply_service(service(app), 0);
         }
         for number in 0..pods {
             world.apply(app_pod(0, number, nodes, true));

@@ -27,6 +27,9 @@ pub(crate) struct ShardMetrics {
     mirrors: MirrorMetrics,
     /// By output, in the order of [`Output::ALL`].
     contested: [Counter; 3],
+    /// Services whose selector is an annotation that can be used, and one that cannot.
+    annotated: Gauge,
+    frozen: Gauge,
 }
 
 /// Metrics of mirrored Endpoints, as upstream's mirroring controller has them.
@@ -93,6 +96,8 @@ impl ShardMetrics {
             mirrors: MirrorMetrics::new(),
             contested: Output::ALL
                 .map(|output| counter!("endpointd_contested_objects_total", "output" => output.as_str())),
+            annotated: gauge!("endpointd_custom_selector_services", "state" => "valid"),
+            frozen: gauge!("endpointd_custom_selector_services", "state" => "invalid"),
         }
     }
 
@@ -169,6 +174,8 @@ impl ShardPart {
             ),
             (&m.same_zone, old_totals.same_zone, totals.same_zone),
             (&m.same_node, old_totals.same_node, totals.same_node),
+            (&m.annotated, old_totals.annotated, totals.annotated),
+            (&m.frozen, old_totals.frozen, totals.frozen),
             (&m.mirrors.endpoints, old_mirrors.endpoints, mirrors.endpoints),
             (&m.mirrors.slices, old_mirrors.slices, mirrors.slices),
             (

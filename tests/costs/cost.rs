@@ -96,6 +96,41 @@ fn a_pod_event_reaches_only_the_services_it_matches() {
     assert!(naive.selector_evaluations >= u64::from(SERVICES));
 }
 
+/// Selectors of annotations, with sets, existence and exclusion.
+#[test]
+fn a_pod_event_reaches_only_the_annotated_services_that_it_matches() {
+    const SERVICES: u32 = 20_000;
+    let mut world = World::new(fixtures::CUSTOM, 1);
+    for app in 0..SERVICES {
+        world.state.apply_service(fixtures::annotated_service(app), 0);
+    }
+    world.settle();
+    let labels = [("app", "old-7"), ("chart", "web"), ("pod-template-hash", "abc")];
+    let new = cost(&mut world, pod(1, &labels, true));
+    assert_eq!(new.selector_evaluations, 1, "a label set that is new: {new:?}");
+    assert_eq!((new.endpoints_visited, new.evaluations), (1, 1), "{new:?}");
+    let known = cost(&mut world, pod(2, &labels, true));
+    assert_eq!(
+        known.selector_evaluations, 0,
+        "a label set that is known: {known:?}"
+    );
+    assert_eq!(cost(&mut world, pod(2, &labels, false)), one_endpoint());
+
+    // Selectors that only exclude labels are compared with each set of labels once, whatever happens to its pods.
+    for app in 0..10 {
+        let mut facts = fixtures::annotated_service(SERVICES + app);
+        facts.annotated = Some(Box::new((&*format!("app!=app-{app}")).into()));
+        world.state.apply_service(facts, 0);
+    }
+    world.settle();
+    let labels = [("app", "app-3"), ("chart", "web")];
+    let new = cost(&mut world, pod(3, &labels, true));
+    assert_eq!(new.selector_evaluations, 11, "{new:?}");
+    assert_eq!(cost(&mut world, pod(4, &labels, true)).selector_evaluations, 0);
+    let flip = cost(&mut world, pod(4, &labels, false));
+    assert_eq!((flip.selector_evaluations, flip.evaluations), (0, 10), "{flip:?}");
+}
+
 #[test]
 fn the_cost_of_a_flip_does_not_depend_on_the_size_of_the_service() {
     let mut costs = Vec::new();

@@ -31,6 +31,10 @@ pub struct Totals {
     pub same_zone: usize,
     /// Services whose endpoints are hinted to their own nodes.
     pub same_node: usize,
+    /// Services whose selector is an annotation that can be used.
+    pub annotated: usize,
+    /// Those whose annotation cannot be used.
+    pub frozen: usize,
 }
 
 impl Totals {
@@ -44,6 +48,8 @@ impl Totals {
                 (&mut self.desired_slices, stats.desired_slices as usize),
                 (&mut self.same_zone, is(HintMode::SameZone)),
                 (&mut self.same_node, is(HintMode::SameNode)),
+                (&mut self.annotated, usize::from(stats.selector == Some(true))),
+                (&mut self.frozen, usize::from(stats.selector == Some(false))),
             ] {
                 *total = if adds { *total + part } else { *total - part };
             }
@@ -59,6 +65,8 @@ pub(super) struct SyncStats {
     slices: u32,
     desired_slices: u32,
     hints: HintMode,
+    /// Whether the selector in its annotation can be used, if that counts.
+    selector: Option<bool>,
 }
 
 /// The changes to a Service's slices since its last evaluation.
@@ -89,6 +97,7 @@ impl NamespaceState {
         let mut stats = SyncStats {
             counts: true,
             hints: service.facts.hints,
+            selector: service.facts.custom.then_some(!service.facts.is_frozen()),
             ..SyncStats::default()
         };
         for family in Family::ALL {
