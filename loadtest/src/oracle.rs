@@ -18,8 +18,10 @@
 //! Whoever holds the objects already, in the stores of watches say, makes a [`Snapshot`] of them and needs no
 //! request: checking one is a pure function, fit to be called again and again.
 
+mod annotated;
 mod endpoints;
 mod facts;
+
 mod mirrored;
 mod report;
 mod slices;
@@ -61,6 +63,8 @@ pub struct Options {
     pub headless_label: bool,
     /// Compares slices that mirror Endpoints, too, if both outputs are checked.
     pub mirrored: bool,
+    /// Compares slices of Services whose selector is an annotation, too, if slices are checked.
+    pub custom: bool,
 }
 
 /// The sorts of objects that endpoints are published in. A controller may be run for one of them alone.
@@ -154,6 +158,7 @@ impl Default for Options {
             max_endpoints_per_slice: 100,
             headless_label: false,
             mirrored: false,
+            custom: false,
         }
     }
 }
@@ -313,6 +318,32 @@ impl Snapshot<'_> {
                 slices::compare(service, &expected, slices, &zones, options, differences);
             }
             report.endpoints += expected_endpoints;
+        }
+        if options.custom && outputs.slices {
+            for service in &self.services {
+                let (Some((namespace, name)), None) = (name(*service), &service.metadata.deletion_timestamp)
+                else {
+                    continue;
+                };
+                let slices = slices.get(&(namespace, name)).map_or(&[][..], Vec::as_slice);
+                match annotated::of(service) {
+                    None => slices::abandoned(service, slices, &mut report.differences),
+                    Some(text) if annotated::is_valid(text) => {
+                        let pods = pods.get(namespace).map_or(&[][..], Vec::as_slice);
+                        let expected = slices::expected::of_service(service, pods, &nodes);
+                        slices::compare(
+                            service,
+                            &expected,
+                            slices,
+                            &zones,
+                            options,
+                            &mut report.differences,
+                        );
+                    }
+                    // What is published depends on what was before.
+                    Some(_) => {}
+                }
+            }
         }
         if options.mirrored && outputs == Outputs::ALL {
             for service in &self.services {

@@ -101,7 +101,7 @@ impl Shape {
                     endpoints: self.outputs.endpoints,
                     slices: self.outputs.slices,
                     mirrored: true,
-                    custom: false,
+                    custom: true,
                 },
                 max_mirrored: 1000,
                 legacy_tolerate_unready: false,
@@ -122,6 +122,7 @@ impl Shape {
             // People set it, and Services are made headless and back: alone it is no reason for a write.
             headless_label: false,
             mirrored: true,
+            custom: true,
         }
     }
 }

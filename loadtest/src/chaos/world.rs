@@ -65,14 +65,28 @@ pub(super) struct Service {
     pub(super) ports: u8,
     pub(super) publish_not_ready: bool,
     pub(super) hints: u8,
+    /// The selector in its annotation: one of [`ANNOTATIONS`].
+    pub(super) annotation: Option<usize>,
     /// Counts edits of its labels.
     pub(super) revision: u32,
     /// Deleted, but held by a finalizer.
     pub(super) deleting: bool,
 }
 
-// === impl World ===
+/// Selectors for annotations, the last of which cannot be used.
+pub(super) const ANNOTATIONS: [&str; 9] = [
+    "app=app0",
+    "app in (app0, app1)",
+    "app in (app1,app2),track!=canary",
+    "app notin (app0),track",
+    "!track",
+    "app == app1, track = stable",
+    "app",
+    "",
+    "app in app1",
+];
 
+// === impl World ===
 impl World {
     pub(super) fn new(namespaces: usize) -> Self {
         let namespace = |i| Namespace {
@@ -164,6 +178,7 @@ impl World {
             ports: rng.u8(..6),
             publish_not_ready: rng.usize(..6) == 0,
             hints: rng.u8(..8),
+            annotation: (rng.u32(..3) == 0).then(|| rng.usize(..ANNOTATIONS.len())),
             revision: rng.u32(..2),
             deleting: false,
         }
@@ -271,8 +286,19 @@ impl Service {
         }
         let spec = without_nulls(spec);
         let mut body = namespaced("Service", &self.namespace, &self.name, self.labels(), spec);
-        body["metadata"]["annotations"] = without_nulls(self.hint_patch()["metadata"]["annotations"].clone());
+        let mut annotations = self.hint_patch()["metadata"]["annotations"].clone();
+        merge(
+            &mut annotations,
+            &self.annotation_patch()["metadata"]["annotations"],
+        );
+        body["metadata"]["annotations"] = without_nulls(annotations);
         body
+    }
+
+    /// The annotation with a selector, as a patch.
+    pub(super) fn annotation_patch(&self) -> Value {
+        let text = self.annotation.map(|at| ANNOTATIONS[at]);
+        json!({ "metadata": { "annotations": { "endpointd.io/selector": text } } })
     }
 
     pub(super) fn labels(&self) -> Value {

@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 
-use super::Family;
+use super::{Family, annotated};
 
 /// On what belongs to a headless Service.
 pub(super) const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
@@ -73,6 +73,9 @@ pub(super) fn is_selected(service: &Service, pod: &Pod) -> bool {
         .iter()
         .filter_map(|spec| spec.selector.as_ref())
         .flatten();
+    if let Some(text) = annotated::of(service) {
+        return annotated::matches(text, pod);
+    }
     let labels = pod.labels();
     selector
         .into_iter()

@@ -18,7 +18,7 @@ use self::{
     hints::{Mode, Shares, Zones},
 };
 use super::{
-    Difference, Family, Options, Problem,
+    Difference, Family, Options, Problem, annotated,
     facts::{self, HEADLESS_LABEL},
     report::{differs, show, show_labels},
 };
@@ -27,6 +27,7 @@ use super::{
 pub(super) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 pub(super) const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
+const CUSTOM_MANAGED_BY: &str = "endpointd.io";
 
 /// An endpoint that stands in a slice, and the slice.
 type Found = BTreeMap<(Family, PortGroup), BTreeMap<EndpointKey, Vec<(String, Endpoint)>>>;
@@ -48,7 +49,7 @@ pub(super) fn compare(
     let mut found = Found::new();
     let mut placeholders: BTreeMap<Family, Vec<String>> = BTreeMap::new();
 
-    for slice in slices.iter().filter(|slice| is_ours(slice)) {
+    for slice in slices.iter().filter(|slice| is_by(slice, manager(service))) {
         let Some(family) = comparison.family(service, slice, expected) else {
             continue;
         };
@@ -93,9 +94,31 @@ pub(super) fn compare(
     }
 }
 
+/// Adds the slices that were published for an annotation of the Service that no longer counts.
+pub(super) fn abandoned(service: &Service, slices: &[&EndpointSlice], differences: &mut Vec<Difference>) {
+    let mut comparison = Comparison {
+        namespace: service.namespace().unwrap_or_default(),
+        name: service.name_any(),
+        differences,
+    };
+    for slice in slices.iter().filter(|slice| is_by(slice, CUSTOM_MANAGED_BY)) {
+        let problem = Problem::Unexpected("no annotation asks for it");
+        comparison.add(None, None, format!("slice {}", slice.name_any()), problem);
+    }
+}
+
+/// The controller that publishes the Service's slices.
+fn manager(service: &Service) -> &'static str {
+    if annotated::of(service).is_some() {
+        CUSTOM_MANAGED_BY
+    } else {
+        MANAGED_BY
+    }
+}
+
 /// Whether the slice belongs to the controller. One that is being deleted no longer counts.
-fn is_ours(slice: &EndpointSlice) -> bool {
-    slice.labels().get(MANAGED_BY_LABEL).map(String::as_str) == Some(MANAGED_BY)
+fn is_by(slice: &EndpointSlice, controller: &str) -> bool {
+    slice.labels().get(MANAGED_BY_LABEL).map(String::as_str) == Some(controller)
         && slice.metadata.deletion_timestamp.is_none()
 }
 
@@ -104,7 +127,7 @@ fn slice_labels(service: &Service) -> BTreeMap<String, String> {
     let mut labels = service.labels().clone();
     labels.retain(|key, _| !reserved.contains(&key.as_str()));
     labels.insert(SERVICE_NAME_LABEL.to_owned(), service.name_any());
-    labels.insert(MANAGED_BY_LABEL.to_owned(), MANAGED_BY.to_owned());
+    labels.insert(MANAGED_BY_LABEL.to_owned(), manager(service).to_owned());
     if facts::cluster_ip(service).is_none() {
         labels.insert(HEADLESS_LABEL.to_owned(), String::new());
     }

@@ -90,6 +90,7 @@ impl<'a> Session<'a> {
             // Here alone Services are made, and their cluster IPs stay.
             headless_label: !self.plan.replaces_services(),
             mirrored: self.plan.layout == Layout::Mirror,
+            custom: false,
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{FollowUp, History};
 use crate::chaos::{
     api::{Ask, Resource},
-    world::{Service, World},
+    world::{ANNOTATIONS, Service, World},
 };
 
 /// Services in one namespace.
@@ -50,8 +50,9 @@ impl History {
         let Some(at) = self.pick_service() else {
             return;
         };
-        let kind = self.rng.u32(..14);
+        let kind = self.rng.u32(..17);
         let (app, ports, hints) = (World::app(&mut self.rng), self.rng.u8(..6), self.rng.u8(..8));
+        let annotation = self.rng.usize(..ANNOTATIONS.len() + 3);
         let service = &mut self.world.services[at];
         let (what, patch) = match kind {
             0 | 1 if !service.external => {
@@ -86,6 +87,10 @@ impl History {
             10 | 11 => {
                 service.hints = hints;
                 ("edit hints", service.hint_patch())
+            }
+            14..=16 => {
+                service.annotation = (annotation < ANNOTATIONS.len()).then_some(annotation);
+                ("edit selector annotation", service.annotation_patch())
             }
             12 => {
                 service.external = !service.external;

@@ -1,0 +1,71 @@
+//! Services whose selector is an annotation: which pods they select. Read here by plain splitting, and not with
+//! endpointd's parser, so that one mistake does not hide in both.
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::ResourceExt;
+
+const ANNOTATION: &str = "endpointd.io/selector";
+
+/// The selector of a Service whose annotation counts: it has no other, and is not of type `ExternalName`.
+pub(super) fn of(service: &Service) -> Option<&str> {
+    let spec = service.spec.as_ref()?;
+    let selects = spec
+        .selector
+        .as_ref()
+        .is_some_and(|selector| !selector.is_empty());
+    let external = spec.type_.as_deref() == Some("ExternalName");
+    let text = service.annotations().get(ANNOTATION)?;
+    (!selects && !external).then_some(text)
+}
+
+/// Whether the text is a selector that can be used. Knows the mistakes that the generator makes, and no others.
+pub(super) fn is_valid(text: &str) -> bool {
+    !text.trim().is_empty() && !text.ends_with("in app1") && !text.contains("==!")
+}
+
+/// Whether such a selector matches the pod's labels.
+pub(super) fn matches(text: &str, pod: &Pod) -> bool {
+    is_valid(text)
+        && requirements(text)
+            .into_iter()
+            .all(|requirement| is_met(requirement, pod))
+}
+
+/// Splits at commas outside of parentheses.
+fn requirements(text: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut found) = (0, 0, Vec::new());
+    for (at, character) in text.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(text[start..].trim());
+    found
+}
+
+fn is_met(requirement: &str, pod: &Pod) -> bool {
+    let value = |key: &str| pod.labels().get(key.trim()).map(String::as_str);
+    let is_in = |key: &str, values: &str| {
+        let values = values.trim().trim_start_matches('(').trim_end_matches(')');
+        value(key).is_some_and(|value| values.split(',').any(|known| known.trim() == value))
+    };
+    if let Some(key) = requirement.strip_prefix('!') {
+        value(key).is_none()
+    } else if let Some((key, values)) = requirement.split_once(" notin ") {
+        !is_in(key, values)
+    } else if let Some((key, values)) = requirement.split_once(" in ") {
+        is_in(key, values)
+    } else if let Some((key, other)) = requirement.split_once("!=") {
+        value(key) != Some(other.trim())
+    } else if let Some((key, wanted)) = requirement.split_once('=') {
+        value(key) == Some(wanted.trim_start_matches('=').trim())
+    } else {
+        value(requirement).is_some()
+    }
+}
