@@ -16,6 +16,7 @@ PAIRS = [
             "controllers=endpoints-controller,endpointslice-controller,endpointslice-mirroring-controller",
         ],
     ),
+    ("opt-in", ["replicas=3", "mode=opt-in"]),
     ("shadow", ["shadow=true"]),
     ("monitoring", ["serviceMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true"]),
     ("guard", ["guard.enabled=true"]),

@@ -93,7 +93,11 @@ def problems_of(objects):
     shadow, elects = "--dry-run" in args, "--leader-elect=true" in args
     mirroring = MIRRORING_CONTROLLER if mirrors(args) and not shadow else set()
     upstream = UPSTREAM | mirroring
-    expected = READS if shadow else NEEDED | mirroring
+    needed = NEEDED
+    if "--controllers=custom-selector-controller" in args:
+        # It publishes slices alone.
+        needed = ENDPOINTSLICE_CONTROLLER - NOT_NEEDED
+    expected = needed & READS if shadow else needed | mirroring
     if any(arg.startswith("--tls-cert-file") for arg in args):
         expected = expected | REVIEWS
     cluster, own, problems = granted(objects)

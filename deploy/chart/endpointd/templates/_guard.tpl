@@ -12,7 +12,7 @@
 
 {{/* The managed-by labels of the controllers that are switched on, as a list in CEL. `*` does not include the last one. */}}
 {{- define "endpointd.guard.managers" -}}
-{{- $items := splitList "," .Values.controllers -}}
+{{- $items := splitList "," (include "endpointd.controllers" .) -}}
 {{- $slices := list "endpointslice-controller" "endpointslice" -}}
 {{- $mirroring := list "endpointslice-mirroring-controller" "endpointslicemirroring" -}}
 {{- $custom := list "custom-selector-controller" -}}

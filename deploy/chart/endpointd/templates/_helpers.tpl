@@ -35,15 +35,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.leaderElection.enabled (not .Values.shadow) -}}true{{- end -}}
 {{- end -}}
 
+{{/* --controllers. */}}
+{{- define "endpointd.controllers" -}}
+{{- if eq .Values.mode "opt-in" -}}custom-selector-controller{{- else -}}{{ .Values.controllers }}{{- end -}}
+{{- end -}}
+
 {{/* True if Endpoints are mirrored into slices. Of the items of the list, the first that names the controller decides. */}}
 {{- define "endpointd.mirrors" -}}
 {{- $decided := "" -}}
-{{- range splitList "," .Values.controllers -}}
+{{- $items := splitList "," (include "endpointd.controllers" .) -}}
+{{- range $items -}}
 {{- if and (not $decided) (has (trimPrefix "-" .) (list "endpointslice-mirroring-controller" "endpointslicemirroring")) -}}
 {{- $decided = ternary "off" "on" (hasPrefix "-" .) -}}
 {{- end -}}
 {{- end -}}
-{{- if or (eq $decided "on") (and (not $decided) (has "*" (splitList "," .Values.controllers))) -}}true{{- end -}}
+{{- if or (eq $decided "on") (and (not $decided) (has "*" $items)) -}}true{{- end -}}
 {{- end -}}
 
 {{- define "endpointd.scheme" -}}
