@@ -3,13 +3,13 @@
 use endpointd::cluster::codec::{Encoding, Namespaced, object};
 use endpointd::core::body::Request;
 use endpointd::core::events::Notice;
-use endpointd::core::facts::{EndpointsFacts, ServiceFacts};
+use endpointd::core::facts::{EndpointsFacts, ServiceFacts, SliceMeta};
 use endpointd::core::mirror::MirroredObject;
 use endpointd::core::namespace::{
     Content, Kind, NamespaceState, Notification, Outcome, PendingLists, Settings,
 };
 use endpointd::core::nodes::NodeTable;
-use endpointd::core::object::Output;
+use endpointd::core::object::{ObjectName, Output};
 use endpointd::core::queue::Priority;
 use serde_json::{Value, json};
 
@@ -132,4 +132,41 @@ fn endpoints_that_stand_for_slices_of_gigabytes_are_not_mirrored() {
         planned.iter().any(|item| item.object.output == Output::Mirrored),
         "{planned:?}"
     );
+}
+
+#[test]
+fn a_slice_that_cannot_be_read_holds_up_no_other() {
+    let mut state = mirrored();
+    // Somebody makes another slice, whose content cannot be had.
+    let meta = json!({
+        "metadata": {
+            "name": "s-other", "namespace": "ns", "uid": "o", "resourceVersion": "30",
+            "labels": {
+                "kubernetes.io/service-name": "s",
+                "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io",
+            },
+        },
+    });
+    let meta = object::<Namespaced<SliceMeta>>(meta.to_string().as_bytes())
+        .unwrap()
+        .facts;
+    state.apply_mirrored_meta(&meta, 0);
+    let other = ObjectName::mirrored("s-other".into());
+    state.plan();
+    let granted = state.grant(&other, &mut Encoding::Json).unwrap();
+    assert_eq!(granted.request, Request::Fetch);
+    state.apply_endpoints(facts("e1", 40, &one("10.0.0.9")), 0);
+    let ours = |state: &mut NamespaceState| -> Option<Request> {
+        let planned = state.plan();
+        let item = planned
+            .iter()
+            .find(|item| item.object.output == Output::Mirrored && item.object != other)?;
+        Some(state.grant(&item.object, &mut Encoding::Json)?.request)
+    };
+    assert_eq!(ours(&mut state), None, "it may show the same");
+    assert!(
+        state.outcome(&other, Outcome::Unknown, None).is_some(),
+        "it is read again"
+    );
+    assert!(matches!(ours(&mut state), Some(Request::Create(_))));
 }

@@ -328,12 +328,18 @@ impl NamespaceState {
         0
     }
 
+    /// Evaluates the mirror of a slice whose content could not be read, and is no longer waited for.
+    pub(super) fn stop_waiting_for_mirrored(&mut self, slice: &str) {
+        let slice = self.mirrored.find(slice).map(|id| &self.mirrored[id]);
+        if let Some(slice) = slice.filter(|slice| slice.is_unreadable()) {
+            let name = slice.service_name.clone();
+            self.mirrors.dirty.insert(name);
+        }
+    }
+
     /// Returns whether the content of some slice is not known yet.
     fn is_adopting(&self, slices: &[MirroredSliceId]) -> bool {
-        let phases = slices.iter().map(|&id| self.mirrored[id].object.phase);
-        phases
-            .into_iter()
-            .any(|phase| matches!(phase, Phase::Adopting { .. }))
+        slices.iter().any(|&id| self.mirrored[id].holds_others())
     }
 
     /// Gives each group of the Endpoints a slice: the one that has its ports and family, or one that is no longer needed

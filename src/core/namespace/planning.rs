@@ -56,7 +56,11 @@ impl NamespaceState {
                 self.read_to_mirror(&object.name);
                 due
             }
-            Output::Mirrored => self.answered::<MirroredSlice>(&object.name, outcome, why),
+            Output::Mirrored => {
+                let due = self.answered::<MirroredSlice>(&object.name, outcome, why);
+                self.stop_waiting_for_mirrored(&object.name);
+                due
+            }
         }
     }
 

@@ -66,6 +66,16 @@ impl MirroredSlice {
         }
     }
 
+    /// Returns whether the other slices of the Service wait until it has been read, since it may show the same.
+    pub(super) fn holds_others(&self) -> bool {
+        matches!(self.object.phase, Phase::Adopting { .. }) && !self.is_unreadable()
+    }
+
+    /// Returns whether it could not be read. If it turns out to show the same as another, one of the two is deleted.
+    pub(super) fn is_unreadable(&self) -> bool {
+        matches!(self.object.phase, Phase::Adopting { .. }) && self.object.failures > 0
+    }
+
     /// Returns whether the API server has what the slice of a group should be.
     pub(super) fn shows(&self, content: &MirroredObject, group: &MirroredGroup) -> bool {
         self.object.remote.is_some()
@@ -336,9 +346,8 @@ impl NamespaceState {
 
     fn is_adopting_mirrored(&self, service: &str) -> bool {
         let mirror = self.mirrors.by_name.get(service);
-        let slices = mirror.into_iter().flat_map(|mirror| mirror.slices.iter());
-        let mut phases = slices.map(|id| self.mirrored[id].object.phase);
-        phases.any(|phase| matches!(phase, Phase::Adopting { .. }))
+        let mut slices = mirror.into_iter().flat_map(|mirror| mirror.slices.iter());
+        slices.any(|id| self.mirrored[id].holds_others())
     }
 
     /// Adds a slice that was not known and whose content is not known yet.
