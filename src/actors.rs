@@ -15,6 +15,7 @@
 pub mod drift;
 pub mod events;
 pub(crate) mod inbox;
+pub(crate) mod leases;
 pub mod messages;
 pub(crate) mod root;
 pub(crate) mod router;

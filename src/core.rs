@@ -19,6 +19,7 @@ pub mod hints;
 pub mod ids;
 pub mod inbox;
 pub mod labels;
+pub mod leader;
 pub mod leadership;
 pub mod lease;
 pub(crate) mod log_shares;

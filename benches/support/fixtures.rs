@@ -51,6 +51,7 @@ pub(crate) fn service(name: &str, selector: &[(&str, &str)]) -> ServiceFacts {
     ServiceFacts {
         external: false,
         annotated: None,
+        leader: None,
         custom: false,
         selectorless: false,
         name: name.into(),
@@ -133,6 +134,7 @@ fn named_pod(name: Box<str>, number: u32, labels: &[(&str, &str)], ready: bool) 
         primary: Some(Family::V4),
         ports: Vec::new(),
         host: None,
+        host_network: false,
         ready,
         terminating: false,
         terminal: false,

@@ -27,6 +27,8 @@ pub enum ShardMsg {
     Outcome(ObjectName, Outcome, Option<Box<str>>),
     /// The timer of the dry-run comparison has fired.
     Look,
+    /// The time of a Lease may have run out.
+    LeaseDue,
     /// A liveness check: the actor answers it.
     Ping(oneshot::Sender<()>),
 }

@@ -2,6 +2,7 @@
 
 use super::drift::DriftTracker;
 use super::inbox::Inbox;
+use super::leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shard::{Shard, ShardArguments};
 use super::shared_nodes::SharedNodes;
@@ -48,6 +49,7 @@ pub struct Router {
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
     events: EventHandle,
+    leases: LeaseHandle,
     ledger: Option<DriftTracker>,
     metrics: Arc<ShardMetrics>,
 }
@@ -90,9 +92,17 @@ impl Router {
             writer,
             root,
             events,
+            leases: LeaseHandle::default(),
             ledger: None,
             metrics: Arc::default(),
         }
+    }
+
+    /// Makes shards send their requests about Leases there; without it, they are dropped.
+    #[must_use]
+    pub(crate) fn following(mut self, leases: LeaseHandle) -> Self {
+        self.leases = leases;
+        self
     }
 
     /// Makes shards compare, and report what they would write to the ledger, instead of writing.
@@ -249,6 +259,7 @@ impl Router {
             writer: self.writer.clone(),
             root: self.root.clone(),
             events: self.events.clone(),
+            leases: self.leases.clone(),
             ledger: self.ledger.clone(),
             metrics: self.metrics.clone(),
         };
@@ -291,6 +302,7 @@ impl WatchHandler for Router {
                         | Change::ServiceGone(_)
                         | Change::SliceGone(..)
                         | Change::EndpointsGone(..)
+                        | Change::Leases(_)
                 )
             };
             // Holding the guard while the changes go in keeps the shard from being retired meanwhile.

@@ -20,6 +20,7 @@ fn pod(name: &str) -> PodFacts {
         primary: None,
         ports: Vec::new(),
         host: None,
+        host_network: false,
         ready: true,
         terminating: false,
         terminal: false,

@@ -2,6 +2,7 @@
 
 use super::drift::{Comparison, DriftTracker};
 use super::inbox::Inbox;
+use super::leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
 use crate::cluster::encodings::Encodings;
@@ -13,6 +14,7 @@ use crate::metrics::{ShardMetrics, ShardPart};
 use crate::tenant_log;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
@@ -43,6 +45,8 @@ pub(crate) struct ShardArguments {
     pub root: ActorRef<RootMsg>,
     /// Receives its Events.
     pub events: EventHandle,
+    /// Receives its requests about Leases.
+    pub leases: LeaseHandle,
     /// Set in a dry run: receives what the shard would write, and nothing else does.
     pub ledger: Option<DriftTracker>,
     /// Metrics shared by all shards.
@@ -62,6 +66,9 @@ pub(crate) struct ShardState {
     writer: WriterHandle,
     root: ActorRef<RootMsg>,
     events: EventHandle,
+    leases: LeaseHandle,
+    /// When the next [`ShardMsg::LeaseDue`] comes, if one is to.
+    lease_due: Option<Duration>,
     /// Set in a dry run.
     comparison: Option<Comparison>,
     part: ShardPart,
@@ -110,6 +117,15 @@ impl ShardState {
                     comparison.look(&mut self.core);
                 }
             }
+            ShardMsg::LeaseDue => {
+                self.lease_due = None;
+                let now = self.leases.now();
+                while self.core.begin_look_at_lease(now) {
+                    while !self.core.step_passes(&mut self.turn) {
+                        self.give_way().await;
+                    }
+                }
+            }
             ShardMsg::Ping(answer) => {
                 let _ = answer.send(());
             }
@@ -133,6 +149,21 @@ impl ShardState {
                 return;
             }
             self.give_way().await;
+        }
+    }
+
+    /// Passes on the requests about Leases, and sets a timer for when one is due.
+    fn ask_for_leases(&mut self, myself: &ActorRef<ShardMsg>) {
+        for request in self.core.take_lease_requests() {
+            self.leases.ask(self.core.namespace(), request);
+        }
+        if let Some(due) = self.core.next_look_at_leases()
+            && self.lease_due.is_none_or(|armed| due < armed)
+        {
+            self.lease_due = Some(due);
+            let delay = due.saturating_sub(self.leases.now());
+            // The timer's handle is dropped: one that fires too early does nothing.
+            drop(myself.send_after(delay, || ShardMsg::LeaseDue));
         }
     }
 
@@ -218,6 +249,7 @@ impl Actor for Shard {
             writer,
             root,
             events,
+            leases,
             ledger,
             metrics,
         } = arguments;
@@ -231,6 +263,8 @@ impl Actor for Shard {
             writer,
             root,
             events,
+            leases,
+            lease_due: None,
             comparison: ledger.map(Comparison::new),
             part: ShardPart::new(metrics),
         })
@@ -257,6 +291,7 @@ impl Actor for Shard {
         if state.comparison.is_none() {
             state.plan(said, noticed.unwrap_or_else(Instant::now)).await;
         }
+        state.ask_for_leases(&myself);
         state.finish(replies, began);
         if state.turn.is_spent() {
             // Requests can be large, and the runtime runs an actor for a hundred messages before it polls others.

@@ -9,6 +9,7 @@ mod endpoints;
 mod events;
 mod fields;
 mod json;
+mod leases;
 mod lists;
 mod mirrored;
 mod nodes;

@@ -4,10 +4,12 @@
 mod events;
 mod handler;
 mod initial;
+mod leases;
 mod reader;
 mod sources;
 
 pub(crate) use handler::WatchHandler;
+pub(crate) use leases::LeaseReader;
 pub(crate) use sources::{
     AllSlices, Endpoints, Mirrored, Nodes, Pods, Services, Slices, Source, WholeAllSlices, WholeEndpoints,
     WholeMirrored, WholeSlices,

@@ -4,7 +4,7 @@
 pub(crate) mod observed;
 mod publisher;
 
-pub use publisher::{AnnotatedSelector, Manager};
+pub use publisher::{AnnotatedSelector, FollowedLeader, Manager};
 
 use super::address::Family;
 use super::excerpt::Excerpt;
@@ -28,10 +28,12 @@ pub const LABEL_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 pub const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 /// The value of [`LABEL_MANAGED_BY`] on slices that mirror the Endpoints of a Service without a selector.
 pub const MIRRORED_BY: &str = "endpointslicemirroring-controller.k8s.io";
-/// The value of [`LABEL_MANAGED_BY`] on slices of Services whose selector is an annotation.
+/// The value of [`LABEL_MANAGED_BY`] on slices of Services whose annotations say what is published.
 pub const CUSTOM_MANAGED_BY: &str = "endpointd.io";
 /// The annotation with the selector of a Service that has none in its spec.
 pub const ANNOTATION_SELECTOR: &str = "endpointd.io/selector";
+/// The annotation that names the Lease whose holder alone is published for a Service without a selector.
+pub const ANNOTATION_FOLLOWED: &str = "endpointd.io/leader";
 /// The label of Endpoints that are not to be mirrored. Only the value `true` counts.
 pub const LABEL_SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// The annotation in which `kubectl apply` keeps what it applied last. It is not mirrored.
@@ -70,8 +72,10 @@ pub struct PodFacts {
     pub primary: Option<Family>,
     /// Named ports: first those of the containers, then those of restartable init containers.
     pub ports: Vec<ContainerPort>,
-    /// `spec.hostname` and `spec.subdomain`, if both are set.
+    /// `spec.hostname` and `spec.subdomain`, if the hostname is set.
     pub host: Option<Box<HostName>>,
+    /// `spec.hostNetwork`: the pod's hostname is that of its node.
+    pub host_network: bool,
     /// True if the Ready condition is true.
     pub ready: bool,
     /// True if `metadata.deletionTimestamp` is set.
@@ -82,12 +86,12 @@ pub struct PodFacts {
     pub ready_time: Option<Time>,
 }
 
-/// A pod's DNS name within a headless Service.
+/// A pod's hostname, and the headless Service within which it is a DNS name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostName {
     /// `spec.hostname`.
     pub hostname: Box<str>,
-    /// `spec.subdomain`: the name of the Service within which the hostname applies.
+    /// `spec.subdomain`: the name of the Service within which the hostname applies; empty if it is not set.
     pub subdomain: Box<str>,
 }
 
@@ -109,8 +113,9 @@ pub struct ServiceFacts {
     pub selector: Option<Selector>,
     /// The annotation [`ANNOTATION_SELECTOR`], if it is set.
     pub annotated: Option<Box<AnnotatedSelector>>,
-    /// True if the annotation decides what is published, which [`Self::resolve`] finds. Without a selector, no pods are
-    /// added.
+    /// The annotation [`ANNOTATION_FOLLOWED`], if it is set.
+    pub leader: Option<Box<FollowedLeader>>,
+    /// True if the annotations decide what is published, which [`Self::resolve`] finds.
     pub custom: bool,
     /// True if it is of type `ExternalName`, whose selector does not count.
     pub external: bool,

@@ -3,15 +3,18 @@
 
 mod applying;
 mod latest;
+mod leases;
 
 pub use applying::Applying;
 
 use super::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use super::leader::LeaseChange;
 use super::namespace::{Kind, NamespaceState};
 use super::nodes::{NodeDirectory, NodeView, ZoneView};
 use super::time::Time;
 use super::work::Budget;
 use latest::Latest;
+use leases::WaitingLeases;
 use smallvec::SmallVec;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -45,6 +48,8 @@ pub enum Change {
     MirroredMeta(SliceMeta, u8),
     /// A slice that mirrored Endpoints is gone, as of a version.
     MirroredGone(Box<str>, u64),
+    /// Something was learned of the namespace's Leases.
+    Leases(LeaseChange),
     /// A node on which the namespace has pods has changed.
     Node(Arc<NodeView>),
     /// The CPU capacity of the zones has changed.
@@ -74,6 +79,7 @@ pub struct Pending {
     slices: Latest<Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>>,
     endpoints: Latest<Arc<str>, ObjectEvent<Box<EndpointsFacts>, EndpointsMeta>>,
     mirrored: Latest<Box<str>, ObjectEvent<Box<SliceFacts>, SliceMeta>>,
+    leases: WaitingLeases,
     nodes: Latest<Arc<str>, Arc<NodeView>>,
     zones: Option<ZoneView>,
     lists: [ListEvent; Kind::ALL.len()],
@@ -171,7 +177,7 @@ impl Pending {
     /// Returns the number of objects that wait.
     pub fn len(&self) -> usize {
         let inputs = self.pods.len() + self.services.len() + self.nodes.len();
-        inputs + self.slices.len() + self.endpoints.len() + self.mirrored.len()
+        inputs + self.slices.len() + self.endpoints.len() + self.mirrored.len() + self.leases.len()
     }
 
     /// Merges an event into what waits.
@@ -225,6 +231,7 @@ impl Pending {
             Change::MirroredGone(name, version) => {
                 ObjectEvent::Gone(version).merge(name, &mut self.mirrored);
             }
+            Change::Leases(change) => self.leases.push(change),
             Change::Node(view) => {
                 let known = self.nodes.get(&view.name);
                 if known.is_none_or(|known| known.version < view.version) {
@@ -338,6 +345,7 @@ impl Pending {
             slices: self.slices.into_entries(),
             endpoints: self.endpoints.into_entries(),
             mirrored: self.mirrored.into_entries(),
+            leases: self.leases.into_changes(),
             zones: self.zones,
             zones_watched: false,
             lists: ends
@@ -368,6 +376,7 @@ mod tests {
             primary: None,
             ports: Vec::new(),
             host: None,
+            host_network: false,
             ready: true,
             terminating: false,
             terminal: false,

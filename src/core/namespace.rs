@@ -14,6 +14,7 @@ mod followed;
 mod forget;
 mod hinting;
 mod kind;
+mod leading;
 mod lifecycle;
 mod members;
 mod mirror;
@@ -28,6 +29,7 @@ mod sync_stats;
 mod withdraw;
 
 pub use kind::{Kind, PendingLists};
+pub use leading::LeaderStatus;
 pub use lifecycle::{Content, Granted, Outcome};
 pub use mirror::{MirrorSync, MirrorTotals};
 pub use notifications::Notification;
@@ -139,6 +141,8 @@ struct Pod {
     node_at: u32,
     ports: u32,
     host: HostId,
+    /// True if its hostname is that of its node.
+    host_network: bool,
     /// The conditions of its endpoints before any Service setting applies: `serving` says that the pod is ready.
     conditions: Conditions,
     epoch: u8,
@@ -261,6 +265,8 @@ struct Service {
     awaiting: u32,
     /// Its slices, in any phase.
     slices: SmallSet<SliceId>,
+    /// Its pods, if it follows a Lease.
+    following: Option<Box<followed::Following>>,
     /// True if people were told of slices that others publish for it.
     told_of_others: bool,
     /// The members of its Endpoints object, while that is ours to write.
@@ -343,6 +349,7 @@ pub struct NamespaceState {
     unmanaged: KeyedMap<Arc<str>, SmallSet<SliceId>>,
     /// By the name of the Service: slices published for its annotation that stay until slices for its selector are there.
     replaced: KeyedMap<Arc<str>, SmallSet<SliceId>>,
+    leases: leading::Leases,
     dirty: Vec<ServiceId>,
     /// Work that the last event has left to be done.
     passes: VecDeque<passes::Pass>,
@@ -385,6 +392,7 @@ impl NamespaceState {
             slices: Objects::default(),
             unmanaged: KeyedMap::default(),
             replaced: KeyedMap::default(),
+            leases: leading::Leases::default(),
             dirty: Vec::new(),
             passes: VecDeque::new(),
             planning: None,

@@ -38,13 +38,19 @@ impl Selector {
         let mut requirements = Vec::new();
         for requirement in parsed {
             match requirement.into_pair() {
-                // A key that must have two values selects nothing; the second stays a requirement.
-                Ok((key, value)) if pairs.iter().any(|(known, had)| *known == key && *had != value) => {
-                    requirements.push(Requirement::new(key, Test::In([value].into())));
-                }
                 Ok(pair) => pairs.push(pair),
                 Err(requirement) => requirements.push(requirement),
             }
+        }
+        pairs.sort();
+        pairs.dedup();
+        // A key that must have two values selects nothing; the second stays a requirement.
+        let mut rest = std::mem::take(&mut pairs).into_iter().peekable();
+        while let Some((key, value)) = rest.next() {
+            while let Some((_, other)) = rest.next_if(|(next, _)| *next == key) {
+                requirements.push(Requirement::new(key.clone(), Test::In([other].into())));
+            }
+            pairs.push((key, value));
         }
         requirements.sort();
         requirements.dedup();

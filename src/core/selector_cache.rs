@@ -30,6 +30,7 @@ use hashbrown::HashTable;
 use slab::Slab;
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use terms::{Anchor, Term};
 
 /// Up to this many pairs are searched one by one; more are sorted first.
@@ -118,38 +119,73 @@ impl Matches {
 }
 
 /// The pairs of a full set, prepared for lookups.
-struct Held<'a>(Cow<'a, [u32]>);
+struct Held<'a> {
+    /// Sorted by number if they are many.
+    pairs: Cow<'a, [u32]>,
+    /// Each key with its pair, sorted, once a term has asked for it.
+    by_key: OnceCell<Cow<'a, [(u32, u32)]>>,
+}
 
 impl<'a> Held<'a> {
     fn new(pairs: &'a [u32]) -> Self {
-        if pairs.len() <= FEW_PAIRS {
-            return Self(Cow::Borrowed(pairs));
+        let pairs = if pairs.len() <= FEW_PAIRS {
+            Cow::Borrowed(pairs)
+        } else {
+            let mut sorted = pairs.to_vec();
+            sorted.sort_unstable();
+            Cow::Owned(sorted)
+        };
+        Self {
+            pairs,
+            by_key: OnceCell::new(),
         }
-        let mut sorted = pairs.to_vec();
-        sorted.sort_unstable();
-        Self(Cow::Owned(sorted))
     }
 
-    /// Creates it from pairs that are sorted by number.
-    fn sorted(pairs: &'a [u32]) -> Self {
-        Self(Cow::Borrowed(pairs))
+    /// Creates it from pairs that are sorted by number, and their keys.
+    fn sorted(pairs: &'a [u32], by_key: &'a [(u32, u32)]) -> Self {
+        Self {
+            pairs: Cow::Borrowed(pairs),
+            by_key: OnceCell::from(Cow::Borrowed(by_key)),
+        }
+    }
+
+    /// Returns the pair with a key. A label has one value, so there are no two.
+    fn of_key(&self, key: u32, known: &LabelPairs, work: &mut Work) -> Option<u32> {
+        if self.pairs.len() <= FEW_PAIRS {
+            work.pairs_compared += self.pairs.len() as u64;
+            return self.pairs.iter().copied().find(|&pair| known.key_of(pair) == key);
+        }
+        work.pairs_compared += 1;
+        let by_key = self.by_key.get_or_init(|| {
+            work.pairs_compared += self.pairs.len() as u64;
+            Cow::Owned(keyed(&self.pairs, known))
+        });
+        let at = by_key.binary_search_by_key(&key, |(key, _)| *key).ok()?;
+        Some(by_key[at].1)
     }
 
     /// Returns whether it contains all pairs of a selector.
     fn has_all(&self, selector: &[u32], work: &mut Work) -> bool {
         work.selector_evaluations += 1;
-        if selector.len() > self.0.len() {
+        if selector.len() > self.pairs.len() {
             return false;
         }
         selector.iter().all(|pair| {
             work.pairs_compared += 1;
-            if self.0.len() <= FEW_PAIRS {
-                self.0.contains(pair)
+            if self.pairs.len() <= FEW_PAIRS {
+                self.pairs.contains(pair)
             } else {
-                self.0.binary_search(pair).is_ok()
+                self.pairs.binary_search(pair).is_ok()
             }
         })
     }
+}
+
+/// Returns each pair's key with the pair, sorted.
+fn keyed(pairs: &[u32], known: &LabelPairs) -> Vec<(u32, u32)> {
+    let mut keyed: Vec<_> = pairs.iter().map(|&pair| (known.key_of(pair), pair)).collect();
+    keyed.sort_unstable();
+    keyed
 }
 
 impl SelectorCache {
@@ -277,11 +313,11 @@ impl SelectorCache {
     /// Returns whether a selector matches the pairs of a full set.
     fn accepts(&self, held: &Held<'_>, id: SelectorId, work: &mut Work) -> bool {
         let selector = &self.selectors[id.index()];
-        held.has_all(&selector.pairs, work) && self.meets(&held.0, &selector.terms, work)
+        held.has_all(&selector.pairs, work) && self.meets(held, &selector.terms, work)
     }
 
     /// Returns whether pairs of a full set meet all terms.
-    fn meets(&self, held: &[u32], terms: &[Term], work: &mut Work) -> bool {
+    fn meets(&self, held: &Held<'_>, terms: &[Term], work: &mut Work) -> bool {
         terms.iter().all(|term| term.accepts(held, &self.pairs, work))
     }
 
@@ -347,7 +383,8 @@ impl SelectorCache {
     /// Returns whether a selector matches a full set.
     fn matches(&self, id: FullSetId, selector: SelectorId, work: &mut Work) -> bool {
         let Indexed { pairs, terms, .. } = &self.selectors[selector.index()];
-        self.has_all(id, pairs, work) && self.meets(&self.full[id.index()].pairs, terms, work)
+        self.has_all(id, pairs, work)
+            && (terms.is_empty() || self.meets(&Held::new(&self.full[id.index()].pairs), terms, work))
     }
 
     /// Returns whether a full set has all pairs of a selector, in one pass over the pairs of the full set.

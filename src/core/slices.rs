@@ -108,6 +108,8 @@ pub struct Slice {
     pub owner: Owners,
     /// The object's creation time, for objects that were listed in full.
     pub created: Option<Time>,
+    /// True if it belongs to another controller, and was read whole and had no endpoints.
+    pub is_known_empty: bool,
     /// True if it is to be deleted once others have taken its place.
     pub gives_way: bool,
     /// True if its object was handed to another manager and is left to it until the slice's content changes.
@@ -143,6 +145,7 @@ impl Slice {
             hints: Vec::new(),
             owner: Owners::default(),
             created: None,
+            is_known_empty: false,
             gives_way: false,
             yielded: false,
             dirty: 0,

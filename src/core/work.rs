@@ -22,6 +22,8 @@ pub struct Work {
     pub slices_touched: u64,
     /// The number of Services evaluated.
     pub evaluations: u64,
+    /// The number of times that it was decided who leads a Service.
+    pub leaders_judged: u64,
 }
 
 impl Work {
@@ -36,6 +38,7 @@ impl Work {
             endpoints_placed,
             slices_touched,
             evaluations,
+            leaders_judged,
         } = self;
         // Comparing a pair or reading a port takes a fraction of the time of the other operations.
         (pairs_compared + ports_read) / 4
@@ -45,6 +48,7 @@ impl Work {
             + endpoints_placed
             + slices_touched
             + evaluations
+            + leaders_judged
     }
 }
 
@@ -88,6 +92,7 @@ impl Sub for Work {
             endpoints_placed: self.endpoints_placed - before.endpoints_placed,
             slices_touched: self.slices_touched - before.slices_touched,
             evaluations: self.evaluations - before.evaluations,
+            leaders_judged: self.leaders_judged - before.leaders_judged,
         }
     }
 }

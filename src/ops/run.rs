@@ -5,6 +5,7 @@ use super::election::{Candidacy, Elector, LeadershipListeners};
 use super::progress::Progress;
 use crate::actors::drift::DriftTracker;
 use crate::actors::events::{EventArguments, Events, WallClock};
+use crate::actors::leases::{LeaseArguments, LeaseHandle, Leases};
 use crate::actors::messages::{EventHandle, WriterHandle, WriterMsg};
 use crate::actors::root::{Root, RootState};
 use crate::actors::router::{Router, Routes};
@@ -16,8 +17,8 @@ use crate::cluster::events::EventClient;
 use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::objects::ObjectClient;
 use crate::cluster::watch::{
-    AllSlices, Endpoints, Mirrored, Nodes, Pods, Services, Slices, Source, Watch, WholeAllSlices,
-    WholeEndpoints, WholeMirrored, WholeSlices,
+    AllSlices, Endpoints, LeaseReader, Mirrored, Nodes, Pods, Services, Slices, Source, Watch,
+    WholeAllSlices, WholeEndpoints, WholeMirrored, WholeSlices,
 };
 use crate::core::namespace::{Kind, Settings};
 use crate::core::outputs::Outputs;
@@ -245,19 +246,32 @@ pub async fn run_observed(
     };
     Actor::spawn_linked(None, Events, event_arguments, root.get_cell()).await?;
     let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
+    let leases = LeaseHandle::default();
     let router = Router::new(
         options.settings,
         encodings.clone(),
         handle.clone(),
         root.clone(),
         events.clone(),
-    );
+    )
+    .following(leases.clone());
     let router = Arc::new(match &mode {
         RunMode::DryRun(tracker) => router.comparing(tracker.clone()),
         RunMode::Alone | RunMode::Candidate(..) => router,
     });
     // The cell is new, so this cannot fail.
     let _ = routes.set(router.clone());
+    let reader = LeaseReader::new(
+        clients.watches.clone(),
+        router.clone(),
+        leadership.clone(),
+        leases.start(),
+    );
+    let lease_arguments = LeaseArguments {
+        handle: leases,
+        reader,
+    };
+    Actor::spawn_linked(None, Leases, lease_arguments, root.get_cell()).await?;
 
     let seed = options.settings.seed;
     let role = leadership.borrow().role;

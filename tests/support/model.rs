@@ -162,6 +162,7 @@ impl PodSpec {
                     subdomain: format!("svc-{service}").into(),
                 })
             }),
+            host_network: false,
             ready: self.ready,
             terminating: self.terminating,
             terminal: self.terminal,
@@ -215,6 +216,7 @@ impl ServiceSpec {
                 let text = ANNOTATIONS[usize::from(choice) % ANNOTATIONS.len()];
                 Box::new(AnnotatedSelector::from(text))
             }),
+            leader: None,
             custom: false,
             selectorless: self.selector.is_none() && !self.external,
             selector: self.selector.filter(|_| !self.external).and_then(|bits| {

@@ -45,6 +45,7 @@ message!('a, PodMeta<'a> {
 struct PodSpec<'a> {
     #[serde(borrow)]
     node_name: Option<Str<'a>>,
+    host_network: bool,
     hostname: Option<Str<'a>>,
     subdomain: Option<Str<'a>>,
     containers: Option<Vec<Container<'a>>>,
@@ -52,7 +53,7 @@ struct PodSpec<'a> {
 }
 
 message!('a, PodSpec<'a> {
-    2 => containers, 10 => node_name, 16 => hostname, 17 => subdomain, 20 => init_containers,
+    2 => containers, 10 => node_name, 11 => host_network, 16 => hostname, 17 => subdomain, 20 => init_containers,
 });
 
 #[derive(Debug, Default, Deserialize)]
@@ -139,7 +140,7 @@ impl Decode for Namespaced<PodFacts> {
             .flatten()
             .find(|condition| &*condition.kind == "Ready");
         let spec = &pod.spec;
-        let host = set(spec.hostname.as_ref()).zip(set(spec.subdomain.as_ref()));
+        let subdomain = set(spec.subdomain.as_ref()).unwrap_or_default();
         let facts = PodFacts {
             name,
             uid: Uid::from(&*pod.metadata.uid),
@@ -153,12 +154,13 @@ impl Decode for Namespaced<PodFacts> {
                 .and_then(parse_sloppy)
                 .map(Family::of),
             ports: container_ports(spec).collect(),
-            host: host.map(|(hostname, subdomain)| {
+            host: set(spec.hostname.as_ref()).map(|hostname| {
                 Box::new(HostName {
                     hostname: hostname.into(),
                     subdomain: subdomain.into(),
                 })
             }),
+            host_network: spec.host_network,
             ready: ready.is_some_and(|condition| &*condition.status == "True"),
             terminating: pod.metadata.deletion_timestamp.is_some(),
             terminal: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),

@@ -26,6 +26,16 @@ impl<T> Default for SmallSet<T> {
     }
 }
 
+impl<T: Ord + Copy> FromIterator<T> for SmallSet<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        let mut set = Self::default();
+        for value in values {
+            set.insert(value);
+        }
+        set
+    }
+}
+
 impl<T: Ord + Copy> SmallSet<T> {
     /// Adds a value. Returns false if it was present already.
     pub fn insert(&mut self, value: T) -> bool {
@@ -44,6 +54,22 @@ impl<T: Ord + Copy> SmallSet<T> {
                 }
                 true
             }
+        }
+    }
+
+    /// Returns whether a value is present.
+    pub fn contains(&self, value: &T) -> bool {
+        match &self.0 {
+            Set::Few(values) => values.binary_search(value).is_ok(),
+            Set::Many(set) => set.contains(value),
+        }
+    }
+
+    /// Returns the number of values.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Set::Few(values) => values.len(),
+            Set::Many(set) => set.len(),
         }
     }
 

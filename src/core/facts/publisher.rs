@@ -1,8 +1,9 @@
-//! Which controller publishes the pods of a Service, and which pods these are.
+//! Decides which controller publishes the pods of a Service, and which pods these are.
 
 use super::{CUSTOM_MANAGED_BY, MANAGED_BY, MIRRORED_BY, ServiceFacts};
 use crate::core::outputs::Outputs;
 use crate::core::selector::{Selector, SelectorError};
+use std::sync::Arc;
 
 /// The value of the annotation [`ANNOTATION_SELECTOR`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,13 +37,32 @@ impl From<&str> for AnnotatedSelector {
     }
 }
 
+/// The Lease whose holder alone is published for a Service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FollowedLeader {
+    /// The name of the Lease, in the Service's namespace: the value of the annotation
+    /// [`ANNOTATION_FOLLOWED`](super::ANNOTATION_FOLLOWED).
+    pub lease: Arc<str>,
+    /// True if `spec.publishNotReadyAddresses` is set and ignored, which [`ServiceFacts::resolve`] finds.
+    pub ignores_not_ready: bool,
+}
+
+impl From<&str> for FollowedLeader {
+    fn from(lease: &str) -> Self {
+        Self {
+            lease: lease.into(),
+            ignores_not_ready: false,
+        }
+    }
+}
+
 /// The controller that publishes a slice, as its label says.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Manager {
     /// Upstream's, or this one in its place.
     #[default]
     Builtin,
-    /// This one, for Services whose selector is an annotation.
+    /// This one, for Services whose annotations say what is published.
     Custom,
     /// One that mirrors Endpoints, upstream's or this one.
     Mirroring,
@@ -68,18 +88,22 @@ impl Manager {
 
 impl ServiceFacts {
     /// Decides what is published for the Service, given what this process publishes: for one without a selector whose
-    /// annotation has one, what that selects. `default/kubernetes` is never taken over: its endpoints are the API
+    /// annotations say so, the pods that they select, or the one that leads. `default/kubernetes` is never taken over: its endpoints are the API
     /// servers, and whoever could annotate it would receive their traffic.
     #[must_use]
     pub fn resolve(mut self, namespace: &str, outputs: Outputs) -> Self {
-        if let Some(annotated) = &self.annotated
-            && outputs.custom
+        if outputs.custom
             && self.selectorless
+            && (self.annotated.is_some() || self.leader.is_some())
             && !self.is_api(namespace)
         {
             self.custom = true;
-            if let AnnotatedSelector::Valid(selector) = &**annotated {
+            if let Some(AnnotatedSelector::Valid(selector)) = self.annotated.as_deref() {
                 self.selector = Some(selector.clone());
+            }
+            if let Some(leader) = &mut self.leader {
+                // A leader that is not ready is published as not ready.
+                leader.ignores_not_ready |= std::mem::take(&mut self.publish_not_ready);
             }
         } else if outputs
             == (Outputs {
@@ -105,7 +129,23 @@ impl ServiceFacts {
 
     /// Returns whether its selector cannot be used, so that no pods are added to those that are published.
     pub fn is_frozen(&self) -> bool {
-        self.custom && self.selector.is_none()
+        self.custom && self.selector.is_none() && self.annotated.is_some()
+    }
+
+    /// Returns whether pods that are published for it may be others than those that a selector selects.
+    pub fn follows(&self) -> bool {
+        self.is_frozen() || self.is_led()
+    }
+
+    /// Returns the Lease whose holder alone is published.
+    pub fn followed_lease(&self) -> Option<&Arc<str>> {
+        let leader = self.leader.as_deref().filter(|_| self.custom)?;
+        Some(&leader.lease)
+    }
+
+    /// Returns whether only the holder of a Lease is published.
+    pub fn is_led(&self) -> bool {
+        self.custom && self.leader.is_some()
     }
 
     /// Returns the controller that its slices name.

@@ -2,6 +2,7 @@
 
 use super::{ListEvent, ObjectEvent, PodEvent};
 use crate::core::facts::{EndpointsFacts, EndpointsMeta, PodFacts, ServiceFacts, SliceFacts, SliceMeta};
+use crate::core::leader::LeaseChange;
 use crate::core::namespace::{Kind, NamespaceState};
 use crate::core::nodes::{NodeDirectory, NodeView, ZoneView};
 use crate::core::selector_cache::Matching;
@@ -37,6 +38,7 @@ pub struct Applying {
     pub(super) slices: Waiting<Box<str>, SliceEvent>,
     pub(super) endpoints: Waiting<Arc<str>, EndpointsEvent>,
     pub(super) mirrored: Waiting<Box<str>, SliceEvent>,
+    pub(super) leases: IntoIter<LeaseChange>,
     pub(super) zones: Option<ZoneView>,
     /// True if [`NamespaceState::watch_zones`] has been called.
     pub(super) zones_watched: bool,
@@ -120,6 +122,8 @@ impl Applying {
             }
         } else if let Some(units) = self.next_object(state) {
             return units;
+        } else if let Some(change) = self.leases.next() {
+            state.begin_leases(&change);
         } else if !std::mem::replace(&mut self.zones_watched, true) {
             state.watch_zones(nodes);
             if let Some(view) = self.zones.take() {

@@ -54,6 +54,13 @@ impl NamespaceState {
         let slice = self.slices.remove(id);
         if let Some(service) = self.services.get_mut(slice.service) {
             service.slices.remove(&id);
+            if service.facts.is_led() {
+                self.mark(slice.service);
+            }
+        } else if let Some(service) = self.services.find(&slice.service_name)
+            && self.services[service].facts.is_led()
+        {
+            self.mark(service);
         }
         self.leave_unmanaged(&slice.service_name, id);
     }
@@ -113,6 +120,7 @@ impl NamespaceState {
                     .or_default()
                     .insert(id);
                 if let Some(service) = service.filter(|_| custom) {
+                    self.learn_content(id);
                     self.mark(service);
                 }
             }
@@ -154,9 +162,7 @@ impl NamespaceState {
         state.rehint = true;
         self.join_group(id, &facts.ports);
         self.mark(service);
-        if self.starting && self.services[service].facts.is_frozen() {
-            self.follow_published(service, &facts);
-        }
+        self.follow_published(service, &facts);
         // A slice that was made with another limit stays as it is.
         self.reconcile_slice(id, facts, usize::MAX);
     }

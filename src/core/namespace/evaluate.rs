@@ -43,8 +43,19 @@ impl NamespaceState {
             self.dirty.push(id);
             return;
         }
+        if service.facts.is_led() {
+            self.settle_leader(id, false);
+        } else if let Some(following) = &mut service.following {
+            following.decided = true;
+        }
+        let service = &mut self.services[id];
         service.dirty = false;
-        if !service.facts.is_managed() {
+        // Until it is known who leads, what is published stays.
+        let undecided = service
+            .following
+            .as_ref()
+            .is_some_and(|following| !following.decided);
+        if !service.facts.is_managed() || undecided {
             return;
         }
         self.work.evaluations += 1;
@@ -86,7 +97,11 @@ impl NamespaceState {
             .retain(|&id| self.is_live_in(id, service, family) && self.slices[id].touched);
         self.work.slices_touched += round.changed.len() as u64;
 
-        let arrivals = self.sort_arrivals(service, family);
+        let arrivals = if self.waits_for_single_slice(service, family) {
+            Vec::new()
+        } else {
+            self.sort_arrivals(service, family)
+        };
         self.fill_pool(&mut round, &arrivals);
         let mut open = if arrivals.is_empty() {
             IdMap::default()

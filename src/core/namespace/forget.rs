@@ -45,6 +45,7 @@ impl NamespaceState {
 
     fn forget_slices(&mut self) {
         self.forget_followed();
+        self.forget_leases();
         self.slices = Objects::default();
         self.unmanaged = KeyedMap::default();
         self.replaced = KeyedMap::default();

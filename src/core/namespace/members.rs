@@ -26,6 +26,9 @@ impl NamespaceState {
             }
         }
         self.visit_endpoints(pod, service, PodChange::default());
+        if let Some(following) = &mut self.services[service].following {
+            following.members.insert(pod);
+        }
         self.mark(service);
     }
 
@@ -56,7 +59,14 @@ impl NamespaceState {
             self.part_family(pod, service, family);
         }
         self.leave_endpoints(pod, service);
+        self.leave_following(pod, service);
         self.mark(service);
+    }
+
+    fn leave_following(&mut self, pod: PodId, service: ServiceId) {
+        if let Some(following) = &mut self.services[service].following {
+            following.members.remove(&pod);
+        }
     }
 
     /// Removes a pod from one family of a Service.
@@ -86,7 +96,9 @@ impl NamespaceState {
     /// Adds a pod to the Services that its labels match and that do not have it yet.
     pub(super) fn join_matched(&mut self, id: PodId) {
         for service in self.cache.services(self.pods[id].labels.0) {
-            self.join_if_new(id, service);
+            if !self.services[service].facts.is_led() {
+                self.join_if_new(id, service);
+            }
         }
     }
 
@@ -110,6 +122,7 @@ impl NamespaceState {
 
     /// Removes a pod's membership in a Service that is no longer managed; the pod stays in its slices.
     pub(super) fn forget_member(&mut self, pod: PodId, service: ServiceId) {
+        self.leave_following(pod, service);
         let pod = &mut self.pods[pod];
         let places = pod.members_of(service);
         pod.members.drain(places);

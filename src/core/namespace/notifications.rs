@@ -1,14 +1,18 @@
 //! Notifications for people: collected while events are applied and requests answered, taken by the shard.
 
+use super::leading::LeaderStatus;
 use super::lifecycle::Published;
 use super::{NamespaceState, WorkItem};
 use crate::core::compact::small::SmallSet;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
+use crate::core::excerpt::Excerpt;
 use crate::core::facts::{
-    ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, EndpointsFacts, Manager, TolerateUnready,
+    ANNOTATION_FOLLOWED, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, EndpointsFacts, Manager,
+    TolerateUnready,
 };
 use crate::core::hints::HintEvent;
 use crate::core::ids::ServiceId;
+use crate::core::leader::Vacancy;
 use crate::core::mirror::{LeftOut, MirroredObject};
 use crate::core::object::{Flight, ObjectName, ObjectState, SAID_AGAIN};
 use std::sync::Arc;
@@ -141,6 +145,7 @@ impl NamespaceState {
     /// Checks the annotations of a Service that is new or has changed.
     pub(super) fn notify_annotations(&mut self, service: ServiceId) {
         self.notify_selector(service);
+        self.notify_leader_annotation(service);
         let facts = &self.services[service].facts;
         if self.settings.legacy_tolerate_unready
             && let TolerateUnready::Malformed(value) = &facts.tolerate_unready
@@ -174,18 +179,78 @@ impl NamespaceState {
             );
             ("InvalidSelector", message)
         } else {
-            let why = if facts.external {
-                "the Service is of type ExternalName"
-            } else if facts.is_api(&self.namespace) {
-                "the endpoints of this Service are the API servers"
-            } else {
-                "the Service has a selector"
-            };
+            let why = self.why_not_custom(service);
             (
                 "SelectorIgnored",
                 format!("The annotation {ANNOTATION_SELECTOR} is ignored: {why}"),
             )
         };
+        self.notify_custom(service, reason, message);
+    }
+
+    /// Returns why the annotations of a Service do not count.
+    fn why_not_custom(&self, service: ServiceId) -> &'static str {
+        let facts = &self.services[service].facts;
+        if facts.external {
+            "the Service is of type ExternalName"
+        } else if facts.is_api(&self.namespace) {
+            "the endpoints of this Service are the API servers"
+        } else {
+            "the Service has a selector"
+        }
+    }
+
+    /// Notifies people of what does not count beside the annotation that names a Lease, or that it does not count
+    /// itself.
+    fn notify_leader_annotation(&mut self, service: ServiceId) {
+        let facts = &self.services[service].facts;
+        let Some(leader) = facts.leader.as_deref().filter(|_| self.settings.outputs.custom) else {
+            return;
+        };
+        if !facts.custom {
+            let why = self.why_not_custom(service);
+            let message = format!("The annotation {ANNOTATION_FOLLOWED} is ignored: {why}");
+            self.notify_custom(service, "LeaderIgnored", message);
+        } else if leader.ignores_not_ready {
+            let message = format!(
+                "publishNotReadyAddresses is ignored: with the annotation {ANNOTATION_FOLLOWED}, a leader that is not \
+                 ready is published as not ready"
+            );
+            self.notify_custom(service, "PublishNotReadyIgnored", message);
+        }
+    }
+
+    /// Notifies people that nobody is published for a Service that follows a Lease, if that may need their help.
+    pub(super) fn notify_leader(&mut self, service: ServiceId, status: LeaderStatus) {
+        let Some(lease) = self.services[service].facts.followed_lease() else {
+            return;
+        };
+        let (reason, why) = match status {
+            LeaderStatus::NoPod => (
+                "LeaderNotFound",
+                "no pod that may be published has the name of its holder",
+            ),
+            LeaderStatus::SeveralPods => ("LeaderNotFound", "several pods have the name of its holder"),
+            LeaderStatus::Vacant(Vacancy::NoLease) => ("NoLease", "there is no such Lease in the namespace"),
+            LeaderStatus::Vacant(Vacancy::Expired) => {
+                ("LeaseExpired", "its holder has not renewed it for its duration")
+            }
+            LeaderStatus::Vacant(Vacancy::Unreadable) => {
+                ("LeaseNotReadable", "this controller may not read it")
+            }
+            LeaderStatus::OthersPublish => (
+                "OtherEndpointSlices",
+                "EndpointSlices of other controllers hold endpoints of this Service",
+            ),
+            LeaderStatus::Unknown
+            | LeaderStatus::Leads
+            | LeaderStatus::AwaitsRenewal
+            | LeaderStatus::Vacant(Vacancy::NoHolder) => return,
+        };
+        let message = format!(
+            "Nobody is published for the Lease {}: {why}",
+            Excerpt::value(lease)
+        );
         self.notify_custom(service, reason, message);
     }
 

@@ -45,6 +45,8 @@ pub(super) enum Pass {
     Collect(Box<Collecting>),
     /// Visits the pods on a node that has changed.
     Node(VecDeque<PodId>),
+    /// Visits the Services that follow a Lease that has changed; the flag says that its holder may be taken in.
+    Lead(VecDeque<ServiceId>, bool),
     /// Removes these pods' positions in slices that have been forgotten.
     Displace(VecDeque<PodId>),
 }
@@ -161,6 +163,20 @@ impl NamespaceState {
                     self.step_pods(&mut pods, |state, pod| state.revisit(pod, PodChange::CONTENT));
                 ((!pods.is_empty()).then_some(Pass::Node(pods)), looked_at)
             }
+            Pass::Lead(mut services, joins) => {
+                let before = services.len();
+                while before - services.len() < STRIDE && self.work.total() < end {
+                    let Some(service) = services.pop_front() else {
+                        break;
+                    };
+                    self.settle_leader(service, joins);
+                }
+                let looked_at = before - services.len();
+                (
+                    (!services.is_empty()).then_some(Pass::Lead(services, joins)),
+                    looked_at,
+                )
+            }
             Pass::Displace(mut pods) => {
                 let looked_at = self.step_pods(&mut pods, Self::displace);
                 if pods.is_empty() {
@@ -224,7 +240,12 @@ impl NamespaceState {
             Stage::Leave if reselected => edit.members.len(),
             Stage::Family(family) if edit.old.has(family) != new.has(family) => edit.members.len(),
             Stage::Join => edit.selected.len(),
-            Stage::Revisit if regrouped || edit.old.publish_not_ready != new.publish_not_ready => {
+            // While nobody was added, members may have lost their places, and not got any in a new family.
+            Stage::Revisit
+                if regrouped
+                    || edit.old.publish_not_ready != new.publish_not_ready
+                    || (edit.old.is_frozen() && !new.is_frozen()) =>
+            {
                 edit.members.len()
             }
             _ => 0,

@@ -97,14 +97,19 @@ impl NamespaceState {
             node_at,
             ports,
             host,
+            host_network: facts.host_network,
             conditions,
             epoch,
             ready_time: facts.ready_time,
             members: SmallVec::new(),
         });
+        self.enter_host_names(id);
         let services = self.cache.services(labels.0);
         let time = earlier.iter().copied().chain(facts.ready_time).min();
         for service in services {
+            if self.services[service].facts.is_led() {
+                continue;
+            }
             self.services[service].note(time);
             self.join(id, service);
         }
@@ -120,6 +125,12 @@ impl NamespaceState {
     ) {
         let conditions = Pod::conditions_of(&facts);
         let rehosted = !self.is_hosted(&self.pods[id], facts.host.as_deref());
+        let renamed = rehosted
+            || self.pods[id].host_network != facts.host_network
+            || (facts.host_network && self.node_name(&self.pods[id]) != facts.node.as_ref());
+        if renamed {
+            self.leave_host_names(id);
+        }
         let pod = &mut self.pods[id];
         pod.epoch = epoch;
         let mut change = PodChange::default();
@@ -147,6 +158,10 @@ impl NamespaceState {
             self.leave_host(old);
         }
         self.update_node(id, facts.node.as_ref(), nodes, &mut change);
+        if renamed {
+            self.pods[id].host_network = facts.host_network;
+            self.enter_host_names(id);
+        }
         let moved = !self.cache.is(self.pods[id].labels.0, &facts.labels);
         if moved {
             let old = self.pods[id].labels;
@@ -183,9 +198,7 @@ impl NamespaceState {
         nodes: &mut dyn NodeDirectory,
         change: &mut PodChange,
     ) {
-        let known = self.pods[id].node;
-        let known = (!known.is_none()).then(|| &self.nodes[known].view.name);
-        if known != node {
+        if self.node_name(&self.pods[id]) != node {
             self.leave_node(id, nodes);
             let (node, node_at) = self.enter_node(id, node, nodes);
             let pod = &mut self.pods[id];
@@ -193,6 +206,11 @@ impl NamespaceState {
             change.content = [true; 2];
             change.endpoints = true;
         }
+    }
+
+    /// Returns the node that a pod is scheduled on, known or not.
+    fn node_name(&self, pod: &Pod) -> Option<&Arc<str>> {
+        self.nodes.get(pod.node).map(|node| &node.view.name)
     }
 
     /// Notes a Ready time that moved forward, for the Services that select the pod.
@@ -213,6 +231,7 @@ impl NamespaceState {
         while let Some(member) = self.pods[id].members.last() {
             self.part(id, member.service);
         }
+        self.leave_host_names(id);
         self.leave_node(id, nodes);
         self.detach_labels(self.pods[id].labels);
         let pod = self.pods.remove(id);

@@ -69,13 +69,16 @@ impl NamespaceState {
         }
         self.replaced.remove(name);
         let Some(id) = managed else { return };
-        let followed = self.services[id].facts.is_frozen();
+        let followed = self.services[id].facts.follows();
         for pod_id in pods {
             if followed {
                 self.forget_member(pod_id, id);
             } else if let Some(members) = self.pods.get(pod_id).map(|pod| pod.members_of(id)) {
                 self.displace_members(pod_id, members);
             }
+        }
+        if let Some(following) = &mut self.services[id].following {
+            following.decided = false;
         }
         self.reset_sync_stats(id);
     }

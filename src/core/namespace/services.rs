@@ -43,6 +43,7 @@ impl NamespaceState {
                 } else {
                     let reannotated = service.facts.tolerate_unready != facts.tolerate_unready
                         || service.facts.annotated != facts.annotated
+                        || service.facts.leader != facts.leader
                         || service.facts.selectorless != facts.selectorless;
                     self.update_service(id, facts);
                     if reannotated {
@@ -82,6 +83,7 @@ impl NamespaceState {
             paused_times: None,
             awaiting: 0,
             slices: SmallSet::default(),
+            following: None,
             told_of_others: false,
             endpoints: None,
             dirty: false,
@@ -121,8 +123,8 @@ impl NamespaceState {
                 self.replace_unmanaged(id, facts);
                 self.start_service(id);
             }
-            // Another controller's slices, and its alone.
-            (true, true) if old.custom != facts.custom => {
+            // Another controller's slices, and its alone; or another way to choose the pods.
+            (true, true) if old.custom != facts.custom || old.followed_lease() != facts.followed_lease() => {
                 self.stop_service(id);
                 self.passes.push_back(Pass::Replace(id, Box::new(facts)));
             }
@@ -160,6 +162,7 @@ impl NamespaceState {
     fn reconfigure(&mut self, id: ServiceId, facts: ServiceFacts) {
         let members = self.pods_of(id);
         let old = std::mem::replace(&mut self.services[id].facts, facts);
+        self.follow_members(id, &members);
         let new = &self.services[id].facts;
         let reselected = old.selector != new.selector;
         // Endpoints are compared with what was last written before they are written again, so a change that does not
@@ -224,6 +227,9 @@ impl NamespaceState {
         }
         let times = service.paused_times.take();
         self.note_hint_mode(id);
+        let service = &mut self.services[id];
+        service.following = service.facts.follows().then(Box::default);
+        self.follow_lease(id);
         let selector = self.services[id].facts.selector.as_ref();
         let matching = selector.and_then(|selector| self.cache.begin_add(id, selector, &mut self.work));
         self.pass_after(matching, Pass::Begin(id, times));
@@ -277,6 +283,8 @@ impl NamespaceState {
     /// Finishes the stop of a Service, once its pods have forgotten it.
     pub(super) fn finish_stop(&mut self, id: ServiceId) {
         self.cache.remove(id);
+        self.unfollow_lease(id);
+        self.services[id].following = None;
         for slice in std::mem::take(&mut self.services[id].slices).iter() {
             self.unmanage(slice);
         }

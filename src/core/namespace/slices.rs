@@ -126,6 +126,7 @@ impl Published for Slice {
     fn arrive(state: &mut NamespaceState, facts: SliceFacts, epoch: u8) {
         let id = state.keep(&facts.meta, epoch);
         state.slices[id].created = facts.created;
+        state.slices[id].is_known_empty = facts.endpoints.is_empty();
         state.attribute(id, false);
         let service = facts.meta.service.clone();
         if matches!(state.slices[id].object.phase, Phase::Adopting { .. }) {
@@ -158,6 +159,8 @@ impl Published for Slice {
         } else {
             slice.object.remote = Some(meta.remote());
             slice.owner = meta.owner.clone();
+            slice.is_known_empty = false;
+            state.learn_content(id);
         }
     }
 
@@ -171,6 +174,7 @@ impl Published for Slice {
             state.disown(id, &facts.meta);
         } else if matches!(slice.object.phase, Phase::Deleting | Phase::Unmanaged) {
             Self::changed_by_others(state, id, &facts.meta);
+            state.learned_content(id, facts.endpoints.is_empty());
         } else {
             let service = &mut state.services[slice.service];
             let family = facts

@@ -35,6 +35,10 @@ pub struct Totals {
     pub annotated: usize,
     /// Those whose annotation cannot be used.
     pub frozen: usize,
+    /// Services that follow a Lease and publish its holder.
+    pub led: usize,
+    /// Services that follow a Lease and publish nobody.
+    pub leaderless: usize,
 }
 
 impl Totals {
@@ -50,6 +54,8 @@ impl Totals {
                 (&mut self.same_node, is(HintMode::SameNode)),
                 (&mut self.annotated, usize::from(stats.selector == Some(true))),
                 (&mut self.frozen, usize::from(stats.selector == Some(false))),
+                (&mut self.led, usize::from(stats.leads == Some(true))),
+                (&mut self.leaderless, usize::from(stats.leads == Some(false))),
             ] {
                 *total = if adds { *total + part } else { *total - part };
             }
@@ -67,6 +73,8 @@ pub(super) struct SyncStats {
     hints: HintMode,
     /// Whether the selector in its annotation can be used, if that counts.
     selector: Option<bool>,
+    /// Whether the pod that leads is published, if the Service follows a Lease.
+    leads: Option<bool>,
 }
 
 /// The changes to a Service's slices since its last evaluation.
@@ -97,7 +105,13 @@ impl NamespaceState {
         let mut stats = SyncStats {
             counts: true,
             hints: service.facts.hints,
-            selector: service.facts.custom.then_some(!service.facts.is_frozen()),
+            selector: (service.facts.custom && service.facts.annotated.is_some())
+                .then_some(!service.facts.is_frozen()),
+            leads: service
+                .following
+                .as_ref()
+                .filter(|_| service.facts.is_led())
+                .map(|following| !following.members.is_empty()),
             ..SyncStats::default()
         };
         for family in Family::ALL {

@@ -1,7 +1,7 @@
 //! Compares labels with selectors in single steps: there may be thousands of comparisons, each of thousands of pairs,
 //! and other namespaces must not wait for all of them.
 
-use super::{Held, SelectorCache};
+use super::{Held, SelectorCache, keyed};
 use crate::core::hash::hash_of;
 use crate::core::ids::{FullSetId, SelectorId};
 use crate::core::labels::Labels;
@@ -19,9 +19,10 @@ pub struct Matching(Side);
 enum Side {
     Labels {
         hash: u64,
-        /// Sorted by key; `sorted` has the same pairs by number.
+        /// Sorted by key; `sorted` has the same pairs by number, and `by_key` with their keys.
         pairs: Box<[u32]>,
         sorted: Vec<u32>,
+        by_key: Vec<(u32, u32)>,
         candidates: Vec<SelectorId>,
         matched: Vec<SelectorId>,
         /// The full set of the labels, once all comparisons have been made.
@@ -61,12 +62,14 @@ impl SelectorCache {
         let pairs = self.acquire(labels, work);
         let mut sorted = pairs.to_vec();
         sorted.sort_unstable();
+        let by_key = keyed(&sorted, &self.pairs);
         let candidates = self.candidates(&pairs);
         work.selector_evaluations += candidates.len() as u64;
         Some(Matching(Side::Labels {
             hash,
             pairs,
             sorted,
+            by_key,
             candidates,
             matched: Vec::new(),
             entered: None,
@@ -80,12 +83,13 @@ impl SelectorCache {
                 hash,
                 pairs,
                 sorted,
+                by_key,
                 candidates,
                 matched,
                 entered,
             } => {
                 if let Some(id) = candidates.pop() {
-                    if self.accepts(&Held::sorted(sorted), id, work) {
+                    if self.accepts(&Held::sorted(sorted, by_key), id, work) {
                         matched.push(id);
                     }
                 } else if entered.is_none() {

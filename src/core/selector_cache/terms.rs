@@ -1,6 +1,6 @@
 //! What a selector requires besides having pairs, in numbers, so that a comparison does not read text.
 
-use super::SelectorCache;
+use super::{Held, SelectorCache};
 use crate::core::compact::label_pairs::LabelPairs;
 use crate::core::compact::small::SmallSet;
 use crate::core::ids::{FullSetId, SelectorId};
@@ -74,21 +74,28 @@ impl Term {
         }
     }
 
-    /// Returns whether a full set with these pairs meets it. Takes one pass over them.
-    pub(super) fn accepts(&self, held: &[u32], pairs: &LabelPairs, work: &mut Work) -> bool {
-        work.pairs_compared += held.len() as u64;
-        let has_any = |ids: &[u32]| held.iter().any(|pair| ids.binary_search(pair).is_ok());
-        let of_key = |key: u32| held.iter().copied().find(|&pair| pairs.key_of(pair) == key);
-        let number = |key: u32| integer(pairs.get(of_key(key)?).1);
+    /// Returns whether a full set with these pairs meets it.
+    pub(super) fn accepts(&self, held: &Held<'_>, pairs: &LabelPairs, work: &mut Work) -> bool {
+        let mut of_key = |key: u32| held.of_key(key, pairs, work);
+        // The pairs of a term have one key.
+        let mut has_any = |ids: &[u32]| {
+            let pair = ids.first().and_then(|&id| of_key(pairs.key_of(id)));
+            pair.is_some_and(|pair| ids.binary_search(&pair).is_ok())
+        };
         match *self {
             Self::AnyOf(ref ids) => has_any(ids),
             Self::NoneOf(ref ids) => !has_any(ids),
             Self::Key(key) => of_key(key).is_some(),
             Self::NoKey(key) => of_key(key).is_none(),
-            Self::Above(key, bound) => number(key).is_some_and(|value| value > bound),
-            Self::Below(key, bound) => number(key).is_some_and(|value| value < bound),
+            Self::Above(key, bound) => number(of_key(key), pairs).is_some_and(|value| value > bound),
+            Self::Below(key, bound) => number(of_key(key), pairs).is_some_and(|value| value < bound),
         }
     }
+}
+
+/// Returns the number that the value of a pair is.
+fn number(pair: Option<u32>, pairs: &LabelPairs) -> Option<i64> {
+    integer(pairs.get(pair?).1)
 }
 
 impl SelectorCache {

@@ -1,0 +1,67 @@
+//! The waiting changes of a namespace's Leases.
+
+use super::latest::Latest;
+use crate::core::leader::{LeaseChange, LeaseEvent};
+use std::sync::Arc;
+
+/// The waiting changes of one request to follow Leases: the last list, and what came after it, by Lease.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WaitingLeases {
+    generation: u64,
+    begun: Option<LeaseChange>,
+    listed: Option<LeaseChange>,
+    /// The last event of the watch, and the last answer to a read. Each is judged by its version, so their order among
+    /// each other does not matter.
+    changes: Latest<Arc<str>, [Option<LeaseChange>; 2]>,
+}
+
+impl WaitingLeases {
+    pub(super) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Merges a change into what waits.
+    pub(super) fn push(&mut self, change: LeaseChange) {
+        if change.generation < self.generation {
+            return;
+        }
+        if change.generation > self.generation {
+            *self = Self {
+                generation: change.generation,
+                ..Self::default()
+            };
+        }
+        let (name, at) = match &change.event {
+            LeaseEvent::Begun => {
+                self.begun = Some(change);
+                return;
+            }
+            LeaseEvent::Listed(_) => {
+                // It shows at least what the watch before it showed.
+                self.changes.clear();
+                self.listed = Some(change);
+                return;
+            }
+            LeaseEvent::Seen(facts) => (&facts.name, 0),
+            LeaseEvent::Gone(name, _) => (name, 0),
+            LeaseEvent::Read(name, _) => (name, 1),
+        };
+        let name = name.clone();
+        match self.changes.get_mut(&name) {
+            Some(waiting) => waiting[at] = Some(change),
+            None => {
+                let mut waiting = [None, None];
+                waiting[at] = Some(change);
+                self.changes.insert(name, waiting);
+            }
+        }
+    }
+
+    /// Takes the changes, in an order in which they can be applied.
+    pub(super) fn into_changes(self) -> std::vec::IntoIter<LeaseChange> {
+        let changes = self.changes.into_entries();
+        let changes = changes.flat_map(|(_, waiting)| waiting.into_iter().flatten());
+        let first = self.begun.into_iter().chain(self.listed);
+        first.chain(changes).collect::<Vec<_>>().into_iter()
+    }
+}

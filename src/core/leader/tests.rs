@@ -1,0 +1,258 @@
+//! One Lease, as lists, watches and reads show it.
+
+use super::*;
+
+const fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn record(holder: &str, renewals: i32) -> Record {
+    Record {
+        holder: holder.to_owned(),
+        seconds: 10,
+        // What counts is only that it changes.
+        transitions: renewals,
+        ..Record::default()
+    }
+}
+
+fn found(version: u64, record: Record) -> LeaseAnswer {
+    LeaseAnswer::Found(LeaseFacts {
+        name: "db".into(),
+        version,
+        record,
+    })
+}
+
+/// One that was listed with a holder at second 0.
+fn listed(holder: &str) -> FollowedLease {
+    let mut lease = FollowedLease::default();
+    assert_eq!(lease.listed(Some((5, &record(holder, 0))), at(0)), Effect::Judge);
+    lease
+}
+
+#[test]
+fn a_watch_event_before_the_list_proves_nothing() {
+    let mut lease = FollowedLease::default();
+    assert_eq!(lease.seen(7, &record("a", 1), at(0)), Effect::None);
+    assert_eq!(lease.verdict(), Verdict::Unknown);
+    assert_eq!(lease.gone(8), Effect::None);
+    assert_eq!(lease.verdict(), Verdict::Unknown);
+}
+
+#[test]
+fn only_a_change_is_a_renewal() {
+    let mut lease = listed("a");
+    assert_eq!(lease.verdict(), Verdict::Held("a"));
+    // Its metadata was edited, an event came late, and it was listed again.
+    assert_eq!(lease.seen(6, &record("a", 0), at(3)), Effect::None);
+    assert_eq!(lease.seen(4, &record("b", 9), at(3)), Effect::None);
+    assert_eq!(lease.listed(Some((7, &record("a", 0))), at(4)), Effect::None);
+    assert_eq!(
+        lease.wake(),
+        Some(at(10)),
+        "none of these gives the holder more time"
+    );
+    assert_eq!(
+        lease.seen(8, &record("a", 1), at(6)),
+        Effect::Renewed { moved: false }
+    );
+    assert_eq!(lease.wake(), Some(at(16)));
+    assert_eq!(
+        lease.seen(9, &record("b", 2), at(7)),
+        Effect::Renewed { moved: true }
+    );
+    assert_eq!(lease.verdict(), Verdict::Held("b"));
+    // A list with another content is a first sight.
+    assert_eq!(lease.listed(Some((12, &record("c", 3))), at(9)), Effect::Judge);
+    assert_eq!(
+        (lease.verdict(), lease.wake()),
+        (Verdict::Held("c"), Some(at(19)))
+    );
+}
+
+#[test]
+fn a_published_holder_is_removed_only_after_a_read() {
+    let mut lease = listed("a");
+    assert_eq!(lease.due(at(9), true), (false, Effect::None), "not yet");
+    assert_eq!(lease.due(at(10), true), (true, Effect::None));
+    assert_eq!(
+        lease.due(at(11), true),
+        (false, Effect::None),
+        "one read at a time"
+    );
+    // The watch was cut, and the holder goes on to renew.
+    assert_eq!(
+        lease.read(&found(9, record("a", 4)), at(11)),
+        Effect::Renewed { moved: false }
+    );
+    assert_eq!(lease.due(at(21), true), (true, Effect::None));
+    assert_eq!(lease.read(&found(9, record("a", 4)), at(21)), Effect::Judge);
+    assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::Expired));
+    assert_eq!(lease.wake(), None);
+    assert_eq!(lease.listed(Some((9, &record("a", 4))), at(22)), Effect::None);
+    assert_eq!(
+        lease.verdict(),
+        Verdict::Nobody(Vacancy::Expired),
+        "a list is no renewal"
+    );
+    assert_eq!(
+        lease.seen(10, &record("a", 5), at(23)),
+        Effect::Renewed { moved: false }
+    );
+    assert_eq!(lease.verdict(), Verdict::Held("a"));
+}
+
+#[test]
+fn without_a_published_pod_time_runs_out_without_a_read() {
+    let mut lease = listed("a");
+    assert_eq!(lease.due(at(10), false), (false, Effect::Judge));
+    assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::Expired));
+    assert_eq!(lease.holder(), Some("a"));
+}
+
+#[test]
+fn a_read_that_fails_is_repeated_ever_more_slowly() {
+    let mut lease = listed("a");
+    let mut now = at(10);
+    for pause in [1, 2, 4, 8, 10, 10] {
+        assert_eq!(lease.due(now, true), (true, Effect::None));
+        assert_eq!(lease.read(&LeaseAnswer::Failed, now), Effect::None);
+        assert_eq!(lease.verdict(), Verdict::Held("a"), "nothing is proven");
+        assert_eq!(lease.wake(), Some(now + at(pause)));
+        now += at(pause);
+    }
+    assert_eq!(lease.due(now, true), (true, Effect::None));
+    assert_eq!(lease.read(&LeaseAnswer::Missing, now), Effect::Judge);
+    assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
+}
+
+#[test]
+fn what_the_watch_shows_meanwhile_is_newer_than_a_read() {
+    let mut lease = listed("a");
+    assert_eq!(lease.due(at(10), true), (true, Effect::None));
+    assert_eq!(
+        lease.seen(9, &record("b", 1), at(11)),
+        Effect::Renewed { moved: true }
+    );
+    assert_eq!(lease.read(&found(5, record("a", 0)), at(12)), Effect::None);
+    assert_eq!(
+        (lease.verdict(), lease.wake()),
+        (Verdict::Held("b"), Some(at(21)))
+    );
+    // The same with an answer that there is none.
+    assert_eq!(lease.due(at(21), true), (true, Effect::None));
+    assert_eq!(
+        lease.seen(10, &record("b", 2), at(22)),
+        Effect::Renewed { moved: false }
+    );
+    assert_eq!(lease.read(&LeaseAnswer::Missing, at(23)), Effect::None);
+    assert_eq!(lease.verdict(), Verdict::Held("b"));
+    // An answer nobody waits for.
+    assert_eq!(lease.read(&LeaseAnswer::Missing, at(24)), Effect::None);
+}
+
+#[test]
+fn a_read_at_a_lower_version_is_a_first_sight_of_a_restored_store() {
+    let mut lease = listed("a");
+    assert_eq!(
+        lease.seen(900, &record("a", 9), at(1)),
+        Effect::Renewed { moved: false }
+    );
+    assert_eq!(lease.due(at(11), true), (true, Effect::None));
+    assert_eq!(lease.read(&found(40, record("b", 1)), at(12)), Effect::Judge);
+    assert_eq!(
+        (lease.verdict(), lease.wake()),
+        (Verdict::Held("b"), Some(at(22)))
+    );
+    assert_eq!(
+        lease.seen(41, &record("b", 2), at(13)),
+        Effect::Renewed { moved: false }
+    );
+}
+
+#[test]
+fn a_lease_that_goes_or_is_given_up_has_no_leader_at_once() {
+    let mut lease = listed("a");
+    assert_eq!(
+        lease.seen(6, &record("", 1), at(1)),
+        Effect::Renewed { moved: true }
+    );
+    assert_eq!(
+        (lease.verdict(), lease.wake()),
+        (Verdict::Nobody(Vacancy::NoHolder), None)
+    );
+    assert_eq!(lease.gone(4), Effect::None, "an event that comes late");
+    assert_eq!(lease.gone(7), Effect::Judge);
+    assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
+    assert_eq!(lease.listed(None, at(2)), Effect::None);
+    // Seen to be created, so its holder is alive.
+    assert_eq!(
+        lease.seen(8, &record("b", 0), at(3)),
+        Effect::Renewed { moved: true }
+    );
+    assert_eq!(lease.listed(None, at(4)), Effect::Judge);
+    assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::NoLease));
+}
+
+#[test]
+fn a_lease_that_cannot_be_listed_is_read_in_the_end() {
+    let mut lease = FollowedLease::default();
+    assert_eq!(lease.wake(), None);
+    lease.begun(at(100));
+    assert_eq!(lease.wake(), Some(at(115)));
+    assert_eq!(lease.due(at(115), true), (true, Effect::None));
+    assert_eq!(
+        lease.read(&LeaseAnswer::Refused("no".into()), at(116)),
+        Effect::Judge
+    );
+    assert_eq!(lease.verdict(), Verdict::Nobody(Vacancy::Unreadable));
+    assert_eq!(lease.wake(), Some(at(176)), "permission may come");
+    assert_eq!(lease.due(at(176), false), (true, Effect::None));
+    assert_eq!(lease.read(&found(3, record("a", 0)), at(177)), Effect::Judge);
+    assert_eq!(
+        (lease.verdict(), lease.wake()),
+        (Verdict::Held("a"), Some(at(187)))
+    );
+    let mut late = FollowedLease::default();
+    assert!(late.ask() && !late.ask(), "read at once, once");
+    assert_eq!(late.read(&found(3, record("a", 0)), at(1)), Effect::Judge);
+    assert!(!late.ask());
+}
+
+#[test]
+fn odd_durations_count_as_the_usual_one_and_long_ones_do_no_harm() {
+    for (seconds, until) in [(0, 15), (-4, 15), (1, 1), (i32::MAX, 2_147_483_647)] {
+        let mut lease = FollowedLease::default();
+        let record = Record {
+            seconds,
+            ..record("a", 0)
+        };
+        lease.listed(Some((1, &record)), at(0));
+        assert_eq!(lease.wake(), Some(at(until)), "{seconds}");
+    }
+}
+
+#[test]
+fn identities_begin_with_names() {
+    assert_eq!(holder_name("api-7d9f_3c2e-uuid"), "api-7d9f");
+    assert_eq!(holder_name("api-7d9f"), "api-7d9f");
+    assert_eq!((holder_name(""), holder_name("_x")), ("", ""));
+    let long = format!("{}-.-{}", "a".repeat(60), "b".repeat(20));
+    assert_eq!(cut_hostname(&long), Some(&*"a".repeat(60)));
+    assert_eq!(cut_hostname(&"a".repeat(63)), None);
+    assert_eq!(cut_hostname(&"ä".repeat(60)), None, "not a name at all");
+}
+
+#[test]
+fn names_of_leases_cannot_change_a_path() {
+    for name in ["db", "a.b-c", "0"] {
+        assert!(is_lease_name(name), "{name}");
+    }
+    let long = "a".repeat(254);
+    for name in [
+        "", "../x", "a/b", "A", "a..b", "-a", "a-", "a?b", "a%2fb", "ä", &long,
+    ] {
+        assert!(!is_lease_name(name), "{name}");
+    }
+}

@@ -1,0 +1,488 @@
+//! Services that publish only the pod that leads: the Leases that they follow, and the one pod that each has.
+//!
+//! A pod is taken in only when the Lease of its Service is seen to change, and leaves at once when anything says that it
+//! does not lead. Until a Lease has been seen, what is published stays. [`crate::core::leader`] has the rules for one
+//! Lease.
+
+use super::passes::Pass;
+use super::{NamespaceState, Pod};
+use crate::core::address::Family;
+use crate::core::compact::small::SmallSet;
+use crate::core::facts::Manager;
+use crate::core::hash::KeyedMap;
+use crate::core::ids::{PodId, ServiceId, SliceId};
+use crate::core::leader::{
+    Effect, FollowedLease, LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest, Vacancy, Verdict, cut_hostname,
+    holder_name, is_lease_name,
+};
+use crate::core::object::Phase;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many pods that an identity may stand for are looked at. More than one never lead anyway.
+const MOST_CANDIDATES: usize = 64;
+
+/// Who is published for a Service that follows a Lease.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum LeaderStatus {
+    /// Whoever was published before, since nothing is known of the Lease yet.
+    #[default]
+    Unknown,
+    /// The holder of the Lease.
+    Leads,
+    /// Nobody: the Lease has a holder, but has not been seen to change since.
+    AwaitsRenewal,
+    /// Nobody, because nobody holds the Lease.
+    Vacant(Vacancy),
+    /// Nobody: no pod that the Service may publish has the name in the Lease.
+    NoPod,
+    /// Nobody: several pods have the name in the Lease.
+    SeveralPods,
+    /// Nobody: slices of other controllers hold endpoints of the Service.
+    OthersPublish,
+}
+
+/// The Leases that Services of the namespace follow.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Leases {
+    /// Counts the requests to follow, so that late reports of an earlier one are recognized.
+    generation: u64,
+    /// When this process began to follow them.
+    begun: Option<Duration>,
+    listed: bool,
+    followed: KeyedMap<Arc<str>, Followed>,
+    wakes: BTreeSet<(Duration, Arc<str>)>,
+    requests: Vec<LeaseRequest>,
+    /// Pods by the names that an identity may have for them, where these differ from the pods' own.
+    hosts: KeyedMap<Box<str>, SmallSet<PodId>>,
+}
+
+/// A Lease and the Services that follow it.
+#[derive(Clone, Debug, Default)]
+struct Followed {
+    lease: FollowedLease,
+    /// Its entry in [`Leases::wakes`].
+    wake: Option<Duration>,
+    services: SmallSet<ServiceId>,
+    /// Those that publish nobody.
+    vacant: SmallSet<ServiceId>,
+}
+
+impl Leases {
+    /// Updates when a Lease is looked at next.
+    fn rearm(&mut self, name: &Arc<str>) {
+        let Some(followed) = self.followed.get_mut(name) else {
+            return;
+        };
+        let wake = followed.lease.wake();
+        if followed.wake == wake {
+            return;
+        }
+        if let Some(old) = std::mem::replace(&mut followed.wake, wake) {
+            self.wakes.remove(&(old, name.clone()));
+        }
+        self.wakes.extend(wake.map(|wake| (wake, name.clone())));
+    }
+
+    fn follow(&mut self) {
+        self.generation += 1;
+        (self.begun, self.listed) = (None, false);
+        self.requests.push(LeaseRequest::Follow(self.generation));
+    }
+}
+
+impl NamespaceState {
+    /// Takes the requests about Leases since the last call.
+    pub fn take_lease_requests(&mut self) -> Vec<LeaseRequest> {
+        std::mem::take(&mut self.leases.requests)
+    }
+
+    /// Returns when to call [`Self::look_at_leases`] next.
+    pub fn next_look_at_leases(&self) -> Option<Duration> {
+        self.leases.wakes.first().map(|(wake, _)| *wake)
+    }
+
+    /// Looks at the Leases whose time has come.
+    pub fn look_at_leases(&mut self, now: Duration) {
+        while self.begin_look_at_lease(now) {
+            self.finish_passes();
+        }
+    }
+
+    /// Looks at one of the Leases whose time has come, but leaves the visits to Services to [`Self::step_passes`].
+    /// Returns false if there is none.
+    pub fn begin_look_at_lease(&mut self, now: Duration) -> bool {
+        let Some((wake, name)) = self.leases.wakes.first().cloned() else {
+            return false;
+        };
+        if wake > now {
+            return false;
+        }
+        self.leases.wakes.pop_first();
+        let followed = self.leases.followed.get_mut(&name);
+        let followed = followed.expect("only a Lease that is followed is looked at");
+        followed.wake = None;
+        let published = followed.services.len() > followed.vacant.len();
+        let (reads, effect) = followed.lease.due(now, published);
+        if reads {
+            let request = LeaseRequest::Read(self.leases.generation, name.clone());
+            self.leases.requests.push(request);
+        }
+        self.enact(&name, effect);
+        true
+    }
+
+    /// Applies what was learned of the namespace's Leases.
+    pub fn apply_leases(&mut self, change: &LeaseChange) {
+        self.begin_leases(change);
+        self.finish_passes();
+    }
+
+    /// Does what [`Self::apply_leases`] does, but leaves the visits to Services to [`Self::step_passes`].
+    pub fn begin_leases(&mut self, change: &LeaseChange) {
+        let LeaseChange {
+            generation,
+            at,
+            ref event,
+        } = *change;
+        if generation != self.leases.generation {
+            return;
+        }
+        let one = |leases: &mut Leases, name: &Arc<str>, apply: &dyn Fn(&mut FollowedLease) -> Effect| {
+            let followed = leases.followed.get_mut(name);
+            followed.map(|followed| (name.clone(), apply(&mut followed.lease)))
+        };
+        let effect = match event {
+            LeaseEvent::Begun => {
+                self.leases.begun = Some(at);
+                return self.each_lease(|lease, _| {
+                    lease.begun(at);
+                    Effect::None
+                });
+            }
+            LeaseEvent::Listed(all) => {
+                self.leases.listed = true;
+                let shown: KeyedMap<&str, &LeaseFacts> =
+                    all.iter().map(|facts| (&*facts.name, facts)).collect();
+                return self.each_lease(|lease, name| {
+                    let shown = shown.get(name).map(|facts| (facts.version, &facts.record));
+                    lease.listed(shown, at)
+                });
+            }
+            LeaseEvent::Seen(facts) => one(&mut self.leases, &facts.name, &|lease| {
+                lease.seen(facts.version, &facts.record, at)
+            }),
+            LeaseEvent::Gone(name, version) => one(&mut self.leases, name, &|lease| lease.gone(*version)),
+            LeaseEvent::Read(name, answer) => one(&mut self.leases, name, &|lease| lease.read(answer, at)),
+        };
+        if let Some((name, effect)) = effect {
+            self.enact(&name, effect);
+        }
+    }
+
+    fn each_lease(&mut self, mut apply: impl FnMut(&mut FollowedLease, &str) -> Effect) {
+        let followed = self.leases.followed.iter_mut();
+        let mut effects: Vec<_> = followed
+            .map(|(name, followed)| (name.clone(), apply(&mut followed.lease, name)))
+            .collect();
+        // What follows must not depend on hashes.
+        effects.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        for (name, effect) in effects {
+            self.enact(&name, effect);
+        }
+    }
+
+    /// Has the Services that follow a Lease visited, as far as a change of it concerns them.
+    fn enact(&mut self, name: &Arc<str>, effect: Effect) {
+        self.leases.rearm(name);
+        let Some(followed) = self.leases.followed.get(name) else {
+            return;
+        };
+        let (services, joins) = match effect {
+            Effect::None => return,
+            Effect::Judge => (&followed.services, false),
+            Effect::Renewed { moved: true } => (&followed.services, true),
+            Effect::Renewed { moved: false } => (&followed.vacant, true),
+        };
+        let services = services.iter().collect();
+        self.passes.push_back(Pass::Lead(services, joins));
+    }
+
+    /// Begins to follow the Lease of a Service.
+    pub(super) fn follow_lease(&mut self, id: ServiceId) {
+        let Some(name) = self.services[id].facts.followed_lease().cloned() else {
+            return;
+        };
+        if !is_lease_name(&name) {
+            return;
+        }
+        if self.leases.followed.is_empty() {
+            self.leases.follow();
+        }
+        let (begun, listed) = (self.leases.begun, self.leases.listed);
+        let followed = self.leases.followed.entry(name.clone()).or_default();
+        followed.services.insert(id);
+        if listed {
+            if followed.lease.ask() {
+                let request = LeaseRequest::Read(self.leases.generation, name.clone());
+                self.leases.requests.push(request);
+            }
+        } else if let Some(begun) = begun {
+            followed.lease.begun(begun);
+        }
+        self.leases.rearm(&name);
+    }
+
+    /// Ends what [`Self::follow_lease`] began.
+    pub(super) fn unfollow_lease(&mut self, id: ServiceId) {
+        let Some(name) = self.services[id].facts.followed_lease().cloned() else {
+            return;
+        };
+        let Some(followed) = self.leases.followed.get_mut(&name) else {
+            return;
+        };
+        followed.services.remove(&id);
+        followed.vacant.remove(&id);
+        if followed.services.is_empty() {
+            if let Some(wake) = followed.wake {
+                self.leases.wakes.remove(&(wake, name.clone()));
+            }
+            self.leases.followed.remove(&name);
+        }
+        if self.leases.followed.is_empty() {
+            self.leases.requests.push(LeaseRequest::Leave);
+        }
+    }
+
+    /// Forgets what is known of all Leases, because this process no longer follows the outputs. It follows the Leases
+    /// again when it does.
+    pub(super) fn forget_leases(&mut self) {
+        if self.leases.followed.is_empty() {
+            return;
+        }
+        self.leases.wakes.clear();
+        for followed in self.leases.followed.values_mut() {
+            (followed.lease, followed.wake) = (FollowedLease::default(), None);
+            followed.vacant = SmallSet::default();
+        }
+        self.leases.follow();
+    }
+
+    /// Returns who is published for a Service that follows a Lease, and the holder that the Lease names.
+    pub fn leader(&self, service: &str) -> Option<(LeaderStatus, Option<&str>)> {
+        let service = &self.services[self.services.find(service)?];
+        let status = service.following.as_ref()?.status;
+        let followed = self.leases.followed.get(service.facts.followed_lease()?);
+        Some((status, followed.and_then(|followed| followed.lease.holder())))
+    }
+
+    /// Brings the pods of a Service in line with its Lease. `joins` says that the Lease was just seen to change, so that
+    /// its holder may be taken in.
+    pub(super) fn settle_leader(&mut self, id: ServiceId, joins: bool) {
+        let Some(service) = self.services.get(id) else {
+            return;
+        };
+        let (Some(following), Some(name)) = (&service.following, service.facts.followed_lease().cloned())
+        else {
+            return;
+        };
+        let decided = following.decided;
+        // What is published must be known first.
+        if !decided && (self.starting || self.pending_lists.any() || service.awaiting > 0) {
+            return;
+        }
+        self.work.leaders_judged += 1;
+        let Some((status, keeps, takes)) = self.judge_leader(id, &name, joins) else {
+            return;
+        };
+        let members: Vec<PodId> = following.members.iter().collect();
+        for pod in members.into_iter().filter(|pod| Some(*pod) != keeps) {
+            self.part(pod, id);
+        }
+        if let Some(pod) = takes {
+            let time = self.pods[pod].ready_time;
+            self.services[id].note(time);
+            self.join(pod, id);
+            self.foresee_ports(pod, id);
+        }
+        if !decided {
+            self.mark(id);
+        }
+        let Some(following) = &mut self.services[id].following else {
+            return;
+        };
+        following.decided = true;
+        let before = std::mem::replace(&mut following.status, status);
+        let vacant = following.members.is_empty();
+        if let Some(followed) = self.leases.followed.get_mut(&name) {
+            if vacant {
+                followed.vacant.insert(id);
+            } else {
+                followed.vacant.remove(&id);
+            }
+        }
+        if status != before {
+            self.mark(id);
+            self.notify_leader(id, status);
+        }
+    }
+
+    /// Decides who leads a Service: the status, the member that stays, and the pod to take in. `None` while the Lease is
+    /// not known.
+    fn judge_leader(
+        &self,
+        id: ServiceId,
+        lease: &str,
+        joins: bool,
+    ) -> Option<(LeaderStatus, Option<PodId>, Option<PodId>)> {
+        let following = self.services[id].following.as_ref()?;
+        // A name that no Lease can have is not followed.
+        let no_lease = Verdict::Nobody(Vacancy::NoLease);
+        let followed = self.leases.followed.get(lease);
+        let verdict = followed.map_or(no_lease, |followed| followed.lease.verdict());
+        let nobody = |status| Some((status, None, None));
+        let identity = match verdict {
+            Verdict::Unknown => return None,
+            Verdict::Nobody(vacancy) => return nobody(LeaderStatus::Vacant(vacancy)),
+            Verdict::Held(identity) => identity,
+        };
+        let mut pods = self.candidates(identity);
+        pods.retain(|pod| following.members.contains(pod) || self.may_lead(*pod, id));
+        match pods[..] {
+            [] => nobody(LeaderStatus::NoPod),
+            [_, _, ..] => nobody(LeaderStatus::SeveralPods),
+            [_] if self.others_publish(id) => nobody(LeaderStatus::OthersPublish),
+            [pod] if following.members.contains(&pod) => Some((LeaderStatus::Leads, Some(pod), None)),
+            [pod] if joins => Some((LeaderStatus::Leads, None, Some(pod))),
+            [_] => nobody(LeaderStatus::AwaitsRenewal),
+        }
+    }
+
+    /// Returns whether a Service may publish a pod if it leads.
+    fn may_lead(&self, pod: PodId, id: ServiceId) -> bool {
+        let facts = &self.services[id].facts;
+        !facts.is_frozen() && (facts.selector.is_none() || self.cache.selects(id, self.pods[pod].labels.0))
+    }
+
+    /// Returns whether a pod that leads a Service goes on to, as far as its labels say.
+    pub(super) fn keeps_leader(&self, pod: PodId, id: ServiceId) -> bool {
+        let service = &self.services[id];
+        let following = service.following.as_deref();
+        following.is_some_and(|following| following.members.contains(&pod))
+            && if service.facts.is_frozen() {
+                super::members::desired(&self.pods[pod], service).ready()
+            } else {
+                self.may_lead(pod, id)
+            }
+    }
+
+    /// Returns the pods that an identity may stand for: those whose name, hostname or, on the host's network, node it
+    /// begins with.
+    fn candidates(&self, identity: &str) -> Vec<PodId> {
+        let name = holder_name(identity);
+        let hosts = self.leases.hosts.get(name);
+        let mut pods: Vec<_> = hosts
+            .into_iter()
+            .flat_map(SmallSet::iter)
+            .take(MOST_CANDIDATES)
+            .collect();
+        pods.extend(self.pods.find(name));
+        pods.sort_unstable();
+        pods.dedup();
+        pods
+    }
+
+    /// Returns the names, other than its own, that an identity may have for a pod.
+    fn host_names(&self, pod: &Pod) -> Vec<Box<str>> {
+        if !self.settings.outputs.custom {
+            return Vec::new();
+        }
+        let host = (!pod.host.is_none()).then(|| self.hosts.get(pod.host.0));
+        let hostname = host.and_then(|host| host.hostname.as_deref());
+        let node = self.nodes.get(pod.node).filter(|_| pod.host_network);
+        let cut = [Some(&*pod.name), hostname]
+            .into_iter()
+            .flatten()
+            .filter_map(cut_hostname);
+        let mut names: Vec<Box<str>> = hostname.into_iter().chain(cut).map(Into::into).collect();
+        names.extend(node.map(|node| (*node.view.name).into()));
+        names.retain(|name| **name != *pod.name);
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Enters a pod under the names that an identity may have for it.
+    pub(super) fn enter_host_names(&mut self, id: PodId) {
+        for name in self.host_names(&self.pods[id]) {
+            self.leases.hosts.entry(name).or_default().insert(id);
+        }
+    }
+
+    /// Undoes [`Self::enter_host_names`], before these names change.
+    pub(super) fn leave_host_names(&mut self, id: PodId) {
+        for name in self.host_names(&self.pods[id]) {
+            if let Some(pods) = self.leases.hosts.get_mut(&name) {
+                pods.remove(&id);
+                if pods.is_empty() {
+                    self.leases.hosts.remove(&name);
+                }
+            }
+        }
+    }
+
+    /// Returns whether slices of other controllers hold endpoints of a Service, as far as is known.
+    fn others_publish(&self, id: ServiceId) -> bool {
+        let slices = self.unmanaged.get(&self.services[id].facts.name);
+        slices.into_iter().flat_map(SmallSet::iter).any(|id| {
+            let slice = &self.slices[id];
+            slice.manager != Manager::Custom && slice.object.remote.is_some() && !slice.is_known_empty
+        })
+    }
+
+    /// Has a slice of another controller read, if it matters to a Service whether it holds endpoints.
+    pub(super) fn learn_content(&mut self, id: SliceId) {
+        let slice = &self.slices[id];
+        let service = self.services.find(&slice.service_name);
+        let matters = service.is_some_and(|service| self.services[service].facts.is_led());
+        if matters
+            && slice.manager == Manager::Builtin
+            && slice.object.phase == Phase::Unmanaged
+            && slice.object.remote.is_some()
+            && !slice.is_known_empty
+        {
+            self.slices[id].object.needs_refetch = true;
+            self.slices.want(id);
+        }
+    }
+
+    /// Handles the content of a slice of another controller.
+    pub(super) fn learned_content(&mut self, id: SliceId, is_empty: bool) {
+        let Some(slice) = self
+            .slices
+            .get_mut(id)
+            .filter(|slice| slice.object.phase == Phase::Unmanaged)
+        else {
+            return;
+        };
+        (slice.is_known_empty, slice.object.needs_refetch) = (is_empty, false);
+        if let Some(service) = self.services.find(&slice.service_name)
+            && self.services[service].facts.is_led()
+        {
+            self.mark(service);
+        }
+    }
+
+    /// Returns whether endpoints of a Service must wait for its other slices to go: with more than one slice in a family,
+    /// clients might see the old leader and the new one at once.
+    pub(super) fn waits_for_single_slice(&self, id: ServiceId, family: Family) -> bool {
+        let service = &self.services[id];
+        service.facts.is_led() && {
+            let slices = service.slices.iter().map(|slice| &self.slices[slice]);
+            let counts =
+                slices.filter(|slice| slice.family == family || slice.object.phase != Phase::Managed);
+            counts.count() > 1
+        }
+    }
+}
