@@ -39,6 +39,7 @@ mod encodings;
 mod events;
 mod explain;
 mod ingest;
+mod leader;
 mod mirroring;
 mod outputs;
 mod restored;
