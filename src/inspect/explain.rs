@@ -292,7 +292,8 @@ fn mirroring(seen: &Seen) -> Vec<String> {
     }
     let Some(content) = MirroredObject::new(&seen.namespace, endpoints, MAX_PER_SUBSET) else {
         return vec![
-            "its Endpoints are not mirrored: the same ports occur in too many combinations of subsets"
+            "its Endpoints are not mirrored: the same ports occur in too many combinations of subsets, or too many \
+             ports share a name"
                 .to_owned(),
         ];
     };
