@@ -24,7 +24,7 @@ pub(crate) use controllers::Controllers;
 pub(crate) use dry_run::DryRunArgs;
 pub(crate) use election::ElectionArgs;
 pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs};
-pub(crate) use publishing::PublishingArgs;
+pub(crate) use publishing::{MirroringArgs, PublishingArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
