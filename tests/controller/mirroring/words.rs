@@ -152,3 +152,31 @@ async fn explain_says_what_is_mirrored_and_why_something_is_not() {
     )
     .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_audit_tells_targets_with_one_address_apart() {
+    let mut world = mirroring(Outputs::ALL).await;
+    let pod = |name: &str| json!({"ip": "10.9.0.1", "targetRef": {"kind": "Pod", "namespace": NS, "name": name, "uid": format!("u-{name}")}});
+    let both =
+        json!({"subsets": [{"addresses": [pod("a"), pod("b")], "ports": [{"name": "http", "port": 8080}]}]});
+    world.patch("Endpoints", "s", both).await;
+    world.rest().await;
+    world.stop().await;
+    assert_eq!(found(&world).await, []);
+    let mut slice = mirrored(&world.api).await.remove(0);
+    let endpoints = slice["endpoints"].as_array_mut().unwrap();
+    assert_eq!(endpoints.len(), 2);
+    endpoints.retain(|endpoint| endpoint["targetRef"]["name"] == "a");
+    endpoints[0]["conditions"]["ready"] = json!(false);
+    let name = text(&slice["metadata"]["name"]);
+    let left = json!({"endpoints": slice["endpoints"]});
+    world.patch("EndpointSlice", &name, left).await;
+    let reasons = [
+        "10.9.0.1 (Pod b) is missing",
+        "10.9.0.1 (Pod a): ready false, should be true",
+    ];
+    assert_eq!(
+        found(&world).await,
+        [(Verb::Update, reasons.map(str::to_owned).to_vec())]
+    );
+}
