@@ -142,10 +142,16 @@ impl MirroredObject {
 
     /// Returns the group of a slice.
     pub fn group(&self, family: Family, ports: &SlicePorts) -> Option<&MirroredGroup> {
+        self.position(family, ports).map(|at| &self.groups[at])
+    }
+
+    /// Returns the index of the group of a slice.
+    pub fn position(&self, family: Family, ports: &SlicePorts) -> Option<usize> {
+        let key = (family, &**ports);
         let at = self
             .groups
-            .binary_search_by(|group| (group.family, &*group.ports).cmp(&(family, &**ports)));
-        at.ok().map(|at| &self.groups[at])
+            .binary_search_by(|group| (group.family, &*group.ports).cmp(&key));
+        at.ok()
     }
 
     /// Returns the number of endpoints in all slices.
