@@ -16,7 +16,7 @@ use crate::core::publish::Load;
 use crate::tenant_log;
 use ::http::{Method, StatusCode};
 use bytes::Bytes;
-use judge::{Asked, judge};
+use judge::{Asked, Remark, judge};
 use kube::Client;
 use std::fmt;
 use std::time::Duration;
@@ -224,7 +224,18 @@ impl ObjectClient {
 
 /// Interprets the server's answer.
 fn answered(asked: &Asked<'_>, head: &Head, body: &[u8]) -> Answer {
-    let (outcome, status) = judge(asked, head.code, body);
+    let (outcome, remark) = judge(asked, head.code, body);
+    let status = match remark {
+        Some(Remark::Refused(status)) => Some(status),
+        Some(Remark::Unreadable(error)) => {
+            if tenant_log::admits(asked.namespace) {
+                log!(warn, asked, code = head.code.as_u16(), %error,
+                    "the answer to a request cannot be read; the object is read again");
+            }
+            None
+        }
+        None => None,
+    };
     // Conflicts and missing objects are routine.
     if let Some(status) = &status
         && matches!(outcome, Outcome::Rejected | Outcome::Unknown)

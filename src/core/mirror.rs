@@ -98,13 +98,16 @@ pub struct MirroredObject {
     pub left_out: LeftOut,
 }
 
-/// The most addresses that may be listed for ports that occur in several subsets.
+/// The most addresses that may be listed for ports that occur in several subsets, and the most endpoints that may be
+/// repeated because ports share a name.
 const MOST_MERGED: usize = 1 << 17;
+/// The most ports of a slice that the API server accepts (1.36).
+const MOST_PORTS: usize = 20_000;
 
 impl MirroredObject {
     /// Lays out the slices of an Endpoints object; at most `limit` addresses of each subset, ready ones first. `None` if
-    /// ports occur in so many subsets that it cannot be intended: an object of a megabyte could otherwise stand for
-    /// slices of gigabytes.
+    /// ports occur in so many subsets, or share their names with so many others, that it cannot be intended: an object of
+    /// a megabyte could otherwise stand for slices of gigabytes.
     pub fn new(namespace: &str, facts: &EndpointsFacts, limit: usize) -> Option<Self> {
         let mut annotations = facts.extras.annotations.clone();
         for left in [ANNOTATION_LAST_APPLIED, ANNOTATION_TRIGGER_TIME] {
@@ -139,10 +142,16 @@ impl MirroredObject {
 
     /// Returns the group of a slice.
     pub fn group(&self, family: Family, ports: &SlicePorts) -> Option<&MirroredGroup> {
+        self.position(family, ports).map(|at| &self.groups[at])
+    }
+
+    /// Returns the index of the group of a slice.
+    pub fn position(&self, family: Family, ports: &SlicePorts) -> Option<usize> {
+        let key = (family, &**ports);
         let at = self
             .groups
-            .binary_search_by(|group| (group.family, &*group.ports).cmp(&(family, &**ports)));
-        at.ok().map(|at| &self.groups[at])
+            .binary_search_by(|group| (group.family, &*group.ports).cmp(&key));
+        at.ok()
     }
 
     /// Returns the number of endpoints in all slices.
@@ -235,6 +244,7 @@ type Layout = BTreeMap<(Family, Vec<SlicePort>), Vec<MirroredEndpoint>>;
 fn lay_out(namespace: &str, subsets: &[SubsetFacts], limit: usize) -> Option<(Layout, LeftOut)> {
     let mut layout = Layout::new();
     let mut left_out = LeftOut::default();
+    let mut repeated = 0;
     for subset in repack(subsets)? {
         let mut by_family: [Vec<MirroredEndpoint>; 2] = Default::default();
         let mut taken = 0;
@@ -260,14 +270,44 @@ fn lay_out(namespace: &str, subsets: &[SubsetFacts], limit: usize) -> Option<(La
         }
         left_out.invalid += invalid as u32;
         left_out.beyond_limit += (all - taken - invalid) as u32;
+        let lists = split(&subset.ports);
+        repeated += (lists.len() - 1) * taken;
+        if repeated > MOST_MERGED {
+            return None;
+        }
         for (family, endpoints) in Family::ALL.into_iter().zip(by_family) {
-            if !endpoints.is_empty() {
-                let ports: Vec<_> = subset.ports.iter().map(|port| (*port).clone()).collect();
-                layout.insert((family, ports), without_repetitions(endpoints));
+            if endpoints.is_empty() {
+                continue;
+            }
+            let endpoints = without_repetitions(endpoints);
+            for ports in &lists {
+                layout.insert((family, ports.clone()), endpoints.clone());
             }
         }
     }
     Some((layout, left_out))
+}
+
+/// Splits sorted ports into lists that a slice may have. Endpoints may give several ports one name, or have several
+/// without a name, while the API server refuses a slice that does. Proxies use the addresses of all slices that have a
+/// port of the name, as they use those of all subsets. There is always a list, which is empty if there are no ports.
+fn split(ports: &[&SlicePort]) -> Vec<Vec<SlicePort>> {
+    let mut lists = vec![Vec::new()];
+    let mut taken: KeyedMap<&str, usize> = KeyedMap::default();
+    for port in ports {
+        let at = taken.entry(port.name.as_deref().unwrap_or_default()).or_default();
+        if lists.len() == *at {
+            lists.push(Vec::new());
+        }
+        lists[*at].push((*port).clone());
+        *at += 1;
+    }
+    if lists[0].len() <= MOST_PORTS {
+        // Each list is as long as the one after it, or longer.
+        return lists;
+    }
+    let pieces = lists.iter().flat_map(|list| list.chunks(MOST_PORTS));
+    pieces.map(<[_]>::to_vec).collect()
 }
 
 /// Drops endpoints that a later one stands for.

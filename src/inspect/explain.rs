@@ -18,7 +18,7 @@ use crate::core::facts::{
     MANAGED_BY, MIRRORED_BY, ServiceFacts, SliceFacts, SubsetFacts, TolerateUnready,
 };
 use crate::core::hints::HintMode;
-use crate::core::mirror::{LeftOut, MAX_PER_SUBSET, MirroredObject};
+use crate::core::mirror::{LeftOut, MirroredObject};
 use crate::core::ports::{ServicePort, TargetPort};
 use crate::core::selector::Selector;
 use crate::core::subsets::{MAX_ADDRESSES, TRUNCATED};
@@ -52,6 +52,8 @@ pub struct Seen {
     pub endpoints: Option<EndpointsFacts>,
     /// The writes that the controller would make; of Endpoints only, if nodes are unreadable.
     pub wrong: Vec<Finding>,
+    /// The most addresses that the controller mirrors of a subset of Endpoints.
+    pub max_mirrored: usize,
 }
 
 /// The explanation of a Service.
@@ -290,9 +292,10 @@ fn mirroring(seen: &Seen) -> Vec<String> {
             "its Endpoints are not mirrored: the annotation {ANNOTATION_LEADER} says that they are a lock"
         )];
     }
-    let Some(content) = MirroredObject::new(&seen.namespace, endpoints, MAX_PER_SUBSET) else {
+    let Some(content) = MirroredObject::new(&seen.namespace, endpoints, seen.max_mirrored) else {
         return vec![
-            "its Endpoints are not mirrored: the same ports occur in too many combinations of subsets"
+            "its Endpoints are not mirrored: the same ports occur in too many combinations of subsets, or too many \
+             ports share a name"
                 .to_owned(),
         ];
     };
@@ -312,7 +315,8 @@ fn mirroring(seen: &Seen) -> Vec<String> {
     }
     if beyond_limit > 0 {
         notes.push(format!(
-            "{beyond_limit} of its addresses are not mirrored: at most {MAX_PER_SUBSET} of a subset are"
+            "{beyond_limit} of its addresses are not mirrored: at most {} of a subset are",
+            seen.max_mirrored
         ));
     }
     notes

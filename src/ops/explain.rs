@@ -39,8 +39,14 @@ pub enum ExplainError {
     },
 }
 
-/// Reads a Service and everything that its endpoints depend on, and explains it. Writes nothing.
-pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explanation, ExplainError> {
+/// Reads a Service and everything that its endpoints depend on, and explains it. Writes nothing. `max_mirrored` is the
+/// limit of addresses that the controller mirrors of each subset.
+pub async fn look(
+    reader: &Reader,
+    namespace: &str,
+    name: &str,
+    max_mirrored: usize,
+) -> Result<Explanation, ExplainError> {
     let found: Option<Namespaced<ObservedService>> = reader.get(Kind::Service, Some(namespace), name).await?;
     let Some(Namespaced {
         namespace,
@@ -55,6 +61,7 @@ pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explan
             custom: service.facts.annotated.is_some(),
             ..Outputs::ALL
         },
+        max_mirrored,
         ..Settings::default()
     };
     service.facts = service.facts.resolve(&namespace, settings.outputs);
@@ -118,6 +125,7 @@ pub async fn look(reader: &Reader, namespace: &str, name: &str) -> Result<Explan
         slices,
         endpoints: endpoints.into_iter().next(),
         wrong: wrong.into_values().flatten().collect(),
+        max_mirrored,
     }))
 }
 

@@ -24,7 +24,7 @@ pub(crate) use controllers::Controllers;
 pub(crate) use dry_run::DryRunArgs;
 pub(crate) use election::ElectionArgs;
 pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs};
-pub(crate) use publishing::PublishingArgs;
+pub(crate) use publishing::{MirroringArgs, PublishingArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -222,6 +222,8 @@ pub(crate) struct RunArgs {
     pub slice_batch: Duration,
 
     /// How long a change to an existing slice that mirrors Endpoints waits, so that later changes can join the same write
+    ///
+    /// A slice that is to be deleted waits only if another slice of its Service is to be updated first.
     #[arg(
         long = "mirroring-endpointslice-updates-batch-period",
         value_name = "DURATION",

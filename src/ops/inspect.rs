@@ -55,7 +55,8 @@ pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
     let (namespace, name) = &args.service;
     let explanation = async {
         let reader = reader(&args.connection).await?;
-        let explanation = explain::look(&reader, namespace, name).await;
+        let max_mirrored = usize::from(args.mirroring.max_per_subset);
+        let explanation = explain::look(&reader, namespace, name, max_mirrored).await;
         explanation.map_err(|error| one_line(&error))
     };
     let explanation = match explanation.await {

@@ -4,6 +4,7 @@ use crate::cluster::{self, Api};
 use crate::world::{NS, World, ip, items, outlines, pod, text};
 use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
+use endpointd::core::mirror::MAX_PER_SUBSET;
 use endpointd::core::outputs::Outputs;
 use endpointd::ops::audit::{Scope, audit};
 use endpointd::ops::explain::look;
@@ -203,7 +204,10 @@ async fn a_selector_that_cannot_be_used_adds_nobody_and_follows_those_that_are_p
         );
         assert_eq!(told(&world).await, [("InvalidSelector".to_owned(), expected)]);
         assert_in_sync(&world).await;
-        let warnings = look(&reader(&world), NS, "s").await.unwrap().warnings;
+        let warnings = look(&reader(&world), NS, "s", MAX_PER_SUBSET)
+            .await
+            .unwrap()
+            .warnings;
         assert!(warnings.iter().any(|text| text.contains(problem)), "{warnings:?}");
 
         // Labels no longer matter, but readiness does, and a pod of the same name is another pod.
@@ -317,7 +321,10 @@ async fn slices_of_others_beside_ours_are_told_of_and_left_alone() {
     assert_eq!(pods_by(&world, BUILTIN).await, ["web"]);
     let reasons: Vec<_> = told(&world).await.into_iter().map(|(reason, _)| reason).collect();
     assert_eq!(reasons, ["SelectorIgnored", "OtherEndpointSlices"]);
-    let warnings = look(&reader(&world), NS, "s").await.unwrap().warnings;
+    let warnings = look(&reader(&world), NS, "s", MAX_PER_SUBSET)
+        .await
+        .unwrap()
+        .warnings;
     let command = "kubectl -n default delete endpointslices -l kubernetes.io/service-name=s,\
                    endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io";
     assert!(

@@ -190,6 +190,90 @@ async fn endpoints_made_again_keep_their_slice_under_the_new_owner() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ports_that_share_a_name_are_mirrored_in_slices_of_their_own() {
+    let mut world = World::new(100);
+    world.options.settings.outputs = MIRRORING;
+    world.make(service()).await;
+    // Endpoints may have these: a name need not be unique in a subset, nor be there in subsets of one port.
+    let unnamed = |port: u16| json!({"addresses": [{"ip": "10.9.0.9"}], "ports": [{"port": port}]});
+    let named = json!({"addresses": [{"ip": "10.9.0.1"}, {"ip": "10.9.0.2"}], "ports": [
+        {"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns", "port": 53}, {"name": "http", "port": 80},
+    ]});
+    let mut endpoints = endpoints(&[]);
+    endpoints["subsets"] = json!([named, unnamed(80), unnamed(443)]);
+    world.make(endpoints).await;
+    let sent = outlines(&world.start_up().await);
+    let refused: Vec<_> = sent.iter().filter(|sent| sent.contains(" 4")).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    let slices = mirrored(&world.api).await;
+    let ports = |slice: &Value| {
+        let spell = |port: &Value| {
+            format!(
+                "{}:{}/{}",
+                text(&port["name"]),
+                port["port"],
+                text(&port["protocol"])
+            )
+        };
+        items(&slice["ports"]).map(spell).collect::<Vec<_>>().join(" ")
+    };
+    let mut shown: Vec<_> = slices
+        .iter()
+        .map(|slice| (ports(slice), items(&slice["endpoints"]).count()))
+        .collect();
+    shown.sort();
+    let expected = [
+        (":443/TCP", 1),
+        (":80/TCP", 1),
+        ("dns:53/TCP http:80/TCP", 2),
+        ("dns:53/UDP", 2),
+    ];
+    assert_eq!(shown, expected.map(|(ports, count)| (ports.to_owned(), count)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletes_do_not_wait_for_a_batch_that_they_are_not_part_of() {
+    let mut world = World::new(100);
+    world.options.settings.outputs = MIRRORING;
+    world.options.pacing.mirrored_batch = 30 * SECOND;
+    world.make(service()).await;
+    // Some addresses, each with its port.
+    let split = |ports: &[u16]| -> Value {
+        let subset = |port: &u16| json!({"addresses": [{"ip": format!("10.9.0.{port}")}], "ports": [{"name": "http", "port": port}]});
+        ports.iter().map(subset).collect()
+    };
+    let mut made = endpoints(&[]);
+    made["subsets"] = split(&[1, 2, 3]);
+    world.make(made).await;
+    world.start_up().await;
+    assert_eq!(mirrored(&world.api).await.len(), 3);
+    world
+        .patch("Endpoints", "s", json!({"subsets": split(&[1, 2])}))
+        .await;
+    world.rest().await;
+    assert_eq!(
+        mirrored(&world.api).await.len(),
+        2,
+        "nothing else is to be written"
+    );
+
+    // What a slice showed is shown by another one first, whose update waits.
+    let joined = json!([
+        {"addresses": [{"ip": "10.9.0.1"}, {"ip": "10.9.0.2"}], "ports": [{"name": "http", "port": 2}]},
+    ]);
+    world.patch("Endpoints", "s", json!({"subsets": joined})).await;
+    world.rest().await;
+    assert_eq!(mirrored(&world.api).await.len(), 2);
+    sleep(30 * SECOND).await;
+    let slices = mirrored(&world.api).await;
+    assert_eq!((slices.len(), addresses(&slices).len()), (1, 2));
+
+    world.delete("Endpoints", "s").await;
+    world.rest().await;
+    assert_eq!(mirrored(&world.api).await.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_created_for_endpoints_that_are_being_deleted() {
     let world = mirroring(Outputs::ALL).await;
     world

@@ -10,5 +10,6 @@ mod fixtures;
 mod processor;
 
 mod cost;
+mod mirrors;
 mod tenants;
 mod turns;

@@ -2,7 +2,7 @@
 //! and us may answer in its place: with their own pages, or with answers of servers that know nothing of the object. So
 //! an answer counts for what its body says, and only if that is about the object of the request.
 
-use crate::cluster::codec::{self, Identity, Namespaced, Status};
+use crate::cluster::codec::{self, DecodeError, Identity, Namespaced, Status};
 use crate::core::facts::{CUSTOM_MANAGED_BY, EndpointsFacts, MANAGED_BY, MIRRORED_BY, SliceFacts};
 use crate::core::namespace::{Content, Outcome};
 use crate::core::object::{Flight, Output, Remote};
@@ -44,15 +44,33 @@ impl Asked<'_> {
     }
 
     /// Returns the object in an answer, if it is the requested one.
-    fn object(&self, body: &[u8]) -> Option<Identity> {
-        let object = codec::identity(body).ok()?;
+    fn object(&self, body: &[u8]) -> Result<Identity, Unreadable> {
+        let object = codec::identity(body)?;
         let whole = *object.kind == *self.resource().kind;
         let fits = (whole || (self.verb != Flight::Fetch && *object.kind == *METADATA))
             && *object.name == *self.name
             && *object.namespace == *self.namespace
             && !object.uid.is_none();
-        fits.then_some(object)
+        fits.then_some(object).ok_or(Unreadable::Another)
     }
+}
+
+/// The reason why an answer of success does not show the object.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error("it does not show the object")]
+    Another,
+    #[error("{0}")]
+    Malformed(#[from] DecodeError),
+}
+
+/// What an answer says besides its outcome.
+#[derive(Debug)]
+pub(super) enum Remark {
+    /// It is a refusal.
+    Refused(Status),
+    /// It says that the request was carried out, but does not show the object as it should.
+    Unreadable(Unreadable),
 }
 
 impl Resource {
@@ -67,13 +85,16 @@ impl Resource {
     }
 }
 
-/// Interprets an answer. The status is that of a refusal.
-pub(super) fn judge(asked: &Asked<'_>, code: StatusCode, body: &[u8]) -> (Outcome, Option<Status>) {
+/// Interprets an answer. If it does not show the object, the outcome is not known.
+pub(super) fn judge(asked: &Asked<'_>, code: StatusCode, body: &[u8]) -> (Outcome, Option<Remark>) {
     if code.is_success() {
-        return (accepted(asked, body), None);
+        return match accepted(asked, body) {
+            Ok(outcome) => (outcome, None),
+            Err(why) => (Outcome::Unknown, Some(Remark::Unreadable(why))),
+        };
     }
     let status = codec::status(code.as_u16(), body);
-    (refused(asked, code, &status), Some(status))
+    (refused(asked, code, &status), Some(Remark::Refused(status)))
 }
 
 fn refused(asked: &Asked<'_>, code: StatusCode, status: &Status) -> Outcome {
@@ -118,46 +139,43 @@ fn is_too_large(code: StatusCode, status: &Status) -> bool {
             && OF_ETCD.iter().any(|words| status.message.contains(words)))
 }
 
-fn accepted(asked: &Asked<'_>, body: &[u8]) -> Outcome {
+fn accepted(asked: &Asked<'_>, body: &[u8]) -> Result<Outcome, Unreadable> {
     if asked.verb == Flight::Delete {
         // The answer shows the object itself while finalizers keep it.
         let status = codec::status(200, body);
         let done = status.status == "Success" && asked.resource().is_subject(&status, asked.name);
-        return if done || asked.object(body).is_some() {
-            Outcome::Deleted
+        return if done {
+            Ok(Outcome::Deleted)
         } else {
-            Outcome::Unknown
+            asked.object(body).map(|_| Outcome::Deleted)
         };
     }
-    let Some(object) = asked.object(body) else {
-        return Outcome::Unknown;
-    };
-    match (asked.verb, asked.output) {
+    let object = asked.object(body)?;
+    Ok(match (asked.verb, asked.output) {
         (Flight::Probe, _) => Outcome::Exists,
         (Flight::Create | Flight::Update | Flight::Delete, _) => match object.version {
             Some(version) => Outcome::Written(Remote {
                 uid: object.uid,
                 version,
             }),
-            None => Outcome::Unknown,
+            None => return Err(DecodeError::Field("metadata.resourceVersion").into()),
         },
-        (Flight::Fetch, Output::Endpoints) => match codec::object::<Namespaced<EndpointsFacts>>(body) {
-            Ok(endpoints) => Outcome::Fetched(Content::Endpoints(Box::new(endpoints.facts))),
-            Err(_) => Outcome::Unknown,
-        },
-        (Flight::Fetch, Output::Slice) => slice(body, &[MANAGED_BY, CUSTOM_MANAGED_BY]),
-        (Flight::Fetch, Output::Mirrored) => slice(body, &[MIRRORED_BY]),
-    }
+        (Flight::Fetch, Output::Endpoints) => {
+            let endpoints = codec::object::<Namespaced<EndpointsFacts>>(body)?;
+            Outcome::Fetched(Content::Endpoints(Box::new(endpoints.facts)))
+        }
+        (Flight::Fetch, Output::Slice) => slice(body, &[MANAGED_BY, CUSTOM_MANAGED_BY])?,
+        (Flight::Fetch, Output::Mirrored) => slice(body, &[MIRRORED_BY])?,
+    })
 }
 
 /// Interprets a slice that was fetched, if one of these controllers manages it.
-fn slice(body: &[u8], controllers: &[&str]) -> Outcome {
-    let ours = codec::is_managed_by(body, controllers);
-    match (ours, codec::object::<Namespaced<SliceFacts>>(body)) {
-        (Ok(false), _) => Outcome::Foreign,
-        (Ok(true), Ok(slice)) => Outcome::Fetched(Content::Slice(Box::new(slice.facts))),
-        _ => Outcome::Unknown,
+fn slice(body: &[u8], controllers: &[&str]) -> Result<Outcome, DecodeError> {
+    if !codec::is_managed_by(body, controllers)? {
+        return Ok(Outcome::Foreign);
     }
+    let slice = codec::object::<Namespaced<SliceFacts>>(body)?;
+    Ok(Outcome::Fetched(Content::Slice(Box::new(slice.facts))))
 }
 
 #[cfg(test)]

@@ -109,6 +109,65 @@ fn subsets_without_ports_are_kept() {
     assert_eq!(groups(&joined), ["IPv4 a: 10.0.0.1"]);
 }
 
+/// The numbers of the ports of each group.
+fn numbers(object: &MirroredObject) -> Vec<Vec<u16>> {
+    let ports = |group: &MirroredGroup| group.ports.iter().filter_map(|port| port.number).collect();
+    object.groups.iter().map(ports).collect()
+}
+
+#[test]
+fn ports_of_one_name_are_not_in_one_slice() {
+    // In one subset, and in two that have the same addresses.
+    let in_one = vec![subset(
+        &["10.0.0.1", "fd00::1"],
+        &["10.0.0.2"],
+        &[("dns", 53), ("dns", 54), ("http", 80)],
+    )];
+    let one = mirrored(in_one, 1000);
+    assert_eq!(
+        groups(&one),
+        [
+            "IPv4 dns+http: 10.0.0.1 10.0.0.2!",
+            "IPv4 dns: 10.0.0.1 10.0.0.2!",
+            "IPv6 dns+http: fd00::1",
+            "IPv6 dns: fd00::1",
+        ]
+    );
+    assert_eq!(numbers(&one), [vec![53, 80], vec![54], vec![53, 80], vec![54]]);
+    let unnamed = [80, 443].map(|number| subset(&["10.0.0.1"], &[], &[("", number)]));
+    let two = mirrored(unnamed.to_vec(), 1000);
+    assert_eq!(groups(&two), ["IPv4 : 10.0.0.1", "IPv4 : 10.0.0.1"]);
+    assert_eq!(numbers(&two), [[80], [443]]);
+}
+
+#[test]
+fn a_slice_has_no_more_ports_than_the_api_server_accepts() {
+    let names: Vec<_> = (1..=20_001).map(|number| format!("p{number}")).collect();
+    let ports: Vec<_> = (1..)
+        .zip(&names)
+        .map(|(number, name)| (&**name, number))
+        .collect();
+    let one = mirrored(vec![subset(&["10.0.0.1"], &[], &ports)], 1000);
+    let mut sizes: Vec<_> = numbers(&one).iter().map(Vec::len).collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [1, 20_000]);
+}
+
+#[test]
+fn very_many_ports_of_one_name_are_not_mirrored() {
+    let addresses: Vec<_> = (0..1000)
+        .map(|n| format!("10.0.{}.{}", n / 250, n % 250))
+        .collect();
+    let addresses: Vec<_> = addresses.iter().map(|address| &**address).collect();
+    let named = |count| {
+        let ports: Vec<_> = (1..=count).map(|number| ("http", number)).collect();
+        facts(vec![subset(&addresses, &[], &ports)])
+    };
+    let of = |count| MirroredObject::new("ns", &named(count), 1000);
+    assert_eq!(of(100).unwrap().groups.len(), 100);
+    assert_eq!(of(10_000), None);
+}
+
 #[test]
 fn families_get_slices_of_their_own_and_share_the_limit() {
     let both = subset(&["10.0.0.1", "fd00::1"], &["10.0.0.2", "nonsense"], &[("a", 1)]);

@@ -7,9 +7,13 @@
 //!
 //! [`Endpoints`]: super::endpoints::Endpoints
 
+mod assignment;
 mod output;
 
+pub(super) use assignment::Assignment;
 pub(super) use output::MirroredSlice;
+
+use assignment::Places;
 
 use super::NamespaceState;
 use super::lifecycle::Objects;
@@ -22,7 +26,7 @@ use crate::core::mirror::{LeftOut, MirroredEndpoint, MirroredGroup, MirroredObje
 use crate::core::object::{Flight, Phase, Remote};
 use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -59,6 +63,14 @@ struct Mirror {
     content: Option<Box<MirroredObject>>,
     /// Its slices, in any phase.
     slices: SmallSet<MirroredSliceId>,
+    /// Those of them that are yet to be read.
+    unread: SmallSet<MirroredSliceId>,
+    /// The slice of each group of the content.
+    places: Places,
+    /// Slices that have changed since the last evaluation.
+    touched: SmallSet<MirroredSliceId>,
+    /// True if all slices are to be looked at by the next evaluation, and not only those that have changed.
+    whole: bool,
     /// What people were told of addresses that are left out.
     told: LeftOut,
     /// True if the Endpoints are too complicated to be mirrored, of which people were told.
@@ -159,10 +171,30 @@ impl NamespaceState {
     /// Queues a mirror to be evaluated after its Service or its Endpoints have changed, and its Endpoints to be read if
     /// that has to come first.
     pub(super) fn touch_mirror(&mut self, name: &str) {
+        if let Some(mirror) = self.mirrors.by_name.get_mut(name) {
+            mirror.whole = true;
+            self.evaluate_later(name);
+        }
+        self.read_to_mirror(name);
+    }
+
+    /// Queues one slice of a mirror to be evaluated: the others need no look, of which there may be tens of thousands.
+    fn touch_mirrored(&mut self, id: MirroredSliceId) {
+        let name = self.mirrored[id].service_name.clone();
+        if let Some(mirror) = self.mirrors.by_name.get_mut(&name)
+            && self.mirrored[id].object.phase != Phase::Unmanaged
+        {
+            mirror.touched.insert(id);
+            self.mirrors.dirty.insert(name.clone());
+        }
+        self.read_to_mirror(&name);
+    }
+
+    /// Queues a mirror to be evaluated, as far as it has changed.
+    fn evaluate_later(&mut self, name: &str) {
         if let Some((name, _)) = self.mirrors.by_name.get_key_value(name) {
             self.mirrors.dirty.insert(name.clone());
         }
-        self.read_to_mirror(name);
     }
 
     /// Queues Endpoints that are mirrored to be fetched, unless this version of them is known.
@@ -225,6 +257,7 @@ impl NamespaceState {
         let mirror = self.mirrors.by_name.get_mut(name);
         let mirror = mirror.expect("it was there just now");
         mirror.content = Some(Box::new(content));
+        mirror.whole = true;
         self.mirrors.dirty.insert(name.clone());
     }
 
@@ -240,6 +273,7 @@ impl NamespaceState {
     pub(super) fn forget_mirror_contents(&mut self) {
         for (name, mirror) in &mut self.mirrors.by_name {
             mirror.content = None;
+            mirror.whole = true;
             self.mirrors.dirty.insert(name.clone());
         }
     }
@@ -261,53 +295,15 @@ impl NamespaceState {
         self.mirrors.replaced.clear();
         for (name, mirror) in &mut self.mirrors.by_name {
             mirror.slices = SmallSet::default();
+            mirror.unread = SmallSet::default();
+            mirror.touched = SmallSet::default();
+            mirror.whole = true;
             mirror.losses = 0;
             self.mirrors.dirty.insert(name.clone());
         }
     }
 
     // === evaluation ===
-
-    /// Brings the mirrored slices of a Service up to date. Returns the cost.
-    pub(super) fn evaluate_mirror(&mut self, name: &Arc<str>) -> u64 {
-        let Some(mirror) = self.mirrors.by_name.get(name) else {
-            return 1;
-        };
-        let (slices, losses): (Vec<_>, _) = (mirror.slices.iter().collect(), mirror.losses);
-        let cost = 1 + slices.len() as u64;
-        if self.is_adopting(&slices) {
-            // Evaluated as soon as the content of all of its slices is known.
-            return cost;
-        }
-        let stance = self.stance(name);
-        let losses = self.take_stance(name, stance, losses, &slices);
-        self.mirrors.replaced.remove(name);
-        match stance {
-            Stance::Unread => return cost,
-            Stance::Mirror => self.assign(name, slices),
-            Stance::GiveWay | Stance::Withdraw => {
-                let waits = stance == Stance::GiveWay && !self.has_builtin_slices(name);
-                let contested = losses > 0;
-                for id in slices {
-                    self.withdraw(id, waits, contested);
-                }
-                if let Some(mirror) = self.mirrors.by_name.get_mut(name) {
-                    (mirror.content, mirror.told) = (None, LeftOut::default());
-                    if waits && !mirror.slices.is_empty() {
-                        self.mirrors.replaced.insert(name.clone());
-                    }
-                }
-            }
-        }
-        self.count_mirror(name);
-        if let Some(mirror) = self.mirrors.by_name.get(name)
-            && mirror.content.is_none()
-            && mirror.slices.is_empty()
-        {
-            self.mirrors.by_name.remove(name);
-        }
-        cost
-    }
 
     /// Notes what is to be done with the slices of a Service. What others did to them under another stance is no reason to
     /// wait. Returns the losses that count.
@@ -333,86 +329,7 @@ impl NamespaceState {
         let slice = self.mirrored.find(slice).map(|id| &self.mirrored[id]);
         if let Some(slice) = slice.filter(|slice| slice.is_unreadable()) {
             let name = slice.service_name.clone();
-            self.mirrors.dirty.insert(name);
-        }
-    }
-
-    /// Returns whether the content of some slice is not known yet.
-    fn is_adopting(&self, slices: &[MirroredSliceId]) -> bool {
-        slices.iter().any(|&id| self.mirrored[id].holds_others())
-    }
-
-    /// Gives each group of the Endpoints a slice: the one that has its ports and family, or one that is no longer needed
-    /// otherwise, or a new one. All others are deleted.
-    fn assign(&mut self, name: &Arc<str>, slices: Vec<MirroredSliceId>) {
-        let mirror = self.mirrors.by_name.get_mut(name);
-        let Some((mirror, content)) = mirror.and_then(|mirror| {
-            let content = mirror.content.take()?;
-            Some((mirror, content))
-        }) else {
-            return;
-        };
-        let moves = std::mem::take(&mut mirror.moves);
-        self.mirrors.syncs.push(MirrorSync {
-            added: moves.added,
-            updated: moves.updated,
-            removed: moves.removed,
-            skipped: content.left_out.total(),
-        });
-        let (priority, contested) = (moves.priority(), mirror.losses > 0);
-        let groups: KeyedMap<(Family, &SlicePorts), usize> = content
-            .groups
-            .iter()
-            .enumerate()
-            .map(|(at, group)| ((group.family, &group.ports), at))
-            .collect();
-        let mut usable: Vec<_> = slices
-            .into_iter()
-            .filter(|&id| self.mirrored[id].is_usable())
-            .map(|id| {
-                let slice = &self.mirrored[id];
-                let key = slice.family.map(|family| (family, &slice.ports));
-                let at = key.and_then(|key| groups.get(&key).copied());
-                (id, at)
-            })
-            .collect();
-        // Where several slices show the same, one that needs no write stays, and otherwise the first by name: then two
-        // controllers do not delete each other's.
-        usable.sort_by_cached_key(|&(id, at)| {
-            let slice = &self.mirrored[id];
-            let same = at.is_some_and(|at| slice.shows(&content, &content.groups[at]));
-            (slice.object.remote.is_none(), !same, slice.name.clone())
-        });
-        let mut assigned = vec![None; content.groups.len()];
-        // By family those that another group can have, and then the others.
-        let mut spare: [VecDeque<MirroredSliceId>; 2] = Default::default();
-        let mut left = Vec::new();
-        for (id, at) in usable {
-            let slice = &self.mirrored[id];
-            match (at, slice.family.filter(|_| slice.object.remote.is_some())) {
-                (Some(at), _) if assigned[at].is_none() => assigned[at] = Some(id),
-                (_, Some(family)) => spare[family.index()].push_back(id),
-                _ => left.push(id),
-            }
-        }
-        for (group, place) in content.groups.iter().zip(&mut assigned) {
-            if place.is_some() {
-                continue;
-            }
-            *place = spare[group.family.index()].pop_front();
-        }
-        for (group, place) in content.groups.iter().zip(assigned) {
-            // Slices of Endpoints that are being deleted would go with them.
-            let id = place.or_else(|| (!content.deleting).then(|| self.create_mirrored(name)));
-            if let Some(id) = id {
-                self.publish_mirrored(id, &content, group, priority, contested);
-            }
-        }
-        for id in spare.into_iter().flatten().chain(left) {
-            self.withdraw(id, false, contested);
-        }
-        if let Some(mirror) = self.mirrors.by_name.get_mut(name) {
-            mirror.content = Some(content);
+            self.evaluate_later(&name);
         }
     }
 
@@ -445,24 +362,31 @@ impl NamespaceState {
         self.queue_mirrored(id, priority, news && !contested);
     }
 
-    /// Deletes a slice that nobody needs. One that gives way to others stays until they are there.
-    fn withdraw(&mut self, id: MirroredSliceId, gives_way: bool, contested: bool) {
+    /// Deletes a slice that nobody needs. One that gives way to others stays until they are there. `at_once` means that
+    /// nothing that is written for its Service has to come first.
+    fn withdraw(&mut self, id: MirroredSliceId, gives_way: bool, at_once: bool, contested: bool) {
         let slice = &mut self.mirrored[id];
-        slice.desired = None;
+        (slice.desired, slice.place) = (None, None);
         if slice.object.remote.is_none() && !slice.object.needs_refetch && slice.object.flight.is_none() {
             return self.drop_mirrored(id);
         }
-        let known = slice.object.phase == Phase::Deleting && slice.gives_way == gives_way;
+        let known = slice.object.phase == Phase::Deleting
+            && slice.gives_way == gives_way
+            && (slice.at_once || !at_once);
         slice.object.phase = Phase::Deleting;
+        slice.at_once = at_once;
         slice.object.rewrite = false;
         slice.object.needs_refetch &= slice.object.remote.is_none();
         slice.gives_way = gives_way;
         let service = slice.service_name.clone();
         let appeared = std::mem::take(&mut slice.appeared);
-        if appeared && let Some(mirror) = self.mirrors.by_name.get_mut(&service) {
-            // Somebody else has made it, and perhaps makes it again: that it was read is no reason for haste.
-            mirror.losses = mirror.losses.saturating_add(1);
-            self.mirrored[id].object.wait_for_turn();
+        if let Some(mirror) = self.mirrors.by_name.get_mut(&service) {
+            mirror.unread.remove(&id);
+            if appeared {
+                // Somebody else has made it, and perhaps makes it again: that it was read is no reason for haste.
+                mirror.losses = mirror.losses.saturating_add(1);
+                self.mirrored[id].object.wait_for_turn();
+            }
         }
         if !known {
             let priority = if gives_way {
@@ -505,14 +429,17 @@ impl NamespaceState {
 
     fn insert_mirrored(&mut self, slice: MirroredSlice) -> MirroredSliceId {
         let service = slice.service_name.clone();
-        let owned = slice.object.phase != Phase::Unmanaged;
+        let phase = slice.object.phase;
         let id = self.mirrored.insert(slice);
-        if !owned {
+        if phase == Phase::Unmanaged {
             return id;
         }
         let mirror = self.mirrors.by_name.entry(service.clone()).or_default();
         mirror.slices.insert(id);
-        self.mirrors.dirty.insert(service);
+        if matches!(phase, Phase::Adopting { .. }) {
+            mirror.unread.insert(id);
+            self.mirrors.dirty.insert(service);
+        }
         id
     }
 
@@ -520,25 +447,13 @@ impl NamespaceState {
         let slice = self.mirrored.remove(id);
         if let Some(mirror) = self.mirrors.by_name.get_mut(&slice.service_name) {
             mirror.slices.remove(&id);
+            mirror.unread.remove(&id);
+            // Another may have its number later.
+            mirror.touched.remove(&id);
+            mirror.whole |= slice.place.is_some();
             mirror.losses = mirror.losses.max(slice.object.losses);
             self.mirrors.dirty.insert(slice.service_name);
         }
-    }
-
-    /// Updates the totals after the evaluation of a mirror.
-    fn count_mirror(&mut self, name: &Arc<str>) {
-        let Some(mirror) = self.mirrors.by_name.get_mut(name) else {
-            return;
-        };
-        let managed = |id: &MirroredSliceId| self.mirrored[*id].object.phase == Phase::Managed;
-        let content = mirror.content.as_deref();
-        let now = MirrorTotals {
-            endpoints: content.map_or(0, MirroredObject::endpoints),
-            slices: mirror.slices.iter().filter(managed).count(),
-            desired_slices: content.map_or(0, |content| content.groups.len()),
-        };
-        let before = std::mem::replace(&mut mirror.counted, now);
-        self.mirrors.totals.replace(before, now);
     }
 
     // === slices that take the place of mirrored ones ===

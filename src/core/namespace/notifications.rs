@@ -129,8 +129,8 @@ impl NamespaceState {
             },
             warning: true,
             reason: "TooManySubsetsToMirror",
-            message: "The same ports occur in too many combinations of subsets, so these Endpoints are not mirrored; \
-                      EndpointSlices that mirror them stay as they are"
+            message: "The same ports occur in too many combinations of subsets, or too many ports share a name, so these \
+                      Endpoints are not mirrored; EndpointSlices that mirror them stay as they are"
                 .to_owned(),
         }));
     }

@@ -3,7 +3,7 @@
 
 use super::endpoints::Endpoints;
 use super::lifecycle::{Granted, Outcome};
-use super::mirror::MirroredSlice;
+use super::mirror::{Assignment, MirroredSlice};
 use super::{NamespaceState, WorkItem};
 use crate::core::body::Encode;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
@@ -25,6 +25,8 @@ pub(super) struct Planning {
     dirty: Option<IntoIter<ServiceId>>,
     /// The mirrors that were dirty when these Services had been evaluated.
     mirrors: Option<IntoIter<Arc<str>>>,
+    /// The mirror that is being evaluated.
+    assignment: Option<Box<Assignment>>,
 }
 
 impl NamespaceState {
@@ -90,6 +92,7 @@ impl NamespaceState {
                 mirrored: self.mirrored.take_arrivals(),
                 dirty: None,
                 mirrors: None,
+                assignment: None,
             })
         });
         let done = self.evaluate_some(&mut planning, budget);
@@ -142,13 +145,22 @@ impl NamespaceState {
             }
         }
         let mirrors = planning.mirrors.get_or_insert_with(|| self.mirrors.take_dirty());
-        for name in mirrors {
-            budget.spend(self.evaluate_mirror(&name));
+        loop {
+            if let Some(assignment) = &mut planning.assignment {
+                if !self.step_assignment(assignment, budget) {
+                    return false;
+                }
+                planning.assignment = None;
+            }
             if budget.is_spent() {
                 return false;
             }
+            let Some(name) = mirrors.next() else {
+                return true;
+            };
+            budget.spend(1);
+            planning.assignment = self.begin_assignment(&name).map(Box::new);
         }
-        true
     }
 
     /// Adds the objects that are due, as far as is known.

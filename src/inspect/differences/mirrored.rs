@@ -4,7 +4,7 @@ use super::{Difference, Found, Rank, Subject};
 use crate::core::facts::{EndpointFacts, SliceFacts};
 use crate::core::mirror::{MirroredEndpoint, observed_endpoint};
 use crate::core::namespace::NamespaceState;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Returns why a mirrored slice is to be created, updated or deleted, given the stored and the desired slice.
 pub(in crate::inspect) fn of(
@@ -36,35 +36,94 @@ pub(in crate::inspect) fn of(
     found.finish()
 }
 
+/// The endpoints of an address: those that are stored, and those that should be.
+type Both<'a> = (Vec<&'a EndpointFacts>, Vec<&'a EndpointFacts>);
+
 fn changed(found: &mut Found, stored: &SliceFacts, desired: &SliceFacts, namespace: &str) {
-    let by_address = |slice: &SliceFacts| -> BTreeMap<String, EndpointFacts> {
-        let endpoints = slice.endpoints.iter();
-        endpoints
-            .map(|endpoint| (endpoint.addresses.join(" "), endpoint.clone()))
-            .collect()
-    };
-    let mut left = by_address(stored);
-    for (address, wanted) in by_address(desired) {
-        let Some(there) = left.remove(&address) else {
-            found.add(Rank::Missing, format!("{address} is missing"));
-            continue;
-        };
-        match [&there, &wanted].map(|endpoint| observed_endpoint(namespace, endpoint)) {
-            [Some(there), Some(wanted)] => endpoint(found, &address, &there, &wanted),
-            _ => found.add(
-                Rank::Endpoint,
-                format!("{address}: has fields that are never written"),
-            ),
-        }
+    let mut by_address: BTreeMap<String, Both<'_>> = BTreeMap::new();
+    for endpoint in &stored.endpoints {
+        let address = endpoint.addresses.join(" ");
+        by_address.entry(address).or_default().0.push(endpoint);
     }
-    for address in left.into_keys() {
-        found.add(Rank::Extra, format!("{address} should not be there"));
+    for endpoint in &desired.endpoints {
+        let address = endpoint.addresses.join(" ");
+        by_address.entry(address).or_default().1.push(endpoint);
+    }
+    for (address, (stored, desired)) in by_address {
+        addressed(found, &address, stored, desired, namespace);
     }
     found.ports(&*stored.ports, &*desired.ports, "", None);
     found.labels(&stored.labels, &desired.labels, |_| true);
     annotations(found, stored, desired);
     if !stored.meta.owner.meet(&desired.meta.owner) {
         found.add(Rank::Metadata, "is not owned by the Endpoints");
+    }
+}
+
+/// Compares the endpoints of one address. Several are told apart by what they stand for.
+fn addressed<'a>(
+    found: &mut Found,
+    address: &str,
+    stored: Vec<&'a EndpointFacts>,
+    desired: Vec<&'a EndpointFacts>,
+    namespace: &str,
+) {
+    let several = stored.len() > 1 || desired.len() > 1;
+    let name = |endpoint: &EndpointFacts| {
+        if several {
+            format!("{address} ({})", stands_for(endpoint))
+        } else {
+            address.to_owned()
+        }
+    };
+    let mut left: BTreeMap<String, VecDeque<&EndpointFacts>> = BTreeMap::new();
+    for there in stored {
+        left.entry(stands_for(there)).or_default().push_back(there);
+    }
+    let mut pairs = Vec::new();
+    let mut missing = Vec::new();
+    for wanted in desired {
+        match left.get_mut(&stands_for(wanted)).and_then(VecDeque::pop_front) {
+            Some(there) => pairs.push((there, wanted)),
+            None => missing.push(wanted),
+        }
+    }
+    let mut extra: Vec<_> = left.into_values().flatten().collect();
+    if let ([there], [wanted]) = (&*extra, &*missing)
+        && !several
+    {
+        // What the address stands for has changed.
+        pairs.push((there, wanted));
+        extra.clear();
+        missing.clear();
+    }
+    for (there, wanted) in pairs {
+        match [there, wanted].map(|endpoint| observed_endpoint(namespace, endpoint)) {
+            [Some(there), Some(expected)] => endpoint(found, &name(wanted), &there, &expected),
+            _ => found.add(
+                Rank::Endpoint,
+                format!("{}: has fields that are never written", name(wanted)),
+            ),
+        }
+    }
+    for wanted in missing {
+        found.add(Rank::Missing, format!("{} is missing", name(wanted)));
+    }
+    for there in extra {
+        found.add(Rank::Extra, format!("{} should not be there", name(there)));
+    }
+}
+
+/// Says what an endpoint stands for beside its address, as `Pod web-1`.
+fn stands_for(endpoint: &EndpointFacts) -> String {
+    let target = match (&endpoint.pod, &endpoint.target) {
+        (_, Some(target)) => format!("{} {}", target.kind, target.name),
+        (Some(pod), None) => format!("Pod {pod}"),
+        (None, None) => "no target".to_owned(),
+    };
+    match endpoint.hostname.as_deref().filter(|name| !name.is_empty()) {
+        Some(hostname) => format!("{target}, hostname {hostname}"),
+        None => target,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The flags of the read-only commands.
 
-use super::{ConnectionArgs, PublishingArgs};
+use super::{ConnectionArgs, MirroringArgs, PublishingArgs};
 use crate::cluster::connect::Target;
 use crate::cluster::kubeconfig::ConfigFile;
 use crate::core::golang;
@@ -63,6 +63,10 @@ pub(crate) struct ExplainArgs {
     /// Format of the explanation
     #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["text", "json"], default_value = "text")]
     pub output: String,
+
+    /// What is mirrored, as for `run`.
+    #[command(flatten)]
+    pub mirroring: MirroringArgs,
 
     /// Show every pod, even when many are published as they should be
     #[arg(long)]

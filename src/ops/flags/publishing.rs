@@ -4,6 +4,21 @@ use super::{Controllers, controllers, parse_bool};
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
 
+/// The flags that decide what is mirrored. `explain` has them too.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct MirroringArgs {
+    /// Maximum number of addresses that are mirrored of each subset of Endpoints
+    ///
+    /// Ready addresses come first. Only Endpoints of Services without a selector are mirrored.
+    #[arg(
+        long = "mirroring-max-endpoints-per-subset",
+        value_name = "N",
+        default_value_t = 1000,
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    pub max_per_subset: u16,
+}
+
 /// The flags that decide what is published.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PublishingArgs {
@@ -26,11 +41,9 @@ pub(crate) struct PublishingArgs {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_endpoints_per_slice: u16,
 
-    /// Maximum number of addresses that are mirrored of each subset of Endpoints
-    ///
-    /// Ready addresses come first. Only Endpoints of Services without a selector are mirrored.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub mirroring_max_endpoints_per_subset: u16,
+    /// What is mirrored.
+    #[command(flatten)]
+    pub mirroring: MirroringArgs,
 
     /// Let the Service annotation `service.alpha.kubernetes.io/tolerate-unready-endpoints` override
     /// publishNotReadyAddresses for Endpoints, as in Kubernetes releases long before 1.36
@@ -62,7 +75,7 @@ impl PublishingArgs {
     pub(crate) fn settings(&self, seed: u64) -> Settings {
         Settings {
             max_endpoints: usize::from(self.max_endpoints_per_slice),
-            max_mirrored: usize::from(self.mirroring_max_endpoints_per_subset),
+            max_mirrored: usize::from(self.mirroring.max_per_subset),
             outputs: self.outputs(),
             legacy_tolerate_unready: self.legacy_tolerate_unready,
             clear_managed_fields: false,

@@ -34,7 +34,8 @@ async fn found(world: &World) -> Vec<(Verb, Vec<String>)> {
 
 /// What `explain` says of Service `s`.
 async fn notes(world: &World) -> Vec<String> {
-    look(&reader(world), NS, "s").await.unwrap().notes
+    let limit = world.options.settings.max_mirrored;
+    look(&reader(world), NS, "s", limit).await.unwrap().notes
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,28 +89,47 @@ async fn an_audit_says_that_endpoints_are_not_mirrored_yet() {
 
 #[tokio::test(start_paused = true)]
 async fn explain_says_what_is_mirrored_and_why_something_is_not() {
-    let world = World::new(100);
+    let mut world = World::new(100);
     world.make(service()).await;
     world.make(endpoints(&["10.9.0.1", "10.9.0.2"])).await;
-    let says = async |what: &str| {
-        let notes = notes(&world).await;
+    let says = async |world: &World, what: &str| {
+        let notes = notes(world).await;
         assert!(notes.iter().any(|note| note.contains(what)), "{what}: {notes:?}");
     };
-    says("its Endpoints are mirrored: 2 endpoints in 1 slice").await;
-    let change = async |metadata: Value| {
+    says(&world, "its Endpoints are mirrored: 2 endpoints in 1 slice").await;
+    let change = async |world: &World, metadata: Value| {
         world
             .patch("Endpoints", "s", json!({ "metadata": metadata }))
             .await;
     };
-    change(json!({"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}})).await;
-    says("its Endpoints are not mirrored: they have the label endpointslice.kubernetes.io/skip-mirror").await;
-    change(json!({
-        "labels": {"endpointslice.kubernetes.io/skip-mirror": null},
-        "annotations": {"control-plane.alpha.kubernetes.io/leader": "{}"},
-    }))
+    change(
+        &world,
+        json!({"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}),
+    )
     .await;
-    says("the annotation control-plane.alpha.kubernetes.io/leader says that they are a lock").await;
-    change(json!({"annotations": {"control-plane.alpha.kubernetes.io/leader": null}})).await;
+    says(
+        &world,
+        "its Endpoints are not mirrored: they have the label endpointslice.kubernetes.io/skip-mirror",
+    )
+    .await;
+    change(
+        &world,
+        json!({
+            "labels": {"endpointslice.kubernetes.io/skip-mirror": null},
+            "annotations": {"control-plane.alpha.kubernetes.io/leader": "{}"},
+        }),
+    )
+    .await;
+    says(
+        &world,
+        "the annotation control-plane.alpha.kubernetes.io/leader says that they are a lock",
+    )
+    .await;
+    change(
+        &world,
+        json!({"annotations": {"control-plane.alpha.kubernetes.io/leader": null}}),
+    )
+    .await;
 
     let many: Vec<String> = (0..1001)
         .map(|n| format!("10.8.{}.{}", n / 250, n % 250))
@@ -118,6 +138,45 @@ async fn explain_says_what_is_mirrored_and_why_something_is_not() {
     world
         .patch("Endpoints", "s", json!({ "subsets": subsets(&many) }))
         .await;
-    says("its Endpoints are mirrored: 1000 endpoints in 1 slice").await;
-    says("1 of its addresses are not mirrored: at most 1000 of a subset are").await;
+    says(&world, "its Endpoints are mirrored: 1000 endpoints in 1 slice").await;
+    says(
+        &world,
+        "1 of its addresses are not mirrored: at most 1000 of a subset are",
+    )
+    .await;
+    world.options.settings.max_mirrored = 10;
+    says(&world, "its Endpoints are mirrored: 10 endpoints in 1 slice").await;
+    says(
+        &world,
+        "991 of its addresses are not mirrored: at most 10 of a subset are",
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_audit_tells_targets_with_one_address_apart() {
+    let mut world = mirroring(Outputs::ALL).await;
+    let pod = |name: &str| json!({"ip": "10.9.0.1", "targetRef": {"kind": "Pod", "namespace": NS, "name": name, "uid": format!("u-{name}")}});
+    let both =
+        json!({"subsets": [{"addresses": [pod("a"), pod("b")], "ports": [{"name": "http", "port": 8080}]}]});
+    world.patch("Endpoints", "s", both).await;
+    world.rest().await;
+    world.stop().await;
+    assert_eq!(found(&world).await, []);
+    let mut slice = mirrored(&world.api).await.remove(0);
+    let endpoints = slice["endpoints"].as_array_mut().unwrap();
+    assert_eq!(endpoints.len(), 2);
+    endpoints.retain(|endpoint| endpoint["targetRef"]["name"] == "a");
+    endpoints[0]["conditions"]["ready"] = json!(false);
+    let name = text(&slice["metadata"]["name"]);
+    let left = json!({"endpoints": slice["endpoints"]});
+    world.patch("EndpointSlice", &name, left).await;
+    let reasons = [
+        "10.9.0.1 (Pod b) is missing",
+        "10.9.0.1 (Pod a): ready false, should be true",
+    ];
+    assert_eq!(
+        found(&world).await,
+        [(Verb::Update, reasons.map(str::to_owned).to_vec())]
+    );
 }

@@ -266,3 +266,32 @@ fn an_object_that_is_too_large_is_known_by_its_answer() {
     let said_by_a_page = "etcdserver: request is too large";
     assert_eq!(of_slice(Flight::Update, 500, said_by_a_page), Outcome::Unknown);
 }
+
+#[test]
+fn an_answer_that_cannot_be_read_says_why() {
+    let why = |output, verb, body: &str| {
+        let asked = Asked {
+            verb,
+            bytes: 5000,
+            output,
+            namespace: "ns",
+            name: "s",
+        };
+        match judge(&asked, StatusCode::OK, body.as_bytes()) {
+            (Outcome::Unknown, Some(Remark::Unreadable(why))) => why.to_string(),
+            other => panic!("{body}: {other:?}"),
+        }
+    };
+    let mut endpoints: Value = serde_json::from_str(&object("Endpoints", &json!({}))).unwrap();
+    endpoints["subsets"] = json!([{"addresses": "none"}]);
+    let told = why(Output::Endpoints, Flight::Fetch, &endpoints.to_string());
+    assert!(told.contains("expected"), "{told}");
+    let slice = object("EndpointSlice", &json!({"resourceVersion": "soon"}));
+    for verb in [Flight::Fetch, Flight::Update] {
+        let told = why(Output::Slice, verb, &slice);
+        assert_eq!(told, "metadata.resourceVersion is missing or malformed");
+    }
+    let other = object("EndpointSlice", &json!({"name": "other"}));
+    let told = why(Output::Slice, Flight::Fetch, &other);
+    assert_eq!(told, "it does not show the object");
+}

@@ -34,6 +34,10 @@ pub(in crate::core::namespace) struct MirroredSlice {
     departing: Option<(u64, Owners)>,
     /// The fingerprint of what it should hold.
     pub(super) desired: Option<u64>,
+    /// The index of the group that it shows.
+    pub(super) place: Option<usize>,
+    /// True if it is to be deleted, and nothing that is written for its Service has to come first.
+    pub(super) at_once: bool,
     /// True if it is to be deleted once others have taken its place.
     pub(super) gives_way: bool,
     /// True if a watch showed it first, so that somebody else has made it, and it has not been needed yet.
@@ -52,6 +56,8 @@ impl MirroredSlice {
             published: None,
             departing: None,
             desired: None,
+            place: None,
+            at_once: false,
             gives_way: false,
             appeared: false,
         }
@@ -135,8 +141,11 @@ impl Published for MirroredSlice {
         // If no slices take its place, it goes all the same.
         let soon = matches!(item.retry, Retry::Now | Retry::Floor | Retry::After { .. });
         let waits = self.gives_way && soon;
+        // A delete has no later changes to take along, but may have to come after an update that has.
+        let batched = self.object.phase != Phase::Deleting || !self.at_once;
         WorkItem {
             retry: if waits { Retry::Replacement } else { item.retry },
+            exists: item.exists && batched,
             ..item
         }
     }
@@ -266,8 +275,10 @@ impl Published for MirroredSlice {
                 slice.object.succeed();
             }
         }
-        let service = slice.service_name.clone();
-        state.touch_mirror(&service);
+        if let Some(mirror) = state.mirrors.by_name.get_mut(&slice.service_name) {
+            mirror.unread.remove(&id);
+        }
+        state.touch_mirrored(id);
     }
 
     fn vanish(state: &mut NamespaceState, id: MirroredSliceId, version: u64) {
@@ -293,7 +304,7 @@ impl Published for MirroredSlice {
             slice.owner = Owners::default();
             slice.object.priority = slice.object.priority.min(Priority::Add);
         });
-        state.touch_mirror(&service);
+        state.touch_mirrored(id);
     }
 
     fn forget(state: &mut NamespaceState, id: MirroredSliceId) {
@@ -344,10 +355,11 @@ impl NamespaceState {
         self.mirrors.by_name.get(service)?.content.as_deref()
     }
 
-    fn is_adopting_mirrored(&self, service: &str) -> bool {
+    /// Returns whether the content of some slice of a Service is not known yet.
+    pub(super) fn is_adopting_mirrored(&self, service: &str) -> bool {
         let mirror = self.mirrors.by_name.get(service);
-        let mut slices = mirror.into_iter().flat_map(|mirror| mirror.slices.iter());
-        slices.any(|id| self.mirrored[id].holds_others())
+        let mut unread = mirror.into_iter().flat_map(|mirror| mirror.unread.iter());
+        unread.any(|id| self.mirrored[id].holds_others())
     }
 
     /// Adds a slice that was not known and whose content is not known yet.

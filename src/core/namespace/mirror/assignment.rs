@@ -1,0 +1,334 @@
+//! Evaluation of a mirror: each group of its Endpoints gets a slice, and slices that no group needs are deleted.
+//!
+//! A mirror may have tens of thousands of slices. So an evaluation looks only at those that have changed, unless the
+//! Endpoints or the Service have, and is carried out in steps.
+
+use super::{MirrorSync, MirrorTotals, MirroredSlice, Stance};
+use crate::core::compact::small::SmallSet;
+use crate::core::ids::MirroredSliceId;
+use crate::core::mirror::{LeftOut, MirroredObject};
+use crate::core::namespace::NamespaceState;
+use crate::core::queue::Priority;
+use crate::core::work::Budget;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+/// The slice of each group, by the group's index.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    slices: Vec<Option<MirroredSliceId>>,
+    /// The number of groups that have one.
+    used: usize,
+}
+
+impl Places {
+    fn empty(groups: usize) -> Self {
+        Self {
+            slices: vec![None; groups],
+            used: 0,
+        }
+    }
+
+    fn set(&mut self, at: usize, slice: Option<MirroredSliceId>) {
+        let before = std::mem::replace(&mut self.slices[at], slice);
+        self.used = self.used + usize::from(slice.is_some()) - usize::from(before.is_some());
+    }
+}
+
+/// The evaluation of one mirror.
+#[derive(Clone, Debug)]
+pub(in crate::core::namespace) struct Assignment {
+    name: Arc<str>,
+    stance: Stance,
+    /// True if all slices and groups are looked at.
+    whole: bool,
+    /// Slices whose group is yet to be found.
+    slices: IntoIter<MirroredSliceId>,
+    /// The groups of the slices that were looked at.
+    found: Vec<usize>,
+    /// Slices that turned out not to be the best for any group.
+    unplaced: Vec<MirroredSliceId>,
+    /// Set when all slices have been looked at.
+    matched: Option<Matched>,
+    /// True if slices that are withdrawn wait for others to take their place.
+    waits: bool,
+    /// True if slices that exist are to be updated.
+    updates: bool,
+    priority: Priority,
+    contested: bool,
+}
+
+/// What remains to be done once all slices have been looked at.
+#[derive(Clone, Debug)]
+struct Matched {
+    /// Groups whose slice may have to be written, or that have none.
+    groups: IntoIter<usize>,
+    /// Slices that another group can have, by family.
+    spare: [VecDeque<MirroredSliceId>; 2],
+    /// Slices that nobody needs.
+    left: VecDeque<MirroredSliceId>,
+}
+
+impl Matched {
+    fn next_unneeded(&mut self) -> Option<MirroredSliceId> {
+        let [v4, v6] = &mut self.spare;
+        let spare = v4.pop_front().or_else(|| v6.pop_front());
+        spare.or_else(|| self.left.pop_front())
+    }
+}
+
+impl NamespaceState {
+    /// Begins to bring the mirrored slices of a Service up to date. `None` if there is nothing to be done now.
+    pub(in crate::core::namespace) fn begin_assignment(&mut self, name: &Arc<str>) -> Option<Assignment> {
+        if self.is_adopting_mirrored(name) {
+            // Evaluated as soon as the content of all of its slices is known.
+            return None;
+        }
+        let stance = self.stance(name);
+        let mirror = self.mirrors.by_name.get(name)?;
+        let mut losses = mirror.losses;
+        let groups = mirror
+            .content
+            .as_deref()
+            .map_or(0, |content| content.groups.len());
+        let fits = stance != Stance::Mirror || mirror.places.slices.len() == groups;
+        let whole = mirror.whole || mirror.stance != Some(stance) || !fits;
+        let slices = if whole { &mirror.slices } else { &mirror.touched };
+        let slices: Vec<_> = slices.iter().collect();
+        if whole {
+            losses = self.take_stance(name, stance, losses, &slices);
+            self.mirrors.replaced.remove(name);
+        }
+        let waits = stance == Stance::GiveWay && !self.has_builtin_slices(name);
+        let mirror = self.mirrors.by_name.get_mut(name)?;
+        if stance == Stance::Unread {
+            // What has changed is looked at when the Endpoints have been read.
+            return None;
+        }
+        mirror.whole = false;
+        mirror.touched = SmallSet::default();
+        let mut priority = Priority::Rest;
+        if let Some(content) = mirror.content.as_deref().filter(|_| stance == Stance::Mirror) {
+            let moves = std::mem::take(&mut mirror.moves);
+            self.mirrors.syncs.push(MirrorSync {
+                added: moves.added,
+                updated: moves.updated,
+                removed: moves.removed,
+                skipped: content.left_out.total(),
+            });
+            priority = moves.priority();
+            if whole {
+                mirror.places = Places::empty(content.groups.len());
+            }
+        }
+        Some(Assignment {
+            name: name.clone(),
+            stance,
+            whole,
+            slices: slices.into_iter(),
+            found: Vec::new(),
+            unplaced: Vec::new(),
+            matched: None,
+            waits,
+            updates: false,
+            priority,
+            contested: losses > 0,
+        })
+    }
+
+    /// Continues an evaluation, as far as the budget goes. Returns true when it is complete.
+    pub(in crate::core::namespace) fn step_assignment(
+        &mut self,
+        assignment: &mut Assignment,
+        budget: &mut Budget,
+    ) -> bool {
+        let Some(mirror) = self.mirrors.by_name.get_mut(&assignment.name) else {
+            return true;
+        };
+        let content = mirror.content.take();
+        let mut places = std::mem::take(&mut mirror.places);
+        let done = match content.as_deref().filter(|_| assignment.stance == Stance::Mirror) {
+            Some(content) => self.assign_some(assignment, content, &mut places, budget),
+            None => self.withdraw_some(assignment, budget),
+        };
+        if let Some(mirror) = self.mirrors.by_name.get_mut(&assignment.name) {
+            (mirror.content, mirror.places) = (content, places);
+        }
+        if done {
+            self.finish_assignment(assignment);
+        }
+        done
+    }
+
+    /// Gives each group the slice that has its ports and family, or one that is no longer needed otherwise, or a new one.
+    /// All others are deleted.
+    fn assign_some(
+        &mut self,
+        assignment: &mut Assignment,
+        content: &MirroredObject,
+        places: &mut Places,
+        budget: &mut Budget,
+    ) -> bool {
+        if assignment.matched.is_none() {
+            while let Some(id) = assignment.slices.next() {
+                self.find_place(assignment, id, content, places);
+                budget.spend(1);
+                if budget.is_spent() {
+                    return false;
+                }
+            }
+            let matched = self.finish_matching(assignment, content);
+            assignment.matched = Some(matched);
+        }
+        let Some(mut matched) = assignment.matched.take() else {
+            return true;
+        };
+        let done = loop {
+            if budget.is_spent() {
+                break false;
+            }
+            if let Some(at) = matched.groups.next() {
+                self.fill_place(assignment, &mut matched, at, content, places);
+            } else if let Some(id) = matched.next_unneeded() {
+                // What takes the place of a slice is written before it goes, and that may wait for a batch.
+                let at_once = assignment.whole && !assignment.updates;
+                self.withdraw(id, false, at_once, assignment.contested);
+            } else {
+                break true;
+            }
+            self.work.slices_touched += 1;
+            budget.spend(1);
+        };
+        assignment.matched = Some(matched);
+        done
+    }
+
+    /// Finds the group of a slice. Where several slices show the same, one that needs no write stays, and otherwise the
+    /// first by name: then two controllers do not delete each other's.
+    fn find_place(
+        &mut self,
+        assignment: &mut Assignment,
+        id: MirroredSliceId,
+        content: &MirroredObject,
+        places: &mut Places,
+    ) {
+        self.work.slices_touched += 1;
+        let slice = &mut self.mirrored[id];
+        let before = slice.place.take().filter(|_| !assignment.whole);
+        let family = slice.family.filter(|_| slice.is_usable());
+        let at = family.and_then(|family| content.position(family, &slice.ports));
+        if let Some(before) = before {
+            assignment.found.push(before);
+            places.set(before, None);
+        }
+        if !slice.is_usable() {
+            return;
+        }
+        let Some(at) = at else {
+            return assignment.unplaced.push(id);
+        };
+        assignment.found.push(at);
+        let rank = |slice: &MirroredSlice| {
+            let same = slice.shows(content, &content.groups[at]);
+            (slice.object.remote.is_none(), !same, slice.name.clone())
+        };
+        if let Some(other) = places.slices[at] {
+            if rank(&self.mirrored[other]) < rank(&self.mirrored[id]) {
+                return assignment.unplaced.push(id);
+            }
+            self.mirrored[other].place = None;
+            assignment.unplaced.push(other);
+        }
+        self.mirrored[id].place = Some(at);
+        places.set(at, Some(id));
+    }
+
+    fn finish_matching(&self, assignment: &mut Assignment, content: &MirroredObject) -> Matched {
+        let mut groups = if assignment.whole {
+            (0..content.groups.len()).collect()
+        } else {
+            std::mem::take(&mut assignment.found)
+        };
+        groups.sort_unstable();
+        groups.dedup();
+        let mut unplaced = std::mem::take(&mut assignment.unplaced);
+        unplaced.sort_by_cached_key(|&id| self.mirrored[id].name.clone());
+        let mut matched = Matched {
+            groups: groups.into_iter(),
+            spare: Default::default(),
+            left: VecDeque::new(),
+        };
+        for id in unplaced {
+            let slice = &self.mirrored[id];
+            match slice.family.filter(|_| slice.object.remote.is_some()) {
+                Some(family) => matched.spare[family.index()].push_back(id),
+                None => matched.left.push_back(id),
+            }
+        }
+        matched
+    }
+
+    /// Makes the slice of a group show it. If the group has none, it gets one.
+    fn fill_place(
+        &mut self,
+        assignment: &mut Assignment,
+        matched: &mut Matched,
+        at: usize,
+        content: &MirroredObject,
+        places: &mut Places,
+    ) {
+        let group = &content.groups[at];
+        let known = places.slices[at].or_else(|| matched.spare[group.family.index()].pop_front());
+        // Slices of Endpoints that are being deleted would go with them.
+        let id = known.or_else(|| (!content.deleting).then(|| self.create_mirrored(&assignment.name)));
+        let Some(id) = id else { return };
+        self.mirrored[id].place = Some(at);
+        places.set(at, Some(id));
+        self.publish_mirrored(id, content, group, assignment.priority, assignment.contested);
+        let object = &self.mirrored[id].object;
+        assignment.updates |= object.remote.is_some() && object.rewrite;
+    }
+
+    fn withdraw_some(&mut self, assignment: &mut Assignment, budget: &mut Budget) -> bool {
+        while !budget.is_spent() {
+            let Some(id) = assignment.slices.next() else {
+                return true;
+            };
+            self.withdraw(id, assignment.waits, true, assignment.contested);
+            self.work.slices_touched += 1;
+            budget.spend(1);
+        }
+        false
+    }
+
+    fn finish_assignment(&mut self, assignment: &Assignment) {
+        let name = &assignment.name;
+        let Some(mirror) = self.mirrors.by_name.get_mut(name) else {
+            return;
+        };
+        if assignment.stance != Stance::Mirror {
+            (mirror.content, mirror.told) = (None, LeftOut::default());
+            mirror.places = Places::default();
+            if assignment.waits && !mirror.slices.is_empty() {
+                self.mirrors.replaced.insert(name.clone());
+            }
+        }
+        let content = mirror.content.as_deref();
+        let now = MirrorTotals {
+            endpoints: match content {
+                Some(content) if assignment.whole => content.endpoints(),
+                Some(_) => mirror.counted.endpoints,
+                None => 0,
+            },
+            slices: mirror.places.used,
+            desired_slices: content.map_or(0, |content| content.groups.len()),
+        };
+        let before = std::mem::replace(&mut mirror.counted, now);
+        let gone = mirror.content.is_none() && mirror.slices.is_empty();
+        self.mirrors.totals.replace(before, now);
+        if gone {
+            self.mirrors.by_name.remove(name);
+        }
+    }
+}
