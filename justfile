@@ -22,6 +22,10 @@ doc:
 deny:
     cargo deny check
 
+# Needs cargo-audit: the same advisories, asked of Cargo.lock alone, and so for every platform and feature.
+audit:
+    cargo audit
+
 test:
     cargo test --workspace
 
@@ -66,3 +70,7 @@ deploy:
 # All that CI runs, in its order.
 ci:
     .ci/run
+
+# What one machine can build of a release, into target/release-files: CONTRIBUTING.md says what else belongs to it.
+release:
+    .ci/release

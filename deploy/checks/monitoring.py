@@ -46,16 +46,22 @@ def unknown(expression, metrics):
     return names_in(expression) - series
 
 
+def rules(kind):
+    """All rules of a kind (alert, record), by name."""
+    groups = yaml.safe_load((common.DEPLOY / "monitoring/rules.yaml").read_text())["groups"]
+    return {rule[kind]: rule for group in groups for rule in group["rules"] if kind in rule}
+
+
 def alerts():
     """All alerts, by name."""
-    rules = yaml.safe_load((common.DEPLOY / "monitoring/rules.yaml").read_text())
-    return {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"]}
+    return rules("alert")
 
 
 def check_names():
     """Names in alerts and dashboard are metrics; those said to be in src are."""
     metrics, problems = known(), []
-    expressions = [(name, rule["expr"]) for name, rule in alerts().items()]
+    metrics |= {name: ("gauge", "rules") for name in rules("record")}
+    expressions = [(name, rule["expr"]) for name, rule in (alerts() | rules("record")).items()]
     expressions += [(f"panel {title}", expression) for title, expression in panel_expressions()]
     for where, expression in expressions:
         problems += [f"{where}: there is no series {name}" for name in sorted(unknown(expression, metrics))]
@@ -116,24 +122,47 @@ def check_dashboard():
     common.report(problems, f"{len(panels)} panels, {len(rules)} expressions")
 
 
+RUNBOOK = "deploy/runbook.md"
+
+
 def check_alerts():
-    """Every alert is tested both ways, has a section in the runbook, and says what people need."""
-    problems, rules = [], alerts()
+    """Every alert is tested both ways, has a section in the runbook, and says what people need; every recording rule has a
+    test."""
+    problems, found, recorded = [], alerts(), rules("record")
     tests = yaml.safe_load((common.DEPLOY / "monitoring/rules_test.yaml").read_text())["tests"]
-    tried = [case for test in tests for case in test["alert_rule_test"]]
-    headings = re.findall(r"^## (\w+)$", (common.DEPLOY / "runbook.md").read_text(), re.M)
-    for name, rule in rules.items():
+    tried = [case for test in tests for case in test.get("alert_rule_test", [])]
+    headings = re.findall(r"^## (\w+)$", (common.ROOT / RUNBOOK).read_text(), re.M)
+    for name, rule in found.items():
         cases = [bool(case["exp_alerts"]) for case in tried if case["alertname"] == name]
         if set(cases) != {True, False}:
             problems.append(f"{name}: a test in which it fires and one in which it does not are needed")
         if rule["labels"].get("severity") not in ("warning", "critical"):
             problems.append(f"{name}: severity")
-        if not {"summary", "description", "runbook"} <= set(rule["annotations"]):
-            problems.append(f"{name}: summary, description and runbook are needed")
-        if rule["annotations"]["runbook"] != f"deploy/runbook.md#{name.lower()}":
-            problems.append(f"{name}: its runbook is {rule['annotations']['runbook']}")
-    problems += [f"{name} is in the runbook or in the rules only" for name in set(headings) ^ set(rules)]
-    common.report(problems, f"{len(rules)} alerts, {len(tried)} cases")
+        if not {"summary", "description", "runbook_url"} <= set(rule["annotations"]):
+            problems.append(f"{name}: summary, description and runbook_url are needed")
+        if rule["annotations"]["runbook_url"] != f"{RUNBOOK}#{name.lower()}":
+            problems.append(f"{name}: its runbook is {rule['annotations']['runbook_url']}")
+    problems += [f"{name} is in the runbook or in the rules only" for name in set(headings) ^ set(found)]
+    asked = {case["expr"] for test in tests for case in test.get("promql_expr_test", [])}
+    problems += [f"{name}: a test of its value is needed" for name in recorded if name not in asked]
+    problems += runbook_of_chart(found)
+    common.report(problems, f"{len(found)} alerts, {len(tried)} cases, {len(recorded)} recording rules")
+
+
+def runbook_of_chart(found):
+    """Alerts of the chart whose runbook is not where the value says that it is."""
+    base = "https://git.example.com/endpointd/blob/main/deploy/runbook.md"
+    for value, expected in [("", RUNBOOK), (f"prometheusRule.runbookUrl={base}", base)]:
+        objects = common.chart("prometheusRule.enabled=true", *filter(None, [value]))
+        (rule,) = common.find(objects, "PrometheusRule")
+        urls = {
+            item["alert"]: item["annotations"]["runbook_url"]
+            for group in rule["spec"]["groups"]
+            for item in group["rules"]
+            if "alert" in item
+        }
+        if urls != {name: f"{expected}#{name.lower()}" for name in found}:
+            yield f"the chart with {value!r}: {sorted(urls.values())}"
 
 
 if __name__ == "__main__":

@@ -101,6 +101,7 @@ impl Api {
             "Service" => ("/api/v1", "services", true),
             "Endpoints" => ("/api/v1", "endpoints", true),
             "EndpointSlice" => ("/apis/discovery.k8s.io/v1", "endpointslices", true),
+            "Lease" => ("/apis/coordination.k8s.io/v1", "leases", true),
             _ => {
                 return Err(Error::Scenario(format!(
                     "scenarios have no objects of kind {kind:?}"
