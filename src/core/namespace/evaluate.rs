@@ -68,7 +68,8 @@ impl NamespaceState {
                 self.evaluate_family(id, family, trigger);
             }
         }
-        if self.services[id].facts.custom {
+        let facts = &self.services[id].facts;
+        if facts.custom && !facts.is_led() {
             self.notify_other_slices(id);
         }
         self.record_sync(id);
