@@ -21,6 +21,7 @@ pub(crate) enum Resource {
     Services,
     Slices,
     Endpoints,
+    Leases,
 }
 
 /// Sends requests.
@@ -79,6 +80,7 @@ impl Resource {
             Self::Services => ("/api/v1", "services"),
             Self::Slices => ("/apis/discovery.k8s.io/v1", "endpointslices"),
             Self::Endpoints => ("/api/v1", "endpoints"),
+            Self::Leases => ("/apis/coordination.k8s.io/v1", "leases"),
         };
         let scope = match namespace {
             "" => String::new(),

@@ -19,7 +19,12 @@ pub(crate) const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 /// An object of the core group with nothing but a name and labels.
 pub(crate) fn object(kind: &str, name: &str, labels: Value) -> Value {
-    let mut object = json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name } });
+    let version = if kind == "Lease" {
+        "coordination.k8s.io/v1"
+    } else {
+        "v1"
+    };
+    let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name } });
     object["metadata"]["labels"] = labels;
     object
 }

@@ -37,6 +37,7 @@ use anyhow::Context;
 use futures::{StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::{
+    coordination::v1::Lease,
     core::v1::{Endpoints, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
@@ -63,7 +64,7 @@ pub struct Options {
     pub headless_label: bool,
     /// Compares slices that mirror Endpoints, too, if both outputs are checked.
     pub mirrored: bool,
-    /// Compares slices of Services whose selector is an annotation, too, if slices are checked.
+    /// Compares slices of Services whose annotations say what is published, too, if slices are checked.
     pub custom: bool,
 }
 
@@ -89,6 +90,8 @@ pub struct Cluster {
     pub slices: Vec<EndpointSlice>,
     /// All Endpoints objects, whoever manages them.
     pub endpoints: Vec<Endpoints>,
+    /// All Leases, if Services that follow some are compared.
+    pub leases: Vec<Lease>,
 }
 
 /// The objects of a cluster at one time, wherever they are kept.
@@ -104,19 +107,27 @@ pub struct Snapshot<'a> {
     pub slices: Vec<&'a EndpointSlice>,
     /// All Endpoints objects, whoever manages them. Not looked at unless Endpoints are checked.
     pub endpoints: Vec<&'a Endpoints>,
+    /// All Leases. Not looked at unless Services that follow some are compared.
+    pub leases: Vec<&'a Lease>,
 }
 
 /// Reads the cluster and says what is wrong with what is published.
 pub async fn check(client: &Client, options: &Options) -> anyhow::Result<Report> {
     // Boxed: so many lists at a time make a large future.
-    let cluster = Box::pin(Cluster::read(client, options.outputs)).await?;
+    let mut cluster = Box::pin(Cluster::read(client, options.outputs)).await?;
+    if options.custom {
+        cluster.leases = list(client, &ListParams::default()).await?;
+    }
     Ok(cluster.check(options))
 }
 
 /// Like [`check`], of those objects alone that have the label, written `KEY=VALUE`.
 pub async fn check_labelled(client: &Client, options: &Options, label: &str) -> anyhow::Result<Report> {
     let selected = ListParams::default().labels(label);
-    let cluster = Box::pin(Cluster::read_selected(client, options.outputs, &selected)).await?;
+    let mut cluster = Box::pin(Cluster::read_selected(client, options.outputs, &selected)).await?;
+    if options.custom {
+        cluster.leases = list(client, &selected).await?;
+    }
     Ok(cluster.check(options))
 }
 
@@ -211,6 +222,7 @@ impl Cluster {
             pods,
             slices,
             endpoints,
+            leases: Vec::new(),
         })
     }
 
@@ -246,6 +258,7 @@ impl Cluster {
             pods,
             slices,
             endpoints,
+            leases: Vec::new(),
         })
     }
 
@@ -257,6 +270,7 @@ impl Cluster {
             pods: self.pods.iter().collect(),
             slices: self.slices.iter().collect(),
             endpoints: self.endpoints.iter().collect(),
+            leases: self.leases.iter().collect(),
         }
     }
 
@@ -294,6 +308,7 @@ impl Snapshot<'_> {
             Some((slice.metadata.namespace.as_deref()?, service.as_str()))
         });
         let endpoints = group_by(&self.endpoints, |object| name(object));
+        let leases = group_by(&self.leases, |lease| name(lease));
 
         for service in self.services.iter().filter(|service| facts::is_managed(service)) {
             let Some((namespace, name)) = name(*service) else {
@@ -326,22 +341,36 @@ impl Snapshot<'_> {
                     continue;
                 };
                 let slices = slices.get(&(namespace, name)).map_or(&[][..], Vec::as_slice);
-                match annotated::of(service) {
-                    None => slices::abandoned(service, slices, &mut report.differences),
-                    Some(text) if annotated::is_valid(text) => {
-                        let pods = pods.get(namespace).map_or(&[][..], Vec::as_slice);
-                        let expected = slices::expected::of_service(service, pods, &nodes);
-                        slices::compare(
-                            service,
-                            &expected,
-                            slices,
-                            &zones,
-                            options,
-                            &mut report.differences,
-                        );
+                let in_namespace = pods.get(namespace).map_or(&[][..], Vec::as_slice);
+                let published = match (annotated::lease(service), annotated::of(service)) {
+                    (None, None) => {
+                        slices::abandoned(service, slices, &mut report.differences);
+                        None
                     }
                     // What is published depends on what was before.
-                    Some(_) => {}
+                    (_, Some(text)) if !annotated::is_valid(text) => None,
+                    (None, Some(_)) => Some(in_namespace.to_vec()),
+                    (Some(lease), _) => annotated::is_taken(slices).map(|taken| {
+                        let lease = leases.get(&(namespace, lease)).map(|leases| leases[0]);
+                        let pods = if taken { &[][..] } else { in_namespace };
+                        annotated::leader(service, lease, pods)
+                    }),
+                };
+                if let Some(pods) = published {
+                    let expected = slices::expected::of_service(service, &pods, &nodes);
+                    slices::compare(
+                        service,
+                        &expected,
+                        slices,
+                        &zones,
+                        options,
+                        &mut report.differences,
+                    );
+                    report.endpoints += expected
+                        .values()
+                        .flat_map(BTreeMap::values)
+                        .map(BTreeMap::len)
+                        .sum::<usize>();
                 }
             }
         }

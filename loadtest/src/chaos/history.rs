@@ -1,6 +1,7 @@
 //! A random history of a cluster: what people, kubelets and other controllers do to it, one operation after the
 //! other, from a seed.
 
+pub(super) mod leases;
 mod pods;
 mod services;
 mod tamper;
@@ -35,6 +36,8 @@ pub(super) struct History {
     /// Whether slices are given to other managers: with those Services more is done in the end.
     gives_away: bool,
     given_away: BTreeSet<(String, String)>,
+    /// Counts changes of Leases.
+    renewals: u64,
     operations: BTreeMap<&'static str, Count>,
     trace: Option<Trace>,
 }
@@ -59,7 +62,7 @@ enum FollowUp {
 }
 
 /// What the chances of operations are out of.
-const CHANCES: u32 = 100;
+const CHANCES: u32 = 106;
 
 // === impl History ===
 
@@ -76,6 +79,7 @@ impl History {
             follow_ups: VecDeque::new(),
             gives_away: rng.usize(..4) == 0,
             given_away: BTreeSet::new(),
+            renewals: 0,
             operations: BTreeMap::new(),
             trace,
             rng,
@@ -176,6 +180,7 @@ impl History {
             90..=95 => self.tamper_with_endpoints().await,
             96 | 97 => self.foreign_slice().await,
             98 => self.delete_namespace_sometimes().await,
+            100..=105 => self.lead().await,
             _ => self.burst().await,
         }
     }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
     controller::{Controller, Place},
-    history::{Count, History},
+    history::{Count, History, leases},
     plan,
     shape::Shape,
     trace::{Trace, show},
@@ -142,6 +142,14 @@ impl Trial {
     }
 }
 
+/// Renews all Leases again and again. Never returns.
+async fn renewals(api: Http, pause: Duration) {
+    for renewal in 1_000_000.. {
+        leases::renew(&api, renewal).await;
+        sleep(pause).await;
+    }
+}
+
 impl Limits {
     fn of(trial: Trial) -> Self {
         if trial.sockets {
@@ -235,7 +243,13 @@ impl Run {
         mut controller: Controller,
         client: &Client,
     ) -> anyhow::Result<(Report, Duration)> {
-        let settled_in = self.settle(&mut controller, client).await?;
+        // Pods are taken in as their Leases are renewed.
+        let holders = renewals(Http::new(client.clone()), self.limits.look * 3);
+        let settled_in = tokio::select! {
+            biased;
+            settled = self.settle(&mut controller, client) => settled?,
+            () = holders => unreachable!("holders renew for ever"),
+        };
         self.quiet(&mut controller, client, "after everything was right")
             .await?;
         controller.stop().await?;

@@ -67,6 +67,8 @@ pub(super) struct Service {
     pub(super) hints: u8,
     /// The selector in its annotation: one of [`ANNOTATIONS`].
     pub(super) annotation: Option<usize>,
+    /// The Lease in its annotation: one of [`LEASES`].
+    pub(super) lease: Option<usize>,
     /// Counts edits of its labels.
     pub(super) revision: u32,
     /// Deleted, but held by a finalizer.
@@ -85,6 +87,9 @@ pub(super) const ANNOTATIONS: [&str; 9] = [
     "",
     "app in app1",
 ];
+
+/// Leases that Services follow.
+pub(super) const LEASES: [&str; 2] = ["lease0", "lease1"];
 
 // === impl World ===
 impl World {
@@ -179,6 +184,7 @@ impl World {
             publish_not_ready: rng.usize(..6) == 0,
             hints: rng.u8(..8),
             annotation: (rng.u32(..3) == 0).then(|| rng.usize(..ANNOTATIONS.len())),
+            lease: (rng.u32(..4) == 0).then(|| rng.usize(..LEASES.len())),
             revision: rng.u32(..2),
             deleting: false,
         }
@@ -295,10 +301,12 @@ impl Service {
         body
     }
 
-    /// The annotation with a selector, as a patch.
+    /// The annotations that say what is published, as a patch.
     pub(super) fn annotation_patch(&self) -> Value {
         let text = self.annotation.map(|at| ANNOTATIONS[at]);
-        json!({ "metadata": { "annotations": { "endpointd.io/selector": text } } })
+        let lease = self.lease.map(|at| LEASES[at]);
+        let annotations = json!({ "endpointd.io/selector": text, "endpointd.io/leader": lease });
+        json!({ "metadata": { "annotations": annotations } })
     }
 
     pub(super) fn labels(&self) -> Value {

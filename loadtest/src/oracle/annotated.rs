@@ -1,20 +1,86 @@
-//! Services whose selector is an annotation: which pods they select. Read here by plain splitting, and not with
-//! endpointd's parser, so that one mistake does not hide in both.
+//! Services whose annotations say what is published: which pods they select, and which pod leads them. Read here by
+//! plain splitting, and not with endpointd's parser, so that one mistake does not hide in both.
 
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Pod, Service},
+    discovery::v1::EndpointSlice,
+};
 use kube::ResourceExt;
 
-const ANNOTATION: &str = "endpointd.io/selector";
+use super::{facts, slices::MANAGED_BY_LABEL};
+
+const SELECTOR: &str = "endpointd.io/selector";
+const LEADER: &str = "endpointd.io/leader";
+const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
+const BUILT_IN: &str = "endpointslice-controller.k8s.io";
+
+/// Whether the annotations of a Service say what is published.
+pub(super) fn counts(service: &Service) -> bool {
+    of(service).is_some() || lease(service).is_some()
+}
 
 /// The selector of a Service whose annotation counts: it has no other, and is not of type `ExternalName`.
 pub(super) fn of(service: &Service) -> Option<&str> {
+    annotation(service, SELECTOR)
+}
+
+/// The name of the Lease whose holder alone is published, if that annotation counts.
+pub(super) fn lease(service: &Service) -> Option<&str> {
+    annotation(service, LEADER)
+}
+
+/// The pods that a Service with such an annotation publishes, if its Lease is renewed and nobody else publishes for it:
+/// one at most.
+pub(super) fn leader<'a>(service: &Service, lease: Option<&Lease>, pods: &[&'a Pod]) -> Vec<&'a Pod> {
+    let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.as_deref());
+    let Some(name) = holder.and_then(|holder| holder.split('_').next()) else {
+        return Vec::new();
+    };
+    let is_named = |pod: &Pod| {
+        let spec = pod.spec.as_ref();
+        let hostname = spec.and_then(|spec| spec.hostname.as_deref());
+        let node = spec.filter(|spec| spec.host_network == Some(true));
+        let node = node.and_then(|spec| spec.node_name.as_deref());
+        pod.name_any() == name || hostname == Some(name) || node == Some(name)
+    };
+    let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+    let ended = |pod: &Pod| matches!(phase(pod).as_deref(), Some("Succeeded" | "Failed"));
+    let pods = pods.iter().copied();
+    let found: Vec<_> = pods
+        .filter(|pod| is_named(pod) && !ended(pod) && facts::is_selected(service, pod))
+        .collect();
+    if found.len() == 1 { found } else { Vec::new() }
+}
+
+/// Whether other controllers publish endpoints of the Service to which the slices belong, so that nobody leads it. `None`
+/// if it depends on what was before.
+pub(super) fn is_taken(slices: &[&EndpointSlice]) -> Option<bool> {
+    let manager = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY_LABEL).cloned();
+    let others = slices.iter().copied().filter(|slice| {
+        let deleted = slice.metadata.deletion_timestamp.is_some();
+        !deleted && matches!(manager(slice).as_deref(), Some(BUILT_IN | MIRRORING))
+    });
+    let holds = |slice: &&EndpointSlice| slice.endpoints.as_ref().is_some_and(|list| !list.is_empty());
+    let (full, empty): (Vec<_>, Vec<_>) = others.partition(holds);
+    let unknown = empty
+        .iter()
+        .any(|slice| manager(slice).as_deref() == Some(MIRRORING));
+    if full.is_empty() && unknown {
+        None
+    } else {
+        Some(!full.is_empty())
+    }
+}
+
+fn annotation<'s>(service: &'s Service, key: &str) -> Option<&'s str> {
     let spec = service.spec.as_ref()?;
     let selects = spec
         .selector
         .as_ref()
         .is_some_and(|selector| !selector.is_empty());
     let external = spec.type_.as_deref() == Some("ExternalName");
-    let text = service.annotations().get(ANNOTATION)?;
+    let text = service.annotations().get(key)?;
     (!selects && !external).then_some(text)
 }
 

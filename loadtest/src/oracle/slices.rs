@@ -109,7 +109,7 @@ pub(super) fn abandoned(service: &Service, slices: &[&EndpointSlice], difference
 
 /// The controller that publishes the Service's slices.
 fn manager(service: &Service) -> &'static str {
-    if annotated::of(service).is_some() {
+    if annotated::counts(service) {
         CUSTOM_MANAGED_BY
     } else {
         MANAGED_BY

@@ -2,6 +2,7 @@
 
 mod endpoints;
 mod hints;
+mod leaders;
 mod pods;
 mod slices;
 mod truncation;
@@ -136,6 +137,7 @@ fn cluster() -> Cluster {
             "addresses": [address("p1", "10.1.0.1"), address("p2", "10.1.0.2")],
             "ports": http(),
         }]))],
+        leases: Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Changes the cluster when changes are due, and has the watch wait for what they lead to.
 
 mod address;
+mod lead;
 mod zone;
 
 use std::{
@@ -148,7 +149,9 @@ impl Operations {
 
     fn count(&mut self, operation: &Operation) {
         *match operation {
-            Operation::Flip(_) | Operation::Lose(_) | Operation::Address(_) => &mut self.flips,
+            Operation::Flip(_) | Operation::Lose(_) | Operation::Address(_) | Operation::Lead(_) => {
+                &mut self.flips
+            }
             Operation::Replace(_) | Operation::Evict(_) => &mut self.replacements,
             Operation::Start { .. } | Operation::Shrink(_) | Operation::End(_) | Operation::Empty { .. } => {
                 &mut self.scalings
@@ -330,6 +333,10 @@ impl Generator {
             }
             Operation::Address(service) => {
                 self.set_address(service, due).await;
+                self.world.lock().services[service].busy = false;
+            }
+            Operation::Lead(service) => {
+                self.lead(service, due).await;
                 self.world.lock().services[service].busy = false;
             }
             Operation::Service(service, edit) => {

@@ -67,6 +67,8 @@ pub(super) enum Kind {
     /// Has no selector, and Endpoints that somebody else maintains, which are mirrored. Its pods are only addresses in
     /// them.
     Mirrored,
+    /// Has no selector, and an annotation that names a Lease: the pod that holds it is published, and no other.
+    Led,
 }
 
 // === impl Kind ===
@@ -141,6 +143,7 @@ impl Kind {
             Self::TwoProtocols => "dns",
             Self::Sidecar => "mesh",
             Self::Mirrored => "mirrored",
+            Self::Led => "led",
         }
     }
 }

@@ -83,7 +83,7 @@ pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Resu
 
     let mut outputs = session.options().outputs;
     // There, Endpoints are what the generator changes, and slices what the controller writes.
-    outputs.endpoints &= world.layout != Layout::Mirror;
+    outputs.endpoints &= !matches!(world.layout, Layout::Mirror | Layout::Leader);
     let scope = Scope {
         outputs,
         label: Some(world.label()),

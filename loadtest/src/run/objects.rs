@@ -60,7 +60,7 @@ pub(super) fn node_status(up: bool) -> Value {
 pub(super) fn service(world: &World, service: &Service) -> Value {
     let kind = service.kind;
     let mut spec = json!({ "ports": service_ports(service) });
-    if service.selection != Selection::None && kind != Kind::Mirrored {
+    if service.selection != Selection::None && !matches!(kind, Kind::Mirrored | Kind::Led) {
         spec["selector"] = service_selector(world, service);
     }
     if kind == Kind::ExternalName {
@@ -93,8 +93,22 @@ pub(super) fn service(world: &World, service: &Service) -> Value {
                 "service.kubernetes.io/topology-mode": "Auto",
             });
         }
+        Kind::Led => body["metadata"]["annotations"] = json!({ "endpointd.io/leader": service.name }),
         _ => {}
     }
+    body
+}
+
+/// The Lease of a Service that follows one, held by a pod from now on. Serves as a patch, too.
+pub(super) fn lease(world: &World, service: &Service, holder: &Pod) -> Value {
+    let mut body = object("Lease", &service.name, json!({ LABEL: world.run }));
+    body["metadata"]["namespace"] = json!(world.namespaces[service.namespace]);
+    body["spec"] = json!({
+        "holderIdentity": format!("{}_{}", pod_name(world, holder), holder.number),
+        // Nobody renews it here.
+        "leaseDurationSeconds": 86_400,
+        "renewTime": now_micros(),
+    });
     body
 }
 
@@ -345,6 +359,10 @@ pub(super) fn pod_patch(world: &World, pod: &Pod, state: State) -> Value {
         (_, State::Running { ready } | State::Ending { ready }) => readiness(ready),
         (_, State::Pending | State::Gone) => json!({}),
     }
+}
+
+fn now_micros() -> String {
+    format!("{:.6}", Timestamp::now())
 }
 
 fn now() -> String {

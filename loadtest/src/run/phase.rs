@@ -41,6 +41,8 @@ pub(super) enum Profile {
     ZoneLoss,
     /// Services without a selector: the readiness of addresses in their Endpoints changes, which are mirrored into slices.
     Mirror,
+    /// Services that publish only the holder of a Lease: the Lease gets another holder.
+    Leader,
     /// A very large cluster: the readiness of pods changes, as in steady, and then a zone is lost, as in zone-loss.
     Mega,
 }
@@ -107,13 +109,14 @@ impl Profile {
             Self::Demo => Layout::Demo,
             Self::Mega => Layout::Mega,
             Self::Mirror => Layout::Mirror,
+            Self::Leader => Layout::Leader,
             _ => Layout::Even,
         }
     }
 
     fn default_rate(self) -> u32 {
         match self {
-            Self::Steady | Self::Flap | Self::Restart | Self::Mix => 100,
+            Self::Steady | Self::Flap | Self::Restart | Self::Mix | Self::Leader => 100,
             Self::RollingUpdate | Self::HugeService | Self::ServiceChurn | Self::Mirror => 50,
             Self::NodeLoss | Self::Scale => 500,
             Self::ManyServices => 5,

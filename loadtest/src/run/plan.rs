@@ -184,10 +184,10 @@ impl Plan {
     /// The flags that a controller is started with before the user's: the default limit of writes is half of the changes
     /// that a mega cluster makes.
     pub(super) fn controller_flags(&self) -> &'static [&'static str] {
-        if self.is_mega() {
-            &["--kube-api-qps=0"]
-        } else {
-            &[]
+        match self.layout {
+            Layout::Mega => &["--kube-api-qps=0"],
+            Layout::Leader => &["--controllers=*,custom-selector-controller"],
+            _ => &[],
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) enum Operation {
     Node { node: usize, up: bool },
     /// The readiness of some address changes in the Endpoints of the Service, which has no selector.
     Address(usize),
+    /// Another pod takes over the Lease of the Service.
+    Lead(usize),
     /// A Service that does not exist is created; one that does is changed as said.
     Service(usize, Edit),
 }
@@ -155,6 +157,9 @@ impl Script {
             Profile::Mirror => world
                 .take_service()
                 .map_or(Next::Busy, |service| Next::Do(Operation::Address(service))),
+            Profile::Leader => world
+                .take_service()
+                .map_or(Next::Busy, |service| Next::Do(Operation::Lead(service))),
             Profile::RollingUpdate | Profile::NodeLoss | Profile::Scale | Profile::ZoneLoss => {
                 self.step(world)
             }

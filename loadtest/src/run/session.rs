@@ -46,6 +46,10 @@ impl<'a> Session<'a> {
             plan.layout != Layout::Mirror || args.controller.outputs.outputs() == oracle::Outputs::ALL,
             "mirrored slices follow from Endpoints: --outputs means nothing here"
         );
+        ensure!(
+            plan.layout != Layout::Leader || args.controller.outputs.outputs().slices,
+            "only slices are published for Services that follow a Lease: --outputs=endpoints means nothing here"
+        );
         for pid in &args.controller.pid {
             usage::name_of(*pid).with_context(|| format!("there is no process {pid}, or no /proc"))?;
         }
@@ -90,7 +94,7 @@ impl<'a> Session<'a> {
             // Here alone Services are made, and their cluster IPs stay.
             headless_label: !self.plan.replaces_services(),
             mirrored: self.plan.layout == Layout::Mirror,
-            custom: false,
+            custom: self.plan.layout == Layout::Leader,
         }
     }
 }

@@ -50,6 +50,8 @@ pub(super) enum Layout {
     Demo,
     /// Services without a selector, and their Endpoints; "pods" are addresses in these.
     Mirror,
+    /// As even, but each Service publishes only the holder of a Lease.
+    Leader,
     /// As even, in the proportions of a very large cluster.
     Mega,
 }
@@ -85,7 +87,7 @@ impl Layout {
     /// Decides the sizes that are not given. Most Services have some dozens of pods; few and large ones are for those who ask.
     pub(super) fn sizes(self, given: &SizeFlags) -> anyhow::Result<Sizes> {
         let (pods, services, namespaces) = match self {
-            Self::Even => (2_000, None, 10),
+            Self::Even | Self::Leader => (2_000, None, 10),
             Self::HugeService => (5_000, Some(2), 1),
             Self::ManyServices => (100, Some(200), 1),
             Self::Mix => (5_000, None, 10),
@@ -116,7 +118,7 @@ impl Layout {
                 given.services.is_none(),
                 "the mix decides how many Services there are: --services means nothing here"
             ),
-            Self::Even | Self::ManyServices | Self::Demo | Self::Mirror | Self::Mega => {}
+            Self::Even | Self::ManyServices | Self::Demo | Self::Mirror | Self::Leader | Self::Mega => {}
         }
         if matches!(self, Self::HugeService | Self::ManyServices) {
             ensure!(

@@ -82,6 +82,8 @@ pub(super) struct Service {
     pub(super) exists: bool,
     /// How often it was edited.
     pub(super) edits: u32,
+    /// The pod that holds its Lease, if it follows one.
+    pub(super) holder: Option<PodNumber>,
     /// An operation has it in hand.
     pub(super) busy: bool,
 }
@@ -181,11 +183,11 @@ impl World {
         let sizes = plan.sizes;
         let group = |index: usize| (index % sizes.namespaces, format!("app-{index:04}"));
         match plan.layout {
-            Layout::Even | Layout::Mix | Layout::Mirror | Layout::Mega => {
-                let kind = if plan.layout == Layout::Mirror {
-                    Kind::Mirrored
-                } else {
-                    Kind::Plain
+            Layout::Even | Layout::Mix | Layout::Mirror | Layout::Leader | Layout::Mega => {
+                let kind = match plan.layout {
+                    Layout::Mirror => Kind::Mirrored,
+                    Layout::Leader => Kind::Led,
+                    _ => Kind::Plain,
                 };
                 let groups = if plan.layout == Layout::Mix {
                     mix_groups(sizes.pods)
@@ -261,6 +263,7 @@ impl World {
             distribution,
             exists: true,
             edits: 0,
+            holder: None,
             busy: false,
         });
     }
@@ -569,6 +572,7 @@ mod tests {
             Profile::HugeService,
             Profile::ManyServices,
             Profile::Mirror,
+            Profile::Leader,
         ] {
             let world = world(profile, 503);
             assert_eq!(world.pod_count(), 503, "{profile}");

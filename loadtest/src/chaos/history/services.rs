@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{FollowUp, History};
 use crate::chaos::{
     api::{Ask, Resource},
-    world::{ANNOTATIONS, Service, World},
+    world::{ANNOTATIONS, LEASES, Service, World},
 };
 
 /// Services in one namespace.
@@ -50,9 +50,10 @@ impl History {
         let Some(at) = self.pick_service() else {
             return;
         };
-        let kind = self.rng.u32(..17);
+        let kind = self.rng.u32(..20);
         let (app, ports, hints) = (World::app(&mut self.rng), self.rng.u8(..6), self.rng.u8(..8));
         let annotation = self.rng.usize(..ANNOTATIONS.len() + 3);
+        let lease = self.rng.usize(..LEASES.len() + 1);
         let service = &mut self.world.services[at];
         let (what, patch) = match kind {
             0 | 1 if !service.external => {
@@ -91,6 +92,10 @@ impl History {
             14..=16 => {
                 service.annotation = (annotation < ANNOTATIONS.len()).then_some(annotation);
                 ("edit selector annotation", service.annotation_patch())
+            }
+            17..=19 => {
+                service.lease = (lease < LEASES.len()).then_some(lease);
+                ("edit leader annotation", service.annotation_patch())
             }
             12 => {
                 service.external = !service.external;
