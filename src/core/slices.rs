@@ -108,8 +108,8 @@ pub struct Slice {
     pub owner: Owners,
     /// The object's creation time, for objects that were listed in full.
     pub created: Option<Time>,
-    /// True if it belongs to another controller, and was read whole and had no endpoints.
-    pub is_known_empty: bool,
+    /// Whether it has endpoints, if it belongs to another controller and this version of it was read whole.
+    pub others_hold: Option<bool>,
     /// True if it is to be deleted once others have taken its place.
     pub gives_way: bool,
     /// True if its object was handed to another manager and is left to it until the slice's content changes.
@@ -145,7 +145,7 @@ impl Slice {
             hints: Vec::new(),
             owner: Owners::default(),
             created: None,
-            is_known_empty: false,
+            others_hold: None,
             gives_way: false,
             yielded: false,
             dirty: 0,

@@ -172,6 +172,7 @@ const PUBLISHED: &[Metric] = &[
     histogram("endpointd_request_duration_seconds", &SECONDS, &[], "Seconds from sending one of these requests to its answer."),
     counter("endpointd_contested_objects_total", &["output"], "Times an object was left alone for ten minutes, because another client had changed or deleted it again and again: probably a controller that endpointd replaces is still on."),
     gauge("endpointd_custom_selector_services", &["state"], "Services whose selector is the annotation endpointd.io/selector, by state: valid, or invalid (no pods are added; published ones are followed until they are gone or not ready)."),
+    gauge("endpointd_leader_services", &["state"], "Services that follow the Lease in the annotation endpointd.io/leader, by state: led (its holder is published), or vacant (nobody is)."),
 ];
 
 #[rustfmt::skip]

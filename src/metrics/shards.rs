@@ -30,6 +30,9 @@ pub(crate) struct ShardMetrics {
     /// Services whose selector is an annotation that can be used, and one that cannot.
     annotated: Gauge,
     frozen: Gauge,
+    /// Services that follow a Lease and publish its holder, and those that publish nobody.
+    led: Gauge,
+    leaderless: Gauge,
 }
 
 /// Metrics of mirrored Endpoints, as upstream's mirroring controller has them.
@@ -98,6 +101,8 @@ impl ShardMetrics {
                 .map(|output| counter!("endpointd_contested_objects_total", "output" => output.as_str())),
             annotated: gauge!("endpointd_custom_selector_services", "state" => "valid"),
             frozen: gauge!("endpointd_custom_selector_services", "state" => "invalid"),
+            led: gauge!("endpointd_leader_services", "state" => "led"),
+            leaderless: gauge!("endpointd_leader_services", "state" => "vacant"),
         }
     }
 
@@ -176,6 +181,8 @@ impl ShardPart {
             (&m.same_node, old_totals.same_node, totals.same_node),
             (&m.annotated, old_totals.annotated, totals.annotated),
             (&m.frozen, old_totals.frozen, totals.frozen),
+            (&m.led, old_totals.led, totals.led),
+            (&m.leaderless, old_totals.leaderless, totals.leaderless),
             (&m.mirrors.endpoints, old_mirrors.endpoints, mirrors.endpoints),
             (&m.mirrors.slices, old_mirrors.slices, mirrors.slices),
             (

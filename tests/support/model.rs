@@ -5,8 +5,8 @@ use endpointd::cluster::codec::{self, Encoding};
 use endpointd::core::address::Family;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{
-    AnnotatedSelector, EndpointsFacts, EndpointsMeta, HostName, NodeFacts, PodFacts, ServiceFacts,
-    SliceFacts, SliceMeta, TolerateUnready,
+    AnnotatedSelector, EndpointsFacts, EndpointsMeta, FollowedLeader, HostName, NodeFacts, PodFacts,
+    ServiceFacts, SliceFacts, SliceMeta, TolerateUnready,
 };
 use endpointd::core::hints::{HintMode, NodeCapacity};
 use endpointd::core::ids::Uid;
@@ -24,6 +24,8 @@ use std::sync::Arc;
 mod balanced;
 #[path = "model_endpoints.rs"]
 mod endpoints;
+#[path = "model_leases.rs"]
+mod leases;
 #[path = "model_mirrored.rs"]
 mod mirrored;
 #[path = "model_server.rs"]
@@ -33,6 +35,7 @@ mod slices;
 
 #[allow(unused_imports)] // Not all tests tamper.
 pub(crate) use endpoints::EndpointsTamper;
+use leases::{Leases, lease_name};
 #[allow(unused_imports)] // Not all tests write Endpoints.
 pub(crate) use mirrored::{CustomSpec, MirroredTamper};
 
@@ -71,6 +74,8 @@ pub(crate) struct ServiceSpec {
     pub(crate) external: bool,
     /// The selector in its annotation: one of [`ANNOTATIONS`].
     pub(crate) annotation: Option<u8>,
+    /// The Lease in its annotation.
+    pub(crate) lease: Option<u8>,
 }
 
 fn uid(kind: &str, name: u8, generation: u8) -> Uid {
@@ -186,6 +191,7 @@ impl ServiceSpec {
             hints: HintMode::None,
             external: false,
             annotation: None,
+            lease: None,
         }
     }
 
@@ -216,7 +222,9 @@ impl ServiceSpec {
                 let text = ANNOTATIONS[usize::from(choice) % ANNOTATIONS.len()];
                 Box::new(AnnotatedSelector::from(text))
             }),
-            leader: None,
+            leader: self
+                .lease
+                .map(|lease| Box::new(FollowedLeader::from(&*lease_name(lease)))),
             custom: false,
             selectorless: self.selector.is_none() && !self.external,
             selector: self.selector.filter(|_| !self.external).and_then(|bits| {
@@ -259,6 +267,7 @@ pub(crate) struct Model {
     pub(crate) mirrored: BTreeMap<Box<str>, SliceFacts>,
     /// The UIDs of Endpoints that people have made.
     pub(crate) custom: BTreeSet<String>,
+    pub(crate) leases: Leases,
     pub(crate) version: u64,
     /// How many UIDs have been given out.
     uids: u64,
@@ -345,6 +354,7 @@ impl Model {
             endpoints: BTreeMap::new(),
             mirrored: BTreeMap::new(),
             custom: BTreeSet::new(),
+            leases: Leases::default(),
             version: 100,
             uids: 0,
             backup: None,
@@ -454,6 +464,7 @@ impl Model {
         for kind in WRITTEN {
             self.state.forget(kind);
         }
+        self.leave_leases();
         assert_eq!(self.plan(), [], "who stands by plans nothing");
     }
 
@@ -522,8 +533,9 @@ impl Model {
         }
     }
 
-    /// The watch shows its next event.
+    /// The watch shows its next event, and that of Leases too.
     pub(crate) fn watch_one(&mut self) {
+        self.hear_of_leases();
         match self.watch.pop_front() {
             Some(WatchEvent::Seen(meta)) => self.state.apply_slice_meta(&meta, self.epoch),
             Some(WatchEvent::Gone(name, version)) => self.state.slice_gone(&name, version),
@@ -537,18 +549,22 @@ impl Model {
 
     /// Lets everything that is due happen, until nothing is.
     pub(crate) fn converge(&mut self) {
+        let mut renewed = false;
         for _ in 0..10_000 {
             while !self.watch.is_empty() {
                 self.watch_one();
             }
+            while self.hear_of_leases() {}
             self.plan();
             let mut out = self.in_flight.keys().chain(self.late.keys());
             if let Some(name) = out.next().cloned() {
                 self.answer(&name, Fate::Carried);
             } else if !self.pending.is_empty() {
                 self.grant(0);
-            } else if self.watch.is_empty() {
+            } else if self.watch.is_empty() && std::mem::replace(&mut renewed, true) {
                 return;
+            } else {
+                self.renew_leases();
             }
         }
         panic!("it never comes to rest");
@@ -569,6 +585,8 @@ impl Model {
         (fresh.store, fresh.version, fresh.uids) = (self.store.clone(), self.version, self.uids);
         (fresh.endpoints, fresh.mirrored) = (self.endpoints.clone(), self.mirrored.clone());
         fresh.custom.clone_from(&self.custom);
+        fresh.leases = self.leases.clone();
+        fresh.leave_leases();
         let mut kinds = Kind::ALL;
         shuffle(&mut random, &mut kinds);
         for kind in kinds {

@@ -6,7 +6,6 @@ use endpointd::core::facts::{Manager, SliceFacts};
 use endpointd::core::hints::HintMode;
 use endpointd::core::ids::Uid;
 use endpointd::core::ports::TargetPort;
-use endpointd::core::selector::Requirement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -18,24 +17,19 @@ impl Model {
     pub(crate) fn expected(&self) -> BTreeMap<(Arc<str>, Family, String), BTreeSet<Endpoint>> {
         let mut expected: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for service in self.services.values() {
-            let Some(selector) = &service.selector else {
+            if !service.is_managed() || service.is_frozen() {
                 continue;
-            };
+            }
+            let chosen = self.chosen(service);
             for family in Family::ALL.into_iter().filter(|family| service.has(*family)) {
                 let mut any = false;
-                for pod in self.pods.values() {
-                    let meets = |it: &Requirement| it.accepts(pod.labels.get(&it.key));
-                    let selected = selector
-                        .pairs()
-                        .all(|(key, value)| pod.labels.get(key) == Some(value))
-                        && selector.requirements().iter().all(meets);
+                for pod in &chosen {
                     let node = pod.node.as_ref().and_then(|node| self.zones.get(node));
                     let ip = match family {
                         Family::V4 => pod.v4.map(|ip| ip.to_string()),
                         Family::V6 => pod.v6.map(|ip| ip.to_string()),
                     };
-                    let Some(ip) = ip.filter(|_| selected && (node.is_some() || service.publish_not_ready))
-                    else {
+                    let Some(ip) = ip.filter(|_| node.is_some() || service.publish_not_ready) else {
                         continue;
                     };
                     let mut ports: Vec<String> = Vec::new();
@@ -113,7 +107,7 @@ impl Model {
             if service.is_frozen() {
                 self.assert_followed(slice);
             }
-            if service.selector.is_none() {
+            if !service.is_managed() || service.is_frozen() {
                 continue;
             }
             assert!(

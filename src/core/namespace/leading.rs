@@ -437,7 +437,9 @@ impl NamespaceState {
         let slices = self.unmanaged.get(&self.services[id].facts.name);
         slices.into_iter().flat_map(SmallSet::iter).any(|id| {
             let slice = &self.slices[id];
-            slice.manager != Manager::Custom && slice.object.remote.is_some() && !slice.is_known_empty
+            slice.manager != Manager::Custom
+                && slice.object.remote.is_some()
+                && slice.others_hold != Some(false)
         })
     }
 
@@ -450,7 +452,7 @@ impl NamespaceState {
             && slice.manager == Manager::Builtin
             && slice.object.phase == Phase::Unmanaged
             && slice.object.remote.is_some()
-            && !slice.is_known_empty
+            && slice.others_hold.is_none()
         {
             self.slices[id].object.needs_refetch = true;
             self.slices.want(id);
@@ -466,7 +468,7 @@ impl NamespaceState {
         else {
             return;
         };
-        (slice.is_known_empty, slice.object.needs_refetch) = (is_empty, false);
+        (slice.others_hold, slice.object.needs_refetch) = (Some(!is_empty), false);
         if let Some(service) = self.services.find(&slice.service_name)
             && self.services[service].facts.is_led()
         {

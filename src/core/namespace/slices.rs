@@ -126,7 +126,7 @@ impl Published for Slice {
     fn arrive(state: &mut NamespaceState, facts: SliceFacts, epoch: u8) {
         let id = state.keep(&facts.meta, epoch);
         state.slices[id].created = facts.created;
-        state.slices[id].is_known_empty = facts.endpoints.is_empty();
+        state.slices[id].others_hold = Some(!facts.endpoints.is_empty());
         state.attribute(id, false);
         let service = facts.meta.service.clone();
         if matches!(state.slices[id].object.phase, Phase::Adopting { .. }) {
@@ -159,7 +159,7 @@ impl Published for Slice {
         } else {
             slice.object.remote = Some(meta.remote());
             slice.owner = meta.owner.clone();
-            slice.is_known_empty = false;
+            slice.others_hold = None;
             state.learn_content(id);
         }
     }

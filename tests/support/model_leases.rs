@@ -1,0 +1,154 @@
+//! The part of the model that is the server's Leases and those who hold them, and who should lead by an independent
+//! computation.
+
+use super::{Model, NAMESPACE};
+use endpointd::core::facts::{Manager, PodFacts, ServiceFacts};
+use endpointd::core::leader::{LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest};
+use endpointd::core::lease::Record;
+use endpointd::core::selector::Requirement;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Leases, and what the state has yet to hear of them.
+#[derive(Clone, Default)]
+pub(crate) struct Leases {
+    pub(crate) there: BTreeMap<Arc<str>, LeaseFacts>,
+    /// The number under which the state follows them.
+    following: Option<u64>,
+    news: VecDeque<LeaseEvent>,
+    /// Counts changes of Leases, and what the state has heard of them.
+    changes: i32,
+    clock: Duration,
+}
+
+impl Model {
+    /// A Lease gets another holder, none, or goes.
+    pub(crate) fn lead(&mut self, lease: u8, holder: Option<&str>) {
+        let name: Arc<str> = lease_name(lease).into();
+        self.version += 1;
+        let event = if let Some(holder) = holder {
+            self.leases.changes += 1;
+            let record = Record {
+                holder: holder.to_owned(),
+                // It does not run out here.
+                seconds: i32::MAX,
+                transitions: self.leases.changes,
+                ..Record::default()
+            };
+            let facts = LeaseFacts {
+                name: name.clone(),
+                version: self.version,
+                record,
+            };
+            self.leases.there.insert(name, facts.clone());
+            LeaseEvent::Seen(facts)
+        } else {
+            self.leases.there.remove(&name);
+            LeaseEvent::Gone(name, self.version)
+        };
+        if self.leases.following.is_some() {
+            self.leases.news.push_back(event);
+        }
+    }
+
+    /// All holders renew their Leases.
+    pub(crate) fn renew_leases(&mut self) {
+        for (number, lease) in self.leases.there.clone().into_values().enumerate() {
+            assert_eq!(*lease.name, *lease_name(lease_number(&lease.name)), "{number}");
+            self.lead(lease_number(&lease.name), Some(&lease.record.holder));
+        }
+    }
+
+    /// Takes the state's requests about Leases, unless it stands by: nobody follows them then.
+    pub(crate) fn serve_leases(&mut self) {
+        if self.stands_by {
+            return;
+        }
+        for request in self.state.take_lease_requests() {
+            match request {
+                LeaseRequest::Follow(number) => {
+                    self.leases.following = Some(number);
+                    let all = self.leases.there.values().cloned().collect();
+                    self.leases.news = [LeaseEvent::Begun, LeaseEvent::Listed(all)].into();
+                }
+                LeaseRequest::Read(number, name) if Some(number) == self.leases.following => {
+                    let found = self.leases.there.get(&name).cloned();
+                    let answer = found.map_or(LeaseAnswer::Missing, LeaseAnswer::Found);
+                    self.leases.news.push_back(LeaseEvent::Read(name, answer));
+                }
+                LeaseRequest::Read(..) => {}
+                LeaseRequest::Leave => {
+                    self.leases.following = None;
+                    self.leases.news.clear();
+                }
+            }
+        }
+    }
+
+    /// The state hears the next of what happened to Leases. Returns false if there is nothing.
+    pub(crate) fn hear_of_leases(&mut self) -> bool {
+        self.serve_leases();
+        let (Some(generation), Some(event)) = (self.leases.following, self.leases.news.pop_front()) else {
+            return false;
+        };
+        self.leases.clock += Duration::from_secs(1);
+        self.state.apply_leases(&LeaseChange {
+            generation,
+            at: self.leases.clock,
+            event,
+        });
+        true
+    }
+
+    /// Nobody follows the Leases any more.
+    pub(crate) fn leave_leases(&mut self) {
+        self.leases.following = None;
+        self.leases.news.clear();
+    }
+
+    /// The pods that a Service should publish: those that it selects, or of these the one that leads it.
+    pub(super) fn chosen(&self, service: &ServiceFacts) -> Vec<&PodFacts> {
+        let selected = |pod: &&PodFacts| {
+            service.selector.as_ref().is_none_or(|selector| {
+                let meets = |it: &Requirement| it.accepts(pod.labels.get(&it.key));
+                let mut pairs = selector.pairs();
+                pairs.all(|(key, value)| pod.labels.get(key) == Some(value))
+                    && selector.requirements().iter().all(meets)
+            })
+        };
+        let pods = self.pods.values().filter(selected);
+        let Some(lease) = service.followed_lease() else {
+            return pods.collect();
+        };
+        let holder = self.leases.there.get(lease).map(|lease| &*lease.record.holder);
+        let others = self.store.values().any(|slice| {
+            slice.meta.service == service.name
+                && slice.meta.manager == Manager::Builtin
+                && slice.is_ours()
+                && !slice.endpoints.is_empty()
+        });
+        let name = holder.and_then(|holder| holder.split('_').next());
+        let Some(name) = name.filter(|name| !others && !name.is_empty()) else {
+            return Vec::new();
+        };
+        let leads = |pod: &&PodFacts| {
+            let hostname = pod.host.as_ref().map(|host| &*host.hostname);
+            *pod.name == *name || hostname == Some(name)
+        };
+        let found: Vec<_> = pods.filter(leads).collect();
+        if found.len() == 1 { found } else { Vec::new() }
+    }
+}
+
+/// The name of the Lease of a number.
+pub(crate) fn lease_name(number: u8) -> String {
+    format!("{NAMESPACE}-lease-{number}")
+}
+
+fn lease_number(name: &str) -> u8 {
+    let number = name.rsplit('-').next();
+    number
+        .and_then(|number| number.parse().ok())
+        .expect("a Lease of the model")
+}
