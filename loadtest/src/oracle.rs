@@ -350,7 +350,7 @@ impl Snapshot<'_> {
                     // What is published depends on what was before.
                     (_, Some(text)) if !annotated::is_valid(text) => None,
                     (None, Some(_)) => Some(in_namespace.to_vec()),
-                    (Some(lease), _) => annotated::is_taken(slices).map(|taken| {
+                    (Some(lease), _) => slices::is_taken(slices).map(|taken| {
                         let lease = leases.get(&(namespace, lease)).map(|leases| leases[0]);
                         let pods = if taken { &[][..] } else { in_namespace };
                         annotated::leader(service, lease, pods)

@@ -122,6 +122,13 @@ const SLICES: Outputs = Outputs {
     custom: false,
 };
 
+const CUSTOM: Outputs = Outputs {
+    slices: false,
+    endpoints: false,
+    mirrored: false,
+    custom: true,
+};
+
 const MIRRORED: Outputs = Outputs {
     slices: false,
     endpoints: false,
@@ -194,6 +201,22 @@ fn mirrored(edits: &[Edit]) -> Case {
         pods: Vec::new(),
         edits: edits.to_vec(),
         ..two_slices(&[], &[], 2)
+    }
+}
+
+/// Two Services whose selectors are annotations, with a slice each.
+fn annotated(changes: &[Change]) -> Case {
+    let annotated = |number: u8| ServiceSpec {
+        selector: None,
+        // Each selects one of the pods: by a value of label `a`, and by the value that it must not have.
+        annotation: Some([0, 8][usize::from(number)]),
+        ..service(number)
+    };
+    Case {
+        name: format!("annotated: {}", shown(&[], changes)),
+        outputs: CUSTOM,
+        services: vec![annotated(0), annotated(1)],
+        ..two_slices(&[], changes, 2)
     }
 }
 
@@ -278,6 +301,22 @@ pub(crate) fn all() -> Vec<Case> {
         }
     }
     cases.extend(of_mirroring());
+    cases.push(annotated(&[Flip(0), Toggle(1), Toggle(1)]));
+    for fault in Fault::ALL {
+        let case = annotated(&[Flip(0), Toggle(1)]);
+        cases.push(Case {
+            name: format!("{}, {fault:?}", case.name),
+            fault: Some(fault),
+            // Their slices have the lifecycle of others.
+            long: !matches!(fault, Fault::LostAfter | Fault::ForeignDelete | Fault::PodsExpire),
+            ..case
+        });
+    }
+    cases.push(Case {
+        name: "annotated, lost and won again: flip0 flip1".to_owned(),
+        relapse: true,
+        ..annotated(&[Flip(0), Flip(1)])
+    });
     for outputs in [SLICES, ENDPOINTS] {
         let kind = if outputs.slices { "slice" } else { "Endpoints" };
         cases.push(Case {

@@ -119,9 +119,8 @@ impl<'c> World<'c> {
         let mut server = Model::new(2);
         server.node(0, Some(0));
         for service in &case.services {
-            server
-                .services
-                .insert(service.facts().name.clone(), service.facts());
+            let facts = service.facts().resolve(model::NAMESPACE, case.outputs);
+            server.services.insert(facts.name.clone(), facts);
         }
         for pod in &case.pods {
             server.pods.insert(pod.facts().name.clone(), pod.facts());
@@ -591,7 +590,7 @@ impl System for World<'_> {
         if let Some(what) = process.leftovers() {
             return Err(what);
         }
-        if self.case.outputs.slices {
+        if self.case.outputs.slices || self.case.outputs.custom {
             let (published, expected) = (self.server.0.published(), self.server.0.expected());
             if published != expected {
                 return Err(format!("slices say {published:?}, and should say {expected:?}"));
@@ -620,7 +619,7 @@ impl System for World<'_> {
             }
         }
         let slices = self.server.0.store.len();
-        let wanted = if self.case.outputs.slices {
+        let wanted = if self.case.outputs.slices || self.case.outputs.custom {
             self.case.services.len()
         } else {
             0

@@ -90,7 +90,7 @@ const OUTPUTS: Outputs = Outputs {
 };
 
 /// Selectors of annotations, over the labels of [`label_pairs`], and some that cannot be used.
-const ANNOTATIONS: [&str; 8] = [
+const ANNOTATIONS: [&str; 9] = [
     "a=0",
     "a in (0,1),b!=1",
     "!b",
@@ -99,6 +99,7 @@ const ANNOTATIONS: [&str; 8] = [
     "a=0,c<1",
     "a in 0",
     "",
+    "a notin (0)",
 ];
 
 fn label_pairs(bits: u8) -> Vec<(String, String)> {

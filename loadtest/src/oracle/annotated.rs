@@ -4,16 +4,13 @@
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Pod, Service},
-    discovery::v1::EndpointSlice,
 };
 use kube::ResourceExt;
 
-use super::{facts, slices::MANAGED_BY_LABEL};
+use super::facts;
 
 const SELECTOR: &str = "endpointd.io/selector";
 const LEADER: &str = "endpointd.io/leader";
-const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
-const BUILT_IN: &str = "endpointslice-controller.k8s.io";
 
 /// Whether the annotations of a Service say what is published.
 pub(super) fn counts(service: &Service) -> bool {
@@ -51,26 +48,6 @@ pub(super) fn leader<'a>(service: &Service, lease: Option<&Lease>, pods: &[&'a P
         .filter(|pod| is_named(pod) && !ended(pod) && facts::is_selected(service, pod))
         .collect();
     if found.len() == 1 { found } else { Vec::new() }
-}
-
-/// Whether other controllers publish endpoints of the Service to which the slices belong, so that nobody leads it. `None`
-/// if it depends on what was before.
-pub(super) fn is_taken(slices: &[&EndpointSlice]) -> Option<bool> {
-    let manager = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY_LABEL).cloned();
-    let others = slices.iter().copied().filter(|slice| {
-        let deleted = slice.metadata.deletion_timestamp.is_some();
-        !deleted && matches!(manager(slice).as_deref(), Some(BUILT_IN | MIRRORING))
-    });
-    let holds = |slice: &&EndpointSlice| slice.endpoints.as_ref().is_some_and(|list| !list.is_empty());
-    let (full, empty): (Vec<_>, Vec<_>) = others.partition(holds);
-    let unknown = empty
-        .iter()
-        .any(|slice| manager(slice).as_deref() == Some(MIRRORING));
-    if full.is_empty() && unknown {
-        None
-    } else {
-        Some(!full.is_empty())
-    }
 }
 
 fn annotation<'s>(service: &'s Service, key: &str) -> Option<&'s str> {

@@ -28,6 +28,7 @@ pub(super) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 pub(super) const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 const CUSTOM_MANAGED_BY: &str = "endpointd.io";
+const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 
 /// An endpoint that stands in a slice, and the slice.
 type Found = BTreeMap<(Family, PortGroup), BTreeMap<EndpointKey, Vec<(String, Endpoint)>>>;
@@ -104,6 +105,26 @@ pub(super) fn abandoned(service: &Service, slices: &[&EndpointSlice], difference
     for slice in slices.iter().filter(|slice| is_by(slice, CUSTOM_MANAGED_BY)) {
         let problem = Problem::Unexpected("no annotation asks for it");
         comparison.add(None, None, format!("slice {}", slice.name_any()), problem);
+    }
+}
+
+/// Whether other controllers publish endpoints of the Service to which the slices belong, so that nobody leads it. `None`
+/// if it depends on what was before.
+pub(super) fn is_taken(slices: &[&EndpointSlice]) -> Option<bool> {
+    let manager = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY_LABEL).cloned();
+    let others = slices.iter().copied().filter(|slice| {
+        let deleted = slice.metadata.deletion_timestamp.is_some();
+        !deleted && matches!(manager(slice).as_deref(), Some(MANAGED_BY | MIRRORING))
+    });
+    let holds = |slice: &&EndpointSlice| slice.endpoints.as_ref().is_some_and(|list| !list.is_empty());
+    let (full, empty): (Vec<_>, Vec<_>) = others.partition(holds);
+    let unknown = empty
+        .iter()
+        .any(|slice| manager(slice).as_deref() == Some(MIRRORING));
+    if full.is_empty() && unknown {
+        None
+    } else {
+        Some(!full.is_empty())
     }
 }
 

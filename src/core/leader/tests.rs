@@ -256,3 +256,230 @@ fn names_of_leases_cannot_change_a_path() {
         assert!(!is_lease_name(name), "{name}");
     }
 }
+
+/// What can happen to a Lease, to what is on its way, and to this process, each at any time.
+#[derive(Clone, Copy, Debug)]
+enum Happens {
+    /// The holder renews, another takes over, the holder gives up, or the Lease is deleted.
+    Renew,
+    Take,
+    GiveUp,
+    Delete,
+    /// The watch shows its next event, or breaks; a list is made, or arrives; a read arrives.
+    Watch,
+    Break,
+    List,
+    Listed,
+    Read,
+    /// A second passes.
+    Pass,
+}
+
+/// A Lease at the server, and a process that follows it.
+#[derive(Clone, Default)]
+struct World {
+    lease: FollowedLease,
+    there: Option<(u64, Record)>,
+    version: u64,
+    /// What the watch has yet to show.
+    events: std::collections::VecDeque<(u64, Option<Record>)>,
+    watches: bool,
+    list: Option<Option<(u64, Record)>>,
+    read: Option<Option<(u64, Record)>>,
+    now: u64,
+    /// The pod that is published for it.
+    published: Option<String>,
+    /// When each holder last wrote the Lease.
+    written: std::collections::BTreeMap<String, u64>,
+    /// When this process last learned something that may be a sign of life.
+    learned: u64,
+}
+
+impl World {
+    const SECONDS: i32 = 2;
+
+    fn write(&mut self, holder: &str) {
+        self.version += 1;
+        let renewals = i32::try_from(self.version).unwrap();
+        let record = Record {
+            seconds: Self::SECONDS,
+            ..record(holder, renewals)
+        };
+        self.written.insert(holder.to_owned(), self.now);
+        self.there = Some((self.version, record.clone()));
+        self.events.push_back((self.version, Some(record)));
+    }
+
+    fn can(&self, happens: Happens) -> bool {
+        match happens {
+            Happens::Renew | Happens::GiveUp | Happens::Delete => self.there.is_some(),
+            Happens::Take | Happens::Pass => true,
+            Happens::Watch => self.watches && !self.events.is_empty(),
+            Happens::Break => self.watches,
+            Happens::List => !self.watches && self.list.is_none(),
+            Happens::Listed => self.list.is_some(),
+            Happens::Read => self.read.is_some(),
+        }
+    }
+
+    fn happen(&mut self, happens: Happens) {
+        let holder = self.there.as_ref().map(|(_, record)| record.holder.clone());
+        let effect = match happens {
+            Happens::Renew => {
+                self.write(&holder.unwrap());
+                Effect::None
+            }
+            Happens::Take => {
+                self.write(if holder.as_deref() == Some("a") { "b" } else { "a" });
+                Effect::None
+            }
+            Happens::GiveUp => {
+                self.write("");
+                Effect::None
+            }
+            Happens::Delete => {
+                self.version += 1;
+                self.there = None;
+                self.events.push_back((self.version, None));
+                Effect::None
+            }
+            Happens::Watch => match self.events.pop_front().unwrap() {
+                (version, Some(record)) => {
+                    self.learned = self.now;
+                    self.lease.seen(version, &record, at(self.now))
+                }
+                (version, None) => self.lease.gone(version),
+            },
+            Happens::Break => {
+                self.watches = false;
+                self.events.clear();
+                Effect::None
+            }
+            Happens::List => {
+                self.list = Some(self.there.clone());
+                self.events.clear();
+                Effect::None
+            }
+            Happens::Listed => {
+                let listed = self.list.take().unwrap();
+                (self.watches, self.learned) = (true, self.now);
+                let shown = listed.as_ref().map(|(version, record)| (*version, record));
+                self.lease.listed(shown, at(self.now))
+            }
+            Happens::Read => {
+                self.learned = self.now;
+                let answer = match self.read.take().unwrap() {
+                    Some((version, record)) => found(version, record),
+                    None => LeaseAnswer::Missing,
+                };
+                self.lease.read(&answer, at(self.now))
+            }
+            Happens::Pass => {
+                self.now += 1;
+                Effect::None
+            }
+        };
+        self.settle(effect);
+        let (reads, effect) = self.lease.due(at(self.now), self.published.is_some());
+        if reads {
+            self.read = Some(self.there.clone());
+        }
+        self.settle(effect);
+    }
+
+    /// Publishes whom the Lease says, by the rules.
+    fn settle(&mut self, effect: Effect) {
+        match self.lease.verdict() {
+            Verdict::Unknown => {}
+            Verdict::Nobody(_) => self.published = None,
+            Verdict::Held(holder) => {
+                if self.published.as_deref() != Some(holder) {
+                    let renewed = matches!(effect, Effect::Renewed { .. });
+                    self.published = renewed.then(|| holder.to_owned());
+                }
+            }
+        }
+    }
+
+    fn check(&self, history: &[Happens]) {
+        let Some(published) = &self.published else { return };
+        let silent = self.now
+            - self
+                .written
+                .get(published)
+                .copied()
+                .unwrap_or_default()
+                .max(self.learned);
+        // A read that is on its way is answered before anybody is removed.
+        let limit = u64::try_from(Self::SECONDS).unwrap();
+        assert!(
+            silent <= limit || self.read.is_some(),
+            "{published} is published {silent} s after any sign of life: {history:?}"
+        );
+    }
+
+    /// Lets everything arrive, and the holder renew in sight: it is published then.
+    fn come_to_rest(mut self, history: &[Happens]) {
+        for happens in [Happens::Listed, Happens::Read, Happens::List, Happens::Listed] {
+            if self.can(happens) {
+                self.happen(happens);
+            }
+        }
+        while self.can(Happens::Watch) {
+            self.happen(Happens::Watch);
+        }
+        let holder = self.there.as_ref().map(|(_, record)| record.holder.clone());
+        let holder = holder.filter(|holder| !holder.is_empty());
+        if holder.is_some() {
+            self.happen(Happens::Renew);
+            self.happen(Happens::Watch);
+        }
+        assert_eq!(self.published, holder, "{history:?}");
+    }
+}
+
+fn explore(world: &World, history: &mut Vec<Happens>, depth: usize, count: &mut usize) {
+    const ALL: [Happens; 10] = [
+        Happens::Renew,
+        Happens::Take,
+        Happens::GiveUp,
+        Happens::Delete,
+        Happens::Watch,
+        Happens::Break,
+        Happens::List,
+        Happens::Listed,
+        Happens::Read,
+        Happens::Pass,
+    ];
+    *count += 1;
+    world.clone().come_to_rest(history);
+    if depth == 0 {
+        return;
+    }
+    for happens in ALL.into_iter().filter(|happens| world.can(*happens)) {
+        let mut next = world.clone();
+        next.happen(happens);
+        history.push(happens);
+        next.check(history);
+        explore(&next, history, depth - 1, count);
+        history.pop();
+    }
+}
+
+#[test]
+fn whatever_order_things_happen_in() {
+    // From the beginning, with a Lease that is held; and with its holder published.
+    let mut first = World::default();
+    first.write("a");
+    first.events.clear();
+    let mut published = first.clone();
+    for happens in [Happens::List, Happens::Listed, Happens::Renew, Happens::Watch] {
+        published.happen(happens);
+    }
+    assert_eq!(published.published.as_deref(), Some("a"));
+    let mut count = 0;
+    for world in [first, published] {
+        explore(&world, &mut Vec::new(), 7, &mut count);
+    }
+    assert!(count > 500_000, "{count} histories");
+}
