@@ -4,7 +4,12 @@ use serde_json::Value;
 
 /// The recorded scenarios whose file's name contains this, by name.
 pub(crate) fn scenarios(only: &str) -> Vec<Value> {
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens");
+    scenarios_in("goldens", only)
+}
+
+/// The scenarios in a folder of the tests, as [`scenarios`].
+pub(crate) fn scenarios_in(folder: &str, only: &str) -> Vec<Value> {
+    let directory = format!("{}/tests/{folder}", env!("CARGO_MANIFEST_DIR"));
     let mut files: Vec<_> = std::fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path())
