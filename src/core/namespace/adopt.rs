@@ -119,8 +119,8 @@ impl NamespaceState {
                     .entry(slice.service_name.clone())
                     .or_default()
                     .insert(id);
+                self.learn_content(id);
                 if let Some(service) = service.filter(|_| custom) {
-                    self.learn_content(id);
                     self.mark(service);
                 }
             }

@@ -447,7 +447,8 @@ impl NamespaceState {
     pub(super) fn learn_content(&mut self, id: SliceId) {
         let slice = &self.slices[id];
         let service = self.services.find(&slice.service_name);
-        let matters = service.is_some_and(|service| self.services[service].facts.is_led());
+        let led = service.is_some_and(|service| self.services[service].facts.is_led());
+        let matters = led || self.replaced.contains_key(&slice.service_name);
         if matters
             && slice.manager == Manager::Builtin
             && slice.object.phase == Phase::Unmanaged
@@ -469,7 +470,9 @@ impl NamespaceState {
             return;
         };
         (slice.others_hold, slice.object.needs_refetch) = (Some(!is_empty), false);
-        if let Some(service) = self.services.find(&slice.service_name)
+        let name = slice.service_name.clone();
+        self.check_slices_replaced(&name);
+        if let Some(service) = self.services.find(&name)
             && self.services[service].facts.is_led()
         {
             self.mark(service);

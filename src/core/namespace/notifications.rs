@@ -144,8 +144,11 @@ impl NamespaceState {
 
     /// Checks the annotations of a Service that is new or has changed.
     pub(super) fn notify_annotations(&mut self, service: ServiceId) {
-        self.notify_selector(service);
-        self.notify_leader_annotation(service);
+        // While nobody writes, no Event would be recorded: the first plan makes up for it.
+        if !self.starting {
+            self.notify_selector(service);
+            self.notify_leader_annotation(service);
+        }
         let facts = &self.services[service].facts;
         if self.settings.legacy_tolerate_unready
             && let TolerateUnready::Malformed(value) = &facts.tolerate_unready
@@ -155,6 +158,24 @@ impl NamespaceState {
                 annotation: ANNOTATION_TOLERATE_UNREADY,
                 value: value.clone(),
             });
+        }
+    }
+
+    /// Notifies people of what is wrong with the annotations that say what is published, when this process begins to
+    /// write.
+    pub(super) fn notify_at_start(&mut self) {
+        if !self.settings.outputs.custom {
+            return;
+        }
+        let annotated = self.services.iter().filter(|(_, service)| {
+            let facts = &service.facts;
+            facts.annotated.is_some() || facts.leader.is_some()
+        });
+        let annotated: Vec<_> = annotated.map(|(id, _)| id).collect();
+        for service in annotated {
+            self.services[service].told_of_others = false;
+            self.notify_selector(service);
+            self.notify_leader_annotation(service);
         }
     }
 
@@ -256,14 +277,21 @@ impl NamespaceState {
 
     /// Notifies people that others publish slices for a Service whose selector is an annotation: clients unite them all.
     pub(super) fn notify_other_slices(&mut self, service: ServiceId) {
-        let facts = &self.services[service].facts;
-        let slices = self.unmanaged.get(&facts.name);
-        let others = slices.into_iter().flat_map(SmallSet::iter);
-        let others = others.filter(|id| {
-            let slice = &self.slices[*id];
-            slice.manager != Manager::Custom && slice.object.remote.is_some()
-        });
-        let count = others.count();
+        let count = {
+            let state = &self.services[service];
+            let slices = self.unmanaged.get(&state.facts.name);
+            let others = slices.into_iter().flat_map(SmallSet::iter);
+            let mut others = others.filter(|id| {
+                let slice = &self.slices[*id];
+                slice.manager != Manager::Custom && slice.object.remote.is_some()
+            });
+            // This is asked at each evaluation, and there may be many.
+            if state.told_of_others {
+                usize::from(others.next().is_some())
+            } else {
+                others.count()
+            }
+        };
         let told = std::mem::replace(&mut self.services[service].told_of_others, count > 0);
         if count > 0 && !told {
             let message = format!(

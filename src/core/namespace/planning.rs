@@ -133,6 +133,7 @@ impl NamespaceState {
         let dirty = planning.dirty.get_or_insert_with(|| {
             if std::mem::take(&mut self.starting) {
                 self.forget_triggers();
+                self.notify_at_start();
             }
             std::mem::take(&mut self.dirty).into_iter()
         });

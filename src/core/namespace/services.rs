@@ -44,6 +44,7 @@ impl NamespaceState {
                     let reannotated = service.facts.tolerate_unready != facts.tolerate_unready
                         || service.facts.annotated != facts.annotated
                         || service.facts.leader != facts.leader
+                        || service.facts.external != facts.external
                         || service.facts.selectorless != facts.selectorless;
                     self.update_service(id, facts);
                     if reannotated {

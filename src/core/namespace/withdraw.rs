@@ -31,7 +31,14 @@ impl NamespaceState {
         slice.object.change_by(1);
         self.slices.want(id);
         if waits {
-            self.replaced.entry(name).or_default().insert(id);
+            self.replaced.entry(name.clone()).or_default().insert(id);
+            let others = self
+                .unmanaged
+                .get(&name)
+                .map(|others| others.iter().collect::<Vec<_>>());
+            for other in others.into_iter().flatten() {
+                self.learn_content(other);
+            }
         }
     }
 
@@ -65,6 +72,8 @@ impl NamespaceState {
                 | (Manager::Builtin, false, Phase::Managed) => {
                     return false;
                 }
+                // Of a slice that another process writes, what it holds is read.
+                (Manager::Builtin, true, Phase::Unmanaged) => there |= slice.others_hold == Some(true),
                 (Manager::Builtin, true, phase) => there |= phase != Phase::Deleting,
                 _ => {}
             }

@@ -212,12 +212,17 @@ impl<'a> Parser<'a> {
             return Err(token.unexpected("\"(\""));
         }
         let mut values = Vec::new();
+        let mut commas = 0;
         loop {
-            values.push(Box::<str>::from(self.value()?.1));
+            let value = self.value()?.1;
+            commas = if value.is_empty() { commas } else { 0 };
+            values.push(Box::<str>::from(value));
             let token = self.take();
             match token.kind {
+                // kubectl takes commas by twos, and expects a value after the second.
+                Kind::Symbol(")") if commas > 0 && commas % 2 == 0 => return Err(token.unexpected("a value")),
                 Kind::Symbol(")") => break,
-                Kind::Symbol(",") => {}
+                Kind::Symbol(",") => commas += 1,
                 _ => return Err(token.unexpected("a comma or \")\"")),
             }
         }
