@@ -1,5 +1,6 @@
 //! Services that publish only the holder of a Lease.
 
+mod inspected;
 mod takeovers;
 
 use crate::cluster::Api;
