@@ -6,6 +6,7 @@ use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::core::mirror::MAX_PER_SUBSET;
 use endpointd::core::outputs::Outputs;
+use endpointd::inspect::explain::PodFinding;
 use endpointd::ops::audit::{Scope, audit};
 use endpointd::ops::explain::look;
 use kube::Client;
@@ -211,7 +212,7 @@ async fn a_selector_that_cannot_be_used_adds_nobody_and_follows_those_that_are_p
         assert_eq!(found.in_sync, Some(true), "{found:?}");
         assert_eq!(found.strays, [""; 0]);
         assert_eq!(found.pods.len(), 3);
-        assert!(found.pods.iter().all(|pod| pod.is_plain()), "{:?}", found.pods);
+        assert!(found.pods.iter().all(PodFinding::is_plain), "{:?}", found.pods);
 
         // Labels no longer matter, but readiness does, and a pod of the same name is another pod.
         world

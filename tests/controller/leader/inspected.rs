@@ -7,7 +7,7 @@ use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::core::mirror::MAX_PER_SUBSET;
 use endpointd::core::namespace::Settings;
-use endpointd::inspect::explain::{Explanation, State};
+use endpointd::inspect::explain::{Explanation, PodFinding, State};
 use endpointd::inspect::findings::Report;
 use endpointd::ops::audit::{Scope, audit};
 use endpointd::ops::explain::look;
@@ -266,7 +266,7 @@ async fn an_explanation_says_why_nobody_is_published() {
     assert_eq!(found.in_sync, Some(true), "it waits for a renewal");
     let leads: Vec<_> = found.pods.iter().filter(|pod| pod.leads == Some(true)).collect();
     assert_eq!((leads.len(), &*leads[0].name), (1, "db-0"));
-    assert!(found.pods.len() > 2 && found.pods[1..].iter().all(|pod| pod.is_plain()));
+    assert!(found.pods.len() > 2 && found.pods[1..].iter().all(PodFinding::is_plain));
 
     let one = json!([{"addresses": [ip(9)], "conditions": {"ready": true}}]);
     world.make(other("endpointslice-controller.k8s.io", &one)).await;
