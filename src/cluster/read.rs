@@ -1,9 +1,10 @@
 //! One-off reads: whole lists, page by page, and single objects. Nothing is kept here but the page that arrives.
 
-use super::codec::{self, Decode};
+use super::codec::{self, Decode, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::http;
 use super::pages::{self, ANSWER, PAGE};
+use crate::core::leader::LeaseFacts;
 use crate::core::namespace::Kind;
 use ::http::StatusCode;
 use kube::Client;
@@ -44,6 +45,23 @@ pub struct Selection {
     pub fields: &'static str,
 }
 
+/// A resource that is read.
+#[derive(Clone, Copy)]
+enum Resource {
+    Kind(Kind),
+    /// Leases are always read in JSON: their times have microseconds, which the decoder of protobuf leaves out.
+    Lease,
+}
+
+impl Resource {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Kind(kind) => kind.as_str(),
+            Self::Lease => "leases",
+        }
+    }
+}
+
 /// Items of a list.
 #[derive(Debug)]
 pub enum Item<T> {
@@ -73,6 +91,30 @@ impl ReadError {
     }
 }
 
+/// A list to read.
+#[derive(Clone, Copy)]
+struct List<'a> {
+    resource: Resource,
+    path: &'a str,
+    /// The namespace in words, for an error.
+    place: &'a str,
+    of: &'a Selection,
+}
+
+impl Selection {
+    /// The longest label selector that is sent, encoded, in bytes. A longer one may make the request longer than servers
+    /// and proxies take: some take 8 KiB of headers and path together.
+    const LONGEST: usize = 2 << 10;
+
+    /// Returns whether its label selector is so long that all objects should be listed, and selected afterwards.
+    pub fn is_too_long(&self) -> bool {
+        utf8_percent_encode(&self.labels, NON_ALPHANUMERIC)
+            .map(str::len)
+            .sum::<usize>()
+            > Self::LONGEST
+    }
+}
+
 impl Reader {
     /// Creates a reader. The client must not retry by itself.
     pub fn new(client: Client, encodings: Encodings) -> Self {
@@ -91,19 +133,39 @@ impl Reader {
             Some(namespace) => format!(" in namespace {namespace}"),
             None => " in all namespaces".to_owned(),
         };
-        let wrap = |cause| ReadError {
-            verb: "list",
-            what: format!("{}{place}", kind.as_str()),
-            cause,
+        let path = http::collection(kind, of.namespace.as_deref());
+        let list = List {
+            resource: Resource::Kind(kind),
+            path: &path,
+            place: &place,
+            of,
         };
-        match self.pages(kind, of, PAGE, &mut each).await {
-            // A list in one piece needs no continue token that can expire.
-            Err(Cause::Expired) => {
-                each(Item::Restart);
-                self.pages(kind, of, 0, &mut each).await.map_err(wrap)
-            }
-            outcome => outcome.map_err(wrap),
-        }
+        self.whole(list, &mut each).await
+    }
+
+    /// Lists the Leases of a namespace.
+    pub async fn leases(&self, namespace: &str) -> Result<Vec<LeaseFacts>, ReadError> {
+        let mut found = Vec::new();
+        let list = List {
+            resource: Resource::Lease,
+            path: &http::leases(namespace),
+            place: &format!(" in namespace {namespace}"),
+            of: &Selection::default(),
+        };
+        self.whole(list, &mut |item| match item {
+            Item::Object(Namespaced::<LeaseFacts> { facts, .. }) => found.push(facts),
+            Item::Restart => found.clear(),
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Gets one Lease, if it exists.
+    pub async fn lease(&self, namespace: &str, name: &str) -> Result<Option<LeaseFacts>, ReadError> {
+        let uri = format!("{}/{name}", http::leases(namespace));
+        let what = format!("leases {namespace}/{name}");
+        let lease: Option<Namespaced<LeaseFacts>> = self.one(Resource::Lease, &uri, what).await?;
+        Ok(lease.map(|lease| lease.facts))
     }
 
     /// Lists like [`Reader::list`], and collects the objects.
@@ -125,8 +187,22 @@ impl Reader {
         name: &str,
     ) -> Result<Option<T>, ReadError> {
         let uri = format!("{}/{name}", http::collection(kind, namespace));
+        let what = match namespace {
+            Some(namespace) => format!("{} {namespace}/{name}", kind.as_str()),
+            None => format!("{} {name}", kind.as_str()),
+        };
+        self.one(Resource::Kind(kind), &uri, what).await
+    }
+
+    /// Gets an object from a path, if it exists. `what` names it in an error.
+    async fn one<T: Decode>(
+        &self,
+        resource: Resource,
+        uri: &str,
+        what: String,
+    ) -> Result<Option<T>, ReadError> {
         let outcome = async {
-            let body = self.answer(kind, &uri).await?;
+            let body = self.answer(resource, uri).await?;
             let object = timeout(ANSWER, body.collect_bytes())
                 .await
                 .map_err(|_| Silent(ANSWER))??;
@@ -137,32 +213,49 @@ impl Reader {
             Err(Cause::NotFound(_)) => Ok(None),
             Err(cause) => Err(ReadError {
                 verb: "get",
-                what: match namespace {
-                    Some(namespace) => format!("{} {namespace}/{name}", kind.as_str()),
-                    None => format!("{} {name}", kind.as_str()),
-                },
+                what,
                 cause,
             }),
         }
     }
 
+    /// Reads a list to its end, anew if its pages expire.
+    async fn whole<T: Decode>(
+        &self,
+        list: List<'_>,
+        each: &mut impl FnMut(Item<T>),
+    ) -> Result<(), ReadError> {
+        let wrap = |cause| ReadError {
+            verb: "list",
+            what: format!("{}{}", list.resource.as_str(), list.place),
+            cause,
+        };
+        match self.pages(list, PAGE, each).await {
+            // A list in one piece needs no continue token that can expire.
+            Err(Cause::Expired) => {
+                each(Item::Restart);
+                self.pages(list, 0, each).await.map_err(wrap)
+            }
+            outcome => outcome.map_err(wrap),
+        }
+    }
+
     async fn pages<T: Decode>(
         &self,
-        kind: Kind,
-        of: &Selection,
+        list: List<'_>,
         size: usize,
         each: &mut impl FnMut(Item<T>),
     ) -> Result<(), Cause> {
         let mut query = String::new();
+        let List { resource, of, .. } = list;
         for (name, selector) in [("labelSelector", &*of.labels), ("fieldSelector", of.fields)] {
             if !selector.is_empty() {
                 query.extend(["&", name, "="]);
                 query.extend(utf8_percent_encode(selector, NON_ALPHANUMERIC));
             }
         }
-        let path = http::collection(kind, of.namespace.as_deref());
-        let get = |uri: String| async move { self.answer(kind, &uri).await };
-        let read = pages::read(&path, &query, size, get, |items, errors| {
+        let get = |uri: String| async move { self.answer(resource, &uri).await };
+        let read = pages::read(list.path, &query, size, get, |items, errors| {
             // A missing object would make others look wrong, or right, by mistake.
             if let Some(error) = errors.into_iter().next() {
                 return Err(Cause::Malformed(error.to_string()));
@@ -176,10 +269,10 @@ impl Reader {
     }
 
     /// Returns the body of the answer to a request. Sends the request again while the server is too busy.
-    async fn answer(&self, kind: Kind, uri: &str) -> Result<Body, Cause> {
+    async fn answer(&self, resource: Resource, uri: &str) -> Result<Body, Cause> {
         let mut tries = 1;
         loop {
-            let (wait, cause) = match timeout(ANSWER, self.ask(kind, uri)).await {
+            let (wait, cause) = match timeout(ANSWER, self.ask(resource, uri)).await {
                 Ok(Ok(body)) => return Ok(body),
                 Ok(Err((Some(wait), cause))) if tries < TRIES => (wait, cause),
                 Ok(Err((_, cause))) => return Err(cause),
@@ -192,8 +285,11 @@ impl Reader {
     }
 
     /// Sends a request once. With a refusal, returns the pause after which another try is worthwhile, if one is.
-    async fn ask(&self, kind: Kind, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
-        let read = http::read(&self.client, &self.encodings, kind, Form::Whole, uri).await;
+    async fn ask(&self, resource: Resource, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
+        let read = match resource {
+            Resource::Kind(kind) => http::read(&self.client, &self.encodings, kind, Form::Whole, uri).await,
+            Resource::Lease => http::read_json(&self.client, uri).await,
+        };
         let (head, status) = match read.map_err(|error| (None, error.into()))? {
             Ok(body) => return Ok(body),
             Err(refusal) => refusal,

@@ -378,7 +378,7 @@ impl FollowedLease {
 }
 
 /// Returns how long a holder may go without renewing.
-fn duration(record: &Record) -> Duration {
+pub fn duration(record: &Record) -> Duration {
     match u64::try_from(record.seconds) {
         Ok(seconds @ 1..) => Duration::from_secs(seconds),
         _ => UNSEEN,

@@ -1,9 +1,10 @@
 //! Finds the Services for which a controller would write something if it started now.
 
-use super::examine::due;
+use super::examine::{due, show_leases};
 use super::findings::Counts;
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use crate::core::hash::KeyedSet;
+use crate::core::leader::{LeaseFacts, is_lease_name};
 use crate::core::namespace::{Kind, NamespaceState, PendingLists, Settings};
 use crate::core::nodes::NodeTable;
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ pub(crate) struct Census {
     settings: Settings,
     namespaces: BTreeMap<Arc<str>, NamespaceState>,
     managed: KeyedSet<(Arc<str>, Arc<str>)>,
+    /// Those among them that follow a Lease.
+    led: KeyedSet<(Arc<str>, Arc<str>)>,
     pending_lists: PendingLists,
     /// The number of times that each kind's list was restarted.
     epochs: [u8; Kind::ALL.len()],
@@ -28,6 +31,7 @@ impl Census {
             settings,
             namespaces: BTreeMap::new(),
             managed: KeyedSet::default(),
+            led: KeyedSet::default(),
             pending_lists: PendingLists::all(settings.outputs),
             epochs: [0; Kind::ALL.len()],
         }
@@ -46,6 +50,7 @@ impl Census {
         self.epochs[kind.index()] += 1;
         if kind == Kind::Service {
             self.managed.clear();
+            self.led.clear();
         }
     }
 
@@ -65,6 +70,9 @@ impl Census {
         let facts = facts.resolve(namespace, self.settings.outputs);
         if facts.is_managed() {
             self.managed.insert((namespace.clone(), facts.name.clone()));
+        }
+        if facts.followed_lease().is_some_and(|lease| is_lease_name(lease)) {
+            self.led.insert((namespace.clone(), facts.name.clone()));
         }
         let epoch = self.epoch(Kind::Service);
         self.state(namespace).apply_service(facts, epoch);
@@ -102,6 +110,21 @@ impl Census {
             state.end_list(kind, epoch, u64::MAX, nodes);
         }
         self.pending_lists.clear(kind);
+    }
+
+    /// Returns the namespaces whose Leases must be listed, because Services there follow some. Each comes with the number
+    /// of these Services. Services must have been listed.
+    pub(crate) fn followers(&self) -> BTreeMap<Arc<str>, usize> {
+        let mut followers = BTreeMap::new();
+        for (namespace, _) in &self.led {
+            *followers.entry(namespace.clone()).or_default() += 1;
+        }
+        followers
+    }
+
+    /// Adds the Leases of a namespace.
+    pub(crate) fn leases(&mut self, namespace: &Arc<str>, leases: Vec<LeaseFacts>) {
+        show_leases(self.state(namespace), leases);
     }
 
     /// Returns the number of managed Services, and of their namespaces.

@@ -7,11 +7,13 @@ use crate::core::body::Request;
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use crate::core::hash::KeyedMap;
 use crate::core::inbox::Change;
+use crate::core::leader::{LeaseChange, LeaseEvent, LeaseFacts, LeaseRequest};
 use crate::core::namespace::{NamespaceState, Outcome, PendingLists, Settings, WorkItem};
 use crate::core::nodes::NodeTable;
 use crate::core::object::Verb;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Plans, and calls `each` with every write that is due for certain Services. None is carried out. Where the controller
 /// would first ask the API server whether an object's Service exists, the answer is taken to be what is known here.
@@ -82,6 +84,18 @@ pub(super) fn examine(
     findings
 }
 
+/// Shows a namespace all its Leases, if a Service there follows one.
+pub(super) fn show_leases(state: &mut NamespaceState, leases: Vec<LeaseFacts>) {
+    if let Some(LeaseRequest::Follow(generation)) = state.take_lease_requests().pop() {
+        state.apply_leases(&LeaseChange {
+            generation,
+            // Nobody waits here until the time of a holder has run out.
+            at: Duration::ZERO,
+            event: LeaseEvent::Listed(leases),
+        });
+    }
+}
+
 /// The listed objects of a namespace, or of one Service in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
@@ -93,6 +107,9 @@ pub(crate) struct Objects {
     pub slices: Vec<SliceFacts>,
     /// Endpoints objects.
     pub endpoints: Vec<EndpointsFacts>,
+    /// Leases, at least those that the Services follow. `None` if they are not known, so that nothing can be said of
+    /// what is published for these Services.
+    pub leases: Option<Vec<LeaseFacts>>,
 }
 
 impl Objects {
@@ -103,6 +120,16 @@ impl Objects {
         settings: Settings,
         nodes: &mut NodeTable,
     ) -> BTreeMap<Arc<str>, Vec<Finding>> {
+        self.take_up(namespace, settings, nodes).1
+    }
+
+    /// Returns the state of a controller that starts now, and what it would write, by Service.
+    pub(crate) fn take_up(
+        &self,
+        namespace: &Arc<str>,
+        settings: Settings,
+        nodes: &mut NodeTable,
+    ) -> (NamespaceState, BTreeMap<Arc<str>, Vec<Finding>>) {
         let mut core = NamespaceState::new(namespace.clone(), settings, PendingLists::NONE);
         let mut published = Published::default();
         for pod in &self.pods {
@@ -113,6 +140,9 @@ impl Objects {
             core.apply_service(service.clone(), 0);
         }
         core.watch_zones(nodes);
+        if let Some(leases) = &self.leases {
+            show_leases(&mut core, leases.clone());
+        }
         for slice in &self.slices {
             published.apply(Change::Slice(Box::new(slice.clone()), 0), |_| false);
         }
@@ -120,6 +150,7 @@ impl Objects {
             published.apply(Change::Endpoints(Box::new(endpoints.clone()), 0), |_| false);
         }
         let services = published.take_changed();
-        examine(&mut core, &mut published, &services)
+        let findings = examine(&mut core, &mut published, &services);
+        (core, findings)
     }
 }

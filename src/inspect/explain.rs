@@ -1,9 +1,12 @@
 //! Builds the explanation of a Service for `endpointd explain`.
 
+mod leader;
 mod near;
 mod pods;
 mod print;
 
+pub(crate) use leader::may_hold;
+pub use leader::{LeaderFinding, Leading, SeenLease};
 pub use near::{NearPod, Pods, meant};
 pub use pods::{Place, PodFinding, State};
 
@@ -13,15 +16,17 @@ use super::text::plural;
 use crate::core::address::Family;
 use crate::core::facts::observed::{ObservedPod, ObservedService};
 use crate::core::facts::{
-    ANNOTATION_LEADER, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, AddressFacts, ENDPOINTS_MANAGED_BY,
-    EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, LABEL_SKIP_MIRROR,
-    MANAGED_BY, MIRRORED_BY, ServiceFacts, SliceFacts, SubsetFacts, TolerateUnready,
+    ANNOTATION_FOLLOWED, ANNOTATION_LEADER, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, AddressFacts,
+    CUSTOM_MANAGED_BY, ENDPOINTS_MANAGED_BY, EndpointsFacts, LABEL_ENDPOINTS_MANAGED_BY, LABEL_MANAGED_BY,
+    LABEL_SERVICE_NAME, LABEL_SKIP_MIRROR, MANAGED_BY, MIRRORED_BY, ServiceFacts, SliceFacts, SubsetFacts,
+    TolerateUnready,
 };
 use crate::core::hints::HintMode;
 use crate::core::mirror::{LeftOut, MirroredObject};
 use crate::core::ports::{ServicePort, TargetPort};
 use crate::core::selector::Selector;
 use crate::core::subsets::{MAX_ADDRESSES, TRUNCATED};
+use crate::core::time::Time;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,7 +47,8 @@ pub struct Seen {
     pub namespace: Arc<str>,
     /// The Service.
     pub service: ObservedService,
-    /// The pods of its namespace; none if it has no selector.
+    /// The pods of its namespace, or, if its selector does not choose them, those that are published or lead; none if it
+    /// is not managed.
     pub pods: Option<Pods>,
     /// Their nodes.
     pub nodes: SeenNodes,
@@ -50,6 +56,14 @@ pub struct Seen {
     pub slices: Vec<SliceFacts>,
     /// The Endpoints object of the same name.
     pub endpoints: Option<EndpointsFacts>,
+    /// The reason why Endpoints could not be read, if that is forbidden.
+    pub endpoints_unreadable: Option<String>,
+    /// The Lease that the Service follows, if it does and there can be one of that name.
+    pub lease: Option<SeenLease>,
+    /// Who leads the Service, if it follows a Lease.
+    pub leading: Option<Leading>,
+    /// The time by this machine's clock.
+    pub now: Option<Time>,
     /// The writes that the controller would make; of Endpoints only, if nodes are unreadable.
     pub wrong: Vec<Finding>,
     /// The most addresses that the controller mirrors of a subset of Endpoints.
@@ -78,7 +92,9 @@ pub struct Explanation {
     pub ports: Vec<String>,
     /// `spec.publishNotReadyAddresses`.
     pub publish_not_ready_addresses: bool,
-    /// Whether the published objects are as desired; unknown if nodes cannot be read.
+    /// Who leads it, if it publishes only the holder of a Lease.
+    pub leader: Option<LeaderFinding>,
+    /// Whether the published objects are as desired; unknown if something cannot be read that decides it.
     pub in_sync: Option<bool>,
     /// The writes that the controller would make, and why.
     pub out_of_sync: Vec<Finding>,
@@ -86,7 +102,8 @@ pub struct Explanation {
     pub notes: Vec<String>,
     /// Other things that may be wrong.
     pub warnings: Vec<String>,
-    /// The pods that the selector matches, those with a problem first.
+    /// The pods that the selector matches, those with a problem first. If no selector chooses them, those that are
+    /// published or lead.
     pub pods: Vec<PodFinding>,
     /// Pods that it nearly matches.
     pub nearly: Vec<NearPod>,
@@ -98,6 +115,8 @@ pub struct Explanation {
     pub slices: Vec<SliceSummary>,
     /// The Endpoints object.
     pub endpoints: Option<EndpointsSummary>,
+    /// Whether it is not known if there is one.
+    pub endpoints_unknown: bool,
 }
 
 /// A summary of a slice.
@@ -144,6 +163,7 @@ pub fn explain(mut seen: Seen) -> Explanation {
     let mut warnings = warnings(&seen);
     let (mut nearly, mut nearly_total) = (Vec::new(), 0);
     let mut findings = Vec::new();
+    let leader = leader(&seen);
     if let Some(pods) = &mut seen.pods {
         (nearly, nearly_total) = pods.near();
         if pods.matching.is_empty() {
@@ -162,7 +182,7 @@ pub fn explain(mut seen: Seen) -> Explanation {
         let found = pods
             .matching
             .iter()
-            .map(|pod| pods::find(pod, &seen, differences(pod)));
+            .map(|pod| pods::find(pod, &seen, leader.as_ref(), differences(pod)));
         findings = found.collect();
         findings.sort_by(|a: &PodFinding, b| (a.rank(), &a.name).cmp(&(b.rank(), &b.name)));
     }
@@ -172,7 +192,11 @@ pub fn explain(mut seen: Seen) -> Explanation {
         warnings.push(note);
     }
     let facts = &seen.service.facts;
-    let known = matches!(seen.nodes, SeenNodes::Known(_));
+    let known =
+        matches!(seen.nodes, SeenNodes::Known(_)) && !matches!(seen.lease, Some(SeenLease::Unreadable(_)));
+    // Nobody can tell that Endpoints are right without seeing them.
+    let unseen = seen.endpoints_unreadable.is_some() && managed && !facts.custom;
+    let in_sync = seen.wrong.is_empty();
     Explanation {
         namespace: seen.namespace.to_string(),
         service: facts.name.to_string(),
@@ -187,7 +211,9 @@ pub fn explain(mut seen: Seen) -> Explanation {
         selector: selector(facts),
         ports: ports(&seen.service),
         publish_not_ready_addresses: facts.publish_not_ready,
-        in_sync: known.then_some(seen.wrong.is_empty()),
+        in_sync: Some(in_sync).filter(|in_sync| known && !(*in_sync && unseen)),
+        leader,
+        endpoints_unknown: seen.endpoints_unreadable.is_some(),
         strays: if managed { strays(&seen) } else { Vec::new() },
         slices: seen.slices.iter().map(|slice| summary(slice, facts)).collect(),
         endpoints: seen.endpoints.as_ref().map(endpoints_summary),
@@ -242,9 +268,29 @@ fn notes(seen: &Seen) -> Vec<String> {
              published before is left as it is"
         ));
     } else if facts.custom {
-        notes.push(format!(
-            "its pods are those that the annotation {ANNOTATION_SELECTOR} selects; it has no Endpoints of ours"
-        ));
+        notes.push(match (facts.followed_lease(), &facts.annotated) {
+            (None, _) => format!(
+                "its pods are those that the annotation {ANNOTATION_SELECTOR} selects; it has no Endpoints of ours"
+            ),
+            (Some(lease), None) => format!(
+                "the annotation {ANNOTATION_FOLLOWED} has only the pod published that holds the Lease {lease}; it has \
+                 no Endpoints of ours"
+            ),
+            (Some(lease), Some(_)) => format!(
+                "of the pods that the annotation {ANNOTATION_SELECTOR} selects, the annotation {ANNOTATION_FOLLOWED} \
+                 has only the one published that holds the Lease {lease}; it has no Endpoints of ours"
+            ),
+        });
+        if facts
+            .leader
+            .as_ref()
+            .is_some_and(|leader| leader.ignores_not_ready)
+        {
+            notes.push(
+                "publishNotReadyAddresses is ignored: a leader that is not ready is published as not ready"
+                    .to_owned(),
+            );
+        }
     } else if !service.selects {
         notes.push(
             "it has no selector: nobody publishes pods for it; its endpoints are those that people or other \
@@ -338,7 +384,12 @@ fn warnings(seen: &Seen) -> Vec<String> {
              --legacy-tolerate-unready-annotation; here it is taken to have none"
         ));
     }
-    warnings.extend(selector_warnings(seen));
+    warnings.extend(annotation_warnings(seen));
+    if let Some(why) = &seen.endpoints_unreadable {
+        warnings.push(format!(
+            "Endpoints could not be read, so nothing can be said about them: {why}"
+        ));
+    }
     if let SeenNodes::Unreadable(why) = &seen.nodes {
         warnings.push(format!(
             "nodes could not be read, so nothing can be said about them, nor whether slices are in sync: {why}"
@@ -347,12 +398,18 @@ fn warnings(seen: &Seen) -> Vec<String> {
     warnings
 }
 
-/// Returns what may be wrong with the selector in the annotation, and which slices of others are used beside ours.
-fn selector_warnings(seen: &Seen) -> Vec<String> {
+/// Returns what may be wrong with the annotations that say what is published, and which slices of others are used beside
+/// ours.
+fn annotation_warnings(seen: &Seen) -> Vec<String> {
     let facts = &seen.service.facts;
-    let Some(annotated) = &facts.annotated else {
+    let annotated = [
+        (ANNOTATION_SELECTOR, facts.annotated.is_some()),
+        (ANNOTATION_FOLLOWED, facts.leader.is_some()),
+    ];
+    let annotated = annotated.into_iter().filter(|(_, is_set)| *is_set);
+    if annotated.clone().next().is_none() {
         return Vec::new();
-    };
+    }
     if !facts.custom {
         let why = if facts.is_api(&seen.namespace) {
             "the endpoints of this Service are the API servers"
@@ -361,40 +418,60 @@ fn selector_warnings(seen: &Seen) -> Vec<String> {
         } else {
             "the Service has a selector"
         };
-        return vec![format!("the annotation {ANNOTATION_SELECTOR} is ignored: {why}")];
+        let ignored = |(annotation, _)| format!("the annotation {annotation} is ignored: {why}");
+        return annotated.map(ignored).collect();
     }
     let mut warnings = Vec::new();
-    if let Some(problem) = annotated.problem() {
+    if let Some(problem) = facts.annotated.as_ref().and_then(|annotated| annotated.problem()) {
         warnings.push(format!(
             "the selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}; no pods are added, and those \
              that are published stay until they are gone or not ready"
         ));
     }
-    for manager in [MANAGED_BY, MIRRORED_BY] {
-        let slices = seen
-            .slices
-            .iter()
-            .filter(|slice| slice.manager() == Some(manager));
-        let count = slices.count();
-        if count == 0 {
-            continue;
-        }
-        let (namespace, name) = (&seen.namespace, &facts.name);
-        let remove = if manager == MIRRORED_BY {
-            // While there are Endpoints, they are mirrored again.
-            format!("kubectl -n {namespace} delete endpoints {name}")
-        } else {
-            let labels = format!("{LABEL_SERVICE_NAME}={name},{LABEL_MANAGED_BY}={manager}");
-            format!("kubectl -n {namespace} delete endpointslices -l {labels}")
-        };
-        warnings.push(format!(
-            "{} of {manager} {} this Service too, and clients use their endpoints beside ours; if they are not \
-             wanted: {remove}",
-            plural(count, "slice"),
-            if count == 1 { "names" } else { "name" }
-        ));
-    }
+    warnings.extend(beside_ours(seen));
     warnings
+}
+
+/// Returns which slices of other managers name an annotated Service.
+fn beside_ours(seen: &Seen) -> Vec<String> {
+    let mut counts: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    for slice in &seen.slices {
+        if slice.manager() != Some(CUSTOM_MANAGED_BY) {
+            *counts.entry(slice.manager()).or_default() += 1;
+        }
+    }
+    let (namespace, name) = (&seen.namespace, &seen.service.facts.name);
+    let delete = |labels: String| {
+        format!("kubectl -n {namespace} delete endpointslices -l {LABEL_SERVICE_NAME}={name},{labels}")
+    };
+    let each = |(manager, count)| {
+        let remove = match manager {
+            // While there are Endpoints, they are mirrored again.
+            Some(MIRRORED_BY) => format!("kubectl -n {namespace} delete endpoints {name}"),
+            Some(MANAGED_BY) => delete(format!("{LABEL_MANAGED_BY}={MANAGED_BY}")),
+            Some(_) => "whoever manages them must stop to, or they come back".to_owned(),
+            None => delete(format!("'!{LABEL_MANAGED_BY}'")),
+        };
+        format!(
+            "{} of {} {} this Service too, and clients use their endpoints beside ours; if they are not wanted: \
+             {remove}",
+            plural(count, "slice"),
+            manager.unwrap_or("no manager"),
+            if count == 1 { "names" } else { "name" }
+        )
+    };
+    counts.into_iter().map(each).collect()
+}
+
+/// Explains who leads a Service that follows a Lease.
+fn leader(seen: &Seen) -> Option<LeaderFinding> {
+    let pod = |name: &str| {
+        let mut pods = seen.pods.iter().flat_map(|pods| &pods.matching);
+        let found = pods.find(|pod| *pod.facts.name == *name);
+        found.map(|pod| pod.facts.clone())
+    };
+    let service = &seen.service.facts;
+    LeaderFinding::new(service, seen.lease.as_ref(), seen.leading.as_ref(), pod, seen.now)
 }
 
 fn truncation(endpoints: &EndpointsFacts, pods: &[PodFinding]) -> Option<String> {
@@ -420,20 +497,27 @@ fn strays(seen: &Seen) -> Vec<String> {
         .collect();
     let mut strays = Vec::new();
     let service = &seen.service.facts;
+    let gone = if service.selector.is_some() {
+        "is gone or does not match any more"
+    } else {
+        "is gone"
+    };
     for slice in seen.slices.iter().filter(|slice| slice.is_for(service)) {
         for endpoint in &slice.endpoints {
             let address = endpoint.addresses.join(" ");
             match &endpoint.pod {
                 Some(pod) if known.contains(&**pod) => {}
                 Some(pod) => strays.push(format!(
-                    "{address} in slice {}: pod {pod} is gone or does not match any more",
+                    "{address} in slice {}: pod {pod} {gone}",
                     slice.meta.name
                 )),
                 None => strays.push(format!("{address} in slice {}: of no pod", slice.meta.name)),
             }
         }
     }
-    let subsets = seen.endpoints.iter().flat_map(|endpoints| &endpoints.subsets);
+    // Those of a Service whose annotations say what is published are not ours.
+    let endpoints = seen.endpoints.iter().filter(|_| !service.custom);
+    let subsets = endpoints.flat_map(|endpoints| &endpoints.subsets);
     let mut addresses = BTreeSet::new();
     for address in subsets.flat_map(|subset| subset.ready.iter().chain(&subset.not_ready)) {
         match &address.pod {

@@ -10,7 +10,7 @@ use crate::core::object::{Output, Verb};
 use serde::Serialize;
 use serde::ser::{SerializeStruct as _, Serializer};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
 /// The number of differences that are printed for an object.
@@ -116,6 +116,22 @@ pub struct Counts {
     pub namespaces: usize,
 }
 
+/// Says of how many Services it cannot be judged what is published, because they follow Leases that cannot be read for this
+/// reason. `followers` has their number in each namespace.
+pub(crate) fn not_judged(followers: &[usize], why: &impl Display) -> String {
+    let services: usize = followers.iter().sum();
+    let (follow, they) = if services == 1 {
+        ("follows a Lease", "it")
+    } else {
+        ("follow Leases", "they")
+    };
+    format!(
+        "{} in {} {follow} that may not be read, so {they} could not be judged: {why}",
+        plural(services, "Service"),
+        plural(followers.len(), "namespace")
+    )
+}
+
 /// The result of an audit.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -123,6 +139,8 @@ pub struct Report {
     pub counts: Counts,
     /// The objects that are wrong, by namespace and Service.
     pub findings: Vec<Finding>,
+    /// What could not be judged, and why.
+    pub notes: Vec<String>,
 }
 
 impl Report {
@@ -154,6 +172,9 @@ impl Report {
         if !self.findings.is_empty() {
             text.push_str(&table(&self.findings, true));
             text.push('\n');
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "{note}");
         }
         let _ = writeln!(text, "{}", self.summary());
         text
@@ -225,12 +246,13 @@ impl Serialize for Finding {
 
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Report", 5)?;
+        let mut out = serializer.serialize_struct("Report", 6)?;
         out.serialize_field("inSync", &self.is_in_sync())?;
         out.serialize_field("services", &self.counts.services)?;
         out.serialize_field("namespaces", &self.counts.namespaces)?;
         out.serialize_field("outOfSync", &self.out_of_sync())?;
         out.serialize_field("findings", &self.findings)?;
+        out.serialize_field("notes", &self.notes)?;
         out.end()
     }
 }

@@ -4,13 +4,15 @@ use crate::cluster::codec::{Decode, NamedNode, Namespaced};
 use crate::cluster::read::{Item, ReadError, Reader, Selection};
 use crate::core::facts::{
     CUSTOM_MANAGED_BY, EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY,
-    ServiceFacts,
+    PodFacts, ServiceFacts,
 };
+use crate::core::leader::is_lease_name;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
+use crate::core::work::Work;
 use crate::inspect::census::Census;
 use crate::inspect::examine::Objects;
-use crate::inspect::findings::{Counts, Finding, Report};
+use crate::inspect::findings::{Finding, Report, not_judged};
 use crate::inspect::lasting::still;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,11 +43,7 @@ type Suspects = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
 
 /// Compares the desired objects with those that are published. Writes nothing.
 pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, ReadError> {
-    let (counts, suspects, mut nodes) = survey(reader, scope).await?;
-    let mut report = Report {
-        counts,
-        findings: Vec::new(),
-    };
+    let (mut report, suspects, mut nodes) = survey(reader, scope).await?;
     if suspects.is_empty() {
         return Ok(report);
     }
@@ -70,11 +68,13 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, ReadError> 
     Ok(report)
 }
 
-/// Reads everything once, as a starting controller does, and returns the Services that it would write something for.
-async fn survey(reader: &Reader, scope: &Scope) -> Result<(Counts, Suspects, NodeTable), ReadError> {
+/// Reads everything once, as a starting controller does, and returns the Services that it would write something for,
+/// and a report without findings.
+async fn survey(reader: &Reader, scope: &Scope) -> Result<(Report, Suspects, NodeTable), ReadError> {
     let outputs = scope.settings.outputs;
     let mut census = Census::new(scope.settings);
     let mut nodes = NodeTable::default();
+    let mut notes = Vec::new();
     let everywhere = Selection {
         namespace: scope.namespace.clone(),
         ..Selection::default()
@@ -115,13 +115,42 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Counts, Suspects, Nod
             }
         }
         census.end(kind, &mut nodes);
+        if kind == Kind::Service {
+            notes.extend(follow_leases(reader, &mut census).await?);
+        }
     }
-    let counts = census.counts();
+    let report = Report {
+        counts: census.counts(),
+        findings: Vec::new(),
+        notes,
+    };
     let mut suspects = Suspects::new();
     census.suspects(|namespace, service| {
         suspects.entry(namespace.clone()).or_default().insert(service);
     });
-    Ok((counts, suspects, nodes))
+    Ok((report, suspects, nodes))
+}
+
+/// Adds the Leases of the namespaces where Services follow some. Returns a note about those that may not be read.
+async fn follow_leases(reader: &Reader, census: &mut Census) -> Result<Option<String>, ReadError> {
+    let mut lists = stream::iter(census.followers())
+        .map(|(namespace, services)| async move {
+            let leases = reader.leases(&namespace).await;
+            (namespace, services, leases)
+        })
+        .buffered(AT_ONCE);
+    let (mut barred, mut why) = (Vec::new(), None);
+    while let Some((namespace, services, leases)) = lists.next().await {
+        match leases {
+            Ok(leases) => census.leases(&namespace, leases),
+            Err(error) if error.is_forbidden() => {
+                barred.push(services);
+                why.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(why.map(|why| not_judged(&barred, &why)))
 }
 
 /// Adds the list of one kind to a census.
@@ -222,7 +251,31 @@ async fn of_namespace(reader: &Reader, settings: Settings, namespace: &str) -> R
     if Kind::Endpoints.is_needed(settings.outputs) {
         objects.endpoints = facts(reader.all(Kind::Endpoints, &all).await?);
     }
+    let services = objects.services.iter_mut();
+    // Only a resolved Service tells whether its annotations count.
+    services.for_each(|service| *service = service.clone().resolve(namespace, settings.outputs));
+    if objects
+        .services
+        .iter()
+        .any(|service| followed_lease(service).is_some())
+    {
+        objects.leases = unless_forbidden(reader.leases(namespace).await)?;
+    }
     Ok(objects)
+}
+
+/// Returns the Lease that a resolved Service follows, if there can be one of that name.
+pub(super) fn followed_lease(service: &ServiceFacts) -> Option<&Arc<str>> {
+    service.followed_lease().filter(|lease| is_lease_name(lease))
+}
+
+/// Returns what was read, or `None` if it may not be read.
+pub(super) fn unless_forbidden<T>(read: Result<T, ReadError>) -> Result<Option<T>, ReadError> {
+    match read {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_forbidden() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 async fn of_service(
@@ -235,14 +288,31 @@ async fn of_service(
     let service: Option<Namespaced<ServiceFacts>> = reader.get(Kind::Service, Some(namespace), name).await?;
     let service = service.map(|service| service.facts.resolve(namespace, settings.outputs));
     if let Some(service) = service.as_ref().filter(|service| service.is_managed()) {
-        // Without a selector that can be used, pods are followed whatever their labels.
+        // Without a selector that can be used, the labels of pods do not count.
         let selector = service.selector.as_ref();
-        let selected = Selection {
+        let mut selected = Selection {
             labels: selector.map(ToString::to_string).unwrap_or_default(),
             fields: ALIVE,
             ..in_namespace(namespace)
         };
-        objects.pods = facts(reader.all(Kind::Pod, &selected).await?);
+        let too_long = selected.is_too_long();
+        if too_long {
+            selected.labels.clear();
+        }
+        let selects = |pod: &PodFacts| {
+            let mut selector = selector.iter().filter(|_| too_long);
+            selector.all(|selector| selector.matches(&pod.labels, &mut Work::default()))
+        };
+        let take = |item: Item<Namespaced<PodFacts>>| match item {
+            Item::Object(pod) if selects(&pod.facts) => objects.pods.push(pod.facts),
+            Item::Object(_) => {}
+            Item::Restart => objects.pods.clear(),
+        };
+        reader.list(Kind::Pod, &selected, take).await?;
+        if let Some(lease) = followed_lease(service) {
+            let lease = unless_forbidden(reader.lease(namespace, lease).await)?;
+            objects.leases = lease.map(|lease| lease.into_iter().collect());
+        }
     }
     objects.services.extend(service);
     published(reader, settings, namespace, name, &mut objects).await?;
@@ -250,7 +320,24 @@ async fn of_service(
 }
 
 /// Adds the slices and Endpoints of a Service, including those of other managers.
-pub(super) async fn published(
+async fn published(
+    reader: &Reader,
+    settings: Settings,
+    namespace: &str,
+    name: &str,
+    objects: &mut Objects,
+) -> Result<(), ReadError> {
+    published_slices(reader, settings, namespace, name, objects).await?;
+    if Kind::Endpoints.is_needed(settings.outputs) {
+        let found: Option<Namespaced<EndpointsFacts>> =
+            reader.get(Kind::Endpoints, Some(namespace), name).await?;
+        objects.endpoints = found.into_iter().map(|found| found.facts).collect();
+    }
+    Ok(())
+}
+
+/// Adds the slices of a Service, including those of other managers.
+pub(super) async fn published_slices(
     reader: &Reader,
     settings: Settings,
     namespace: &str,
@@ -263,11 +350,6 @@ pub(super) async fn published(
             ..in_namespace(namespace)
         };
         objects.slices = facts(reader.all(Kind::Slice, &its).await?);
-    }
-    if Kind::Endpoints.is_needed(settings.outputs) {
-        let found: Option<Namespaced<EndpointsFacts>> =
-            reader.get(Kind::Endpoints, Some(namespace), name).await?;
-        objects.endpoints = found.into_iter().map(|found| found.facts).collect();
     }
     Ok(())
 }

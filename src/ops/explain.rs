@@ -1,6 +1,6 @@
 //! `endpointd explain`: reads one Service, its pods, and the objects that are published for it.
 
-use super::audit::{node_table, published};
+use super::audit::{followed_lease, node_table, published_slices};
 use crate::cluster::codec::{NamedNode, Namespaced};
 use crate::cluster::read::{Item, ReadError, Reader, Selection};
 use crate::core::facts::observed::{ObservedPod, ObservedService};
@@ -11,12 +11,16 @@ use crate::core::hints::HintMode;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::outputs::Outputs;
+use crate::core::time::Time;
 use crate::inspect::examine::Objects;
-use crate::inspect::explain::{Explanation, Pods, Seen, SeenNodes, explain, meant};
+use crate::inspect::explain::{
+    Explanation, Leading, Pods, Seen, SeenLease, SeenNodes, explain, may_hold, meant,
+};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// With more nodes than this, all nodes are listed instead of being read one by one.
 const FEW_NODES: usize = 20;
@@ -56,64 +60,67 @@ pub async fn look(
         return Err(not_found(reader, namespace, name).await);
     };
     // Whoever annotates a Service expects that the annotation counts.
-    let settings = Settings {
+    let mut settings = Settings {
         outputs: Outputs {
-            custom: service.facts.annotated.is_some(),
+            custom: service.facts.annotated.is_some() || service.facts.leader.is_some(),
             ..Outputs::ALL
         },
         max_mirrored,
         ..Settings::default()
     };
     service.facts = service.facts.resolve(&namespace, settings.outputs);
-    let mut pods = None;
-    if let Some(selector) = &service.facts.selector {
-        let here = Selection {
-            namespace: Some(namespace.to_string()),
-            ..Selection::default()
-        };
-        let mut seen = Pods::new(selector.clone());
-        reader
-            .list(Kind::Pod, &here, |item| match item {
-                Item::Object(Namespaced::<ObservedPod> { facts, .. }) => seen.see(facts),
-                Item::Restart => seen = Pods::new(selector.clone()),
-            })
-            .await?;
-        pods = Some(seen);
-    }
-    let matching = pods.iter().flat_map(|pods| &pods.matching);
-    let names: BTreeSet<_> = matching.filter_map(|pod| pod.facts.node.clone()).collect();
-    let everything = service.facts.hints == HintMode::Auto;
-    let nodes = match nodes(reader, &names, everything).await {
-        Ok(table) => Ok(table),
-        Err(error) if error.is_forbidden() => Err(error.to_string()),
-        Err(error) => return Err(error.into()),
-    };
+    let facts = &service.facts;
     let mut objects = Objects {
-        services: vec![service.facts.clone()],
-        pods: pods
-            .iter()
-            .flat_map(|pods| &pods.matching)
-            .map(|pod| pod.facts.clone())
-            .collect(),
+        services: vec![facts.clone()],
         ..Objects::default()
     };
-    published(reader, settings, &namespace, name, &mut objects).await?;
-    if service.facts.is_frozen() {
-        objects.pods = followed(reader, &namespace, &objects).await?;
+    let lease = match followed_lease(facts) {
+        Some(lease) => Some(read_lease(reader, &namespace, lease, &mut objects).await?),
+        None => None,
+    };
+    let all_nodes = facts.hints == HintMode::Auto;
+    let (pods, nodes);
+    if facts.selector.is_some() {
+        // What is published comes last, as when a controller starts.
+        pods = Some(read_pods(reader, &namespace, facts, &mut objects).await?);
+        nodes = nodes_of(reader, pods.as_ref(), all_nodes).await?;
+        published_slices(reader, settings, &namespace, name, &mut objects).await?;
+    } else {
+        published_slices(reader, settings, &namespace, name, &mut objects).await?;
+        // Which pods matter shows only in what is published.
+        pods = if facts.is_managed() {
+            Some(read_pods(reader, &namespace, facts, &mut objects).await?)
+        } else {
+            None
+        };
+        nodes = nodes_of(reader, pods.as_ref(), all_nodes).await?;
     }
-    let (nodes, mut table, outputs) = match nodes {
-        Ok((known, table)) => (SeenNodes::Known(known), table, settings.outputs),
+    let mut endpoints_unreadable = None;
+    let found: Result<Option<Namespaced<EndpointsFacts>>, _> =
+        reader.get(Kind::Endpoints, Some(&namespace), name).await;
+    match found {
+        Ok(found) => objects.endpoints = found.into_iter().map(|found| found.facts).collect(),
+        // Where only annotated Services are published for, there may be no permission to read them.
+        Err(error) if error.is_forbidden() => {
+            endpoints_unreadable = Some(error.to_string());
+            settings.outputs.endpoints = false;
+            settings.outputs.mirrored = false;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let (nodes, mut table) = match nodes {
+        Ok((known, table)) => (SeenNodes::Known(known), table),
         // Endpoints do not depend on nodes.
         Err(why) => {
-            let endpoints = Outputs {
-                slices: false,
-                ..settings.outputs
-            };
-            (SeenNodes::Unreadable(why), NodeTable::default(), endpoints)
+            settings.outputs.slices = false;
+            (SeenNodes::Unreadable(why), NodeTable::default())
         }
     };
-    let settings = Settings { outputs, ..settings };
-    let wrong = objects.examine(&namespace, settings, &mut table);
+    let (core, mut wrong) = objects.take_up(&namespace, settings, &mut table);
+    if matches!(nodes, SeenNodes::Unreadable(_)) && facts.custom {
+        wrong.clear();
+    }
+    let leading = Leading::of(&core, name);
     let Objects {
         slices, endpoints, ..
     } = objects;
@@ -124,22 +131,97 @@ pub async fn look(
         nodes,
         slices,
         endpoints: endpoints.into_iter().next(),
+        endpoints_unreadable,
+        lease,
+        leading,
+        now: now(),
         wrong: wrong.into_values().flatten().collect(),
         max_mirrored,
     }))
 }
 
-/// Reads the pods that the slices of a Service hold, whatever their labels.
-async fn followed(reader: &Reader, namespace: &str, objects: &Objects) -> Result<Vec<PodFacts>, ReadError> {
+/// Returns the time by this machine's clock.
+fn now() -> Option<Time> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    Some(Time::from_nanoseconds(i64::try_from(now.as_nanos()).ok()?))
+}
+
+/// Reads the Lease that a Service follows.
+async fn read_lease(
+    reader: &Reader,
+    namespace: &str,
+    lease: &str,
+    objects: &mut Objects,
+) -> Result<SeenLease, ReadError> {
+    match reader.lease(namespace, lease).await {
+        Ok(lease) => {
+            objects.leases = Some(lease.iter().cloned().collect());
+            Ok(SeenLease::Known(lease))
+        }
+        Err(error) if error.is_forbidden() => Ok(SeenLease::Unreadable(error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the pods of a managed Service: those that its selector matches, or, without one, those that its slices hold or
+/// that may hold its Lease. The slices and the Lease must have been read.
+async fn read_pods(
+    reader: &Reader,
+    namespace: &str,
+    service: &ServiceFacts,
+    objects: &mut Objects,
+) -> Result<Pods, ReadError> {
     let here = Selection {
         namespace: Some(namespace.to_owned()),
         ..Selection::default()
     };
     let endpoints = objects.slices.iter().flat_map(|slice| &slice.endpoints);
     let held: BTreeSet<&str> = endpoints.filter_map(|endpoint| endpoint.pod.as_deref()).collect();
-    let pods: Vec<Namespaced<PodFacts>> = reader.all(Kind::Pod, &here).await?;
-    let pods = pods.into_iter().map(|pod| pod.facts);
-    Ok(pods.filter(|pod| held.contains(&*pod.name)).collect())
+    let leases = objects.leases.iter().flatten();
+    let holders: Vec<&str> = leases
+        .map(|lease| &*lease.record.holder)
+        .filter(|holder| !holder.is_empty())
+        .collect();
+    let may_lead = |pod: &PodFacts| holders.iter().any(|holder| may_hold(pod, holder));
+    let matters = |pod: &PodFacts| held.contains(&*pod.name) || may_lead(pod);
+    let new = || Pods::new(service.selector.clone());
+    let (mut seen, mut unselected) = (new(), Vec::new());
+    reader
+        .list(Kind::Pod, &here, |item| match item {
+            Item::Object(Namespaced::<ObservedPod> { facts, .. }) => {
+                let matters = matters(&facts.facts);
+                if service.selector.is_none() && !matters {
+                    return;
+                }
+                // A pod that holds the Lease is known to the controller even if the selector does not match it.
+                let leader = (service.is_led() && matters).then(|| facts.facts.clone());
+                let matching = seen.matching.len();
+                seen.see(facts);
+                if seen.matching.len() == matching {
+                    unselected.extend(leader);
+                }
+            }
+            Item::Restart => (seen, unselected) = (new(), Vec::new()),
+        })
+        .await?;
+    let selected = seen.matching.iter().map(|pod| pod.facts.clone());
+    objects.pods = selected.chain(unselected).collect();
+    Ok(seen)
+}
+
+/// Reads the nodes of pods. The inner error says why that is forbidden.
+async fn nodes_of(
+    reader: &Reader,
+    pods: Option<&Pods>,
+    all: bool,
+) -> Result<Result<Nodes, String>, ReadError> {
+    let pods = pods.into_iter().flat_map(|pods| &pods.matching);
+    let names: BTreeSet<_> = pods.filter_map(|pod| pod.facts.node.clone()).collect();
+    match nodes(reader, &names, all).await {
+        Ok(nodes) => Ok(Ok(nodes)),
+        Err(error) if error.is_forbidden() => Ok(Err(error.to_string())),
+        Err(error) => Err(error),
+    }
 }
 
 /// The zones of nodes by name, and the table in which the core looks nodes up.

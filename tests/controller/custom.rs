@@ -6,6 +6,7 @@ use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::Reader;
 use endpointd::core::mirror::MAX_PER_SUBSET;
 use endpointd::core::outputs::Outputs;
+use endpointd::inspect::explain::PodFinding;
 use endpointd::ops::audit::{Scope, audit};
 use endpointd::ops::explain::look;
 use http::Method;
@@ -206,11 +207,14 @@ async fn a_selector_that_cannot_be_used_adds_nobody_and_follows_those_that_are_p
         );
         assert_eq!(told(&world).await, [("InvalidSelector".to_owned(), expected)]);
         assert_in_sync(&world).await;
-        let warnings = look(&reader(&world), NS, "s", MAX_PER_SUBSET)
-            .await
-            .unwrap()
-            .warnings;
+        let found = look(&reader(&world), NS, "s", MAX_PER_SUBSET).await.unwrap();
+        let warnings = &found.warnings;
         assert!(warnings.iter().any(|text| text.contains(problem)), "{warnings:?}");
+        // The pods that stay are known with their nodes, and are where they should be.
+        assert_eq!(found.in_sync, Some(true), "{found:?}");
+        assert_eq!(found.strays, [""; 0]);
+        assert_eq!(found.pods.len(), 3);
+        assert!(found.pods.iter().all(PodFinding::is_plain), "{:?}", found.pods);
 
         // Labels no longer matter, but readiness does, and a pod of the same name is another pod.
         world
@@ -386,6 +390,38 @@ async fn slices_of_others_beside_ours_are_told_of_and_left_alone() {
         warnings.iter().any(|text| text.ends_with(command)),
         "{warnings:?}"
     );
+    // Slices of whoever else are told of too.
+    for (name, labels) in [
+        (
+            "s-foreign",
+            json!({"endpointslice.kubernetes.io/managed-by": "somebody.example"}),
+        ),
+        ("s-nobody", json!({})),
+    ] {
+        let mut labels = labels;
+        labels["kubernetes.io/service-name"] = json!("s");
+        world
+            .make(
+                json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+                "metadata": {"name": name, "labels": labels}, "endpoints": [], "ports": []}),
+            )
+            .await;
+    }
+    let found = look(&reader(&world), NS, "s", MAX_PER_SUBSET).await.unwrap();
+    for says in [
+        "1 slice of somebody.example names this Service too, and clients use their endpoints beside ours; if they are \
+         not wanted: whoever manages them must stop to, or they come back",
+        "1 slice of no manager names this Service too, and clients use their endpoints beside ours; if they are not \
+         wanted: kubectl -n default delete endpointslices -l kubernetes.io/service-name=s,\
+         '!endpointslice.kubernetes.io/managed-by'",
+    ] {
+        assert!(
+            found.warnings.iter().any(|text| text == says),
+            "{:?}",
+            found.warnings
+        );
+    }
+    assert_eq!(found.in_sync, Some(true));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 
 mod bounded;
 mod churn;
+mod leader;
 mod reports;
 
 use crate::cluster;

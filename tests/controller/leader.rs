@@ -1,5 +1,6 @@
 //! Services that publish only the holder of a Lease.
 
+mod inspected;
 mod takeovers;
 
 use crate::cluster::Api;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
 
-const CUSTOM: Outputs = Outputs {
+pub(crate) const CUSTOM: Outputs = Outputs {
     custom: true,
     ..Outputs::NONE
 };
@@ -65,7 +66,7 @@ async fn world(outputs: Outputs, annotations: Value) -> World {
 }
 
 /// As [`world`], with `db-0` published as the holder.
-async fn led_world(outputs: Outputs) -> World {
+pub(crate) async fn led_world(outputs: Outputs) -> World {
     let world = world(outputs, json!({LEADER: "db"})).await;
     hold(&world, "db-0_x", 1).await;
     assert_eq!(published(&world).await, ["db-0"]);
@@ -73,7 +74,7 @@ async fn led_world(outputs: Outputs) -> World {
 }
 
 /// Writes the Lease, and lets it be followed.
-async fn hold(world: &World, holder: &str, renewal: u32) {
+pub(crate) async fn hold(world: &World, holder: &str, renewal: u32) {
     let spec = json!({"spec": lease(holder, renewal)["spec"]});
     if world.get("Lease", "db").await.is_some() {
         world.patch("Lease", "db", spec).await;
@@ -92,7 +93,7 @@ async fn published(world: &World) -> Vec<String> {
         .collect()
 }
 
-async fn slices(api: &Api) -> Vec<Value> {
+pub(crate) async fn slices(api: &Api) -> Vec<Value> {
     let slices = api.slices_of(NS, "s").await.unwrap().into_iter();
     let ours = |slice: &Value| {
         slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == "endpointd.io"

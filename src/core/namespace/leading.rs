@@ -277,6 +277,22 @@ impl NamespaceState {
         Some((status, followed.and_then(|followed| followed.lease.holder())))
     }
 
+    /// Returns the pods that the holder of a Service's Lease may be, by name, and of each whether the Service may publish
+    /// it.
+    pub fn leader_candidates(&self, service: &str) -> Vec<(&str, bool)> {
+        let (Some((_, Some(holder))), Some(id)) = (self.leader(service), self.services.find(service)) else {
+            return Vec::new();
+        };
+        let following = self.services[id].following.as_deref();
+        let may = |pod| {
+            following.is_some_and(|following| following.members.contains(&pod)) || self.may_lead(pod, id)
+        };
+        let pods = self.candidates(holder).into_iter();
+        let mut pods: Vec<_> = pods.map(|pod| (&*self.pods[pod].name, may(pod))).collect();
+        pods.sort_unstable();
+        pods
+    }
+
     /// Brings the pods of a Service in line with its Lease. `joins` says that the Lease was just seen to change, so that
     /// its holder may be taken in.
     pub(super) fn settle_leader(&mut self, id: ServiceId, joins: bool) {

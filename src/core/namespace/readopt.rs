@@ -3,6 +3,8 @@
 
 use super::NamespaceState;
 use super::endpoints::Endpoints;
+use super::followed::Following;
+use super::leading::LeaderStatus;
 use super::lifecycle::{Published as _, adoption_order};
 use super::mirror::MirroredSlice;
 use crate::core::facts::{EndpointsFacts, ServiceFacts, SliceFacts};
@@ -49,7 +51,8 @@ impl NamespaceState {
         names
     }
 
-    /// Forgets the slices of a Service, managed or not. None of its pods is placed any more.
+    /// Forgets the slices of a Service, managed or not. None of its pods is placed any more. A pod that leads it still
+    /// does: that was learned from its Lease, and not from slices, and might be learned again only when that is renewed.
     pub fn forget_slices_of(&mut self, name: &str) {
         let mut slices = self.unmanaged.remove(name).unwrap_or_default();
         let managed = self.managed(name);
@@ -69,9 +72,11 @@ impl NamespaceState {
         }
         self.replaced.remove(name);
         let Some(id) = managed else { return };
-        let followed = self.services[id].facts.follows();
+        let leads = |following: &Following| following.decided && following.status == LeaderStatus::Leads;
+        let following = self.services[id].following.as_deref();
+        let forgets = following.is_some_and(|following| !leads(following));
         for pod_id in pods {
-            if followed {
+            if forgets {
                 self.forget_member(pod_id, id);
             } else if let Some(members) = self.pods.get(pod_id).map(|pod| pod.members_of(id)) {
                 self.displace_members(pod_id, members);

@@ -15,8 +15,9 @@ const MOST_VALUES: usize = 1000;
 /// The pods of a namespace, as a selector matches them. Takes pods one by one and keeps those that matter.
 #[derive(Clone, Debug)]
 pub struct Pods {
-    selector: Selector,
-    /// The pods that match.
+    /// `None` if labels do not count.
+    selector: Option<Selector>,
+    /// The pods that match; without a selector, all until others are taken out.
     pub matching: Vec<ObservedPod>,
     near: Vec<(u8, NearPod)>,
     near_total: usize,
@@ -54,8 +55,8 @@ impl NearPod {
 }
 
 impl Pods {
-    /// Creates an empty set for a selector.
-    pub fn new(selector: Selector) -> Self {
+    /// Creates an empty set for a selector, or for all pods.
+    pub fn new(selector: Option<Selector>) -> Self {
         Self {
             selector,
             matching: Vec::new(),
@@ -68,7 +69,11 @@ impl Pods {
 
     /// Adds a pod of the namespace.
     pub fn see(&mut self, pod: ObservedPod) {
-        if self.selector.matches(&pod.facts.labels, &mut Work::default()) {
+        let Some(selector) = self.selector.as_ref() else {
+            self.matching.push(pod);
+            return;
+        };
+        if selector.matches(&pod.facts.labels, &mut Work::default()) {
             self.matching.push(pod);
             return;
         }
@@ -77,13 +82,13 @@ impl Pods {
             return;
         }
         self.seen += 1;
-        let requirements = self.selector.requirements().iter();
+        let requirements = selector.requirements().iter();
         let unmet = |requirement: &&Requirement| !requirement.accepts(pod.facts.labels.get(&requirement.key));
         if requirements.filter(unmet).count() > 0 {
             return;
         }
         let (mut pairs, mut misses) = (0, Vec::new());
-        for (key, wanted) in self.selector.pairs() {
+        for (key, wanted) in selector.pairs() {
             pairs += 1;
             let found = pod.facts.labels.get(key);
             if found != Some(wanted) {
@@ -141,13 +146,16 @@ impl Pods {
 
     /// Explains why no pod matches.
     pub fn why_none(&self) -> Vec<String> {
+        let Some(selector) = &self.selector else {
+            return Vec::new();
+        };
         if self.seen == 0 {
             return vec!["there is no running pod in the namespace".to_owned()];
         }
         let none = BTreeMap::new();
         let mut reasons = Vec::new();
         let mut each = Vec::new();
-        for (key, wanted) in self.selector.pairs() {
+        for (key, wanted) in selector.pairs() {
             let values = self.values.get(key).unwrap_or(&none);
             if let Some(count) = values.get(wanted) {
                 each.push(format!("{} {key}={wanted}", have(*count)));

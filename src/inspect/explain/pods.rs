@@ -1,6 +1,6 @@
 //! Explains one pod of a Service: whether and where it is published, and if not, why.
 
-use super::{Seen, SeenNodes};
+use super::{LeaderFinding, Seen, SeenNodes};
 use crate::core::address::Family;
 use crate::core::facts::observed::ObservedPod;
 use crate::core::facts::{AddressFacts, EndpointFacts, EndpointsFacts, PodFacts, ServiceFacts};
@@ -47,6 +47,8 @@ pub struct PodFinding {
     pub published: Vec<Place>,
     /// Whether the Endpoints object has it as ready; none if it is not in there.
     pub endpoints: Option<bool>,
+    /// Whether it holds the Lease, if the Service publishes only the holder of one.
+    pub leads: Option<bool>,
     /// The reasons why it is published as it is, or not at all.
     pub why: Vec<String>,
     /// The ways in which it is not published as it should be.
@@ -76,15 +78,19 @@ pub struct Place {
 }
 
 impl PodFinding {
-    /// Returns whether the pod is ready and there is nothing else to report about it.
+    /// Returns whether the pod is ready, or not published because another leads, and there is nothing else to report about
+    /// it.
     pub fn is_plain(&self) -> bool {
-        self.state == State::Ready && self.why.is_empty() && self.amiss.is_empty()
+        let as_usual =
+            self.state == State::Ready || (self.state == State::NotPublished && self.leads == Some(false));
+        as_usual && self.why.is_empty() && self.amiss.is_empty()
     }
 
     /// Returns the sort key, which puts pods that need attention first.
     pub(super) fn rank(&self) -> u8 {
         match self.state {
             _ if !self.amiss.is_empty() => 0,
+            _ if self.leads == Some(true) => 1,
             _ if self.is_plain() => 6,
             _ if self.ended => 5,
             State::NotPublished => 1,
@@ -110,13 +116,20 @@ enum Node {
 struct Looked<'a> {
     pod: &'a PodFacts,
     service: &'a ServiceFacts,
+    /// Whether the pod holds the Lease, if only the holder of one is published.
+    leads: Option<bool>,
     node: Node,
     why: Vec<String>,
     amiss: Vec<String>,
 }
 
-/// Explains a pod that the selector matches, given the differences that are about it.
-pub(super) fn find(pod: &ObservedPod, seen: &Seen, differences: &[(&Finding, &Difference)]) -> PodFinding {
+/// Explains a pod that the selector matches, given who leads and the differences that are about it.
+pub(super) fn find(
+    pod: &ObservedPod,
+    seen: &Seen,
+    leader: Option<&LeaderFinding>,
+    differences: &[(&Finding, &Difference)],
+) -> PodFinding {
     let facts = &pod.facts;
     let node = match (&facts.node, &seen.nodes) {
         (None, _) => Node::Unbound,
@@ -127,6 +140,7 @@ pub(super) fn find(pod: &ObservedPod, seen: &Seen, differences: &[(&Finding, &Di
     let mut looked = Looked {
         pod: facts,
         service: &seen.service.facts,
+        leads: leader.map(|leader| leader.pod.as_deref() == Some(&*facts.name)),
         node,
         why: Vec::new(),
         amiss: Vec::new(),
@@ -163,6 +177,7 @@ pub(super) fn find(pod: &ObservedPod, seen: &Seen, differences: &[(&Finding, &Di
         zone: zone.map(|zone| zone.to_string()),
         published,
         endpoints,
+        leads: looked.leads,
         why: looked.why,
         amiss: looked.amiss,
     }
@@ -361,7 +376,8 @@ impl Looked<'_> {
     /// Returns whether a slice would take the pod.
     fn fits(&self) -> bool {
         let mut families = Family::ALL.into_iter().filter(|&family| self.service.has(family));
-        !self.pod.terminal
+        self.leads != Some(false)
+            && !self.pod.terminal
             && families.any(|family| ip(self.pod, family).is_some())
             && (self.service.publish_not_ready || matches!(self.node, Node::There))
     }

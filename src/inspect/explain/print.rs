@@ -64,6 +64,15 @@ impl Explanation {
         for (i, port) in self.ports.iter().enumerate() {
             head.row([if i == 0 { "  ports" } else { "" }.to_owned(), port.clone()]);
         }
+        if let Some(leader) = &self.leader {
+            head.row([
+                "  leader".to_owned(),
+                format!("Lease {}: {}", leader.lease, leader.says),
+            ]);
+            if let Some(ran_out) = leader.ran_out() {
+                head.row([String::new(), painted(WARN, ran_out)]);
+            }
+        }
         let _ = write!(out, "{head}");
         for note in &self.notes {
             let _ = writeln!(out, "  {note}");
@@ -74,7 +83,12 @@ impl Explanation {
         match (self.managed, self.in_sync) {
             (true, Some(true)) => {
                 let text = painted(GOOD, "in sync");
-                let _ = writeln!(out, "  {text}: slices and Endpoints are what they should be");
+                let what = if self.endpoints_unknown {
+                    "slices are"
+                } else {
+                    "slices and Endpoints are"
+                };
+                let _ = writeln!(out, "  {text}: {what} what they should be");
             }
             (true, None) => {
                 let _ = writeln!(
@@ -112,7 +126,15 @@ impl Explanation {
             }
         }
         let total = self.pods.len();
-        let verb = if total == 1 { "matches" } else { "match" };
+        let one = total == 1;
+        let verb = match (self.selector.is_empty(), &self.leader) {
+            (false, _) if one => "matches",
+            (false, _) => "match",
+            (true, None) if one => "is published, or was",
+            (true, None) => "are published, or were",
+            (true, Some(_)) if one => "is published, or may hold the Lease",
+            (true, Some(_)) => "are published, or may hold the Lease",
+        };
         let title = painted(
             if total == 0 { BAD } else { BOLD },
             format!("{} {verb}", plural(total, "pod")),
@@ -147,7 +169,14 @@ impl Explanation {
             let _ = writeln!(
                 out,
                 "  and {} like the last (--all shows them)",
-                plural(hidden, "more ready pod")
+                plural(
+                    hidden,
+                    if self.leader.is_some() {
+                        "more pod"
+                    } else {
+                        "more ready pod"
+                    }
+                )
             );
         }
     }
@@ -212,6 +241,9 @@ impl Explanation {
         let _ = write!(out, "{rows}");
         let title = painted(BOLD, "Endpoints");
         match &self.endpoints {
+            None if self.endpoints_unknown => {
+                let _ = writeln!(out, "{title}: could not be read");
+            }
             None => {
                 let _ = writeln!(out, "{title}: there is no such object");
             }
@@ -291,5 +323,10 @@ fn state(state: State) -> &'static str {
 /// Returns the lines that are printed below a pod's own line.
 fn said(pod: &PodFinding) -> Vec<String> {
     let amiss = pod.amiss.iter().map(|text| painted(BAD, text));
-    amiss.chain(pod.why.iter().cloned()).collect()
+    let leads = pod.leads.map(|leads| match (leads, pod.published.is_empty()) {
+        (true, false) => "published as the leader".to_owned(),
+        (true, true) => "the leader, and not published".to_owned(),
+        (false, _) => "not the leader".to_owned(),
+    });
+    amiss.chain(leads).chain(pod.why.iter().cloned()).collect()
 }

@@ -177,3 +177,37 @@ async fn get_and_list_are_enough_and_what_is_forbidden_is_named() {
         assert!(error.contains("forbidden"), "{error}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_selector_that_is_too_long_for_a_request_is_applied_here() {
+    let mut world = World::new(100);
+    world.options.settings.outputs = Outputs {
+        custom: true,
+        ..Outputs::NONE
+    };
+    world.make(node("n1", Some("z1"), None)).await;
+    let mut other = pod("other", &ip(2), "n1");
+    other["metadata"]["labels"] = json!({"app": "b"});
+    world.make(pod("p1", &ip(1), "n1")).await;
+    world.make(other).await;
+    let values: Vec<_> = (0..400).map(|number| format!("value-{number}")).collect();
+    let selector = format!("app in (a,{})", values.join(","));
+    world
+        .make(json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "s", "annotations": {"endpointd.io/selector": selector}},
+            "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]}}))
+        .await;
+    let found = report(&world).await.findings;
+    let texts: Vec<_> = found
+        .iter()
+        .flat_map(|found| &found.why)
+        .map(|(why, _)| &*why.text)
+        .collect();
+    assert_eq!(texts, [format!("{} (pod p1) is missing", ip(1))]);
+    let sent = world.gate.take_all();
+    let longest = sent.iter().map(|sent| sent.query.len()).max();
+    assert!(longest < Some(1000), "{longest:?}");
+    world.start_up().await;
+    world.stop().await;
+    assert!(report(&world).await.is_in_sync());
+}

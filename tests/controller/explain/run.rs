@@ -108,7 +108,7 @@ async fn an_object_that_cannot_be_explained_gets_one_line() {
 }
 
 #[tokio::test]
-async fn nodes_may_be_out_of_bounds_and_nothing_else() {
+async fn nodes_and_endpoints_may_be_out_of_bounds_and_nothing_else() {
     let (handle, api) = serve().await;
     api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
     api.create(&service(), "default").await.unwrap();
@@ -157,6 +157,15 @@ async fn nodes_may_be_out_of_bounds_and_nothing_else() {
             .refused()
             .starts_with("cannot list endpointslices in namespace default: forbidden: ")
     );
+    handle
+        .server()
+        .set_access(Some(access("services, nodes, pods, endpointslices")));
+    let ended = look().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let note = "Endpoints could not be read, so nothing can be said about them: cannot get endpoints default/s: forbidden";
+    assert_eq!(ended.stdout.matches(note).count(), 1, "{ended:?}");
+    assert!(ended.stdout.contains("Endpoints: could not be read"), "{ended:?}");
+    assert!(!ended.stdout.contains("create  endpoints"), "{ended:?}");
     handle.server().set_access(Some(access("nodes, pods, endpoints")));
     assert!(
         look()
