@@ -31,6 +31,8 @@ ENDPOINTSLICE_CONTROLLER = (
 )
 # And system:controller:endpointslicemirroring-controller, beyond these.
 MIRRORING_CONTROLLER = rights([""], ["endpoints/finalizers"], ["update"])
+# Services that follow a Lease, which upstream has not.
+FOLLOWED_LEASES = rights(["coordination.k8s.io"], ["leases"], READ)
 MIRRORING = ("endpointslice-mirroring-controller", "endpointslicemirroring")
 UPSTREAM = ENDPOINT_CONTROLLER | ENDPOINTSLICE_CONTROLLER
 # Events are written by the core API, and never replaced.
@@ -96,8 +98,9 @@ def problems_of(objects):
     needed = NEEDED
     if "--controllers=custom-selector-controller" in args:
         # It publishes slices alone.
-        needed = ENDPOINTSLICE_CONTROLLER - NOT_NEEDED
-    expected = needed & READS if shadow else needed | mirroring
+        needed = (ENDPOINTSLICE_CONTROLLER - NOT_NEEDED) | FOLLOWED_LEASES
+        upstream = upstream | FOLLOWED_LEASES
+    expected = needed & (READS | FOLLOWED_LEASES) if shadow else needed | mirroring
     if any(arg.startswith("--tls-cert-file") for arg in args):
         expected = expected | REVIEWS
     cluster, own, problems = granted(objects)

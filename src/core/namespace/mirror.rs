@@ -470,7 +470,7 @@ impl NamespaceState {
 
     /// Lets the mirrored slices of a Service go, once others have taken their place.
     pub(super) fn check_replacement(&mut self, service: &str) {
-        if !self.mirrors.replaced.contains(service) || !self.has_builtin_slices(service) {
+        if !self.mirrors.replaced.contains(service) || !self.has_builtin_slices(service, false) {
             return;
         }
         self.mirrors.replaced.remove(service);

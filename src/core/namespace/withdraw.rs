@@ -23,7 +23,7 @@ impl NamespaceState {
             .find(&name)
             .map(|service| &self.services[service].facts);
         let selected = service.is_some_and(|facts| !facts.selectorless && !facts.external);
-        let waits = selected && !self.has_builtin_slices(&name);
+        let waits = selected && !self.has_builtin_slices(&name, true);
         let slice = &mut self.slices[id];
         slice.object.phase = Phase::Deleting;
         slice.service = ServiceId::NONE;
@@ -59,8 +59,8 @@ impl NamespaceState {
     }
 
     /// Returns whether slices for the selector of a Service are there: at least one, and none of ours is yet to be
-    /// created.
-    pub(super) fn has_builtin_slices(&self, name: &str) -> bool {
+    /// created. `hold` asks that one that another process writes has endpoints, too.
+    pub(super) fn has_builtin_slices(&self, name: &str, hold: bool) -> bool {
         let known = self.services.find(name).map(|id| &self.services[id].slices);
         let slices = known.into_iter().chain(self.unmanaged.get(name));
         let mut there = false;
@@ -72,8 +72,9 @@ impl NamespaceState {
                 | (Manager::Builtin, false, Phase::Managed) => {
                     return false;
                 }
-                // Of a slice that another process writes, what it holds is read.
-                (Manager::Builtin, true, Phase::Unmanaged) => there |= slice.others_hold == Some(true),
+                (Manager::Builtin, true, Phase::Unmanaged) => {
+                    there |= !hold || slice.others_hold == Some(true);
+                }
                 (Manager::Builtin, true, phase) => there |= phase != Phase::Deleting,
                 _ => {}
             }
@@ -96,7 +97,7 @@ impl NamespaceState {
 
     /// Lets slices of a Service go that others have taken the place of.
     pub(super) fn check_slices_replaced(&mut self, service: &str) {
-        if !self.replaced.contains_key(service) || !self.has_builtin_slices(service) {
+        if !self.replaced.contains_key(service) || !self.has_builtin_slices(service, true) {
             return;
         }
         for id in self.replaced.remove(service).unwrap_or_default().iter() {

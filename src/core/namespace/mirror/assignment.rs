@@ -100,7 +100,7 @@ impl NamespaceState {
             losses = self.take_stance(name, stance, losses, &slices);
             self.mirrors.replaced.remove(name);
         }
-        let waits = stance == Stance::GiveWay && !self.has_builtin_slices(name);
+        let waits = stance == Stance::GiveWay && !self.has_builtin_slices(name, false);
         let mirror = self.mirrors.by_name.get_mut(name)?;
         if stance == Stance::Unread {
             // What has changed is looked at when the Endpoints have been read.
