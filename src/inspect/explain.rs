@@ -195,7 +195,7 @@ pub fn explain(mut seen: Seen) -> Explanation {
     let known =
         matches!(seen.nodes, SeenNodes::Known(_)) && !matches!(seen.lease, Some(SeenLease::Unreadable(_)));
     // Nobody can tell that Endpoints are right without seeing them.
-    let unseen = seen.endpoints_unreadable.is_some() && managed && !facts.custom;
+    let unseen = seen.endpoints_unreadable.is_some() && !facts.custom;
     let in_sync = seen.wrong.is_empty();
     Explanation {
         namespace: seen.namespace.to_string(),

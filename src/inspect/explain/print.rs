@@ -65,10 +65,13 @@ impl Explanation {
             head.row([if i == 0 { "  ports" } else { "" }.to_owned(), port.clone()]);
         }
         if let Some(leader) = &self.leader {
-            head.row([
-                "  leader".to_owned(),
-                format!("Lease {}: {}", leader.lease, leader.says),
-            ]);
+            let lease = format!("Lease {}", leader.lease);
+            let says = if leader.says.contains(&lease) {
+                leader.says.clone()
+            } else {
+                format!("{lease}: {}", leader.says)
+            };
+            head.row(["  leader".to_owned(), says]);
             if let Some(ran_out) = leader.ran_out() {
                 head.row([String::new(), painted(WARN, ran_out)]);
             }

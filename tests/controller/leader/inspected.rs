@@ -161,6 +161,11 @@ async fn leases_that_may_not_be_read_leave_these_services_out_and_no_others() {
     world.gate.next(Method::GET, "leases", Fate::Refused(403));
     let found = explained(&world).await;
     assert_eq!(found.in_sync, None);
+    let text = anstream::adapter::strip_str(&found.to_text(false)).to_string();
+    assert!(
+        text.contains("  leader  Lease db could not be read, so "),
+        "{text}"
+    );
     let said = found.leader.unwrap().says;
     assert!(said.starts_with("Lease db could not be read"), "{said}");
 }
