@@ -353,7 +353,7 @@ impl Snapshot<'_> {
                     (Some(lease), _) => slices::is_taken(slices).map(|taken| {
                         let lease = leases.get(&(namespace, lease)).map(|leases| leases[0]);
                         let pods = if taken { &[][..] } else { in_namespace };
-                        annotated::leader(service, lease, pods)
+                        slices::leader(service, lease, pods)
                     }),
                 };
                 if let Some(pods) = published {

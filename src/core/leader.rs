@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause between reads.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The pause between reads that are refused.
-const REFUSED: Duration = Duration::from_mins(1);
+const REFUSED: Duration = Duration::from_secs(60);
 
 /// A Lease at a version.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use super::progress::Progress;
 use crate::actors::drift::DriftTracker;
 use crate::actors::events::{EventArguments, Events, WallClock};
 use crate::actors::leases::{LeaseArguments, LeaseHandle, Leases};
-use crate::actors::messages::{EventHandle, WriterHandle, WriterMsg};
+use crate::actors::messages::{EventHandle, RootMsg, WriterHandle, WriterMsg};
 use crate::actors::root::{Root, RootState};
 use crate::actors::router::{Router, Routes};
 use crate::actors::writer::{Pacing, Writer, WriterArguments};
@@ -238,13 +238,7 @@ pub async fn run_observed(
         pacing: options.pacing,
         seed: options.settings.seed,
     };
-    let events = EventHandle::default();
-    let event_arguments = EventArguments {
-        handle: events.clone(),
-        client: EventClient::new(clients.events).behind(fence.clone()),
-        clock: WallClock::default(),
-    };
-    Actor::spawn_linked(None, Events, event_arguments, root.get_cell()).await?;
+    let events = start_events(clients.events, &fence, &root).await?;
     let (writer, _) = Actor::spawn_linked(None, Writer, arguments, root.get_cell()).await?;
     let leases = LeaseHandle::default();
     let router = Router::new(
@@ -261,17 +255,6 @@ pub async fn run_observed(
     });
     // The cell is new, so this cannot fail.
     let _ = routes.set(router.clone());
-    let reader = LeaseReader::new(
-        clients.watches.clone(),
-        router.clone(),
-        leadership.clone(),
-        leases.start(),
-    );
-    let lease_arguments = LeaseArguments {
-        handle: leases,
-        reader,
-    };
-    Actor::spawn_linked(None, Leases, lease_arguments, root.get_cell()).await?;
 
     let seed = options.settings.seed;
     let role = leadership.borrow().role;
@@ -320,6 +303,7 @@ pub async fn run_observed(
         seed,
         fatal,
     };
+    follower.follow_leases(leases, &root).await?;
     let watches = follower.follow(options.settings.outputs);
     let result = ended(shutdown, &mut failed).await;
     for task in watches.iter().chain(&tracking) {
@@ -332,6 +316,22 @@ pub async fn run_observed(
     root.stop(None);
     let _ = root_done.await;
     result
+}
+
+/// Starts the actor that writes Events.
+async fn start_events(
+    client: kube::Client,
+    fence: &Fence,
+    root: &ActorRef<RootMsg>,
+) -> Result<EventHandle, ractor::SpawnErr> {
+    let events = EventHandle::default();
+    let arguments = EventArguments {
+        handle: events.clone(),
+        client: EventClient::new(client).behind(fence.clone()),
+        clock: WallClock::default(),
+    };
+    Actor::spawn_linked(None, Events, arguments, root.get_cell()).await?;
+    Ok(events)
 }
 
 /// Waits for the shutdown, or for the reason why the controller cannot go on.
@@ -407,6 +407,19 @@ struct Follower {
 }
 
 impl Follower {
+    /// Starts the actor that follows Leases for the shards. They ask for nothing before they exist.
+    async fn follow_leases(
+        &self,
+        handle: LeaseHandle,
+        root: &ActorRef<RootMsg>,
+    ) -> Result<(), ractor::SpawnErr> {
+        let (client, leadership) = (self.client.clone(), self.leadership.clone());
+        let reader = LeaseReader::new(client, self.router.clone(), leadership, handle.start());
+        let arguments = LeaseArguments { handle, reader };
+        Actor::spawn_linked(None, Leases, arguments, root.get_cell()).await?;
+        Ok(())
+    }
+
     /// Starts a watch of each kind that these outputs need.
     fn follow(&self, outputs: Outputs) -> Vec<JoinHandle<()>> {
         // A dry run compares whole objects; otherwise metadata is enough.

@@ -25,7 +25,7 @@ const SELECTOR: &str = "endpointd.io/selector";
 /// The duration of the Lease in these tests, in seconds.
 const DURATION: u64 = 10;
 
-fn led(annotations: Value) -> Value {
+fn led(annotations: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "s", "annotations": annotations},
@@ -60,7 +60,7 @@ async fn world(outputs: Outputs, annotations: Value) -> World {
         let port = if number == 2 { 6432 } else { 5432 };
         world.make(db(&format!("db-{number}"), number + 1, port)).await;
     }
-    world.make(led(annotations)).await;
+    world.make(led(&annotations)).await;
     world.start_up().await;
     world
 }
@@ -146,7 +146,7 @@ async fn the_first_sight_of_a_lease_is_no_renewal() {
     world.nodes(1).await;
     world.make(db("db-0", 1, 5432)).await;
     world.make(lease("db-0", 1)).await;
-    world.make(led(json!({LEADER: "db"}))).await;
+    world.make(led(&json!({LEADER: "db"}))).await;
     world.start_up().await;
     assert_eq!(published(&world).await, [""; 0]);
     hold(&world, "db-0", 2).await;
@@ -303,7 +303,7 @@ async fn readiness_counts_whatever_the_service_says() {
     world.options.settings.outputs = CUSTOM;
     world.nodes(1).await;
     world.make(db("db-0", 1, 5432)).await;
-    let mut service = led(json!({LEADER: "db"}));
+    let mut service = led(&json!({LEADER: "db"}));
     service["spec"]["publishNotReadyAddresses"] = json!(true);
     world.make(service).await;
     world.start_up().await;
@@ -398,7 +398,7 @@ async fn a_service_with_many_endpoints_comes_down_to_its_leader() {
         made["metadata"]["labels"] = json!({"app": "db"});
         world.make(made).await;
     }
-    let mut service = led(json!({SELECTOR: "app=db"}));
+    let mut service = led(&json!({SELECTOR: "app=db"}));
     service["spec"]["ipFamilies"] = json!(["IPv4", "IPv6"]);
     service["spec"]["ipFamilyPolicy"] = json!("RequireDualStack");
     service["spec"]["ports"] = json!([{"port": 80}]);
@@ -471,7 +471,7 @@ async fn the_annotation_on_a_service_with_a_selector_is_ignored() {
     world.options.settings.outputs = EVERYTHING;
     world.nodes(1).await;
     world.make(db("db-0", 1, 5432)).await;
-    let mut service = led(json!({LEADER: "db"}));
+    let mut service = led(&json!({LEADER: "db"}));
     service["spec"]["selector"] = json!({"app": "db"});
     world.make(service).await;
     world.start_up().await;

@@ -1,13 +1,8 @@
 //! Services whose annotations say what is published: which pods they select, and which pod leads them. Read here by
 //! plain splitting, and not with endpointd's parser, so that one mistake does not hide in both.
 
-use k8s_openapi::api::{
-    coordination::v1::Lease,
-    core::v1::{Pod, Service},
-};
+use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
-
-use super::facts;
 
 const SELECTOR: &str = "endpointd.io/selector";
 const LEADER: &str = "endpointd.io/leader";
@@ -25,29 +20,6 @@ pub(super) fn of(service: &Service) -> Option<&str> {
 /// The name of the Lease whose holder alone is published, if that annotation counts.
 pub(super) fn lease(service: &Service) -> Option<&str> {
     annotation(service, LEADER)
-}
-
-/// The pods that a Service with such an annotation publishes, if its Lease is renewed and nobody else publishes for it:
-/// one at most.
-pub(super) fn leader<'a>(service: &Service, lease: Option<&Lease>, pods: &[&'a Pod]) -> Vec<&'a Pod> {
-    let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.as_deref());
-    let Some(name) = holder.and_then(|holder| holder.split('_').next()) else {
-        return Vec::new();
-    };
-    let is_named = |pod: &Pod| {
-        let spec = pod.spec.as_ref();
-        let hostname = spec.and_then(|spec| spec.hostname.as_deref());
-        let node = spec.filter(|spec| spec.host_network == Some(true));
-        let node = node.and_then(|spec| spec.node_name.as_deref());
-        pod.name_any() == name || hostname == Some(name) || node == Some(name)
-    };
-    let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
-    let ended = |pod: &Pod| matches!(phase(pod).as_deref(), Some("Succeeded" | "Failed"));
-    let pods = pods.iter().copied();
-    let found: Vec<_> = pods
-        .filter(|pod| is_named(pod) && !ended(pod) && facts::is_selected(service, pod))
-        .collect();
-    if found.len() == 1 { found } else { Vec::new() }
 }
 
 fn annotation<'s>(service: &'s Service, key: &str) -> Option<&'s str> {

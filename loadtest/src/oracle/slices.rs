@@ -7,7 +7,11 @@ pub(super) mod hints;
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
-    api::{core::v1::Service, discovery::v1::EndpointSlice},
+    api::{
+        coordination::v1::Lease,
+        core::v1::{Pod, Service},
+        discovery::v1::EndpointSlice,
+    },
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::ResourceExt;
@@ -106,6 +110,29 @@ pub(super) fn abandoned(service: &Service, slices: &[&EndpointSlice], difference
         let problem = Problem::Unexpected("no annotation asks for it");
         comparison.add(None, None, format!("slice {}", slice.name_any()), problem);
     }
+}
+
+/// The pods that a Service with such an annotation publishes, if its Lease is renewed and nobody else publishes for it:
+/// one at most.
+pub(super) fn leader<'a>(service: &Service, lease: Option<&Lease>, pods: &[&'a Pod]) -> Vec<&'a Pod> {
+    let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.as_deref());
+    let Some(name) = holder.and_then(|holder| holder.split('_').next()) else {
+        return Vec::new();
+    };
+    let is_named = |pod: &Pod| {
+        let spec = pod.spec.as_ref();
+        let hostname = spec.and_then(|spec| spec.hostname.as_deref());
+        let node = spec.filter(|spec| spec.host_network == Some(true));
+        let node = node.and_then(|spec| spec.node_name.as_deref());
+        pod.name_any() == name || hostname == Some(name) || node == Some(name)
+    };
+    let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+    let ended = |pod: &Pod| matches!(phase(pod).as_deref(), Some("Succeeded" | "Failed"));
+    let pods = pods.iter().copied();
+    let found: Vec<_> = pods
+        .filter(|pod| is_named(pod) && !ended(pod) && facts::is_selected(service, pod))
+        .collect();
+    if found.len() == 1 { found } else { Vec::new() }
 }
 
 /// Whether other controllers publish endpoints of the Service to which the slices belong, so that nobody leads it. `None`

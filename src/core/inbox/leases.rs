@@ -47,13 +47,12 @@ impl WaitingLeases {
             LeaseEvent::Read(name, _) => (name, 1),
         };
         let name = name.clone();
-        match self.changes.get_mut(&name) {
-            Some(waiting) => waiting[at] = Some(change),
-            None => {
-                let mut waiting = [None, None];
-                waiting[at] = Some(change);
-                self.changes.insert(name, waiting);
-            }
+        if let Some(waiting) = self.changes.get_mut(&name) {
+            waiting[at] = Some(change);
+        } else {
+            let mut waiting = [None, None];
+            waiting[at] = Some(change);
+            self.changes.insert(name, waiting);
         }
     }
 

@@ -275,6 +275,10 @@ enum Happens {
     Pass,
 }
 
+/// The Lease as it was at some time, if it was there.
+#[derive(Clone)]
+struct Answer(Option<(u64, Record)>);
+
 /// A Lease at the server, and a process that follows it.
 #[derive(Clone, Default)]
 struct World {
@@ -284,8 +288,8 @@ struct World {
     /// What the watch has yet to show.
     events: std::collections::VecDeque<(u64, Option<Record>)>,
     watches: bool,
-    list: Option<Option<(u64, Record)>>,
-    read: Option<Option<(u64, Record)>>,
+    list: Option<Answer>,
+    read: Option<Answer>,
     now: u64,
     /// The pod that is published for it.
     published: Option<String>,
@@ -356,22 +360,20 @@ impl World {
                 Effect::None
             }
             Happens::List => {
-                self.list = Some(self.there.clone());
+                self.list = Some(Answer(self.there.clone()));
                 self.events.clear();
                 Effect::None
             }
             Happens::Listed => {
-                let listed = self.list.take().unwrap();
+                let Answer(listed) = self.list.take().unwrap();
                 (self.watches, self.learned) = (true, self.now);
                 let shown = listed.as_ref().map(|(version, record)| (*version, record));
                 self.lease.listed(shown, at(self.now))
             }
             Happens::Read => {
                 self.learned = self.now;
-                let answer = match self.read.take().unwrap() {
-                    Some((version, record)) => found(version, record),
-                    None => LeaseAnswer::Missing,
-                };
+                let Answer(read) = self.read.take().unwrap();
+                let answer = read.map_or(LeaseAnswer::Missing, |(version, record)| found(version, record));
                 self.lease.read(&answer, at(self.now))
             }
             Happens::Pass => {
@@ -382,7 +384,7 @@ impl World {
         self.settle(effect);
         let (reads, effect) = self.lease.due(at(self.now), self.published.is_some());
         if reads {
-            self.read = Some(self.there.clone());
+            self.read = Some(Answer(self.there.clone()));
         }
         self.settle(effect);
     }

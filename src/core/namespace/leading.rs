@@ -364,7 +364,7 @@ impl NamespaceState {
             Verdict::Held(identity) => identity,
         };
         let mut pods = self.candidates(identity);
-        pods.retain(|pod| following.members.contains(pod) || self.may_lead(*pod, id));
+        pods.retain(|pod| self.keeps_leader(*pod, id) || self.may_lead(*pod, id));
         match pods[..] {
             [] => nobody(LeaderStatus::NoPod),
             [_, _, ..] => nobody(LeaderStatus::SeveralPods),

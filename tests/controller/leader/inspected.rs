@@ -127,7 +127,7 @@ async fn an_audit_says_what_the_first_sight_of_the_lease_changes() {
 async fn an_audit_reads_a_namespace_with_many_suspects_whole() {
     let world = settled().await;
     for number in 0..12 {
-        let mut service = led(json!({SELECTOR: "app=db"}));
+        let mut service = led(&json!({SELECTOR: "app=db"}));
         service["metadata"]["name"] = json!(format!("t{number}"));
         world.make(service).await;
     }
@@ -139,7 +139,7 @@ async fn an_audit_reads_a_namespace_with_many_suspects_whole() {
 async fn leases_that_may_not_be_read_leave_these_services_out_and_no_others() {
     let world = settled().await;
     put(&world, json!([])).await;
-    let mut plain = led(json!({SELECTOR: "app=db"}));
+    let mut plain = led(&json!({SELECTOR: "app=db"}));
     plain["metadata"]["name"] = json!("plain");
     world.make(plain).await;
     world.gate.bar("leases", 403);

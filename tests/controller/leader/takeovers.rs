@@ -75,7 +75,7 @@ impl Judge {
                 assert!(
                     pods.len() <= 1,
                     "{family}: {pods:?} at {:?}",
-                    self.start.elapsed()
+                    Instant::now().saturating_duration_since(self.start)
                 );
             }
         }
@@ -133,7 +133,7 @@ async fn a_thousand_takeovers() {
         world.make(db(&format!("db-{number}"), number + 1, port)).await;
     }
     world.make(lease("", 0)).await;
-    world.make(led(json!({LEADER: "db"}))).await;
+    world.make(led(&json!({LEADER: "db"}))).await;
     let shown = Shown::default();
     let watcher = tokio::spawn(watch(cluster::client(&world.server), shown.clone()));
     world.start_up().await;

@@ -53,7 +53,7 @@ impl History {
         let kind = self.rng.u32(..20);
         let (app, ports, hints) = (World::app(&mut self.rng), self.rng.u8(..6), self.rng.u8(..8));
         let annotation = self.rng.usize(..ANNOTATIONS.len() + 3);
-        let lease = self.rng.usize(..LEASES.len() + 1);
+        let lease = self.rng.usize(..=LEASES.len());
         let service = &mut self.world.services[at];
         let (what, patch) = match kind {
             0 | 1 if !service.external => {
