@@ -15,7 +15,7 @@ use crate::tenant_log;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::yield_now;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::Instant;
 
 /// Work units that a shard does before it yields to other tasks: some milliseconds. Messages in its own mailbox wait
@@ -23,6 +23,9 @@ use tokio::time::Instant;
 const TURN: u64 = 10_000;
 /// Bytes of a request's body per work unit, on top of the work counted when it is built.
 const BYTES: usize = 32;
+
+/// The longest time that a timer for Leases is set to, whatever a Lease says: it outlives the shard by this much.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Arguments for starting a shard.
 #[derive(Debug)]
@@ -67,8 +70,8 @@ pub(crate) struct ShardState {
     root: ActorRef<RootMsg>,
     events: EventHandle,
     leases: LeaseHandle,
-    /// When the next [`ShardMsg::LeaseDue`] comes, if one is to.
-    lease_due: Option<Duration>,
+    /// When the next [`ShardMsg::LeaseDue`] comes, and what sends it.
+    lease_timer: Option<(Duration, AbortHandle)>,
     /// Set in a dry run.
     comparison: Option<Comparison>,
     part: ShardPart,
@@ -118,7 +121,7 @@ impl ShardState {
                 }
             }
             ShardMsg::LeaseDue => {
-                self.lease_due = None;
+                self.lease_timer = None;
                 let now = self.leases.now();
                 while self.core.begin_look_at_lease(now) {
                     while !self.core.step_passes(&mut self.turn) {
@@ -157,13 +160,19 @@ impl ShardState {
         for request in self.core.take_lease_requests() {
             self.leases.ask(self.core.namespace(), request);
         }
-        if let Some(due) = self.core.next_look_at_leases()
-            && self.lease_due.is_none_or(|armed| due < armed)
-        {
-            self.lease_due = Some(due);
-            let delay = due.saturating_sub(self.leases.now());
-            // The timer's handle is dropped: one that fires too early does nothing.
-            drop(myself.send_after(delay, || ShardMsg::LeaseDue));
+        let Some(due) = self.core.next_look_at_leases() else {
+            return;
+        };
+        let now = self.leases.now();
+        let due = due.clamp(now, now + LONGEST_WAIT);
+        if self.lease_timer.as_ref().is_some_and(|(armed, _)| *armed <= due) {
+            return;
+        }
+        let timer = myself
+            .send_after(due.saturating_sub(now), || ShardMsg::LeaseDue)
+            .abort_handle();
+        if let Some((_, earlier)) = self.lease_timer.replace((due, timer)) {
+            earlier.abort();
         }
     }
 
@@ -264,7 +273,7 @@ impl Actor for Shard {
             root,
             events,
             leases,
-            lease_due: None,
+            lease_timer: None,
             comparison: ledger.map(Comparison::new),
             part: ShardPart::new(metrics),
         })

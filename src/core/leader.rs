@@ -270,6 +270,11 @@ impl FollowedLease {
         }
         self.failures = 0;
         match (answer, &self.sight) {
+            // The watch has shown something that may be newer, and nothing is known to compare it with.
+            (_, Sight::Unknown) if overtaken => {
+                self.wake = Some(at + PAUSE);
+                Effect::None
+            }
             // The watch has shown something newer.
             (LeaseAnswer::Missing | LeaseAnswer::Refused(_), Sight::Present { until, .. })
                 if overtaken && *until > at =>

@@ -295,6 +295,12 @@ async fn an_identity_stands_for_a_pod_a_hostname_or_a_node() {
     world.delete("Pod", "twin").await;
     hold(&world, "custom-host", 32).await;
     assert_eq!(published(&world).await, ["other"]);
+    // One that comes later takes the name from it at once.
+    let mut twin = db("twin", 14, 5432);
+    twin["spec"]["hostname"] = json!("custom-host");
+    world.make(twin).await;
+    seconds(1).await;
+    assert_eq!(published(&world).await, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]

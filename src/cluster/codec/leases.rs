@@ -45,6 +45,17 @@ message!('a, LeaseSpec<'a> {
     1 => holder_identity, 2 => lease_duration_seconds, 3 => acquire_time, 4 => renew_time, 5 => lease_transitions,
 });
 
+/// Bytes of an identity that are kept. It begins with the name of a pod or node, which have 253 at most, and renewals
+/// change the times.
+const IDENTITY: usize = 1024;
+
+fn cut(identity: &str) -> &str {
+    let end = (0..=IDENTITY.min(identity.len()))
+        .rev()
+        .find(|at| identity.is_char_boundary(*at));
+    &identity[..end.unwrap_or_default()]
+}
+
 impl Decode for Namespaced<LeaseFacts> {
     type Wire<'a> = Lease<'a>;
 
@@ -56,7 +67,7 @@ impl Decode for Namespaced<LeaseFacts> {
             name: Arc::from(required(&metadata.name, "metadata.name")?),
             version: version(&metadata.resource_version)?,
             record: Record {
-                holder: spec.holder_identity.as_deref().unwrap_or_default().to_owned(),
+                holder: cut(spec.holder_identity.as_deref().unwrap_or_default()).to_owned(),
                 seconds: number(spec.lease_duration_seconds),
                 acquired: time(spec.acquire_time.as_ref()),
                 renewed: time(spec.renew_time.as_ref()),

@@ -28,6 +28,8 @@ const SILENCE: Duration = Duration::from_secs(150);
 const LASTS: u32 = 540;
 /// The timeout of a read.
 const READING: Duration = Duration::from_secs(10);
+/// The pause after a watch that has ended in order: a proxy may end each at once.
+const BREATH: Duration = Duration::from_millis(100);
 /// The pause after a first failure; it doubles with each further one up to the longest.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause.
@@ -43,7 +45,9 @@ pub(crate) struct LeaseReader {
     leadership: watch::Receiver<Leadership>,
     /// Origin of the times that are handed on.
     start: Instant,
-    requests: Arc<Semaphore>,
+    lists: Arc<Semaphore>,
+    /// Apart from lists, which may take long: a leader whose time has run out waits for a read.
+    reads: Arc<Semaphore>,
 }
 
 impl fmt::Debug for LeaseReader {
@@ -64,7 +68,8 @@ impl LeaseReader {
             handler,
             leadership,
             start,
-            requests: Arc::new(Semaphore::new(AT_ONCE)),
+            lists: Arc::new(Semaphore::new(AT_ONCE)),
+            reads: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }
 
@@ -92,6 +97,9 @@ impl LeaseReader {
 
     /// Reads one Lease, and hands on the answer, unless this process does not follow the outputs.
     pub(crate) async fn read(self, namespace: Arc<str>, generation: u64, name: Arc<str>) {
+        let Ok(permit) = self.reads.clone().acquire_owned().await else {
+            return;
+        };
         if !self.leadership.borrow().role.follows_outputs() {
             return;
         }
@@ -99,6 +107,7 @@ impl LeaseReader {
             Ok(answer) => answer,
             Err(_) => LeaseAnswer::Failed,
         };
+        drop(permit);
         let following = Following {
             reader: self,
             namespace,
@@ -108,9 +117,6 @@ impl LeaseReader {
     }
 
     async fn get(&self, namespace: &str, name: &str) -> LeaseAnswer {
-        let Ok(_permit) = self.requests.acquire().await else {
-            return LeaseAnswer::Failed;
-        };
         let uri = format!("{}/{name}", http::leases(namespace));
         let body = match http::read_json(&self.client, &uri).await {
             Ok(Ok(body)) => body,
@@ -162,10 +168,13 @@ impl Following {
             };
             match outcome {
                 Ok(shown) => {
+                    if version.is_some() {
+                        sleep(BREATH).await;
+                    }
                     version = shown;
                     failures = 0;
                 }
-                Err(Cause::Expired) if version.take().is_some() => {}
+                Err(Cause::Expired) if version.take().is_some() => sleep(BREATH).await,
                 Err(error) => {
                     self.complain(&error, failures);
                     sleep(PAUSE.saturating_mul(1 << failures.min(16)).min(LONGEST_PAUSE)).await;
@@ -178,7 +187,7 @@ impl Following {
     /// Lists the Leases. As no version is asked for, the list shows the current state of the store.
     async fn list(&self) -> Result<u64, Cause> {
         // The semaphore is never closed.
-        let _permit = self.reader.requests.acquire().await.ok();
+        let _permit = self.reader.lists.acquire().await.ok();
         let mut leases = Vec::new();
         let get = |uri: String| async move { self.answer(&uri).await };
         let take = |items: Vec<Namespaced<LeaseFacts>>, _| {

@@ -216,6 +216,11 @@ fn a_lease_that_cannot_be_listed_is_read_in_the_end() {
     );
     let mut late = FollowedLease::default();
     assert!(late.ask() && !late.ask(), "read at once, once");
+    // The watch shows something meanwhile, which may be newer.
+    late.seen(4, &record("b", 1), at(0));
+    assert_eq!(late.read(&found(3, record("a", 0)), at(1)), Effect::None);
+    assert_eq!((late.verdict(), late.wake()), (Verdict::Unknown, Some(at(2))));
+    assert_eq!(late.due(at(2), false), (true, Effect::None));
     assert_eq!(late.read(&found(3, record("a", 0)), at(1)), Effect::Judge);
     assert!(!late.ask());
 }

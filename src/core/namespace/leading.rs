@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many pods that an identity may stand for are looked at. More than one never lead anyway.
+/// How many pods that an identity may stand for are looked at. Nobody leads if there are more.
 const MOST_CANDIDATES: usize = 64;
 
 /// Who is published for a Service that follows a Lease.
@@ -54,6 +54,8 @@ pub(super) struct Leases {
     followed: KeyedMap<Arc<str>, Followed>,
     wakes: BTreeSet<(Duration, Arc<str>)>,
     requests: Vec<LeaseRequest>,
+    /// The Leases by the name that their holder's identity begins with.
+    by_holder: KeyedMap<Box<str>, BTreeSet<Arc<str>>>,
     /// Pods by the names that an identity may have for them, where these differ from the pods' own.
     hosts: KeyedMap<Box<str>, SmallSet<PodId>>,
 }
@@ -64,6 +66,8 @@ struct Followed {
     lease: FollowedLease,
     /// Its entry in [`Leases::wakes`].
     wake: Option<Duration>,
+    /// Its entry in [`Leases::by_holder`].
+    holder: Option<Box<str>>,
     services: SmallSet<ServiceId>,
     /// Those that publish nobody.
     vacant: SmallSet<ServiceId>,
@@ -83,6 +87,27 @@ impl Leases {
             self.wakes.remove(&(old, name.clone()));
         }
         self.wakes.extend(wake.map(|wake| (wake, name.clone())));
+    }
+
+    /// Updates under which name a Lease is found by the pod that holds it.
+    fn index_holder(&mut self, name: &Arc<str>, holder: Option<Box<str>>) {
+        let Some(followed) = self.followed.get_mut(name) else {
+            return;
+        };
+        if followed.holder == holder {
+            return;
+        }
+        if let Some(old) = std::mem::replace(&mut followed.holder, holder.clone())
+            && let Some(leases) = self.by_holder.get_mut(&old)
+        {
+            leases.remove(name);
+            if leases.is_empty() {
+                self.by_holder.remove(&old);
+            }
+        }
+        if let Some(holder) = holder {
+            self.by_holder.entry(holder).or_default().insert(name.clone());
+        }
     }
 
     fn follow(&mut self) {
@@ -199,6 +224,11 @@ impl NamespaceState {
         let Some(followed) = self.leases.followed.get(name) else {
             return;
         };
+        let holder = followed.lease.holder().map(|holder| holder_name(holder).into());
+        self.leases.index_holder(name, holder);
+        let Some(followed) = self.leases.followed.get(name) else {
+            return;
+        };
         let (services, joins) = match effect {
             Effect::None => return,
             Effect::Judge => (&followed.services, false),
@@ -245,6 +275,12 @@ impl NamespaceState {
         followed.services.remove(&id);
         followed.vacant.remove(&id);
         if followed.services.is_empty() {
+            self.leases.index_holder(&name, None);
+        }
+        let Some(followed) = self.leases.followed.get_mut(&name) else {
+            return;
+        };
+        if followed.services.is_empty() {
             if let Some(wake) = followed.wake {
                 self.leases.wakes.remove(&(wake, name.clone()));
             }
@@ -262,9 +298,10 @@ impl NamespaceState {
             return;
         }
         self.leases.wakes.clear();
+        self.leases.by_holder = KeyedMap::default();
         for followed in self.leases.followed.values_mut() {
             (followed.lease, followed.wake) = (FollowedLease::default(), None);
-            followed.vacant = SmallSet::default();
+            (followed.vacant, followed.holder) = (SmallSet::default(), None);
         }
         self.leases.follow();
     }
@@ -287,7 +324,7 @@ impl NamespaceState {
         let may = |pod| {
             following.is_some_and(|following| following.members.contains(&pod)) || self.may_lead(pod, id)
         };
-        let pods = self.candidates(holder).into_iter();
+        let pods = self.candidates(holder).unwrap_or_default().into_iter();
         let mut pods: Vec<_> = pods.map(|pod| (&*self.pods[pod].name, may(pod))).collect();
         pods.sort_unstable();
         pods
@@ -306,6 +343,8 @@ impl NamespaceState {
         let decided = following.decided;
         // What is published must be known first.
         if !decided && (self.starting || self.pending_lists.any() || service.awaiting > 0) {
+            // The next plan decides.
+            self.mark(id);
             return;
         }
         self.work.leaders_judged += 1;
@@ -363,7 +402,9 @@ impl NamespaceState {
             Verdict::Nobody(vacancy) => return nobody(LeaderStatus::Vacant(vacancy)),
             Verdict::Held(identity) => identity,
         };
-        let mut pods = self.candidates(identity);
+        let Some(mut pods) = self.candidates(identity) else {
+            return nobody(LeaderStatus::SeveralPods);
+        };
         pods.retain(|pod| self.keeps_leader(*pod, id) || self.may_lead(*pod, id));
         match pods[..] {
             [] => nobody(LeaderStatus::NoPod),
@@ -394,19 +435,37 @@ impl NamespaceState {
     }
 
     /// Returns the pods that an identity may stand for: those whose name, hostname or, on the host's network, node it
-    /// begins with.
-    fn candidates(&self, identity: &str) -> Vec<PodId> {
+    /// begins with. `None` if there are too many to look at.
+    fn candidates(&self, identity: &str) -> Option<Vec<PodId>> {
         let name = holder_name(identity);
         let hosts = self.leases.hosts.get(name);
-        let mut pods: Vec<_> = hosts
-            .into_iter()
-            .flat_map(SmallSet::iter)
-            .take(MOST_CANDIDATES)
-            .collect();
+        if hosts.is_some_and(|hosts| hosts.len() > MOST_CANDIDATES) {
+            return None;
+        }
+        let mut pods: Vec<_> = hosts.into_iter().flat_map(SmallSet::iter).collect();
         pods.extend(self.pods.find(name));
         pods.sort_unstable();
         pods.dedup();
-        pods
+        Some(pods)
+    }
+
+    /// Has the Services judged anew that a pod may lead, or may keep another from leading, since it has come or has
+    /// changed.
+    pub(super) fn judge_named(&mut self, id: PodId) {
+        if self.leases.by_holder.is_empty() {
+            return;
+        }
+        let pod = &self.pods[id];
+        let mut names = self.host_names(pod);
+        names.push(pod.name.clone());
+        let leases = names.iter().filter_map(|name| self.leases.by_holder.get(name));
+        let followed = leases
+            .flatten()
+            .filter_map(|lease| self.leases.followed.get(lease));
+        let services: Vec<_> = followed.flat_map(|followed| followed.services.iter()).collect();
+        for service in services {
+            self.mark(service);
+        }
     }
 
     /// Returns the names, other than its own, that an identity may have for a pod.

@@ -113,6 +113,7 @@ impl NamespaceState {
             self.services[service].note(time);
             self.join(id, service);
         }
+        self.judge_named(id);
     }
 
     fn update_pod(
@@ -179,6 +180,9 @@ impl NamespaceState {
         }
         if moved {
             self.join_matched(id);
+        }
+        if moved || renamed || reborn {
+            self.judge_named(id);
         }
     }
 
