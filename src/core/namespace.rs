@@ -141,8 +141,6 @@ struct Pod {
     node_at: u32,
     ports: u32,
     host: HostId,
-    /// True if its hostname is that of its node.
-    host_network: bool,
     /// The conditions of its endpoints before any Service setting applies: `serving` says that the pod is ready.
     conditions: Conditions,
     epoch: u8,

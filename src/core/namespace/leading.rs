@@ -4,8 +4,8 @@
 //! does not lead. Until a Lease has been seen, what is published stays. [`crate::core::leader`] has the rules for one
 //! Lease.
 
+use super::NamespaceState;
 use super::passes::Pass;
-use super::{NamespaceState, Pod};
 use crate::core::address::Family;
 use crate::core::compact::small::SmallSet;
 use crate::core::facts::Manager;
@@ -58,6 +58,8 @@ pub(super) struct Leases {
     by_holder: KeyedMap<Box<str>, BTreeSet<Arc<str>>>,
     /// Pods by the names that an identity may have for them, where these differ from the pods' own.
     hosts: KeyedMap<Box<str>, SmallSet<PodId>>,
+    /// Pods on the network of their node. Few are, so that this is not a part of each pod.
+    on_host: SmallSet<PodId>,
 }
 
 /// A Lease and the Services that follow it.
@@ -455,9 +457,8 @@ impl NamespaceState {
         if self.leases.by_holder.is_empty() {
             return;
         }
-        let pod = &self.pods[id];
-        let mut names = self.host_names(pod);
-        names.push(pod.name.clone());
+        let mut names = self.host_names(id);
+        names.push(self.pods[id].name.clone());
         let leases = names.iter().filter_map(|name| self.leases.by_holder.get(name));
         let followed = leases
             .flatten()
@@ -469,13 +470,14 @@ impl NamespaceState {
     }
 
     /// Returns the names, other than its own, that an identity may have for a pod.
-    fn host_names(&self, pod: &Pod) -> Vec<Box<str>> {
+    fn host_names(&self, id: PodId) -> Vec<Box<str>> {
         if !self.settings.outputs.custom {
             return Vec::new();
         }
+        let pod = &self.pods[id];
         let host = (!pod.host.is_none()).then(|| self.hosts.get(pod.host.0));
         let hostname = host.and_then(|host| host.hostname.as_deref());
-        let node = self.nodes.get(pod.node).filter(|_| pod.host_network);
+        let node = self.nodes.get(pod.node).filter(|_| self.is_on_host(id));
         let cut = [Some(&*pod.name), hostname]
             .into_iter()
             .flatten()
@@ -488,16 +490,30 @@ impl NamespaceState {
         names
     }
 
+    /// Returns whether a pod's hostname is that of its node.
+    pub(super) fn is_on_host(&self, id: PodId) -> bool {
+        self.leases.on_host.contains(&id)
+    }
+
+    /// Notes whether a pod's hostname is that of its node, if that matters to anybody.
+    pub(super) fn set_on_host(&mut self, id: PodId, on_host: bool) {
+        if !on_host {
+            self.leases.on_host.remove(&id);
+        } else if self.settings.outputs.custom {
+            self.leases.on_host.insert(id);
+        }
+    }
+
     /// Enters a pod under the names that an identity may have for it.
     pub(super) fn enter_host_names(&mut self, id: PodId) {
-        for name in self.host_names(&self.pods[id]) {
+        for name in self.host_names(id) {
             self.leases.hosts.entry(name).or_default().insert(id);
         }
     }
 
     /// Undoes [`Self::enter_host_names`], before these names change.
     pub(super) fn leave_host_names(&mut self, id: PodId) {
-        for name in self.host_names(&self.pods[id]) {
+        for name in self.host_names(id) {
             if let Some(pods) = self.leases.hosts.get_mut(&name) {
                 pods.remove(&id);
                 if pods.is_empty() {

@@ -97,12 +97,12 @@ impl NamespaceState {
             node_at,
             ports,
             host,
-            host_network: facts.host_network,
             conditions,
             epoch,
             ready_time: facts.ready_time,
             members: SmallVec::new(),
         });
+        self.set_on_host(id, facts.host_network);
         self.enter_host_names(id);
         let services = self.cache.services(labels.0);
         let time = earlier.iter().copied().chain(facts.ready_time).min();
@@ -126,9 +126,10 @@ impl NamespaceState {
     ) {
         let conditions = Pod::conditions_of(&facts);
         let rehosted = !self.is_hosted(&self.pods[id], facts.host.as_deref());
+        let on_host = facts.host_network && self.settings.outputs.custom;
         let renamed = rehosted
-            || self.pods[id].host_network != facts.host_network
-            || (facts.host_network && self.node_name(&self.pods[id]) != facts.node.as_ref());
+            || self.is_on_host(id) != on_host
+            || (on_host && self.node_name(&self.pods[id]) != facts.node.as_ref());
         if renamed {
             self.leave_host_names(id);
         }
@@ -160,7 +161,7 @@ impl NamespaceState {
         }
         self.update_node(id, facts.node.as_ref(), nodes, &mut change);
         if renamed {
-            self.pods[id].host_network = facts.host_network;
+            self.set_on_host(id, on_host);
             self.enter_host_names(id);
         }
         let moved = !self.cache.is(self.pods[id].labels.0, &facts.labels);
@@ -236,6 +237,7 @@ impl NamespaceState {
             self.part(id, member.service);
         }
         self.leave_host_names(id);
+        self.set_on_host(id, false);
         self.leave_node(id, nodes);
         self.detach_labels(self.pods[id].labels);
         let pod = self.pods.remove(id);
