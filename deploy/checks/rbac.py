@@ -34,6 +34,7 @@ MIRRORING_CONTROLLER = rights([""], ["endpoints/finalizers"], ["update"])
 # Services that follow a Lease, which upstream has not.
 FOLLOWED_LEASES = rights(["coordination.k8s.io"], ["leases"], READ)
 MIRRORING = ("endpointslice-mirroring-controller", "endpointslicemirroring")
+CUSTOM = ("custom-selector-controller",)
 UPSTREAM = ENDPOINT_CONTROLLER | ENDPOINTSLICE_CONTROLLER
 # Events are written by the core API, and never replaced.
 NOT_NEEDED = rights(["events.k8s.io"], ["events"], ["create", "update", "patch"]) | {("", "events", "update")}
@@ -49,12 +50,12 @@ LEASES = [
 ]
 
 
-def mirrors(args):
-    """Whether --controllers has the mirroring controller on: the first item that names it decides."""
+def runs(args, names, in_star):
+    """Whether --controllers has a controller on: the first item that names it decides."""
     (value,) = [arg.partition("=")[2] for arg in args if arg.startswith("--controllers=")]
     items = value.split(",")
-    named = [not item.startswith("-") for item in items if item.removeprefix("-") in MIRRORING]
-    return named[0] if named else "*" in items
+    named = [not item.startswith("-") for item in items if item.removeprefix("-") in names]
+    return named[0] if named else in_star and "*" in items
 
 
 def granted(objects):
@@ -93,14 +94,14 @@ def problems_of(objects):
     (deployment,) = common.find(objects, "Deployment")
     args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     shadow, elects = "--dry-run" in args, "--leader-elect=true" in args
-    mirroring = MIRRORING_CONTROLLER if mirrors(args) and not shadow else set()
-    upstream = UPSTREAM | mirroring
+    mirroring = MIRRORING_CONTROLLER if runs(args, MIRRORING, True) and not shadow else set()
+    leases = FOLLOWED_LEASES if runs(args, CUSTOM, False) else set()
+    upstream = UPSTREAM | mirroring | leases
     needed = NEEDED
     if "--controllers=custom-selector-controller" in args:
         # It publishes slices alone.
-        needed = (ENDPOINTSLICE_CONTROLLER - NOT_NEEDED) | FOLLOWED_LEASES
-        upstream = upstream | FOLLOWED_LEASES
-    expected = needed & (READS | FOLLOWED_LEASES) if shadow else needed | mirroring
+        needed = ENDPOINTSLICE_CONTROLLER - NOT_NEEDED
+    expected = (needed & READS if shadow else needed | mirroring) | leases
     if any(arg.startswith("--tls-cert-file") for arg in args):
         expected = expected | REVIEWS
     cluster, own, problems = granted(objects)
@@ -121,6 +122,9 @@ MUTATIONS = {
     "reads secrets": lambda objects: role(objects, "endpointd-reader")[0]["resources"].append("secrets"),
     "deletes pods": lambda objects: role(objects, "endpointd-writer").append(
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}
+    ),
+    "reads all leases": lambda objects: role(objects, "endpointd-reader").append(
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": [*READ]}
     ),
     "all verbs": lambda objects: role(objects, "endpointd-writer")[0].update(verbs=["*"]),
     "patches slices": lambda objects: role(objects, "endpointd-writer")[1]["verbs"].append("patch"),

@@ -52,6 +52,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if or (eq $decided "on") (and (not $decided) (has "*" $items)) -}}true{{- end -}}
 {{- end -}}
 
+{{/* True if custom-selector-controller is switched on. `*` does not include it. */}}
+{{- define "endpointd.custom" -}}
+{{- $items := splitList "," (include "endpointd.controllers" .) -}}
+{{- include "endpointd.guard.runs" (dict "items" $items "names" (list "custom-selector-controller") "inStar" false) -}}
+{{- end -}}
+
 {{- define "endpointd.scheme" -}}
 {{- if .Values.admin.tls.secretName -}}HTTPS{{- else -}}HTTP{{- end -}}
 {{- end -}}
