@@ -59,13 +59,13 @@ def runs(args, names, in_star):
 
 
 def granted(objects):
-    """What the service account may do in the whole cluster, and in its own namespace; and what is odd."""
+    """What the service account may do in the whole cluster, and in single namespaces; and what is odd."""
     account = {
         (item["spec"]["template"]["spec"]["serviceAccountName"], item["metadata"]["namespace"])
         for item in common.find(objects, "Deployment")
     }
     roles = {(item["kind"], item["metadata"]["name"]): item for item in objects if item["kind"] in ("Role", "ClusterRole")}
-    cluster, own, problems, bound = set(), [], [], set()
+    cluster, own, problems, bound = set(), {}, [], set()
     for binding in objects:
         if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
             continue
@@ -79,7 +79,7 @@ def granted(objects):
             continue
         rules = roles[name]["rules"]
         if binding["kind"] == "RoleBinding":
-            own += rules
+            own.setdefault(binding["metadata"]["namespace"], []).extend(rules)
             continue
         for rule in rules:
             if rule.get("resourceNames") or rule.get("nonResourceURLs"):
@@ -108,8 +108,11 @@ def problems_of(objects):
     problems += [f"more than is needed: {right}" for right in sorted(cluster - expected)]
     problems += [f"is needed and not given: {right}" for right in sorted(expected - cluster)]
     problems += [f"more than upstream has: {right}" for right in sorted(cluster - upstream - REVIEWS)]
-    if own != (LEASES if elects and not shadow else []):
-        problems.append(f"in its own namespace: {own}")
+    # The lease is where the flag says, and the program's default is kube-system.
+    flag = "--leader-elect-resource-namespace="
+    places = [arg.removeprefix(flag) for arg in args if arg.startswith(flag)] or ["kube-system"]
+    if own != ({places[0]: LEASES} if elects and not shadow else {}):
+        problems.append(f"in namespaces: {own}, with the lease in {places[0]}")
     return problems
 
 
@@ -130,6 +133,9 @@ MUTATIONS = {
     "patches slices": lambda objects: role(objects, "endpointd-writer")[1]["verbs"].append("patch"),
     "no watch": lambda objects: role(objects, "endpointd-reader")[0]["verbs"].remove("watch"),
     "any lease": lambda objects: role(objects, "endpointd-leases")[0].pop("resourceNames"),
+    "the lease elsewhere": lambda objects: common.find(objects, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0][
+        "args"
+    ].append("--leader-elect-resource-namespace=other"),
     "another account": lambda objects: common.find(objects, "ClusterRoleBinding")[0]["subjects"][0].update(name="default"),
 }
 
