@@ -71,10 +71,10 @@ def main():
     for where, found in [("Chart.yaml", meta["appVersion"]), ("kustomize", kustomization["images"][0]["newTag"])]:
         if found != version:
             problems.append(f"{where} has version {found}, the program {version}")
-    for shadow in ["true", "false"]:
-        code, notes, err = common.helm(f"shadow={shadow}", environment={"RENDER_NOTES": "1"})
-        if code or "{{" in notes or not notes.strip():
-            problems.append(f"NOTES.txt with shadow={shadow}: {err}")
+    for override, words in [("shadow=true", "shadow"), ("shadow=false", "must be off"), ("mode=opt-in", "stay on")]:
+        code, notes, err = common.helm(override, environment={"RENDER_NOTES": "1"})
+        if code or "{{" in notes or words not in notes:
+            problems.append(f"NOTES.txt with {override}: {err}")
     common.report(problems, f"{good} sets are taken, {bad} are refused")
 
 
