@@ -64,7 +64,7 @@ pub struct Options {
     pub headless_label: bool,
     /// Compares slices that mirror Endpoints, too, if both outputs are checked.
     pub mirrored: bool,
-    /// Compares slices of Services whose annotations say what is published, too, if slices are checked.
+    /// Compares slices of Services whose annotations say what is published, too.
     pub custom: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct Snapshot<'a> {
 /// Reads the cluster and says what is wrong with what is published.
 pub async fn check(client: &Client, options: &Options) -> anyhow::Result<Report> {
     // Boxed: so many lists at a time make a large future.
-    let mut cluster = Box::pin(Cluster::read(client, options.outputs)).await?;
+    let mut cluster = Box::pin(Cluster::read(client, options.read())).await?;
     if options.custom {
         cluster.leases = list(client, &ListParams::default()).await?;
     }
@@ -124,7 +124,7 @@ pub async fn check(client: &Client, options: &Options) -> anyhow::Result<Report>
 /// Like [`check`], of those objects alone that have the label, written `KEY=VALUE`.
 pub async fn check_labelled(client: &Client, options: &Options, label: &str) -> anyhow::Result<Report> {
     let selected = ListParams::default().labels(label);
-    let mut cluster = Box::pin(Cluster::read_selected(client, options.outputs, &selected)).await?;
+    let mut cluster = Box::pin(Cluster::read_selected(client, options.read(), &selected)).await?;
     if options.custom {
         cluster.leases = list(client, &selected).await?;
     }
@@ -161,6 +161,16 @@ pub async fn check_by_namespaces(client: &Client, options: &Options, label: &str
 }
 
 // === impl Options ===
+
+impl Options {
+    /// The objects to read: slices of annotated Services may be published by a controller of Endpoints alone.
+    fn read(&self) -> Outputs {
+        Outputs {
+            slices: self.outputs.slices || self.custom,
+            ..self.outputs
+        }
+    }
+}
 
 impl Default for Options {
     fn default() -> Self {
@@ -334,7 +344,7 @@ impl Snapshot<'_> {
             }
             report.endpoints += expected_endpoints;
         }
-        if options.custom && outputs.slices {
+        if options.custom {
             for service in &self.services {
                 let (Some((namespace, name)), None) = (name(*service), &service.metadata.deletion_timestamp)
                 else {
