@@ -2,6 +2,7 @@
 
 use super::codec::Encoding;
 use crate::core::namespace::Kind;
+use crate::metrics::FallbackMetrics;
 use http::StatusCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,12 +49,23 @@ struct State {
     resources: [Resource; Kind::COUNT],
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Resource {
-    /// The time until which JSON is used, in milliseconds since the start.
+    /// The time until which JSON is used, in milliseconds since the start; 0 after an answer in protobuf.
     json_until: AtomicU64,
     /// Set once the log says so.
     told: AtomicBool,
+    metrics: FallbackMetrics,
+}
+
+impl Resource {
+    fn new(kind: Kind) -> Self {
+        Self {
+            json_until: AtomicU64::new(0),
+            told: AtomicBool::new(false),
+            metrics: FallbackMetrics::new(kind),
+        }
+    }
 }
 
 impl Encodings {
@@ -62,7 +74,7 @@ impl Encodings {
         Self(Arc::new(State {
             preferred,
             start: Instant::now(),
-            resources: Default::default(),
+            resources: Kind::ALL.map(Resource::new),
         }))
     }
 
@@ -107,8 +119,9 @@ impl Encodings {
         // Anything but JSON is no answer of an API server.
         let json = Encoding::Json.media_type().as_bytes();
         let other = code.is_success() && given.is_some_and(|given| given.starts_with(json));
+        let resource = &self.0.resources[kind.index()];
         if refused || other {
-            let resource = &self.0.resources[kind.index()];
+            resource.metrics.set(true);
             let until = self.now() + AGAIN.as_millis() as u64;
             resource.json_until.store(until, Ordering::Relaxed);
             if !resource.told.swap(true, Ordering::Relaxed) {
@@ -118,6 +131,13 @@ impl Encodings {
                     "the API server does not speak protobuf for this resource; JSON is used instead"
                 );
             }
+        } else if code.is_success() && given.is_some() {
+            // A request that was under way when another one was refused says nothing about the next.
+            let until = resource.json_until.load(Ordering::Relaxed);
+            if until > 0 && until <= self.now() {
+                resource.json_until.store(0, Ordering::Relaxed);
+                resource.metrics.set(false);
+            }
         }
         refused
     }
@@ -126,5 +146,54 @@ impl Encodings {
 impl Default for Encodings {
     fn default() -> Self {
         Self::new(Encoding::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_metric_shows_for_which_resources_json_is_used() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let rendered = recorder.handle();
+        let shows = |kind: Kind, value: u8| {
+            let line = format!(
+                "endpointd_json_fallback{{resource=\"{}\"}} {value}\n",
+                kind.as_str()
+            );
+            let text = rendered.render();
+            assert!(text.contains(&line), "{line} is not in {text}");
+        };
+        let encodings = metrics::with_local_recorder(&recorder, Encodings::default);
+        let protobuf = Encoding::Protobuf;
+        let answer = |kind, given: Encoding| {
+            encodings.learn(
+                kind,
+                protobuf,
+                StatusCode::OK,
+                Some(given.media_type().as_bytes()),
+            )
+        };
+        shows(Kind::Pod, 0);
+
+        let refusal = StatusCode::NOT_ACCEPTABLE;
+        assert!(encodings.learn(Kind::Pod, protobuf, refusal, None));
+        assert!(!answer(Kind::Node, Encoding::Json));
+        assert!(
+            !answer(Kind::Pod, protobuf),
+            "it was asked for before the refusal"
+        );
+        shows(Kind::Pod, 1);
+        shows(Kind::Node, 1);
+        shows(Kind::Service, 0);
+        assert_eq!(encodings.of(Kind::Pod), Encoding::Json);
+
+        tokio::time::advance(AGAIN).await;
+        assert_eq!(encodings.of(Kind::Pod), protobuf);
+        assert!(!answer(Kind::Pod, protobuf));
+        shows(Kind::Pod, 0);
+        shows(Kind::Node, 1);
     }
 }

@@ -42,11 +42,20 @@ impl From<&str> for Uid {
 impl Uid {
     /// Formats a UUID in the usual form.
     pub fn spelled(bytes: &[u8; 16]) -> [u8; 36] {
-        let mut out = [b'-'; 36];
+        let mut out = [0; 36];
+        Self::spell(bytes, &mut out);
+        out
+    }
+
+    /// Formats a UUID in the usual form, in the space where it is needed: a slice has up to 1,000 of them.
+    #[inline]
+    pub fn spell(bytes: &[u8; 16], out: &mut [u8; 36]) {
         for (byte, at) in bytes.iter().zip(HEX_AT) {
             out[at..at + 2].copy_from_slice(&HEX[usize::from(*byte)]);
         }
-        out
+        for at in [8, 13, 18, 23] {
+            out[at] = b'-';
+        }
     }
 }
 

@@ -177,6 +177,7 @@ impl Pod {
         !self.members_of(service).is_empty()
     }
 
+    #[inline]
     fn ip(&self, family: Family) -> Option<IpAddr> {
         match family {
             Family::V4 => self.v4.map(IpAddr::V4),

@@ -197,6 +197,11 @@ const KNOWN: &[Metric] = &[
     counter("endpointd_decode_failures_total", &["resource"], "Objects that could not be decoded and were left out."),
     counter("endpointd_lists_total", &["resource"], "Lists started."),
     counter("endpointd_watches_total", &["resource"], "Watches started."),
+    gauge(
+        "endpointd_json_fallback",
+        &["resource"],
+        "1 while JSON is used because the API server did not answer in protobuf.",
+    ),
 ];
 
 #[rustfmt::skip]

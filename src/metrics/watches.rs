@@ -55,6 +55,24 @@ impl WatchMetrics {
     }
 }
 
+/// Shows whether JSON is used for a kind because the server did not answer in protobuf.
+#[derive(Debug)]
+pub(crate) struct FallbackMetrics(Gauge);
+
+impl FallbackMetrics {
+    /// Registers the metric of a kind.
+    pub(crate) fn new(kind: Kind) -> Self {
+        let gauge = gauge!("endpointd_json_fallback", "resource" => kind.as_str());
+        gauge.set(0.0);
+        Self(gauge)
+    }
+
+    /// Records whether JSON is used instead of protobuf.
+    pub(crate) fn set(&self, json: bool) {
+        self.0.set(f64::from(u8::from(json)));
+    }
+}
+
 /// Gauges of the lag of each kind's watch.
 pub(super) struct Lags([Gauge; Kind::ALL.len()]);
 

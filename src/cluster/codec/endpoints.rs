@@ -5,8 +5,8 @@ use super::decode::{
     slice_port, version,
 };
 use super::fields::{self, Meta, SlicePort, Str, TargetRef};
+use super::protobuf::encode::Messages;
 use super::protobuf::message::{Field, Malformed, Message, Value, bytes, message, read_into};
-use super::text::IpText;
 use super::{json, protobuf};
 use crate::core::body::{AddressBody, EndpointsBody};
 use crate::core::facts::{
@@ -231,12 +231,14 @@ pub(super) fn encode_protobuf<'a, A: Handle>(
         let target = target_head(endpoints.metadata.namespace);
         for subset in &endpoints.published.subsets {
             push_message(out, 2, |out| {
+                let mut addresses = Messages::new(out);
                 for (field, list) in [(1, &subset.ready), (2, &subset.not_ready)] {
                     for &handle in list {
                         let address = (endpoints.address)(handle);
-                        push_address_protobuf(out, field, &target, address);
+                        push_address_protobuf(&mut addresses, field, &target, address);
                     }
                 }
+                drop(addresses);
                 for port in &subset.ports {
                     push_message(out, 3, |out| push_port(out, port));
                 }
@@ -245,18 +247,15 @@ pub(super) fn encode_protobuf<'a, A: Handle>(
     })
 }
 
-fn push_address_protobuf(out: &mut Vec<u8>, field: u8, target: &[u8], address: AddressBody<'_>) {
-    use protobuf::encode::{append, size_of, size_of_optional, size_of_target};
-    let ip = IpText::new(address.ip);
-    let length = size_of(ip.as_bytes().len())
-        + size_of(size_of_target(target, address.target))
-        + size_of_optional(address.hostname)
-        + size_of_optional(address.node);
-    let mut space = append(out, field, length);
-    space.ip(1, &ip);
-    space.target(2, target, address.target);
-    space.optional(3, address.hostname);
-    space.optional(4, address.node);
+fn push_address_protobuf(out: &mut Messages<'_>, field: u8, target: &[u8], address: AddressBody<'_>) {
+    use protobuf::encode::{length, text_of_target};
+    let text = text_of_target(target, address.target) + length(address.hostname) + length(address.node);
+    out.append(field, text, |space| {
+        space.ip(1, address.ip);
+        space.target(2, target, address.target);
+        space.optional(3, address.hostname);
+        space.optional(4, address.node);
+    });
 }
 
 fn push_port(out: &mut Vec<u8>, port: &ports::SlicePort) {

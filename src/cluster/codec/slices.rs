@@ -5,8 +5,8 @@ use super::decode::{
     slice_port, version,
 };
 use super::fields::{self, Meta, SlicePort, Str, StrMap, TargetRef, Timestamp};
+use super::protobuf::encode::Messages;
 use super::protobuf::message::message;
-use super::text::IpText;
 use super::{json, protobuf};
 use crate::core::address::Family;
 use crate::core::body::{EndpointBody, SliceBody};
@@ -16,6 +16,7 @@ use crate::core::facts::{
 };
 use crate::core::ids::Uid;
 use crate::core::ports;
+use crate::core::slices::Conditions;
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -278,9 +279,11 @@ pub(super) fn encode_protobuf<'a>(slice: SliceBody<'a, impl Iterator<Item = Endp
     object("discovery.k8s.io/v1", "EndpointSlice", capacity, |out| {
         push_message(out, 1, |out| push_metadata(out, &slice.metadata));
         let target = target_head(slice.metadata.namespace);
-        for endpoint in slice.endpoints {
-            push_endpoint_protobuf(out, &target, endpoint);
-        }
+        let mut endpoints = Messages::new(out);
+        slice
+            .endpoints
+            .for_each(|endpoint| push_endpoint_protobuf(&mut endpoints, &target, endpoint));
+        drop(endpoints);
         for port in slice.ports {
             push_message(out, 3, |out| push_port(out, port));
         }
@@ -288,43 +291,52 @@ pub(super) fn encode_protobuf<'a>(slice: SliceBody<'a, impl Iterator<Item = Endp
     })
 }
 
-fn push_endpoint_protobuf(out: &mut Vec<u8>, target: &[u8], endpoint: EndpointBody<'_>) {
-    use protobuf::encode::{append, size_of, size_of_optional, size_of_target};
+fn push_endpoint_protobuf(out: &mut Messages<'_>, target: &[u8], endpoint: EndpointBody<'_>) {
+    use protobuf::encode::{length, size_of, text_of_target};
     let hints = endpoint.hints;
-    let ip = IpText::new(endpoint.ip);
-    let [ready, serving, terminating] = [
-        endpoint.conditions.ready(),
-        endpoint.conditions.serving(),
-        endpoint.conditions.terminating(),
-    ]
-    .map(u8::from);
-    // A field of six bytes: the numbers 1, 2 and 3.
-    let conditions = [2 << 3 | 2, 6, 1 << 3, ready, 2 << 3, serving, 3 << 3, terminating];
-    let hint = |name: Option<&str>| name.map_or(0, |name| size_of(size_of(name.len())));
-    let hinted = hint(hints.zone) + hint(hints.node);
-    let length = size_of(ip.as_bytes().len())
-        + conditions.len()
-        + size_of_optional(endpoint.hostname)
-        + size_of(size_of_target(target, endpoint.target))
-        + size_of_optional(endpoint.node)
-        + size_of_optional(endpoint.zone)
-        + if hinted > 0 { size_of(hinted) } else { 0 };
-    let mut space = append(out, 2, length);
-    space.ip(1, &ip);
-    space.fill_array(&conditions);
-    space.optional(3, endpoint.hostname);
-    space.target(4, target, endpoint.target);
-    space.optional(6, endpoint.node);
-    space.optional(7, endpoint.zone);
-    if hinted > 0 {
-        space.open(8, hinted);
-        for (field, name) in [(1, hints.zone), (2, hints.node)] {
-            if let Some(name) = name {
-                space.open(field, size_of(name.len()));
-                space.text(1, name);
+    let text = text_of_target(target, endpoint.target)
+        + length(endpoint.hostname)
+        + length(endpoint.node)
+        + length(endpoint.zone)
+        + length(hints.zone)
+        + length(hints.node);
+    out.append(2, text, |space| {
+        space.ip(1, endpoint.ip);
+        space.fill_array(conditions(endpoint.conditions));
+        space.optional(3, endpoint.hostname);
+        space.target(4, target, endpoint.target);
+        space.optional(6, endpoint.node);
+        space.optional(7, endpoint.zone);
+        if !hints.is_none() {
+            let hint = |name: Option<&str>| name.map_or(0, |name| size_of(size_of(name.len())));
+            space.open(8, hint(hints.zone) + hint(hints.node));
+            for (field, name) in [(1, hints.zone), (2, hints.node)] {
+                if let Some(name) = name {
+                    space.open(field, size_of(name.len()));
+                    space.text(1, name);
+                }
             }
         }
-    }
+    });
+}
+
+/// Returns the field of an endpoint's conditions: a message of six bytes, with the fields 1, 2 and 3.
+#[inline]
+fn conditions(conditions: Conditions) -> &'static [u8; 8] {
+    static FIELDS: [[u8; 8]; 8] = {
+        let mut fields = [[2 << 3 | 2, 6, 1 << 3, 0, 2 << 3, 0, 3 << 3, 0]; 8];
+        let mut at = 0;
+        while at < fields.len() {
+            fields[at][3] = at as u8 & 1;
+            fields[at][5] = at as u8 >> 1 & 1;
+            fields[at][7] = at as u8 >> 2;
+            at += 1;
+        }
+        fields
+    };
+    let [ready, serving, terminating] =
+        [conditions.ready(), conditions.serving(), conditions.terminating()].map(usize::from);
+    &FIELDS[ready | serving << 1 | terminating << 2]
 }
 
 pub(super) fn push_port(out: &mut Vec<u8>, port: &ports::SlicePort) {

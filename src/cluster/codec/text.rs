@@ -1,63 +1,78 @@
 //! Texts that are made from values, in memory of their own.
 
 use std::io::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Length of the longest IPv6 address: with an IPv4 address embedded in it.
 const LONGEST: usize = 45;
 
-/// The length up to which a text is appended as an array. Every IPv4 address is shorter.
-const SHORT: usize = 16;
+/// Length of an array for any IPv4 address and what is written after it.
+const SHORT: usize = 32;
 
 /// The text of an IP, in canonical form. A slice has up to 1,000 of them, so IPv4 takes no formatting machinery.
-pub(super) struct IpText {
-    buffer: [u8; LONGEST],
-    length: usize,
+pub(super) enum IpText {
+    /// An IPv4 address: the text with something after it, and its length.
+    Short([u8; SHORT], usize),
+    /// An IPv6 address: the text with something after it, and its length.
+    Long([u8; LONGEST], usize),
 }
 
 impl IpText {
     pub(super) fn new(ip: IpAddr) -> Self {
         match ip {
             IpAddr::V4(ip) => {
-                let (mut buffer, mut end) = ([0; LONGEST], 0);
-                for octet in ip.octets() {
-                    let (text, length) = &OCTETS[usize::from(octet)];
-                    buffer[end..end + 4].copy_from_slice(text);
-                    end += usize::from(*length);
-                }
-                Self {
-                    buffer,
-                    length: end - 1,
-                }
+                let mut buffer = [0; SHORT];
+                let length = spell_v4(ip, &mut buffer);
+                Self::Short(buffer, length)
             }
             IpAddr::V6(ip) => {
-                let mut buffer = [0; LONGEST];
-                let mut rest = &mut buffer[..];
-                write!(rest, "{ip}").expect("the buffer holds the longest address");
-                let left = rest.len();
-                Self {
-                    buffer,
-                    length: LONGEST - left,
-                }
+                let (buffer, length) = long(ip);
+                Self::Long(buffer, length)
             }
         }
     }
 
+    #[inline]
     pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.buffer[..self.length]
+        match self {
+            Self::Short(buffer, length) => &buffer[..*length],
+            Self::Long(buffer, length) => &buffer[..*length],
+        }
     }
 
     /// Appends the text.
     pub(super) fn push_to(&self, out: &mut Vec<u8>) {
-        if self.length <= SHORT {
-            // More than is needed, but of a length that is known when this is compiled.
-            let end = out.len() + self.length;
-            out.extend_from_slice(&self.buffer[..SHORT]);
-            out.truncate(end);
-        } else {
-            out.extend_from_slice(self.as_bytes());
+        match self {
+            Self::Short(buffer, length) => {
+                let end = out.len() + length;
+                out.extend_from_slice(buffer);
+                out.truncate(end);
+            }
+            Self::Long(..) => out.extend_from_slice(self.as_bytes()),
         }
     }
+}
+
+/// Writes the text of an IPv4 address, and something after it. Returns the length of the text.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "it is called for each endpoint")]
+pub(super) fn spell_v4(ip: Ipv4Addr, space: &mut [u8; SHORT]) -> usize {
+    let mut end = 0;
+    for octet in ip.octets() {
+        let (text, length) = &OCTETS[usize::from(octet)];
+        space[end..end + 4].copy_from_slice(text);
+        // It is 4 at most. That it is below 8 is plain to the compiler, which then needs no checks.
+        end += usize::from(length & 7);
+    }
+    end - 1
+}
+
+fn long(ip: Ipv6Addr) -> ([u8; LONGEST], usize) {
+    let mut buffer = [0; LONGEST];
+    let mut rest = &mut buffer[..];
+    write!(rest, "{ip}").expect("the buffer holds the longest address");
+    let left = rest.len();
+    (buffer, LONGEST - left)
 }
 
 /// The text of each octet with a dot after it, and its length.

@@ -281,6 +281,7 @@ impl NamespaceState {
     }
 
     /// Returns a pod's hostname in a subdomain, if it has one there.
+    #[inline]
     pub(super) fn hostname<'a>(&'a self, pod: &'a Pod, subdomain: &str) -> Option<&'a str> {
         if pod.host.is_none() {
             return None;

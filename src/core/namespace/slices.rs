@@ -279,6 +279,11 @@ impl NamespaceState {
 
     /// Returns what a pod's endpoint of a family should be, without the hint where that depends on the zones; `None` if
     /// the pod has no address of the family.
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "a slice has up to 1,000 endpoints, and each would be copied several times on its way to the encoder"
+    )]
     fn endpoint<'a>(
         &'a self,
         pod: &'a Pod,

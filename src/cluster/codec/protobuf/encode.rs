@@ -1,21 +1,29 @@
 //! Encoding: what messages of all kinds share.
 //!
-//! A message is preceded by its length. The many small ones, of endpoints and addresses, are measured and then fill their
-//! [`Space`]: a slice has up to 1,000 of them and is written whole, so this is the most expensive part of a change. For
-//! the few others, one byte is left for the length, and a message that needs more is moved on.
+//! A message is preceded by its length. For the length of the many small ones, of endpoints and addresses, as much room is
+//! left as the one before needed, and their fields fill a [`Space`] that is surely large enough: a slice has up to 1,000
+//! of them and is written whole, so this is the most expensive part of a change. For the few others, one byte is left for
+//! the length, and a message that needs more is moved on.
 
 use super::envelope::MAGIC;
 use super::message::BYTES;
-use crate::cluster::codec::text::IpText;
+use crate::cluster::codec::text::{self, IpText};
 use crate::core::body::{Metadata, PodReference};
 use crate::core::facts::OwnerReference;
 use crate::core::ids::Uid;
 use std::io::Write as _;
+use std::mem;
+use std::net::IpAddr;
 
 /// Type of numbers on the wire.
 const VARINT: u8 = 0;
 /// Length of the text of a UUID.
 const UUID: usize = 36;
+/// More than the keys and lengths of an endpoint's fields take, its conditions, and an IP.
+const FIELDS: usize = 16 * 11;
+/// How many bytes are zeroed at once: that much is cleared by a loop over vectors; more would take an instruction for each
+/// byte on some processors.
+const ZEROED: usize = 1024;
 
 /// Encodes an object: its message, in an envelope that says its type.
 pub(in crate::cluster::codec) fn object(
@@ -86,19 +94,26 @@ fn push_entry(out: &mut Vec<u8>, field: u8, key: &str, value: &str) {
 
 /// Returns what all references to pods begin with.
 pub(in crate::cluster::codec) fn target_head(namespace: &str) -> Vec<u8> {
-    let mut head = Vec::new();
+    let mut head = Vec::with_capacity(16 + namespace.len());
     push_text(&mut head, 1, "Pod");
     push_text(&mut head, 2, namespace);
     head
 }
 
-/// Returns the length of a reference to a pod.
-pub(in crate::cluster::codec) fn size_of_target(head: &[u8], target: PodReference<'_>) -> usize {
+/// Returns how many bytes of text a reference to a pod has at most.
+#[inline]
+pub(in crate::cluster::codec) fn text_of_target(head: &[u8], target: PodReference<'_>) -> usize {
     let uid = match target.uid {
         Uid::Uuid(_) => UUID,
         Uid::Text(text) => text.len(),
     };
-    head.len() + size_of(target.name.len()) + size_of(uid)
+    head.len() + target.name.len() + uid
+}
+
+/// Returns the length of a text that may be missing.
+#[inline]
+pub(in crate::cluster::codec) fn length(text: Option<&str>) -> usize {
+    text.map_or(0, str::len)
 }
 
 /// Returns the length of a field with so many bytes of content.
@@ -112,20 +127,92 @@ pub(in crate::cluster::codec) fn size_of(content: usize) -> usize {
     1 + digits + content
 }
 
-/// Returns the length of a field that may be missing.
-#[inline]
-pub(in crate::cluster::codec) fn size_of_optional(text: Option<&str>) -> usize {
-    text.map_or(0, |text| size_of(text.len()))
+/// Messages of one kind, which are appended to an object that is being encoded. Memory is made ready for several of them
+/// at once.
+pub(in crate::cluster::codec) struct Messages<'a> {
+    /// The object, and memory for more of it.
+    out: &'a mut Vec<u8>,
+    /// Where the object ends.
+    end: usize,
+    /// Whether the last message's length took two bytes.
+    long: bool,
 }
 
-/// Appends a field with so many bytes of content, which the caller fills in.
-pub(in crate::cluster::codec) fn append(out: &mut Vec<u8>, field: u8, content: usize) -> Space<'_> {
-    open(out, field, content);
-    let start = out.len();
-    out.resize(start + content, 0);
-    Space {
-        bytes: &mut out[start..],
-        at: 0,
+impl<'a> Messages<'a> {
+    pub(in crate::cluster::codec) fn new(out: &'a mut Vec<u8>) -> Self {
+        let end = out.len();
+        Self {
+            out,
+            end,
+            long: false,
+        }
+    }
+
+    /// Appends a message as a field, with at most so many bytes of text in fields of its own and of its messages.
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "it is called for each endpoint, from one place"
+    )]
+    pub(in crate::cluster::codec) fn append(
+        &mut self,
+        field: u8,
+        text: usize,
+        fill: impl FnOnce(&mut Space<'_>),
+    ) {
+        let head = 2 + usize::from(self.long);
+        let bound = head + FIELDS + text;
+        if bound > self.out.len() - self.end {
+            self.grow(bound);
+        }
+        let (start, size) = (self.end + head, self.out.len());
+        let mut space = Space(&mut self.out[start..]);
+        fill(&mut space);
+        let end = size - space.0.len();
+        self.close(key(field, BYTES), start, end);
+    }
+
+    fn close(&mut self, key: u8, start: usize, end: usize) {
+        let length = end - start;
+        match (self.long, length) {
+            (false, 0..0x80) => self.out[start - 2..start].copy_from_slice(&[key, length as u8]),
+            (true, 0x80..0x4000) => {
+                let head = [key, length as u8 | 0x80, (length >> 7) as u8];
+                self.out[start - 3..start].copy_from_slice(&head);
+            }
+            _ => return self.close_moved(key, start, length),
+        }
+        self.end = end;
+    }
+
+    /// Closes a message whose length does not take as many bytes as were left for it.
+    #[cold]
+    fn close_moved(&mut self, key: u8, start: usize, length: usize) {
+        let digits = Varint::new(length as u64);
+        let digits = digits.as_bytes();
+        let content = self.end + 1 + digits.len();
+        let to = content + length;
+        if to > self.out.len() {
+            self.out.resize(to, 0);
+        }
+        self.out.copy_within(start..start + length, content);
+        self.out[self.end] = key;
+        self.out[self.end + 1..content].copy_from_slice(digits);
+        self.end = to;
+        self.long = digits.len() == 2;
+    }
+
+    /// Makes room for so many bytes, and for more if that needs no more memory.
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        let room = (self.out.capacity() - self.end).min(ZEROED);
+        self.out.resize(self.end + bytes.max(room), 0);
+    }
+}
+
+impl Drop for Messages<'_> {
+    fn drop(&mut self) {
+        self.out.truncate(self.end);
     }
 }
 
@@ -142,37 +229,33 @@ fn open(out: &mut Vec<u8>, field: u8, content: usize) {
     }
 }
 
-/// The space of a message that has been measured. All of its functions are part of the loop over endpoints: the
-/// position stays in a register, and a text of known length is copied without a call.
-pub(in crate::cluster::codec) struct Space<'a> {
-    bytes: &'a mut [u8],
-    at: usize,
-}
+/// What is left of the space for a message. All of its functions are part of the loop over endpoints: a field takes one
+/// check of the length, and a text of usual length is copied without a call.
+pub(in crate::cluster::codec) struct Space<'a>(&'a mut [u8]);
 
 #[allow(
     clippy::inline_always,
     reason = "without it, each field of an endpoint is a call"
 )]
-impl Space<'_> {
-    /// Fills in bytes, in two pieces that overlap if there are few: a copy of known length is no call.
+impl<'a> Space<'a> {
+    /// Takes the next bytes, to be filled in.
     #[inline(always)]
-    pub(in crate::cluster::codec) fn fill(&mut self, bytes: &[u8]) {
-        let end = self.at + bytes.len();
-        let to = &mut self.bytes[self.at..end];
-        self.at = end;
-        match bytes.len() {
-            8..16 => copy_ends::<8>(to, bytes),
-            16..=32 => copy_ends::<16>(to, bytes),
-            _ => to.copy_from_slice(bytes),
-        }
+    fn take(&mut self, length: usize) -> &'a mut [u8] {
+        let (taken, rest) = mem::take(&mut self.0).split_at_mut(length);
+        self.0 = rest;
+        taken
+    }
+
+    /// Fills in bytes.
+    #[inline(always)]
+    fn fill(&mut self, bytes: &[u8]) {
+        copy(self.take(bytes.len()), bytes);
     }
 
     /// Fills in bytes whose number is known when this is compiled.
     #[inline(always)]
     pub(in crate::cluster::codec) fn fill_array<const N: usize>(&mut self, bytes: &[u8; N]) {
-        let end = self.at + N;
-        self.bytes[self.at..end].copy_from_slice(bytes);
-        self.at = end;
+        self.take(N).copy_from_slice(bytes);
     }
 
     /// Fills in the key and the length of a field.
@@ -182,21 +265,26 @@ impl Space<'_> {
         if content < 0x80 {
             self.fill_array(&[key, content as u8]);
         } else {
-            self.open_long(key, content);
+            self.0 = open_long(mem::take(&mut self.0), key, content);
         }
-    }
-
-    #[cold]
-    fn open_long(&mut self, key: u8, content: usize) {
-        self.fill_array(&[key]);
-        self.fill(Varint::new(content as u64).as_bytes());
     }
 
     /// Fills in a text.
     #[inline(always)]
     pub(in crate::cluster::codec) fn text(&mut self, field: u8, text: &str) {
-        self.open(field, text.len());
-        self.fill(text.as_bytes());
+        self.bytes(field, text.as_bytes());
+    }
+
+    #[inline(always)]
+    fn bytes(&mut self, field: u8, bytes: &[u8]) {
+        if bytes.len() < 0x80 {
+            let (head, content) = self.take(2 + bytes.len()).split_at_mut(2);
+            head.copy_from_slice(&[key(field, BYTES), bytes.len() as u8]);
+            copy(content, bytes);
+        } else {
+            self.open(field, bytes.len());
+            self.fill(bytes);
+        }
     }
 
     /// Fills in a text that may be missing.
@@ -209,24 +297,63 @@ impl Space<'_> {
 
     /// Fills in an IP.
     #[inline(always)]
-    pub(in crate::cluster::codec) fn ip(&mut self, field: u8, ip: &IpText) {
-        self.open(field, ip.as_bytes().len());
-        self.fill(ip.as_bytes());
+    pub(in crate::cluster::codec) fn ip(&mut self, field: u8, ip: IpAddr) {
+        let IpAddr::V4(ip) = ip else {
+            return self.bytes(field, IpText::new(ip).as_bytes());
+        };
+        let (head, space) = self.0.split_at_mut(2);
+        // What the text does not need is filled in later.
+        let space = space.first_chunk_mut().expect("there is room for all fields");
+        let length = text::spell_v4(ip, space);
+        head.copy_from_slice(&[key(field, BYTES), length as u8]);
+        self.take(2 + length);
     }
 
-    /// Fills in a reference to a pod.
+    /// Fills in a reference to a pod, after what all of the namespace's begin with.
     #[inline(always)]
     pub(in crate::cluster::codec) fn target(&mut self, field: u8, head: &[u8], target: PodReference<'_>) {
-        self.open(field, size_of_target(head, target));
-        self.fill(head);
-        self.text(3, target.name);
+        let name = size_of(target.name.len());
         match target.uid {
             Uid::Uuid(bytes) => {
+                self.open(field, head.len() + name + 2 + UUID);
+                self.fill(head);
+                self.text(3, target.name);
                 self.open(4, UUID);
-                self.fill_array(&Uid::spelled(bytes));
+                let space = self.take(UUID).first_chunk_mut();
+                Uid::spell(bytes, space.expect("it has this length"));
             }
-            Uid::Text(text) => self.text(4, text),
+            Uid::Text(text) => {
+                self.open(field, head.len() + name + size_of(text.len()));
+                self.fill(head);
+                self.text(3, target.name);
+                self.text(4, text);
+            }
         }
+    }
+}
+
+/// Fills in the key and the length of a field, and returns the space after them. It takes the space by value so that the
+/// caller's copy can stay in registers.
+#[cold]
+fn open_long(space: &mut [u8], key: u8, content: usize) -> &mut [u8] {
+    let digits = Varint::new(content as u64);
+    let digits = digits.as_bytes();
+    let (head, rest) = space.split_at_mut(1 + digits.len());
+    head[0] = key;
+    head[1..].copy_from_slice(digits);
+    rest
+}
+
+/// Copies bytes into as many, in two pieces that overlap: a copy of known length is no call.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "it is a few instructions")]
+fn copy(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        16..=32 => copy_ends::<16>(to, from),
+        8..16 => copy_ends::<8>(to, from),
+        4..8 => copy_ends::<4>(to, from),
+        33..=64 => copy_ends::<32>(to, from),
+        _ => to.copy_from_slice(from),
     }
 }
 
@@ -237,12 +364,6 @@ fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     let last = from.len() - N;
     to[..N].copy_from_slice(&from[..N]);
     to[last..].copy_from_slice(&from[last..]);
-}
-
-impl Drop for Space<'_> {
-    fn drop(&mut self) {
-        debug_assert_eq!(self.at, self.bytes.len(), "a message is as long as was measured");
-    }
 }
 
 fn push_uid(out: &mut Vec<u8>, field: u8, uid: &Uid) {
@@ -294,6 +415,8 @@ fn push_varint(out: &mut Vec<u8>, number: u64) {
 }
 
 /// Returns the key of a field. Fields of 16 or more need a longer one; none that is written has so high a number.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "it is computed when this is compiled")]
 const fn key(field: u8, kind: u8) -> u8 {
     assert!(field < 16, "the key of the field is longer than a byte");
     field << 3 | kind
