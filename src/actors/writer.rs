@@ -11,6 +11,7 @@ use crate::core::backoff::Retry;
 use crate::core::namespace::{Granted, Outcome};
 use crate::core::object::ObjectKey;
 use crate::core::publish::reports::{Reply, Reported, Taken};
+use crate::core::publish::throttling::{Limit, Throttled, Throttling};
 use crate::core::publish::{Next, Publisher, Replied};
 use crate::core::role::{Role, RoleChange};
 use crate::metrics::WriterMetrics;
@@ -42,6 +43,7 @@ pub struct WriterState {
     router: Routes,
     objects: ObjectClient,
     publisher: Publisher,
+    throttling: Throttling,
     /// When the next [`WriterMsg::Tick`] is due, if one is armed.
     tick: Option<Duration>,
     role: Role,
@@ -76,6 +78,7 @@ impl Actor for Writer {
             router,
             objects,
             publisher: Publisher::new(pacing, seed),
+            throttling: Throttling::default(),
             tick: None,
             role: Role::Leader,
             draining: Vec::new(),
@@ -155,13 +158,33 @@ impl WriterState {
                     }
                 }
                 Next::Wait { until, limited } => {
-                    self.metrics.held_back(now, limited);
+                    self.metrics.held_back(now, limited.is_some());
+                    self.log_throttling(limited, now);
                     if let Some(until) = until {
                         self.wake_at(until, now, myself);
                     }
                     return;
                 }
             }
+        }
+    }
+
+    /// Logs that writes have been held back for long, and that they are no longer.
+    fn log_throttling(&mut self, limit: Option<Limit>, now: Duration) {
+        match self.throttling.observe(limit, now) {
+            Some(Throttled::Long(limit, lasted)) => tracing::warn!(
+                seconds = lasted.as_secs(),
+                waiting = self.publisher.queue().waiting(),
+                reason = match limit {
+                    Limit::Rate => "--kube-api-qps",
+                    Limit::Server => "the API server asks for a pause (Retry-After)",
+                },
+                "writes are held back"
+            ),
+            Some(Throttled::Over(lasted)) => {
+                tracing::info!(seconds = lasted.as_secs(), "writes are no longer held back");
+            }
+            None => {}
         }
     }
 
@@ -184,6 +207,7 @@ impl WriterState {
         self.role = change.role;
         self.publisher.change_role(change);
         if change.lost {
+            self.throttling.clear();
             self.metrics.cleared(now);
         }
     }

@@ -15,6 +15,7 @@
 //! each object in order, and lets namespaces take turns.
 
 pub mod reports;
+pub mod throttling;
 
 use super::backoff::Retry;
 use super::body::{Encode, Request};
@@ -28,6 +29,7 @@ use super::role::RoleChange;
 use super::window::{Flown, Sign, Window};
 use reports::{Reply, Report, Reported};
 use std::time::Duration;
+use throttling::Limit;
 
 /// The part of the rate limit at which a namespace may retry refused requests (403, 422), so that ten thousand
 /// hopeless objects of one tenant do not use up what all others need.
@@ -100,8 +102,8 @@ pub enum Next {
     Wait {
         /// The time to look again, if nothing happens before.
         until: Option<Duration>,
-        /// True if something would go but for the rate limit or a pause that the API server asked for.
-        limited: bool,
+        /// The limit without which something would go.
+        limited: Option<Limit>,
     },
 }
 
@@ -350,7 +352,7 @@ impl Publisher {
         if !self.writes || self.drains {
             return Next::Wait {
                 until: None,
-                limited: false,
+                limited: None,
             };
         }
         self.window.pass(now);
@@ -358,7 +360,7 @@ impl Publisher {
             self.held_back = self.queue.has_ready(now);
             return Next::Wait {
                 until: self.window.probes_until(),
-                limited: false,
+                limited: None,
             };
         }
         if self.refused.len() > REFUSED_KEPT {
@@ -367,13 +369,13 @@ impl Publisher {
         if self.quiet_until > now {
             return Next::Wait {
                 until: Some(self.quiet_until),
-                limited: self.queue.has_ready(now),
+                limited: self.queue.has_ready(now).then_some(Limit::Server),
             };
         }
         if let Err(wait) = self.bucket.take(now) {
             return Next::Wait {
                 until: (self.queue.waiting() > 0).then_some(now + wait),
-                limited: self.queue.has_ready(now),
+                limited: self.queue.has_ready(now).then_some(Limit::Rate),
             };
         }
         // One namespace gets half of the window, so that others go on while its requests get no answer, such as when
@@ -389,7 +391,7 @@ impl Publisher {
         let until = self.queue.next_delayed().into_iter();
         Next::Wait {
             until: until.chain(self.window.probes_until()).min(),
-            limited: false,
+            limited: None,
         }
     }
 

@@ -77,6 +77,8 @@ pub(super) struct Elector {
     metrics: LeaseMetrics,
     /// True if the lack of progress has been logged.
     stalled: bool,
+    /// The holder that was logged last, while another process holds the Lease.
+    logged_holder: Option<Box<str>>,
 }
 
 /// The request in flight, if any.
@@ -109,6 +111,7 @@ impl Elector {
             listeners,
             metrics,
             stalled: false,
+            logged_holder: None,
         }
     }
 
@@ -215,6 +218,7 @@ impl Elector {
             None => self.listeners.renewal.set(None),
         }
         if role == before.role {
+            self.log_holder();
             return;
         }
         self.listeners.writer.change_role(role);
@@ -226,11 +230,27 @@ impl Elector {
             Role::Leader => tracing::info!(term, "this process holds the lease; it starts to write"),
             Role::Standby | Role::DryRun => {
                 let holder = self.election.holder().unwrap_or_default();
+                self.logged_holder = Some(holder.into());
                 tracing::warn!(
                     holder,
                     "the lease is lost; this process stops writing and becomes a standby"
                 );
             }
+        }
+    }
+
+    /// Logs which process holds the Lease, while it is another one, when that has changed.
+    fn log_holder(&mut self) {
+        let holder = self.election.holder();
+        let Some(holder) = holder.filter(|holder| *holder != &*self.identity) else {
+            return;
+        };
+        if self.logged_holder.as_deref() != Some(holder) {
+            tracing::info!(
+                holder,
+                "another process holds the lease; this one stands by to take over"
+            );
+            self.logged_holder = Some(holder.into());
         }
     }
 

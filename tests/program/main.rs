@@ -15,6 +15,7 @@ mod objects;
 mod process;
 
 mod binary;
+mod operator_log;
 mod rbac;
 mod secrets;
 mod tenant_log;
