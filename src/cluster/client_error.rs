@@ -7,6 +7,7 @@ use kube::client::AuthError;
 use kube::config::{InClusterError, KubeconfigError, LoadDataError};
 use std::error::Error;
 use std::io;
+use tokio_rustls::rustls;
 
 /// The reason why a client could not be created, or a request had no answer. It holds no contents of a kubeconfig, of a
 /// credential, or of a server's answer, so that it may be printed at any level, with `Display` and `Debug` alike.
@@ -95,7 +96,16 @@ fn transport(error: &(dyn Error + 'static)) -> String {
         if let Some(error) = error.downcast_ref::<kube::Error>() {
             return client(error);
         }
+        if is_no_tls(error) {
+            return "the server does not speak TLS: its URL begins with https://, and the answer is that of a plain HTTP server"
+                .to_owned();
+        }
         let said = error.to_string();
+        // The layer that adds this says no more than that there is a cause.
+        if said.starts_with("client error (") {
+            next = error.source();
+            continue;
+        }
         if !text.contains(&said) {
             if !text.is_empty() {
                 text.push_str(": ");
@@ -104,8 +114,26 @@ fn transport(error: &(dyn Error + 'static)) -> String {
         }
         next = error.source();
     }
+    if text.is_empty() {
+        text.push_str("the connection failed");
+    }
     // Names in a server's certificate are chosen by the server.
     Excerpt::sentence(&text).to_string()
+}
+
+/// Returns whether the peer has answered a TLS handshake with something else.
+fn is_no_tls(error: &(dyn Error + 'static)) -> bool {
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    let tls = match inner {
+        Some(inner) => inner.downcast_ref::<rustls::Error>(),
+        None => error.downcast_ref::<rustls::Error>(),
+    };
+    matches!(
+        tls,
+        Some(rustls::Error::InvalidMessage(
+            rustls::InvalidMessage::InvalidContentType
+        ))
+    )
 }
 
 /// Describes a failure to get credentials. A plugin's arguments and output are credentials themselves.
