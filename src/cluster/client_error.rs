@@ -96,9 +96,8 @@ fn transport(error: &(dyn Error + 'static)) -> String {
         if let Some(error) = error.downcast_ref::<kube::Error>() {
             return client(error);
         }
-        if is_no_tls(error) {
-            return "the server does not speak TLS: its URL begins with https://, and the answer is that of a plain HTTP server"
-                .to_owned();
+        if let Some(fault) = handshake(error) {
+            return fault.to_owned();
         }
         let said = error.to_string();
         // The layer that adds this says no more than that there is a cause.
@@ -121,19 +120,22 @@ fn transport(error: &(dyn Error + 'static)) -> String {
     Excerpt::sentence(&text).to_string()
 }
 
-/// Returns whether the peer has answered a TLS handshake with something else.
-fn is_no_tls(error: &(dyn Error + 'static)) -> bool {
-    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    let tls = match inner {
-        Some(inner) => inner.downcast_ref::<rustls::Error>(),
-        None => error.downcast_ref::<rustls::Error>(),
-    };
-    matches!(
-        tls,
-        Some(rustls::Error::InvalidMessage(
-            rustls::InvalidMessage::InvalidContentType
-        ))
-    )
+/// Describes an error of TLS that the library prints as the name of a variant.
+fn handshake(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    use rustls::{CertificateError, Error as E, InvalidMessage};
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return handshake(error.get_ref()?);
+    }
+    match error.downcast_ref::<E>()? {
+        E::InvalidMessage(InvalidMessage::InvalidContentType) => Some(
+            "the server does not speak TLS: its URL begins with https://, and its answer looks like plain HTTP",
+        ),
+        E::InvalidCertificate(CertificateError::UnknownIssuer) => Some(
+            "the server's certificate is signed by an authority that is not trusted here (UnknownIssuer); see \
+             certificate-authority in the kubeconfig",
+        ),
+        _ => None,
+    }
 }
 
 /// Describes a failure to get credentials. A plugin's arguments and output are credentials themselves.

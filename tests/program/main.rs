@@ -15,6 +15,7 @@ mod objects;
 mod process;
 
 mod binary;
+mod command_line;
 mod rbac;
 mod secrets;
 mod tenant_log;
