@@ -68,22 +68,30 @@ impl OutageLog {
 
     /// Notes that a resource cannot be read, and logs the reason unless the log has it already.
     pub(crate) fn failed(&self, resource: &'static str, cause: &Cause) {
-        let first = self.with(|account, now| account.failed(resource, cause.to_string(), now));
+        let error = cause.to_string();
+        let first = self.with(|account, now| account.failed(resource, &error, now));
         if !first {
-            tracing::debug!(resource, error = %cause, "a request failed again; it is retried");
+            tracing::debug!(resource, error, "a request failed again; it is retried");
             return;
         }
         match cause {
             Cause::Client(_) | Cause::Silent(_) => {
-                tracing::warn!(error = %cause, "the API server cannot be reached; requests are retried");
+                tracing::warn!(error, "the API server cannot be reached; requests are retried");
             }
             Cause::Status { code: 401, .. } => {
-                tracing::warn!(error = %cause, "the API server does not accept the credentials; requests are retried");
+                tracing::warn!(
+                    error,
+                    "the API server does not accept the credentials; requests are retried"
+                );
             }
             Cause::Forbidden(_) => {
-                tracing::warn!(resource, error = %cause, "the API server does not permit a request; it is retried");
+                tracing::warn!(
+                    resource,
+                    error,
+                    "the API server does not permit a request; it is retried"
+                );
             }
-            _ => tracing::warn!(resource, error = %cause, "a request failed; it is retried"),
+            _ => tracing::warn!(resource, error, "a request failed; it is retried"),
         }
     }
 
@@ -186,10 +194,10 @@ struct Outage {
 
 impl Account {
     /// Notes a failure. Returns whether its reason is to be logged.
-    fn failed(&mut self, resource: &'static str, reason: String, now: Duration) -> bool {
-        self.failing.insert(resource, Some(reason.clone()));
+    fn failed(&mut self, resource: &'static str, reason: &str, now: Duration) -> bool {
+        self.failing.insert(resource, Some(reason.to_owned()));
         let outage = self.outage(now);
-        outage.reasons.len() < REASONS && outage.reasons.insert(reason)
+        outage.reasons.len() < REASONS && outage.reasons.insert(reason.to_owned())
     }
 
     fn succeeded(&mut self, resource: &'static str, now: Duration) {
@@ -300,9 +308,9 @@ mod tests {
     fn a_reason_is_said_once_then_every_30_seconds_then_that_it_is_over() {
         let mut account = Account::default();
         assert_eq!(account.wake(), None);
-        assert!(account.failed("pods", "refused".to_owned(), at(1)));
-        assert!(!account.failed("services", "refused".to_owned(), at(1)));
-        assert!(!account.failed("pods", "refused".to_owned(), at(2)));
+        assert!(account.failed("pods", "refused", at(1)));
+        assert!(!account.failed("services", "refused", at(1)));
+        assert!(!account.failed("pods", "refused", at(2)));
         assert_eq!((account.due(at(30)), account.wake()), (vec![], Some(at(31))));
         let lasts =
             |resources: &str, lasted| Line::Lasts(resources.to_owned(), at(lasted), "refused".to_owned());
@@ -310,23 +318,20 @@ mod tests {
         account.succeeded("services", at(40));
         assert_eq!(account.due(at(61)), [lasts("pods", 60)]);
         // Another reason is news.
-        assert!(account.failed("pods", "no certificate".to_owned(), at(62)));
+        assert!(account.failed("pods", "no certificate", at(62)));
         account.succeeded("pods", at(63));
         assert_eq!((account.due(at(67)), account.wake()), (vec![], Some(at(68))));
         assert_eq!(account.due(at(68)), [Line::Over(at(62))]);
         assert_eq!((account.due(at(200)), account.wake()), (vec![], None));
-        assert!(
-            account.failed("pods", "refused".to_owned(), at(201)),
-            "another outage"
-        );
+        assert!(account.failed("pods", "refused", at(201)), "another outage");
     }
 
     #[test]
     fn an_outage_that_comes_back_at_once_is_one() {
         let mut account = Account::default();
-        assert!(account.failed("pods", "refused".to_owned(), at(0)));
+        assert!(account.failed("pods", "refused", at(0)));
         account.succeeded("pods", at(1));
-        assert!(!account.failed("pods", "refused".to_owned(), at(5)));
+        assert!(!account.failed("pods", "refused", at(5)));
         assert_eq!(account.due(at(10)), []);
         account.succeeded("pods", at(11));
         assert_eq!(account.due(at(16)), [Line::Over(at(11))]);
@@ -359,7 +364,7 @@ mod tests {
     #[test]
     fn reasons_that_differ_each_time_do_not_fill_the_log() {
         let mut account = Account::default();
-        let said = (0..1000).filter(|n| account.failed("pods", format!("error {n}"), at(*n)));
+        let said = (0..1000).filter(|n| account.failed("pods", &format!("error {n}"), at(*n)));
         assert_eq!(said.count(), REASONS);
     }
 }

@@ -10,7 +10,9 @@ use ::http::StatusCode;
 use kube::Client;
 use kube::client::Body;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use std::convert::Infallible;
 use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -299,12 +301,12 @@ impl Reader {
                 sleep(*after).await;
                 told(what);
             }
-            std::future::pending::<()>().await;
+            pending::<Infallible>().await
         };
         tokio::select! {
             biased;
             answer = self.tries(resource, uri) => answer,
-            () = late => unreachable!("it only tells, and goes on waiting"),
+            never = late => match never {},
         }
     }
 

@@ -8,6 +8,8 @@ use crate::cluster::encodings::Encodings;
 use crate::cluster::read::Reader;
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
+use std::convert::Infallible;
+use std::future::pending;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -91,12 +93,12 @@ async fn reader(connection: &ConnectionArgs, timeout: TimeoutArgs) -> Result<(Re
     let slow = async {
         sleep(SLOW).await;
         eprintln!("waiting for the credential plugin of the kubeconfig");
-        std::future::pending::<()>().await;
+        pending::<Infallible>().await
     };
     let client = tokio::select! {
         biased;
         client = connect(&target) => client.map_err(|error| one_line(&error))?,
-        () = slow => unreachable!("it only tells, and goes on waiting"),
+        never = slow => match never {},
     };
     let namespace = client.default_namespace().to_owned();
     let limit = timeout.limit();

@@ -64,7 +64,7 @@ async fn errors_keep_their_useful_part() {
         ),
         (
             &["run", "--kube-api-burst=many"],
-            "invalid value 'many' for '--kube-api-burst <N>': invalid digit found in string (see 'endpointd run --help')",
+            "invalid value 'many' for '--kube-api-burst <N>': expected a whole number (see 'endpointd run --help')",
         ),
         (
             &["explain", "a/b/c"],
@@ -253,7 +253,7 @@ async fn the_controller_says_once_why_it_cannot_connect_and_when_it_can() {
     assert_eq!(warnings.len(), 1, "{log}");
     assert!(
         warnings[0]
-            .contains("the API server cannot be reached; requests are retried error=tcp connect error"),
+            .contains("the API server cannot be reached; requests are retried error=\"tcp connect error"),
         "{log}"
     );
     assert_eq!(log.matches("after_seconds=").count(), 1, "{log}");

@@ -21,6 +21,8 @@ pub(super) fn one_line(text: &str, help: &str) -> String {
         }
         line.push_str(part.strip_prefix("tip: ").unwrap_or(part));
     }
+    // The words of Rust's parser of numbers.
+    let line = line.replace("invalid digit found in string", "expected a whole number");
     format!("{line} (see '{help}')")
 }
 
