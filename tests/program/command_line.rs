@@ -40,8 +40,8 @@ async fn errors_keep_their_useful_part() {
              application/vnd.kubernetes.protobuf, application/json] (see 'endpointd audit --help')",
         ),
         (
-            &["audit", "-o", "xml"],
-            "invalid value 'xml' for '--output <FORMAT>' [possible values: table, json, yaml] (see 'endpointd audit --help')",
+            &["audit", "-o", "csv"],
+            "invalid value 'csv' for '--output <FORMAT>' [possible values: table, json, yaml] (see 'endpointd audit --help')",
         ),
         (
             &["run", "--controllers=nonsense"],
@@ -288,16 +288,18 @@ async fn the_controller_names_each_missing_permission_once() {
     )
     .unwrap();
     let mut process = Process::start(&["run", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let missing = |resource: &str, verb: &str| format!(r#"cannot {verb} resource \"{resource}\""#);
     for resource in ["pods", "services"] {
-        logged(&process, &format!("resource=\"{resource}\"")).await;
+        // A list is streamed as a watch first.
+        logged(&process, &missing(resource, "watch")).await;
+        logged(&process, &missing(resource, "list")).await;
     }
     sleep(Duration::from_secs(3)).await;
     let log = process.terminate().await;
     for resource in ["pods", "services"] {
-        let lines = log.lines().filter(|line| {
-            line.contains("does not permit a request") && line.contains(&format!("resource=\"{resource}\""))
-        });
-        assert_eq!(lines.count(), 1, "{log}");
+        for verb in ["watch", "list"] {
+            assert_eq!(log.matches(&missing(resource, verb)).count(), 1, "{log}");
+        }
     }
     std::fs::remove_file(kubeconfig).unwrap();
 }
