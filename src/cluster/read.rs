@@ -136,11 +136,13 @@ impl Reader {
 
     /// Sets how long the server may be silent, before it begins to answer and while it does; `None` for any time. By
     /// default it is a minute.
+    #[must_use]
     pub fn waiting(self, patience: Option<Duration>) -> Self {
         Self { patience, ..self }
     }
 
     /// Has `told` called when a request has had no answer for this long.
+    #[must_use]
     pub fn telling(self, after: Duration, told: OnSlow) -> Self {
         Self {
             slow: Some((after, told)),

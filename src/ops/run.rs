@@ -276,8 +276,7 @@ pub async fn run_observed(
         progress: progress.clone(),
     });
     let (mut elector, mut tracking) = (None, None);
-    let outages = OutageLog::default();
-    let reporting = guarded("the log of outages", outages.clone().keep(), &fatal);
+    let (outages, reporting) = start_outages(&fatal);
     match mode {
         RunMode::Alone => {}
         RunMode::Candidate(renewing, candidacy) => {
@@ -321,6 +320,13 @@ pub async fn run_observed(
     root.stop(None);
     let _ = root_done.await;
     result
+}
+
+/// Starts the log of outages.
+fn start_outages(fatal: &watch::Sender<Option<String>>) -> (OutageLog, JoinHandle<()>) {
+    let outages = OutageLog::default();
+    let reporting = guarded("the log of outages", outages.clone().keep(), fatal);
+    (outages, reporting)
 }
 
 /// Starts the actor that writes Events.
