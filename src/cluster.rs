@@ -14,6 +14,7 @@ pub(crate) mod http;
 pub(crate) mod kubeconfig;
 pub mod lease;
 pub(crate) mod objects;
+pub(crate) mod outage;
 mod pages;
 pub mod read;
 pub(crate) mod watch;

@@ -33,17 +33,17 @@ pub mod ops;
 pub(crate) mod tenant_log;
 
 use actors::drift::DriftTracker;
-use clap::error::ErrorKind;
 use cluster::connect::{Clients, Target, connect};
 use core::hash::{self, HashKey};
 use futures::FutureExt as _;
 use ops::admin::{Admin, HealthHandle, Tls};
-use ops::flags::{AdminArgs, Command, Invocation, RunArgs};
+use ops::flags::{AdminArgs, Command, Invocation, RunArgs, VERSION};
 use ops::logging::{one_line, start_logging};
 use ops::run::{Connect, Renewing, RunMode};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
 use std::hash::BuildHasher as _;
+use std::io::Write as _;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -60,25 +60,15 @@ pub(crate) const USAGE: u8 = 2;
 /// }
 /// ```
 pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Invocation { cli, ignored } = match ops::flags::parse(args) {
+    let Invocation {
+        cli,
+        ignored,
+        program,
+    } = match ops::flags::parse(args) {
         Ok(invocation) => invocation,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            // Failing to print help, to a closed pipe for example, is not an error.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            let text = error.to_string();
-            let line = match error.kind() {
-                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-                    "error: no command is given; see endpointd --help"
-                }
-                _ => text
-                    .lines()
-                    .next()
-                    .unwrap_or("error: the command line cannot be used"),
-            };
-            eprintln!("{line}");
+        Err(refusal) if refusal.print_help() => return ExitCode::SUCCESS,
+        Err(refusal) => {
+            eprintln!("{refusal}");
             return ExitCode::from(USAGE);
         }
     };
@@ -89,6 +79,15 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let threads = match &cli.command {
         Command::Run(args) => args.worker_threads,
         Command::Audit(_) | Command::Explain(_) => 1,
+        Command::Version => {
+            let text = format!("endpointd {VERSION}\n");
+            return written(std::io::stdout().write_all(text.as_bytes()));
+        }
+        Command::Completion { shell } => {
+            let name = program.replace(' ', "-");
+            return written(ops::generate::completion(*shell, &name));
+        }
+        Command::Man { directory } => return written(ops::generate::man(directory)),
     };
     match runtime(threads) {
         Ok(runtime) => runtime.block_on(async {
@@ -96,12 +95,24 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Command::Run(args) => run(*args, &ignored).await,
                 Command::Audit(args) => ops::inspect::audit(args).await,
                 Command::Explain(args) => ops::inspect::explain(args).await,
+                Command::Version | Command::Completion { .. } | Command::Man { .. } => ExitCode::SUCCESS,
             }
         }),
         Err(error) => {
             eprintln!("error: cannot start a runtime: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Returns the exit code of a command that only writes. A reader that closes the pipe early is not an error.
+fn written(outcome: std::io::Result<()>) -> ExitCode {
+    match outcome {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("error: cannot write: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
     }
 }
 
@@ -137,7 +148,8 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
     };
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        ?target,
+        commit = env!("ENDPOINTD_COMMIT"),
+        %target,
         max_endpoints_per_slice = args.publishing.max_endpoints_per_slice,
         qps = args.kube_api_qps,
         burst = args.kube_api_burst,
@@ -173,7 +185,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
         _ if args.dry_run.dry_run => {
             let patience = args.dry_run.patience;
             tracing::info!(
-                ?patience,
+                patience_seconds = patience.as_secs_f64(),
                 "dry run: nothing is written and no lease is taken; differences that last are logged and counted"
             );
             RunMode::DryRun(DriftTracker::new(patience))

@@ -91,8 +91,7 @@ impl Exporter {
                 Type::Histogram(_) => describe_histogram!(name, help),
             }
         }
-        let (version, commit) = (env!("CARGO_PKG_VERSION"), option_env!("ENDPOINTD_COMMIT"));
-        let commit = commit.filter(|commit| !commit.is_empty()).unwrap_or("unknown");
+        let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("ENDPOINTD_COMMIT"));
         gauge!("endpointd_build_info", "version" => version, "commit" => commit).set(1.0);
         Ok(Self(Arc::new(Inner {
             handle,

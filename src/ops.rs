@@ -5,6 +5,7 @@ pub mod audit;
 pub mod election;
 pub mod explain;
 pub(crate) mod flags;
+pub(crate) mod generate;
 pub(crate) mod inspect;
 pub(crate) mod logging;
 pub mod progress;

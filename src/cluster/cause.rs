@@ -40,7 +40,7 @@ pub enum Cause {
 
 /// The server has sent nothing for this long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no answer for {0:?}")]
+#[error("no answer for {} s", .0.as_secs_f64())]
 pub struct Silent(pub Duration);
 
 impl Cause {

@@ -7,6 +7,7 @@ use kube::client::AuthError;
 use kube::config::{InClusterError, KubeconfigError, LoadDataError};
 use std::error::Error;
 use std::io;
+use tokio_rustls::rustls;
 
 /// The reason why a client could not be created, or a request had no answer. It holds no contents of a kubeconfig, of a
 /// credential, or of a server's answer, so that it may be printed at any level, with `Display` and `Debug` alike.
@@ -95,7 +96,15 @@ fn transport(error: &(dyn Error + 'static)) -> String {
         if let Some(error) = error.downcast_ref::<kube::Error>() {
             return client(error);
         }
+        if let Some(fault) = handshake(error) {
+            return fault.to_owned();
+        }
         let said = error.to_string();
+        // The layer that adds this says no more than that there is a cause.
+        if said.starts_with("client error (") {
+            next = error.source();
+            continue;
+        }
         if !text.contains(&said) {
             if !text.is_empty() {
                 text.push_str(": ");
@@ -104,8 +113,29 @@ fn transport(error: &(dyn Error + 'static)) -> String {
         }
         next = error.source();
     }
+    if text.is_empty() {
+        text.push_str("the connection failed");
+    }
     // Names in a server's certificate are chosen by the server.
     Excerpt::sentence(&text).to_string()
+}
+
+/// Describes an error of TLS that the library prints as the name of a variant.
+fn handshake(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    use rustls::{CertificateError, Error as E, InvalidMessage};
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return handshake(error.get_ref()?);
+    }
+    match error.downcast_ref::<E>()? {
+        E::InvalidMessage(InvalidMessage::InvalidContentType) => Some(
+            "the server does not speak TLS: its URL begins with https://, and its answer looks like plain HTTP",
+        ),
+        E::InvalidCertificate(CertificateError::UnknownIssuer) => Some(
+            "the server's certificate is signed by an authority that is not trusted here (UnknownIssuer); see \
+             certificate-authority in the kubeconfig",
+        ),
+        _ => None,
+    }
 }
 
 /// Describes a failure to get credentials. A plugin's arguments and output are credentials themselves.

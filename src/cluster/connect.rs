@@ -28,18 +28,20 @@ pub enum Target {
     InCluster,
 }
 
-impl fmt::Debug for Target {
+impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kubeconfig(file) => f.debug_tuple("Kubeconfig").field(file).finish(),
-            Self::KubeconfigAt(file, url) => f
-                .debug_tuple("KubeconfigAt")
-                .field(file)
-                .field(&shown(url))
-                .finish(),
-            Self::Server(url) => f.debug_tuple("Server").field(&shown(url)).finish(),
-            Self::InCluster => f.write_str("InCluster"),
+            Self::Kubeconfig(file) => write!(f, "{file}"),
+            Self::KubeconfigAt(file, url) => write!(f, "{} with {file}", shown(url)),
+            Self::Server(url) => f.write_str(&shown(url)),
+            Self::InCluster => f.write_str("the cluster of this pod"),
         }
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
     }
 }
 
@@ -54,8 +56,8 @@ pub enum ConnectError {
     #[error("--server {0}")]
     Server(&'static str),
     /// This process is not in a pod, or its service account is not mounted.
-    #[error("no --kubeconfig or --server is given, and this is not a pod of a cluster: {0}")]
-    InCluster(ClientError),
+    #[error("no --kubeconfig or --server is given, and this is not a pod of a cluster: {0}{1}")]
+    InCluster(ClientError, &'static str),
     /// The client cannot be created, because certificates cannot be read for example.
     #[error("cannot create a client: {0}")]
     Client(#[from] ClientError),
@@ -165,11 +167,23 @@ async fn source(target: &Target) -> Result<Source, ConnectError> {
             Source::Other(Box::new(config))
         }
         Target::InCluster => {
-            let mut config = Config::incluster().map_err(|error| ConnectError::InCluster(error.into()))?;
+            let mut config =
+                Config::incluster().map_err(|error| ConnectError::InCluster(error.into(), hint()))?;
             adapt(&mut config);
             Source::Other(Box::new(config))
         }
     })
+}
+
+/// Says what to type where kubectl would find a kubeconfig. Only the commands that read look for one: the controller
+/// writes, and must not do so in whatever cluster a shell happens to point at.
+fn hint() -> &'static str {
+    if ConfigFile::is_at_hand() {
+        "; kubectl's kubeconfig ($KUBECONFIG or ~/.kube/config) is not used unless it is named, since run writes: \
+         add --kubeconfig FILE or --context NAME"
+    } else {
+        ""
+    }
 }
 
 fn adapt(config: &mut Config) {
@@ -246,6 +260,17 @@ mod tests {
             assert!(!format!("{target:?}").contains("canary"), "{target:?}");
         }
         assert_eq!(shown(url), "https://host:6443/...");
+        let file = ConfigFile {
+            path: Some("/a".into()),
+            context: Some("b".to_owned()),
+        };
+        assert_eq!(
+            Target::KubeconfigAt(file, url.to_owned()).to_string(),
+            "https://host:6443/... with kubeconfig /a, context b"
+        );
+        let usual = Target::Kubeconfig(ConfigFile::default());
+        assert_eq!(usual.to_string(), "kubectl's kubeconfig");
+        assert_eq!(Target::InCluster.to_string(), "the cluster of this pod");
     }
 
     #[test]

@@ -99,6 +99,23 @@ impl<P: Into<PathBuf>> From<P> for ConfigFile {
     }
 }
 
+impl fmt::Display for ConfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(
+                f,
+                "kubeconfig {}",
+                Excerpt::new(&path.to_string_lossy(), LONGEST_PATH)
+            )?,
+            None => f.write_str("kubectl's kubeconfig")?,
+        }
+        match &self.context {
+            Some(context) => write!(f, ", context {}", Excerpt::value(context)),
+            None => Ok(()),
+        }
+    }
+}
+
 impl ConfigFile {
     /// Returns whether there is a kubeconfig where kubectl looks for one.
     pub fn is_at_hand() -> bool {

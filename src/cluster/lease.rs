@@ -1,10 +1,11 @@
 //! Requests for the Lease, and a watch of it.
 
-use super::cause::Silent;
+use super::cause::{Cause, Silent};
 use super::client_error::ClientError;
 use super::codec::{self, Event, EventKind};
 use super::event_stream::EventStream;
 use super::http::{self, Head};
+use super::outage::OutageLog;
 use crate::cluster::Status;
 use crate::core::lease::{Ask, Record, Reply};
 use crate::core::time::Time;
@@ -15,13 +16,14 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 /// A watch that shows nothing for this long is restarted: the holder renews the lease far more often.
 const SILENCE: Duration = Duration::from_secs(120);
+/// What the lease is called where failures are logged.
+const LEASE: &str = "the lease";
 /// The pause between watches.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The pause after a watch was refused, so that a client without permission does not ask all the time.
@@ -56,8 +58,7 @@ pub struct LeaseClient {
     /// The last few versions of the Lease, with all fields that others set, in the order in which they arrived. The
     /// election decides which of them is the latest.
     known: Arc<Mutex<VecDeque<(u64, Value)>>>,
-    /// Set when a failing request was logged, until one succeeds.
-    complained: Arc<AtomicBool>,
+    outages: OutageLog,
 }
 
 impl fmt::Debug for LeaseClient {
@@ -77,8 +78,13 @@ impl LeaseClient {
             location,
             deadline,
             known: Arc::default(),
-            complained: Arc::default(),
+            outages: OutageLog::default(),
         }
+    }
+
+    /// Has failures logged as part of this account, which others write to as well.
+    pub(crate) fn reporting(self, outages: OutageLog) -> Self {
+        Self { outages, ..self }
     }
 
     /// Sends a request, and waits for the answer.
@@ -88,20 +94,14 @@ impl LeaseClient {
             return Reply::Conflict;
         };
         let answer = timeout(self.deadline, self.exchange(method, body)).await;
-        let (reply, complaint) = match answer {
+        let (reply, failure) = match answer {
             Ok(Ok((code, body))) => self.judge(ask, code, &body),
-            Ok(Err(error)) => (Reply::Failed, Some(error.to_string())),
-            Err(_) => (Reply::Failed, Some(Silent(self.deadline).to_string())),
+            Ok(Err(error)) => (Reply::Failed, Some(error.into())),
+            Err(_) => (Reply::Failed, Some(Silent(self.deadline).into())),
         };
-        let Location { namespace, name } = &self.location;
-        match complaint {
-            None => self.complained.store(false, Ordering::Relaxed),
-            Some(complaint) if self.complained.swap(true, Ordering::Relaxed) => {
-                tracing::debug!(%namespace, %name, complaint, "a request for the lease failed");
-            }
-            Some(complaint) => {
-                tracing::warn!(%namespace, %name, complaint, "a request for the lease failed; it is retried");
-            }
+        match failure {
+            None => self.outages.succeeded(LEASE),
+            Some(cause) => self.outages.failed(LEASE, &cause),
         }
         reply
     }
@@ -148,14 +148,14 @@ impl LeaseClient {
         Ok((head.code, body.collect_bytes().await?.to_vec()))
     }
 
-    fn judge(&self, ask: &Ask, code: StatusCode, body: &[u8]) -> (Reply, Option<String>) {
+    fn judge(&self, ask: &Ask, code: StatusCode, body: &[u8]) -> (Reply, Option<Cause>) {
         if code.is_success() {
             return match serde_json::from_slice(body)
                 .ok()
                 .and_then(|lease| self.learn(lease))
             {
                 Some((version, record)) => (Reply::Record(version, record), None),
-                None => (Reply::Failed, Some("the answer is no Lease".to_owned())),
+                None => (Reply::Failed, Some(Cause::Malformed("it is no Lease".to_owned()))),
             };
         }
         let status = codec::status(code.as_u16(), body);
@@ -166,7 +166,7 @@ impl LeaseClient {
             (StatusCode::NOT_FOUND, Ask::Look | Ask::Replace(..)) if self.is_about(&status) => {
                 (Reply::Missing, None)
             }
-            _ => (Reply::Failed, Some(status.to_string())),
+            _ => (Reply::Failed, Some(Cause::refused(code.as_u16(), status))),
         }
     }
 

@@ -13,13 +13,22 @@ pub(super) const PAGE: usize = 500;
 /// How long a server may take to begin to answer, or to send the next data.
 pub(super) const ANSWER: Duration = Duration::from_secs(60);
 
-/// Reads a list to its end, `size` objects at a time, or in one piece with 0. `query` are its selectors, each after
+/// Waits for a limited time, or without a limit.
+pub(super) async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Result<T, Silent> {
+    match limit {
+        Some(limit) => timeout(limit, work).await.map_err(|_| Silent(limit)),
+        None => Ok(work.await),
+    }
+}
+
+/// Reads a list to its end, `size` objects at a time, or in one piece with 0. The server may be silent for `patience`. `query` are its selectors, each after
 /// an ampersand; `get` asks for one page; `each` gets objects as they arrive, and errors about those that cannot be
 /// decoded. Returns the version that the list shows.
 pub(super) async fn read<T, Answer>(
     path: &str,
     query: &str,
     size: usize,
+    patience: Option<Duration>,
     get: impl Fn(String) -> Answer,
     mut each: impl FnMut(Vec<T>, Vec<Undecodable>) -> Result<(), Cause>,
 ) -> Result<String, Cause>
@@ -32,7 +41,7 @@ where
     loop {
         let mut body = get(uri).await?;
         let mut reader = ListReader::default();
-        while let Some(frame) = timeout(ANSWER, body.frame()).await.map_err(|_| Silent(ANSWER))? {
+        while let Some(frame) = within(patience, body.frame()).await? {
             if let Ok(data) = frame?.into_data() {
                 reader.feed(&data);
             }

@@ -3,16 +3,19 @@
 use super::codec::{self, Decode, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::http;
-use super::pages::{self, ANSWER, PAGE};
+use super::pages::{self, ANSWER, PAGE, within};
 use crate::core::leader::LeaseFacts;
 use crate::core::namespace::Kind;
 use ::http::StatusCode;
 use kube::Client;
 use kube::client::Body;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use std::convert::Infallible;
 use std::fmt;
+use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 pub use super::cause::{Cause, Silent};
 
@@ -26,7 +29,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub struct Reader {
     client: Client,
     encodings: Encodings,
+    patience: Option<Duration>,
+    slow: Option<(Duration, OnSlow)>,
 }
+
+/// Is told of each request, such as `list pods in all namespaces`, that has had no answer for some time.
+pub type OnSlow = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,7 +126,28 @@ impl Selection {
 impl Reader {
     /// Creates a reader. The client must not retry by itself.
     pub fn new(client: Client, encodings: Encodings) -> Self {
-        Self { client, encodings }
+        Self {
+            client,
+            encodings,
+            patience: Some(ANSWER),
+            slow: None,
+        }
+    }
+
+    /// Sets how long the server may be silent, before it begins to answer and while it does; `None` for any time. By
+    /// default it is a minute.
+    #[must_use]
+    pub fn waiting(self, patience: Option<Duration>) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Has `told` called when a request has had no answer for this long.
+    #[must_use]
+    pub fn telling(self, after: Duration, told: OnSlow) -> Self {
+        Self {
+            slow: Some((after, told)),
+            ..self
+        }
     }
 
     /// Lists objects of a kind as of one moment, page by page.
@@ -202,10 +231,8 @@ impl Reader {
         what: String,
     ) -> Result<Option<T>, ReadError> {
         let outcome = async {
-            let body = self.answer(resource, uri).await?;
-            let object = timeout(ANSWER, body.collect_bytes())
-                .await
-                .map_err(|_| Silent(ANSWER))??;
+            let body = self.answer(resource, uri, &format!("get {what}")).await?;
+            let object = within(self.patience, body.collect_bytes()).await??;
             Ok(codec::object(&object)?)
         };
         match outcome.await {
@@ -254,8 +281,9 @@ impl Reader {
                 query.extend(utf8_percent_encode(selector, NON_ALPHANUMERIC));
             }
         }
-        let get = |uri: String| async move { self.answer(resource, &uri).await };
-        let read = pages::read(list.path, &query, size, get, |items, errors| {
+        let what = &*format!("list {}{}", resource.as_str(), list.place);
+        let get = |uri: String| async move { self.answer(resource, &uri, what).await };
+        let read = pages::read(list.path, &query, size, self.patience, get, |items, errors| {
             // A missing object would make others look wrong, or right, by mistake.
             if let Some(error) = errors.into_iter().next() {
                 return Err(Cause::Malformed(error.to_string()));
@@ -269,16 +297,31 @@ impl Reader {
     }
 
     /// Returns the body of the answer to a request. Sends the request again while the server is too busy.
-    async fn answer(&self, resource: Resource, uri: &str) -> Result<Body, Cause> {
+    async fn answer(&self, resource: Resource, uri: &str, what: &str) -> Result<Body, Cause> {
+        let late = async {
+            if let Some((after, told)) = &self.slow {
+                sleep(*after).await;
+                told(what);
+            }
+            pending::<Infallible>().await
+        };
+        tokio::select! {
+            biased;
+            answer = self.tries(resource, uri) => answer,
+            never = late => match never {},
+        }
+    }
+
+    async fn tries(&self, resource: Resource, uri: &str) -> Result<Body, Cause> {
         let mut tries = 1;
         loop {
-            let (wait, cause) = match timeout(ANSWER, self.ask(resource, uri)).await {
+            let (wait, cause) = match within(self.patience, self.ask(resource, uri)).await {
                 Ok(Ok(body)) => return Ok(body),
                 Ok(Err((Some(wait), cause))) if tries < TRIES => (wait, cause),
                 Ok(Err((_, cause))) => return Err(cause),
-                Err(_) => return Err(Silent(ANSWER).into()),
+                Err(silent) => return Err(silent.into()),
             };
-            tracing::debug!(%cause, ?wait, "the API server is busy; the request is retried");
+            tracing::debug!(%cause, seconds = wait.as_secs(), "the API server is busy; the request is retried");
             sleep(wait.min(LONGEST_PAUSE)).await;
             tries += 1;
         }

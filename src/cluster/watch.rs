@@ -22,6 +22,7 @@ use super::cause::Cause;
 use super::codec;
 use super::encodings::Encodings;
 use super::event_stream::EventStream;
+use super::outage::OutageLog;
 use crate::core::leadership::view::{Action, End, View};
 use crate::core::role::Leadership;
 use crate::metrics::WatchMetrics;
@@ -70,6 +71,7 @@ impl Watch {
         handler: Arc<dyn WatchHandler>,
         leadership: watch::Receiver<Leadership>,
         encodings: Encodings,
+        outages: OutageLog,
         seed: u64,
     ) -> Self {
         let random = fastrand::Rng::with_seed(seed ^ (S::KIND.index() as u64 + 1));
@@ -79,6 +81,7 @@ impl Watch {
                 handler,
                 encodings,
                 metrics: WatchMetrics::new(S::KIND),
+                outages,
             },
             random,
             epoch: 0,
@@ -110,6 +113,8 @@ impl Watch {
                 () = self.serve::<S>() => {}
             }
             self.reader.metrics.left();
+            // What is no longer read cannot fail.
+            self.reader.outages.succeeded(S::KIND.as_str());
             self.reader.handler.forget(S::KIND);
         }
     }
@@ -130,7 +135,6 @@ impl Watch {
             way: Way::Stream,
             passing: true,
             listed: false,
-            refused: false,
         };
         loop {
             serving.act(self);
@@ -196,8 +200,6 @@ struct Serving<S: Source> {
     passing: bool,
     /// Set when a list was completed since the last one began.
     listed: bool,
-    /// Set when it was logged that watching is refused.
-    refused: bool,
 }
 
 impl<S: Source> Serving<S> {
@@ -262,7 +264,8 @@ impl<S: Source> Serving<S> {
         match progress {
             Progress::Listed(Ok(listing)) => {
                 self.stream = Stream::None;
-                (self.way, self.listed, self.refused) = (Way::Stream, true, false);
+                (self.way, self.listed) = (Way::Stream, true);
+                watch.reader.outages.succeeded(S::KIND.as_str());
                 let (version, objects) = (listing.version, listing.objects);
                 if let Some(asked) = self.view.listing()
                     && self.view.accepts(version)
@@ -277,11 +280,12 @@ impl<S: Source> Serving<S> {
             Progress::Listed(Err(error)) => {
                 self.stream = Stream::None;
                 self.way = self.way.after(&error);
-                tracing::warn!(resource = S::KIND.as_str(), %error, "listing failed; it is retried");
+                watch.reader.outages.failed(S::KIND.as_str(), &error);
                 self.view.list_failed(now, watch.random.f64());
             }
             Progress::Opened(Ok(body)) => {
                 watch.reader.metrics.alive();
+                watch.reader.outages.succeeded(S::KIND.as_str());
                 self.stream = Stream::Open(EventStream::new(body));
             }
             Progress::Events(Ok(Some(events))) => {
@@ -289,7 +293,13 @@ impl<S: Source> Serving<S> {
                     self.ended(watch, Err(error));
                 }
             }
-            Progress::Opened(Err(error)) | Progress::Events(Err(error)) => self.ended(watch, Err(error)),
+            Progress::Opened(Err(error)) => {
+                if !matches!(error, Cause::Expired) {
+                    watch.reader.outages.failed(S::KIND.as_str(), &error);
+                }
+                self.ended(watch, Err(error));
+            }
+            Progress::Events(Err(error)) => self.ended(watch, Err(error)),
             Progress::Events(Ok(None)) => self.ended(watch, Ok(())),
         }
     }
@@ -314,13 +324,6 @@ impl<S: Source> Serving<S> {
         let end = match end {
             Ok(()) => End::Orderly,
             Err(Cause::Expired) => End::Expired,
-            // Warn once: a client that may list but not watch would otherwise be late without a visible reason.
-            Err(error @ (Cause::Forbidden(_) | Cause::Status { code: 401, .. }))
-                if !std::mem::replace(&mut self.refused, true) =>
-            {
-                tracing::warn!(resource, %error, "the API server refused the watch; it is retried");
-                End::Broken
-            }
             Err(error) => {
                 tracing::debug!(resource, %error, "the watch broke off; it is resumed");
                 End::Broken

@@ -8,6 +8,7 @@ use crate::actors::messages::{EventHandle, WriterHandle};
 use crate::actors::router::Router;
 use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::lease::{LeaseClient, LeaseEvent, Location, follow};
+use crate::cluster::outage::OutageLog;
 use crate::core::lease::{Ask, Election, Reply, Timing};
 use crate::core::role::{Leadership, Role};
 use crate::metrics::LeaseMetrics;
@@ -63,6 +64,7 @@ pub(super) struct LeadershipListeners {
     pub(super) leadership: watch::Sender<Leadership>,
     pub(super) renewal: Renewal,
     pub(super) progress: Progress,
+    pub(super) outages: OutageLog,
 }
 
 /// A running election.
@@ -104,7 +106,7 @@ impl Elector {
         Self {
             election: Election::new(identity.clone(), timing),
             identity,
-            client: LeaseClient::new(client, location, timing.request()),
+            client: LeaseClient::new(client, location, timing.request()).reporting(listeners.outages.clone()),
             clock,
             wall,
             random: fastrand::Rng::with_seed(seed),

@@ -4,6 +4,7 @@ mod admin;
 mod controllers;
 mod dry_run;
 mod election;
+mod errors;
 mod foreign;
 mod inspect;
 mod publishing;
@@ -19,24 +20,35 @@ use crate::ops::run::Options;
 pub(crate) use admin::AdminArgs;
 use clap::builder::TypedValueParser as _;
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 pub(crate) use controllers::Controllers;
 pub(crate) use dry_run::DryRunArgs;
 pub(crate) use election::ElectionArgs;
-pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs};
+pub(crate) use inspect::{AuditArgs, Colour, ExplainArgs, TimeoutArgs};
 pub(crate) use publishing::{MirroringArgs, PublishingArgs};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The version of this program, with the commit that it was built from.
+pub(crate) const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (commit ",
+    env!("ENDPOINTD_COMMIT"),
+    ")"
+);
+
+/// The name of the program as a plugin of kubectl, which finds it by its file's name.
+const PLUGIN: &str = "kubectl-endpoints";
 
 /// The command line of endpointd. Its help begins with the package's description.
 #[derive(Debug, Parser)]
 // If a flag is given twice, the last one counts, as in kube-controller-manager.
 #[command(
     name = "endpointd",
-    version,
+    version = VERSION,
     about,
-    disable_help_subcommand = true,
     args_override_self = true
 )]
 pub(crate) struct Cli {
@@ -59,6 +71,23 @@ pub(crate) enum Command {
     ///
     /// This command only reads. The exit code is 0, or 2 if that could not be found out.
     Explain(ExplainArgs),
+    /// Print the version, with the commit that it was built from
+    Version,
+    /// Print the completions for a shell
+    ///
+    /// For bash: `source <(endpointd completion bash)`; for zsh: `endpointd completion zsh > "${fpath[1]}/_endpointd"`; for
+    /// fish: `endpointd completion fish | source`.
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write man pages into a directory
+    #[command(hide = true)]
+    Man {
+        /// The directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 /// A parsed command line.
@@ -68,6 +97,65 @@ pub(crate) struct Invocation {
     pub cli: Cli,
     /// Flags of kube-controller-manager that were given and have no meaning here.
     pub ignored: Vec<String>,
+    /// The name that the program was called by, as a user types it.
+    pub program: &'static str,
+}
+
+/// An invalid command line, or a request for help or the version.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    error: clap::Error,
+    /// The command that tells more.
+    help: String,
+}
+
+impl Refusal {
+    /// Prints help or the version, if that was asked for. Returns whether it was.
+    pub(crate) fn print_help(&self) -> bool {
+        let help = matches!(
+            self.error.kind(),
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+        );
+        if help {
+            // Failing to print help, to a closed pipe for example, is not an error.
+            let _ = self.error.print();
+        }
+        help
+    }
+
+    /// Returns the kind of the error.
+    #[cfg(test)]
+    fn kind(&self) -> ErrorKind {
+        self.error.kind()
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    /// One line, with the fault and the command that tells more.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { error, help } = self;
+        match error.kind() {
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+                write!(f, "error: no command is given (see '{help}')")
+            }
+            _ => f.write_str(&errors::one_line(&error.to_string(), help)),
+        }
+    }
+}
+
+/// Returns the definition of the command line.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Returns the program's name as a user types it, from the name that it was started by.
+fn program(args: &[OsString]) -> &'static str {
+    let name = args.first().map(Path::new).and_then(Path::file_stem);
+    if name.is_some_and(|name| name == PLUGIN) {
+        "kubectl endpoints"
+    } else {
+        "endpointd"
+    }
 }
 
 /// Parses a command line, with the program's name first.
@@ -75,9 +163,23 @@ pub(crate) struct Invocation {
 /// # Errors
 ///
 /// When the command line is invalid, and when help or the version is asked for.
-pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
-    let mut command = Cli::command();
-    let mut args: Vec<OsString> = args.into_iter().collect();
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, Refusal> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let program = program(&args);
+    let mut command = Cli::command().bin_name(program);
+    let named = args.get(1).and_then(|name| command.find_subcommand(name));
+    let help = match named {
+        Some(named) => format!("{program} {} --help", named.get_name()),
+        None => format!("{program} --help"),
+    };
+    read(&mut command, args, program).map_err(|error| Refusal { error, help })
+}
+
+fn read(
+    command: &mut clap::Command,
+    mut args: Vec<OsString>,
+    program: &'static str,
+) -> Result<Invocation, clap::Error> {
     let mut ignored = Vec::new();
     if args.get(1).is_some_and(|arg| arg == RUN) {
         let flags = args.split_off(2);
@@ -89,11 +191,14 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
         args.extend(split.own);
         ignored = split.ignored;
     }
-    let cli = Cli::try_parse_from(args)?;
+    let cli = Cli::from_arg_matches(&command.try_get_matches_from_mut(args)?)
+        .map_err(|error| error.format(command))?;
     let outputs = match &cli.command {
         Command::Run(run) => run.publishing.outputs(),
         Command::Audit(audit) => audit.publishing.outputs(),
-        Command::Explain(_) => Outputs::ALL,
+        Command::Explain(_) | Command::Version | Command::Completion { .. } | Command::Man { .. } => {
+            Outputs::ALL
+        }
     };
     if outputs.is_none() {
         return Err(command.error(
@@ -112,7 +217,16 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     {
         return Err(command.error(ErrorKind::ValueValidation, error));
     }
-    Ok(Invocation { cli, ignored })
+    if let Command::Explain(explain) = &cli.command
+        && let Err(error) = explain.service.in_namespace(explain.namespace.as_deref())
+    {
+        return Err(command.error(ErrorKind::ValueValidation, error));
+    }
+    Ok(Invocation {
+        cli,
+        ignored,
+        program,
+    })
 }
 
 /// The name of [`Command::Run`].
@@ -320,11 +434,17 @@ fn parse_bool(text: &str) -> Result<bool, &'static str> {
     golang::parse_bool(text).ok_or("expected true or false")
 }
 
-fn parse_log_level(text: &str) -> Result<String, String> {
-    match text.parse::<tracing_subscriber::filter::EnvFilter>() {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(error.to_string()),
+fn parse_log_level(text: &str) -> Result<String, &'static str> {
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    // The filter takes any other word for a module, and would then log nothing else.
+    let is_known = |word: &str| {
+        let word = word.trim();
+        word.contains(['=', '[', ':']) || levels.contains(&&*word.to_ascii_lowercase())
+    };
+    if text.split(',').all(is_known) && text.parse::<tracing_subscriber::filter::EnvFilter>().is_ok() {
+        return Ok(text.to_owned());
     }
+    Err("expected error, warn, info, debug, trace or off, or a filter such as info,endpointd::cluster=debug")
 }
 
 impl RunArgs {

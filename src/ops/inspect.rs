@@ -1,6 +1,6 @@
 //! The read-only commands: flags in, text and an exit code out.
 
-use super::flags::{AuditArgs, Colour, ConnectionArgs, ExplainArgs};
+use super::flags::{AuditArgs, Colour, ConnectionArgs, ExplainArgs, TimeoutArgs};
 use super::logging::one_line;
 use super::{audit, explain};
 use crate::cluster::connect::connect;
@@ -8,23 +8,35 @@ use crate::cluster::encodings::Encodings;
 use crate::cluster::read::Reader;
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
+use std::convert::Infallible;
+use std::future::pending;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// The exit code if something is out of sync.
 const OUT_OF_SYNC: u8 = 1;
 /// The exit code if the state could not be determined.
 const UNKNOWN: u8 = 2;
 
+/// How long a command waits before it says what for.
+const SLOW: Duration = Duration::from_secs(5);
+
 /// Runs `endpointd audit`.
 pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
     let scope = audit::Scope {
-        namespace: args.namespace.clone().filter(|name| !name.is_empty()),
+        namespace: args
+            .namespace
+            .clone()
+            .filter(|name| !name.is_empty() && !args.all_namespaces),
         settings: args.publishing.settings(0),
         settle: args.settle,
     };
     let report = async {
-        let reader = reader(&args.connection).await?;
+        let (reader, _) = reader(&args.connection, args.timeout).await?;
         let report = audit::audit(&reader, &scope).await;
         report.map_err(|error| one_line(&error))
     };
@@ -35,10 +47,10 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
     if let Some(namespace) = scope.namespace.filter(|_| report.counts.services == 0) {
         eprintln!("note: there is no Service with a selector in namespace {namespace}");
     }
-    let text = if args.output == "json" {
-        json(&report)
-    } else {
-        report.to_text()
+    let text = match &*args.output {
+        "json" => json(&report),
+        "yaml" => yaml(&report),
+        _ => report.to_text(),
     };
     if let Err(error) = print(&text, Colour::Never) {
         return cannot_tell(&error.to_string());
@@ -52,9 +64,10 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
 
 /// Runs `endpointd explain`.
 pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
-    let (namespace, name) = &args.service;
     let explanation = async {
-        let reader = reader(&args.connection).await?;
+        let (namespace, name) = args.service.in_namespace(args.namespace.as_deref())?;
+        let (reader, usual) = reader(&args.connection, args.timeout).await?;
+        let namespace = namespace.unwrap_or(&usual);
         let max_mirrored = usize::from(args.mirroring.max_per_subset);
         let explanation = explain::look(&reader, namespace, name, max_mirrored).await;
         explanation.map_err(|error| one_line(&error))
@@ -63,10 +76,10 @@ pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
         Ok(explanation) => explanation,
         Err(error) => return cannot_tell(&error),
     };
-    let printed = if args.output == "json" {
-        print(&json(&explanation), Colour::Never)
-    } else {
-        print(&explanation.to_text(args.all), args.color)
+    let printed = match &*args.output {
+        "json" => print(&json(&explanation), Colour::Never),
+        "yaml" => print(&yaml(&explanation), Colour::Never),
+        _ => print(&explanation.to_text(args.all), args.color),
     };
     match printed {
         Ok(()) => ExitCode::SUCCESS,
@@ -74,12 +87,37 @@ pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
     }
 }
 
-async fn reader(connection: &ConnectionArgs) -> Result<Reader, String> {
-    let client = connect(&connection.target_of_tool()).await;
-    let encodings = Encodings::new(connection.encoding);
-    client
-        .map(|client| Reader::new(client, encodings))
-        .map_err(|error| one_line(&error))
+/// Returns a reader of the server that the flags select, and the namespace of its context.
+async fn reader(connection: &ConnectionArgs, timeout: TimeoutArgs) -> Result<(Reader, String), String> {
+    let target = connection.target_of_tool();
+    let slow = async {
+        sleep(SLOW).await;
+        eprintln!("waiting for the credential plugin of the kubeconfig");
+        pending::<Infallible>().await
+    };
+    let client = tokio::select! {
+        biased;
+        client = connect(&target) => client.map_err(|error| one_line(&error))?,
+        never = slow => match never {},
+    };
+    let namespace = client.default_namespace().to_owned();
+    let limit = timeout.limit();
+    let said = AtomicBool::new(false);
+    let told = move |what: &str| {
+        // Many requests may wait at once, and for the same reason.
+        if said.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let until = match limit {
+            Some(limit) => format!("it gives up after {} s of silence", limit.as_secs_f64()),
+            None => "without a limit".to_owned(),
+        };
+        eprintln!("waiting for the API server to answer: {what}; {until} (--request-timeout)");
+    };
+    let reader = Reader::new(client, Encodings::new(connection.encoding))
+        .waiting(limit)
+        .telling(SLOW, Arc::new(told));
+    Ok((reader, namespace))
 }
 
 fn cannot_tell(error: &(impl ToString + ?Sized)) -> ExitCode {
@@ -91,6 +129,10 @@ fn json(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("findings are strings and numbers");
     text.push('\n');
     text
+}
+
+fn yaml(value: &impl Serialize) -> String {
+    serde_saphyr::to_string(value).expect("findings are strings and numbers")
 }
 
 fn print(text: &str, colour: Colour) -> io::Result<()> {

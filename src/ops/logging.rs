@@ -28,8 +28,9 @@ pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
 
 /// Starts logging as configured by the flags.
 pub(crate) fn start_logging(args: &RunArgs) {
-    // The client library logs each request at its more verbose levels.
-    let filter = format!("kube=warn,hyper=warn,tower=warn,{}", args.log_level);
+    // The client library logs each request at its more verbose levels, and ractor would put a number of its own for an
+    // actor in front of each line.
+    let filter = format!("kube=warn,hyper=warn,tower=warn,ractor=warn,{}", args.log_level);
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -16,6 +16,7 @@ use crate::cluster::encodings::Encodings;
 use crate::cluster::events::EventClient;
 use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::objects::ObjectClient;
+use crate::cluster::outage::OutageLog;
 use crate::cluster::watch::{
     AllSlices, Endpoints, LeaseReader, Mirrored, Nodes, Pods, Services, Slices, Source, Watch,
     WholeAllSlices, WholeEndpoints, WholeMirrored, WholeSlices,
@@ -275,6 +276,7 @@ pub async fn run_observed(
         progress: progress.clone(),
     });
     let (mut elector, mut tracking) = (None, None);
+    let (outages, reporting) = start_outages(&fatal);
     match mode {
         RunMode::Alone => {}
         RunMode::Candidate(renewing, candidacy) => {
@@ -286,6 +288,7 @@ pub async fn run_observed(
                 leadership: announce,
                 renewal: renewal.expect("a candidate has one"),
                 progress: progress.expect("a candidate has one"),
+                outages: outages.clone(),
             };
             elector = Some(Elected::start(
                 renewing, *candidacy, listeners, seed, health, &fatal,
@@ -300,13 +303,14 @@ pub async fn run_observed(
         router,
         leadership,
         encodings,
+        outages,
         seed,
         fatal,
     };
     follower.follow_leases(leases, &root).await?;
     let watches = follower.follow(options.settings.outputs);
     let result = ended(shutdown, &mut failed).await;
-    for task in watches.iter().chain(&tracking) {
+    for task in watches.iter().chain(&tracking).chain([&reporting]) {
         task.abort();
     }
     let drained = drain(&writer, options.drain).await;
@@ -316,6 +320,13 @@ pub async fn run_observed(
     root.stop(None);
     let _ = root_done.await;
     result
+}
+
+/// Starts the log of outages.
+fn start_outages(fatal: &watch::Sender<Option<String>>) -> (OutageLog, JoinHandle<()>) {
+    let outages = OutageLog::default();
+    let reporting = guarded("the log of outages", outages.clone().keep(), fatal);
+    (outages, reporting)
 }
 
 /// Starts the actor that writes Events.
@@ -402,6 +413,7 @@ struct Follower {
     router: Arc<Router>,
     leadership: watch::Receiver<Leadership>,
     encodings: Encodings,
+    outages: OutageLog,
     seed: u64,
     fatal: watch::Sender<Option<String>>,
 }
@@ -448,6 +460,7 @@ impl Follower {
             self.router.clone(),
             self.leadership.clone(),
             self.encodings.clone(),
+            self.outages.clone(),
             self.seed,
         );
         guarded(
@@ -527,7 +540,7 @@ async fn drain(writer: &ActorRef<WriterMsg>, limit: Duration) -> bool {
     let drained = timeout(limit, drained).await;
     if drained.is_err() {
         tracing::warn!(
-            ?limit,
+            seconds = limit.as_secs(),
             "requests were still in flight at the end of the shutdown period; they are abandoned"
         );
     }

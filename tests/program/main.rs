@@ -16,6 +16,7 @@ mod process;
 
 mod binary;
 mod operator_log;
+mod command_line;
 mod rbac;
 mod secrets;
 mod tenant_log;

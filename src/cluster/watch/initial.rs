@@ -132,6 +132,7 @@ impl Reader {
             &http::collection(S::KIND, None),
             S::LIST,
             page_size,
+            Some(ANSWER),
             get,
             |items, errors| {
                 listing.take(

@@ -194,7 +194,7 @@ impl Following {
             leases.extend(items.into_iter().map(|lease| lease.facts));
             Ok(())
         };
-        let version = pages::read(&http::leases(&self.namespace), "", PAGE, get, take).await?;
+        let version = pages::read(&http::leases(&self.namespace), "", PAGE, Some(ANSWER), get, take).await?;
         let version = codec::version(&version)?;
         self.hand_on(vec![LeaseEvent::Listed(leases)]);
         Ok(version)

@@ -5,6 +5,7 @@ use super::sources::Source;
 use crate::cluster::cause::{Cause, Silent};
 use crate::cluster::codec::Undecodable;
 use crate::cluster::encodings::{Encodings, Form};
+use crate::cluster::outage::OutageLog;
 use crate::cluster::pages::ANSWER;
 use crate::cluster::{codec, http};
 use crate::metrics::WatchMetrics;
@@ -25,6 +26,7 @@ pub(super) struct Reader {
     pub(super) handler: Arc<dyn WatchHandler>,
     pub(super) encodings: Encodings,
     pub(super) metrics: WatchMetrics,
+    pub(super) outages: OutageLog,
 }
 
 impl Reader {
@@ -52,6 +54,7 @@ impl Reader {
 
     /// Returns the body of the answer to a request, once the server has begun to answer.
     pub(super) async fn answer<S: Source>(&self, uri: &str, form: Form) -> Result<Body, Cause> {
+        let _asking = self.outages.asks(S::KIND.as_str());
         timeout(ANSWER, self.get::<S>(uri, form))
             .await
             .map_err(|_| Silent(ANSWER))?

@@ -1,6 +1,8 @@
 //! `--controllers`, as kube-controller-manager has it.
 
+use crate::core::excerpt::Excerpt;
 use crate::core::outputs::Outputs;
+use crate::inspect::explain::meant;
 
 /// The name of the controller that writes Endpoints.
 const ENDPOINTS: &str = "endpoints-controller";
@@ -10,6 +12,9 @@ const SLICES: &str = "endpointslice-controller";
 const MIRRORING: &str = "endpointslice-mirroring-controller";
 /// The name of the controller for Services whose selector is an annotation. It is off unless it is named.
 const CUSTOM: &str = "custom-selector-controller";
+
+/// The version of kube-controller-manager whose names are known.
+const UPSTREAM: &str = "1.36";
 
 /// The names that kube-controller-manager 1.36 knows, each with its older name if it has one, and our own.
 #[rustfmt::skip]
@@ -106,8 +111,21 @@ fn item(text: &str) -> Result<Item, String> {
         .find(|(canonical, alias)| *canonical == name || *alias == Some(name))
     {
         Some(&(canonical, _)) => Ok(Item::Named(canonical, on)),
-        None => Err(format!("{name:?} is not in the list of known controllers")),
+        None => Err(unknown(name)),
     }
+}
+
+fn unknown(name: &str) -> String {
+    let names = KNOWN.iter().flat_map(|(name, alias)| [Some(*name), *alias]);
+    let meant = match meant(name, names.flatten()) {
+        Some(meant) => format!("; is {meant} meant?"),
+        None => String::new(),
+    };
+    format!(
+        "\"{}\" is not in the list of known controllers: {ENDPOINTS}, {SLICES}, {MIRRORING}, {CUSTOM}, and those of \
+         kube-controller-manager {UPSTREAM}{meant}",
+        Excerpt::value(name)
+    )
 }
 
 /// Returns which outputs are enabled by the flag's values, in their order. The first item that names a controller
@@ -220,8 +238,16 @@ mod tests {
             ("Endpoint", "\"Endpoint\""),
         ] {
             let error = Controllers::parse(text).unwrap_err();
-            assert_eq!(error, format!("{name} is not in the list of known controllers"));
+            let start = format!("{name} is not in the list of known controllers: endpoints-controller, ");
+            assert!(error.starts_with(&start), "{error}");
         }
+        let error = Controllers::parse("endpointslices").unwrap_err();
+        assert!(error.ends_with("; is endpointslice meant?"), "{error}");
+        let error = Controllers::parse("nonsense").unwrap_err();
+        assert!(
+            error.ends_with("custom-selector-controller, and those of kube-controller-manager 1.36"),
+            "{error}"
+        );
     }
 
     #[test]

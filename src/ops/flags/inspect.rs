@@ -29,8 +29,16 @@ pub(crate) struct AuditArgs {
     #[arg(long, short = 'n', value_name = "NAME")]
     pub namespace: Option<String>,
 
+    /// Check all namespaces, which is the default, even if --namespace is given
+    #[arg(long, short = 'A')]
+    pub all_namespaces: bool,
+
+    /// How long to wait for answers
+    #[command(flatten)]
+    pub timeout: TimeoutArgs,
+
     /// Format of the findings
-    #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["table", "json"], default_value = "table")]
+    #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["table", "json", "yaml"], default_value = "table")]
     pub output: String,
 
     /// How long to wait before differences are checked again; only those that remain are reported, since a controller
@@ -52,16 +60,24 @@ pub(crate) struct AuditArgs {
 /// The flags of `endpointd explain`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// The Service to explain
-    #[arg(value_name = "NAMESPACE/SERVICE", value_parser = parse_service)]
-    pub service: (String, String),
+    /// The Service to explain: NAMESPACE/SERVICE, or as kubectl has it SERVICE, service/SERVICE or svc/SERVICE
+    #[arg(value_name = "[NAMESPACE/]SERVICE", value_parser = parse_service)]
+    pub service: ServiceName,
+
+    /// Namespace of the Service, if it is not part of its name; by default that of the context
+    #[arg(long, short = 'n', value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// How long to wait for answers
+    #[command(flatten)]
+    pub timeout: TimeoutArgs,
 
     /// How to reach the API server.
     #[command(flatten)]
     pub connection: ConnectionArgs,
 
     /// Format of the explanation
-    #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["text", "json"], default_value = "text")]
+    #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["text", "json", "yaml"], default_value = "text")]
     pub output: String,
 
     /// What is mirrored, as for `run`.
@@ -88,11 +104,120 @@ pub(crate) enum Colour {
     Never,
 }
 
-fn parse_service(text: &str) -> Result<(String, String), &'static str> {
-    match text.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-            Ok((namespace.to_owned(), name.to_owned()))
+/// How long the read-only commands wait.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct TimeoutArgs {
+    /// How long the API server may be silent before a command gives up; 0 means no limit
+    ///
+    /// The time begins anew with each request, and with each part of a long answer. API servers end a request after 60
+    /// seconds themselves, so a longer wait is rarely worthwhile. After 5 seconds, a line on standard error says what is
+    /// waited for. As for kubectl, a number without a unit is in seconds.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = parse_timeout,
+        allow_hyphen_values = true
+    )]
+    pub request_timeout: Duration,
+}
+
+impl TimeoutArgs {
+    /// Returns the limit, if there is one.
+    pub(crate) fn limit(self) -> Option<Duration> {
+        Some(self.request_timeout).filter(|limit| !limit.is_zero())
+    }
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Ok(Duration::from_secs(seconds.into()));
+    }
+    golang::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// The name of a Service as it was given.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ServiceName {
+    namespace: Option<String>,
+    name: String,
+}
+
+impl ServiceName {
+    /// Returns the namespace, if one is given here or by the flag, and the name.
+    ///
+    /// # Errors
+    ///
+    /// When the two namespaces differ.
+    pub(crate) fn in_namespace<'a>(
+        &'a self,
+        flag: Option<&'a str>,
+    ) -> Result<(Option<&'a str>, &'a str), String> {
+        let flag = flag.filter(|namespace| !namespace.is_empty());
+        match (self.namespace.as_deref(), flag) {
+            (Some(own), Some(flag)) if own != flag => Err(format!(
+                "the Service is named in namespace {own}, but --namespace is {flag}"
+            )),
+            (own, flag) => Ok((own.or(flag), &self.name)),
         }
-        _ => Err("expected NAMESPACE/SERVICE"),
+    }
+}
+
+/// Parses a Service's name. kubectl's names of the type stand for no namespace: who has one called `svc` gives it by flag.
+fn parse_service(text: &str) -> Result<ServiceName, &'static str> {
+    let (namespace, name) = match text.split_once('/') {
+        Some(("service" | "services" | "svc", name)) => (None, name),
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, text),
+    };
+    if namespace == Some("") || name.is_empty() || name.contains('/') {
+        return Err("expected NAMESPACE/SERVICE, SERVICE, or service/SERVICE");
+    }
+    Ok(ServiceName {
+        namespace: namespace.map(str::to_owned),
+        name: name.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_named_as_kubectl_names_it_or_with_its_namespace() {
+        for (text, flag, found) in [
+            ("shop/web", None, Ok((Some("shop"), "web"))),
+            ("web", None, Ok((None, "web"))),
+            ("web", Some("shop"), Ok((Some("shop"), "web"))),
+            ("svc/web", Some("shop"), Ok((Some("shop"), "web"))),
+            ("service/web", None, Ok((None, "web"))),
+            ("services/web", Some(""), Ok((None, "web"))),
+            ("shop/web", Some("shop"), Ok((Some("shop"), "web"))),
+            (
+                "shop/web",
+                Some("other"),
+                Err("the Service is named in namespace shop, but --namespace is other".to_owned()),
+            ),
+        ] {
+            assert_eq!(parse_service(text).unwrap().in_namespace(flag), found, "{text}");
+        }
+        for bad in ["", "/", "a/", "/a", "a/b/c", "svc/", "svc/a/b"] {
+            parse_service(bad).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_one_of_kubectl() {
+        for (text, seconds) in [("0", 0), ("7", 7), ("1m", 60), ("0s", 0)] {
+            assert_eq!(parse_timeout(text), Ok(Duration::from_secs(seconds)));
+        }
+        for bad in ["-1", "-1s", "soon", ""] {
+            parse_timeout(bad).unwrap_err();
+        }
+        let limit = |seconds| {
+            let request_timeout = Duration::from_secs(seconds);
+            TimeoutArgs { request_timeout }.limit()
+        };
+        assert_eq!((limit(0), limit(1)), (None, Some(Duration::from_secs(1))));
     }
 }

@@ -38,6 +38,27 @@ fn limits_are_checked() {
 }
 
 #[test]
+fn a_log_level_is_a_level_or_a_filter() {
+    for good in [
+        "info",
+        "WARN",
+        "off",
+        "info,endpointd::cluster=debug",
+        "warn,endpointd::cluster",
+        "endpointd=trace",
+    ] {
+        assert_eq!(parse(&["--log-level", good]).unwrap().log_level, good);
+    }
+    for bad in ["inof", "", "info,debgu", "endpointd=inof", "a=b=c", "info,"] {
+        let error = parse(&["--log-level", bad]).unwrap_err();
+        assert!(
+            error.contains("expected error, warn, info, debug, trace or off"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn the_target_is_what_the_flags_say() {
     let target = |args| parse(args).unwrap().connection.target();
     let (url, path) = ("http://127.0.0.1:1".to_owned(), PathBuf::from("a"));
@@ -208,7 +229,7 @@ fn a_copied_command_line_is_read() {
         "-v",
         "2",
     ]);
-    let Invocation { cli, ignored } = invocation.unwrap();
+    let Invocation { cli, ignored, .. } = invocation.unwrap();
     let Command::Run(args) = cli.command else {
         panic!("the command is `run`");
     };

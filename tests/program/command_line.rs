@@ -1,0 +1,312 @@
+//! The command line: errors on one line with their useful part, kubectl's habits, and what is generated from it.
+
+use crate::command::{access, endpointd, endpointd_with, serve};
+use crate::objects::{node, pod, service};
+use crate::process::Process;
+use memory_apiserver::Config;
+use std::process::Command;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep};
+
+#[tokio::test]
+async fn errors_keep_their_useful_part() {
+    for (args, line) in [
+        (
+            &["explain"][..],
+            "the following required arguments were not provided: <[NAMESPACE/]SERVICE> (see 'endpointd explain --help')",
+        ),
+        (
+            &["explian", "web"],
+            "unrecognized subcommand 'explian'; a similar subcommand exists: 'explain' (see 'endpointd --help')",
+        ),
+        (&[], "no command is given (see 'endpointd --help')"),
+        (
+            &["audit", "--namespce=a"],
+            "unexpected argument '--namespce' found; a similar argument exists: '--namespace' (see 'endpointd audit --help')",
+        ),
+        (
+            &["run", "--nonsense"],
+            "unexpected argument '--nonsense' found (see 'endpointd run --help')",
+        ),
+        (
+            &["run", "--log-format=xml"],
+            "invalid value 'xml' for '--log-format <LOG_FORMAT>' [possible values: text, json] (see 'endpointd run --help')",
+        ),
+        (
+            &["audit", "--kube-api-content-type=x"],
+            "invalid value 'x' for '--kube-api-content-type <TYPE>' [possible values: \
+             application/vnd.kubernetes.protobuf, application/json] (see 'endpointd audit --help')",
+        ),
+        (
+            &["audit", "-o", "csv"],
+            "invalid value 'csv' for '--output <FORMAT>' [possible values: table, json, yaml] (see 'endpointd audit --help')",
+        ),
+        (
+            &["run", "--controllers=nonsense"],
+            "invalid value 'nonsense' for '--controllers <LIST>': \"nonsense\" is not in the list of known controllers: \
+             endpoints-controller, endpointslice-controller, endpointslice-mirroring-controller, \
+             custom-selector-controller, and those of kube-controller-manager 1.36 (see 'endpointd run --help')",
+        ),
+        (
+            &["run", "--log-level=inof"],
+            "invalid value 'inof' for '--log-level <LEVEL>': expected error, warn, info, debug, trace or off, or a filter \
+             such as info,endpointd::cluster=debug (see 'endpointd run --help')",
+        ),
+        (
+            &["run", "--leader-elect=maybe"],
+            "invalid value 'maybe' for '--leader-elect[=<BOOL>]': expected true or false (see 'endpointd run --help')",
+        ),
+        (
+            &["audit", "--settle=2"],
+            "invalid value '2' for '--settle <DURATION>': not a duration as Go writes it, such as 500ms or 1m30s (see 'endpointd audit --help')",
+        ),
+        (
+            &["run", "--kube-api-burst=many"],
+            "invalid value 'many' for '--kube-api-burst <N>': expected a whole number (see 'endpointd run --help')",
+        ),
+        (
+            &["explain", "a/b/c"],
+            "invalid value 'a/b/c' for '<[NAMESPACE/]SERVICE>': expected NAMESPACE/SERVICE, SERVICE, or service/SERVICE \
+             (see 'endpointd explain --help')",
+        ),
+        (
+            &["explain", "-n", "other", "shop/web"],
+            "the Service is named in namespace shop, but --namespace is other (see 'endpointd explain --help')",
+        ),
+    ] {
+        assert_eq!(endpointd(args).await.refused(), line, "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_kubeconfig_of_kubectl_is_not_taken_for_the_controller() {
+    let ended = endpointd_with(&[("KUBECONFIG", "/a")], &["run", "--admin-port=0"]).await;
+    let line = ended.refused();
+    assert!(line.contains("add --kubeconfig FILE or --context NAME"), "{line}");
+    let ended = endpointd(&["run", "--admin-port=0"]).await;
+    assert!(!ended.refused().contains("--context"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_service_is_found_by_kubectls_names() {
+    let (handle, api) = serve().await;
+    api.create(&node("n1", None, None), "").await.unwrap();
+    api.create(&pod("p1", "10.1.0.1", "n1"), "default").await.unwrap();
+    api.create(&service(), "default").await.unwrap();
+    let url = handle.url();
+    let explain = async |args: &[&str]| {
+        let args: Vec<&str> = ["explain", "--server", &url, "-o=json"]
+            .iter()
+            .chain(args)
+            .copied()
+            .collect();
+        let ended = endpointd(&args).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let text: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        text
+    };
+    let found = explain(&["default/s"]).await;
+    for args in [
+        &["s"][..],
+        &["-n", "default", "s"],
+        &["svc/s"],
+        &["service/s"],
+        &["services/s"],
+    ] {
+        let other = explain(args).await;
+        assert_eq!(
+            (&other["namespace"], &other["service"]),
+            (&found["namespace"], &found["service"]),
+            "{args:?}"
+        );
+    }
+    // What kubectl prints as YAML can be read as YAML, with the same content as the JSON.
+    let read = |text: &str| serde_saphyr::from_str::<serde_json::Value>(text).unwrap();
+    let yaml = endpointd(&[
+        "audit",
+        "-A",
+        "-n",
+        "nowhere",
+        "--settle=0s",
+        "-o",
+        "yaml",
+        "--server",
+        &url,
+    ])
+    .await;
+    let json = endpointd(&["audit", "--settle=0s", "-o", "json", "--server", &url]).await;
+    assert_eq!((yaml.code, json.code), (Some(1), Some(1)), "{yaml:?}");
+    assert_eq!(
+        read(&yaml.stdout),
+        serde_json::from_str::<serde_json::Value>(&json.stdout).unwrap()
+    );
+}
+
+#[tokio::test]
+async fn the_version_names_the_commit() {
+    let version = endpointd(&["version"]).await;
+    assert_eq!(version.code, Some(0));
+    assert_eq!(version.stdout, endpointd(&["--version"]).await.stdout);
+    let start = format!("endpointd {} (commit ", env!("CARGO_PKG_VERSION"));
+    assert!(version.stdout.starts_with(&start), "{version:?}");
+    // In a checkout, the commit is known.
+    let git = Command::new("git").args(["rev-parse", "HEAD"]).output();
+    if let Ok(git) = git.map(|output| String::from_utf8(output.stdout).unwrap())
+        && git.trim().len() == 40
+    {
+        assert!(!version.stdout.contains("unknown"), "{version:?}");
+    }
+}
+
+#[tokio::test]
+async fn help_completions_and_man_pages_are_made() {
+    let help = endpointd(&["help", "explain"]).await;
+    assert_eq!(help.code, Some(0));
+    assert!(help.stdout.contains("Usage: endpointd explain"), "{help:?}");
+    for (shell, part) in [
+        ("bash", "complete -F _endpointd"),
+        ("zsh", "#compdef endpointd"),
+        ("fish", "complete -c endpointd"),
+    ] {
+        let script = endpointd(&["completion", shell]).await;
+        assert_eq!(script.code, Some(0));
+        assert!(
+            script.stdout.contains(part) && script.stdout.contains("request-timeout"),
+            "{shell}"
+        );
+    }
+    let directory = std::env::temp_dir().join(format!("endpointd-test-{}.man", std::process::id()));
+    assert_eq!(
+        endpointd(&["man", directory.to_str().unwrap()]).await.code,
+        Some(0)
+    );
+    let page = std::fs::read_to_string(directory.join("endpointd-explain.1")).unwrap();
+    assert!(page.contains(".TH endpointd-explain 1"), "{page}");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn as_a_plugin_of_kubectl_it_speaks_of_kubectl() {
+    use std::os::unix::process::CommandExt as _;
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_endpointd"))
+            .arg0("/home/me/.krew/bin/kubectl-endpoints")
+            .args(args)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, text) = run(&["explain", "--help"]);
+    assert_eq!(code, Some(0));
+    assert!(text.contains("Usage: kubectl endpoints explain"), "{text}");
+    let (code, text) = run(&["explain"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        text.ends_with("(see 'kubectl endpoints explain --help')\n"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_is_waited_for_with_a_word_and_not_for_ever() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let start = Instant::now();
+    let ended = endpointd(&["audit", "--server", &url, "--request-timeout=6s"]).await;
+    assert!(
+        Instant::now().saturating_duration_since(start) < Duration::from_secs(30),
+        "{ended:?}"
+    );
+    assert_eq!(ended.code, Some(2));
+    assert_eq!(
+        ended.stderr,
+        "waiting for the API server to answer: list nodes; it gives up after 6 s of silence (--request-timeout)\n\
+         error: cannot list nodes: no answer for 6 s\n"
+    );
+}
+
+/// Waits until the log holds this text.
+async fn logged(process: &Process, text: &str) {
+    let start = Instant::now();
+    while !process.log().contains(text) {
+        assert!(
+            Instant::now().saturating_duration_since(start) < Duration::from_secs(30),
+            "{}",
+            process.log()
+        );
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_controller_says_once_why_it_cannot_connect_and_when_it_can() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let mut process = Process::start(&["run", "--server", &format!("http://{address}")]);
+    logged(&process, "Connection refused").await;
+    // Long enough for several tries of each list.
+    sleep(Duration::from_secs(3)).await;
+    let _server = crate::cluster::serve(Config::default().port(address.port())).await;
+    logged(&process, "succeed again").await;
+    let log = process.terminate().await;
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ")).collect();
+    assert_eq!(warnings.len(), 1, "{log}");
+    assert!(
+        warnings[0]
+            .contains("the API server cannot be reached; requests are retried error=\"tcp connect error"),
+        "{log}"
+    );
+    assert_eq!(log.matches("after_seconds=").count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn a_server_without_tls_and_names_without_addresses_are_called_so() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            let _ = connection.read(&mut [0; 1024]).await;
+            let _ = connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    let says = "the server does not speak TLS";
+    let ended = endpointd(&["audit", "--server", &url]).await;
+    assert!(ended.refused().contains(says), "{ended:?}");
+    let process = Process::start(&["run", "--server", &url]);
+    logged(&process, says).await;
+    let ended = endpointd(&["audit", "--server", "http://no-such-host.invalid"]).await;
+    assert!(ended.refused().contains("failed to lookup address"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn the_controller_names_each_missing_permission_once() {
+    let (handle, _api) = crate::cluster::serve(Config::default().access(access("nodes"))).await;
+    let kubeconfig = std::env::temp_dir().join(format!("endpointd-test-{}.barred", std::process::id()));
+    std::fs::write(
+        &kubeconfig,
+        handle.kubeconfig().replace("user: {}", "user: {token: token}"),
+    )
+    .unwrap();
+    let mut process = Process::start(&["run", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let missing = |resource: &str, verb: &str| format!(r#"cannot {verb} resource \"{resource}\""#);
+    for resource in ["pods", "services"] {
+        // A list is streamed as a watch first.
+        logged(&process, &missing(resource, "watch")).await;
+        logged(&process, &missing(resource, "list")).await;
+    }
+    sleep(Duration::from_secs(3)).await;
+    let log = process.terminate().await;
+    for resource in ["pods", "services"] {
+        for verb in ["watch", "list"] {
+            assert_eq!(log.matches(&missing(resource, verb)).count(), 1, "{log}");
+        }
+    }
+    std::fs::remove_file(kubeconfig).unwrap();
+}
