@@ -2,6 +2,7 @@
 
 use super::{
     curves::{self, Pieces},
+    figures::{self, Throttled},
     format,
     model::{Latency, Process, Report},
     plot::{self, Band, Curve, Look, Marks, Plot, Row},
@@ -99,6 +100,13 @@ pub(super) fn work(runs: &[Run<'_>]) -> Vec<Plot> {
     let writes = |report: &Report| curves::rate(&report.writes.over_time, report.seconds);
     let changes = |report: &Report| curves::rate(&report.changes.over_time, report.seconds);
     let queue = |report: &Report| curves::queue(&report.queue);
+    let throttled = |report: &Report| {
+        report
+            .throttling
+            .as_ref()
+            .map(curves::throttled)
+            .unwrap_or_default()
+    };
     let mut plots = vec![over_time.plot(&Quantity {
         id: "work",
         titles: ["Changes and writes over time", "Writes over time"],
@@ -129,6 +137,28 @@ pub(super) fn work(runs: &[Run<'_>]) -> Vec<Plot> {
             merged: "highest",
             parts: &|report| vec![line(0, "waiting", queue(report))],
             whole: &queue,
+        }));
+    }
+    // A curve of nothing but noughts would say no more than the badge.
+    if runs
+        .iter()
+        .any(|run| matches!(figures::throttled(&run.report), Some(Throttled::For(_))))
+    {
+        plots.push(over_time.plot(&Quantity {
+            id: "throttled",
+            titles: ["Throttled over time"; 2],
+            notes: ["Share of the time in which writes that were ready had to wait."; 2],
+            unit: Some(Unit::Cores),
+            figure: format::percent,
+            samples: &|report| {
+                report
+                    .throttling
+                    .as_ref()
+                    .map_or(0, |throttling| throttling.over_time.len())
+            },
+            merged: "average",
+            parts: &|report| vec![line(0, "throttled", throttled(report))],
+            whole: &throttled,
         }));
     }
     plots
@@ -165,7 +195,7 @@ pub(super) fn processes(runs: &[Run<'_>]) -> Vec<Plot> {
             "CPU over time",
             ["100 % is one core.", "All processes of a run; 100 % is one core."],
             Unit::Cores,
-            format::cores,
+            format::percent,
             "average",
             curves::cpu,
         ),
