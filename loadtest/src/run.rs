@@ -195,8 +195,12 @@ async fn clean_up(client: &Client, run: &str, was_interrupted: bool) -> anyhow::
         biased;
         () = stop => bail!("interrupted"),
         cleaned = clean::clean(client, Some(run)) => {
-            let Cleaned { namespaces, nodes } = cleaned?;
+            let cleaned = cleaned?;
+            let Cleaned { namespaces, nodes, .. } = cleaned;
             eprintln!("cleaned up: {namespaces} namespaces, {nodes} nodes");
+            if let Some(remark) = cleaned.remark() {
+                eprintln!("{remark}");
+            }
             Ok(())
         }
     }
