@@ -1,6 +1,7 @@
 //! `loadtest serve`: the API server alone.
 
 use std::{
+    fmt::Write as _,
     io::{self, Write as _},
     path::PathBuf,
     process::ExitCode,
@@ -59,7 +60,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut lines = format!("serving on {}\n", server.url());
     if let Some(path) = &kubeconfig_out {
         let path = std::path::absolute(path)?;
-        lines += &format!("export KUBECONFIG={}\n", path.display());
+        let _ = writeln!(lines, "export KUBECONFIG={}", path.display());
     }
     match io::stdout().write_all(lines.as_bytes()) {
         // Whoever read the first line may have what they want.

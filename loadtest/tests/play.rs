@@ -35,7 +35,7 @@ struct Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    async fn start(name: &str) -> Self {
+    fn start(name: &str) -> Self {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("play-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&home).unwrap();
         let mut server = Command::new(env!("CARGO_BIN_EXE_loadtest"))
@@ -166,7 +166,7 @@ fn sample() -> PathBuf {
 
 #[tokio::test]
 async fn a_deployment_gets_pods_and_its_service_their_endpoints() {
-    let cluster = Cluster::start("deployment").await;
+    let cluster = Cluster::start("deployment");
     cluster.apply_sample().await;
     cluster.has_endpoints(3, 3).await;
     let endpoints = cluster.endpoints().await;
@@ -263,7 +263,7 @@ async fn a_deployment_gets_pods_and_its_service_their_endpoints() {
 
 #[tokio::test]
 async fn bare_pods_run_too() {
-    let cluster = Cluster::start("bare").await;
+    let cluster = Cluster::start("bare");
     let service = json!({
         "metadata": { "name": "web" },
         "spec": { "selector": { "app": "web" }, "ports": [{ "port": 80 }], "ipFamilyPolicy": "PreferDualStack" },
@@ -294,7 +294,7 @@ async fn bare_pods_run_too() {
 /// What the README tells people to type, where there is kubectl.
 #[tokio::test]
 async fn kubectl_does_it_all() {
-    let cluster = Cluster::start("kubectl").await;
+    let cluster = Cluster::start("kubectl");
     if Command::new("kubectl")
         .args(["version", "--client"])
         .output()

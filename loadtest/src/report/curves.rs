@@ -56,14 +56,23 @@ pub(super) fn interval(moments: impl Iterator<Item = f64>) -> Option<f64> {
     steps.get(steps.len() / 2).copied()
 }
 
+/// The interval of a report's samples. Those of a latency alone do not show it: intervals in which nothing ended are left out.
+pub(super) fn sampling(report: &Report, latency: &Latency) -> Option<f64> {
+    let changes = interval(report.changes.over_time.iter().map(|sample| sample.at));
+    changes.or_else(|| interval(latency.over_time.iter().map(|sample| sample.at)))
+}
+
 /// One figure of a latency over the run, in microseconds; intervals in which nothing ended are gaps.
-pub(super) fn latency(latency: &Latency, figure: impl Fn(&LatencySample) -> u64) -> Pieces {
+pub(super) fn latency(
+    latency: &Latency,
+    step: Option<f64>,
+    figure: impl Fn(&LatencySample) -> u64,
+) -> Pieces {
     let samples = latency.over_time.iter().filter(|sample| sample.count > 0);
     // Nought cannot stand on a logarithmic axis, and the clock is no finer.
     let points: Vec<Point> = samples
         .map(|sample| (sample.at, figure(sample).max(1) as f64))
         .collect();
-    let step = interval(latency.over_time.iter().map(|sample| sample.at));
     pieces(&points, step, Merge::Highest)
 }
 
@@ -311,9 +320,33 @@ mod tests {
                 over_time,
                 ..Default::default()
             },
+            Some(1.0),
             |sample| sample.p50,
         );
         assert_eq!(pieces, [[(0.0, 3.0), (1.0, 3.0)], [(3.0, 3.0), (4.0, 3.0)]]);
+    }
+
+    #[test]
+    fn a_latency_that_is_seldom_measured_is_not_joined_either() {
+        let sample = |at: f64| LatencySample {
+            at,
+            count: 1,
+            p50: 3,
+            ..Default::default()
+        };
+        let slices = Latency {
+            over_time: [0.0, 5.0, 10.0, 15.0].map(sample).into(),
+            ..Default::default()
+        };
+        let mut report = Report {
+            slices: slices.clone(),
+            ..Default::default()
+        };
+        assert_eq!(sampling(&report, &slices), Some(5.0), "nothing else is known");
+        report.changes.over_time = counts(&[(0.0, 1), (0.5, 0), (1.0, 1)]);
+        let step = sampling(&report, &slices);
+        assert_eq!(step, Some(0.5));
+        assert_eq!(latency(&slices, step, |sample| sample.p50).len(), 4);
     }
 
     #[test]

@@ -226,9 +226,9 @@ impl<'a> OverTime<'a> {
 
     fn latency(&self, id: &'static str, name: &str, of: fn(&Report) -> &Latency) -> Plot {
         let titles = ["latency", "p99"].map(|what| format!("{name}: {what} over time"));
-        let moments = of(&self.runs[0].report).over_time.iter().map(|sample| sample.at);
-        let each =
-            curves::interval(moments).map(|step| format!(" In intervals of {}.", format::seconds(step)));
+        let step = |report: &Report| curves::sampling(report, of(report));
+        let each = step(&self.runs[0].report);
+        let each = each.map(|step| format!(" In intervals of {}.", format::seconds(step)));
         let note = format!("Log scale.{}", each.unwrap_or_default());
         self.plot(&Quantity {
             id,
@@ -242,26 +242,26 @@ impl<'a> OverTime<'a> {
             },
             merged: "worst",
             parts: &|report| {
-                let latency = of(report);
+                let (latency, step) = (of(report), step(report));
                 vec![
                     (
                         "p50".to_owned(),
                         Look::Line(0),
-                        curves::latency(latency, |sample| sample.p50),
+                        curves::latency(latency, step, |sample| sample.p50),
                     ),
                     (
                         "p99".to_owned(),
                         Look::Line(1),
-                        curves::latency(latency, |sample| sample.p99),
+                        curves::latency(latency, step, |sample| sample.p99),
                     ),
                     (
                         "max".to_owned(),
                         Look::Dots,
-                        curves::latency(latency, |sample| sample.max),
+                        curves::latency(latency, step, |sample| sample.max),
                     ),
                 ]
             },
-            whole: &|report| curves::latency(of(report), |sample| sample.p99),
+            whole: &|report| curves::latency(of(report), step(report), |sample| sample.p99),
         })
     }
 

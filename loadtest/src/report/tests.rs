@@ -171,7 +171,7 @@ fn throttling_and_what_is_above_a_budget_are_shown() {
     let page = page::of_one(&throttled);
     for text in [
         "Throttled 93 % of the time",
-        "waited for the default --kube-api-qps",
+        "waited for the default <span class=\"flag\">--kube-api-qps,</span>",
         "3 budgets missed",
         "Time throttled",
         "id=\"throttled\"",
