@@ -79,8 +79,9 @@ impl Play {
         for deployment in &deployments {
             deployments::reconcile(&self.http, deployment, &pods).await?;
         }
-        pods::schedule(&self.http, &pods).await?;
-        self.kubelets.turn(&self.http, &pods).await
+        let nodes = list(&self.http, &Resource::Nodes.path("", "")).await?;
+        pods::schedule(&self.http, &nodes, &pods).await?;
+        self.kubelets.turn(&self.http, &nodes, &pods).await
     }
 }
 

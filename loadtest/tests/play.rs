@@ -264,6 +264,11 @@ async fn a_deployment_gets_pods_and_its_service_their_endpoints() {
 #[tokio::test]
 async fn bare_pods_run_too() {
     let cluster = Cluster::start("bare");
+    // Cordoned nodes get no pods.
+    for node in ["node-a", "node-c"] {
+        let cordoned = json!({ "spec": { "unschedulable": true } });
+        cluster.patch(&format!("/api/v1/nodes/{node}"), cordoned).await;
+    }
     let service = json!({
         "metadata": { "name": "web" },
         "spec": { "selector": { "app": "web" }, "ports": [{ "port": 80 }], "ipFamilyPolicy": "PreferDualStack" },
@@ -286,7 +291,10 @@ async fn bare_pods_run_too() {
     })
     .await;
     let pod = cluster.get(&format!("{PODS}/web-0")).await;
-    assert_eq!(pod["status"]["phase"], "Running");
+    assert_eq!(
+        (&pod["status"]["phase"], &pod["spec"]["nodeName"]),
+        (&json!("Running"), &json!("node-b"))
+    );
     assert_eq!(pod["status"]["podIPs"].as_array().unwrap().len(), 2);
     assert_eq!(pod["status"]["containerStatuses"][0]["ready"], true);
 }

@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{NODES, is_ready, is_terminating, now, path_of, send, text};
+use super::{is_ready, is_terminating, now, path_of, send, text};
 use crate::{api::Http, objects::condition};
 
 /// A pod with this annotation and the value "false" is not ready, as if its readiness probe failed.
@@ -35,9 +35,10 @@ enum Stage {
     Stopping,
 }
 
-/// Gives each pod that has none the node with the fewest pods.
-pub(super) async fn schedule(http: &Http, pods: &[Value]) -> anyhow::Result<()> {
-    let mut load: BTreeMap<&str, usize> = NODES.iter().map(|(name, _)| (*name, 0)).collect();
+/// Gives each pod that has none the node with the fewest pods, of those that are not cordoned.
+pub(super) async fn schedule(http: &Http, nodes: &[Value], pods: &[Value]) -> anyhow::Result<()> {
+    let open = nodes.iter().filter(|node| node["spec"]["unschedulable"] != true);
+    let mut load: BTreeMap<&str, usize> = open.map(|node| (text(node, "/metadata/name"), 0)).collect();
     for pod in pods {
         if let Some(count) = load.get_mut(text(pod, "/spec/nodeName")) {
             *count += 1;
@@ -71,12 +72,10 @@ impl Kubelets {
         !self.since.is_empty()
     }
 
-    /// Does for each pod on our nodes what is due.
-    pub(super) async fn turn(&mut self, http: &Http, pods: &[Value]) -> anyhow::Result<()> {
-        let is_ours = |pod: &&Value| {
-            let node = text(pod, "/spec/nodeName");
-            NODES.iter().any(|(name, _)| *name == node)
-        };
+    /// Does for each pod on a node that is there what is due.
+    pub(super) async fn turn(&mut self, http: &Http, nodes: &[Value], pods: &[Value]) -> anyhow::Result<()> {
+        let names: HashSet<&str> = nodes.iter().map(|node| text(node, "/metadata/name")).collect();
+        let is_ours = |pod: &&Value| names.contains(text(pod, "/spec/nodeName"));
         let ours: Vec<&Value> = pods.iter().filter(is_ours).collect();
         let uids: HashSet<&str> = ours.iter().map(|pod| text(pod, "/metadata/uid")).collect();
         self.since.retain(|uid, _| uids.contains(uid.as_str()));
