@@ -4,7 +4,7 @@ use super::{
     format,
     model::{Budget, Goal, Latency, Process, Report, WriteCounts},
     runs::Run,
-    spread::Spread,
+    spread::{ENOUGH, Spread},
 };
 
 /// A difference of less than this is none.
@@ -251,14 +251,14 @@ pub(super) fn advice(report: &Report) -> String {
 
 /// How it is decided whether a difference between these runs is more than noise.
 pub(super) fn noise_of(runs: &[Run<'_>]) -> String {
-    let is_repeated = |run: &Run<'_>| run.report.rounds.len() > 1;
+    let is_repeated = |run: &Run<'_>| run.report.rounds.len() >= ENOUGH;
     if runs.iter().all(is_repeated) {
         return "The medians of the rounds are compared; better or worse is what lies outside the range of the others."
             .to_owned();
     }
     format!(
-        "Single runs of the same differ, so nothing is called better or worse below ×{} (p50, CPU), ×{} (starts), ×{} (p90) or \
-         ×{} (p99 and above): run with --repeat to see less.",
+        "Runs of the same differ, so where there are fewer than {ENOUGH} rounds nothing is called better or worse below ×{} (p50, CPU), ×{} (starts), ×{} (p90) or \
+         ×{} (p99 and above): run with --repeat {ENOUGH} to see less.",
         noise::MEDIAN,
         noise::START,
         noise::P90,

@@ -2,6 +2,10 @@
 
 use super::model::Report;
 
+/// With so many rounds on both sides, chance alone sets their ranges apart in one figure of 126. With three it does so in one
+/// of ten.
+pub(crate) const ENOUGH: usize = 5;
+
 /// A figure of all rounds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Spread {
@@ -42,14 +46,14 @@ impl Spread {
         })
     }
 
-    /// The values that other runs of the same might have had: those of the rounds, or around a single value so many that
-    /// the greatest is `noise` times the least.
+    /// The values that other runs of the same might have had: those of the rounds if they are enough, or else also those
+    /// around them; around a single value, so many that the greatest is `noise` times the least.
     pub(crate) fn likely(&self, noise: f64) -> (f64, f64) {
-        if self.rounds > 1 {
+        if self.rounds >= ENOUGH {
             return (self.least, self.most);
         }
         let around = noise.sqrt();
-        (self.median / around, self.median * around)
+        (self.least / around, self.most * around)
     }
 }
 
@@ -91,6 +95,8 @@ mod tests {
         let one = spread(&rounds(&[8.0])).unwrap();
         assert_eq!(one.likely(4.0), (4.0, 16.0));
         let three = spread(&rounds(&[8.0, 9.0, 7.0])).unwrap();
-        assert_eq!(three.likely(4.0), (7.0, 9.0));
+        assert_eq!(three.likely(4.0), (3.5, 18.0), "too few to say");
+        let five = spread(&rounds(&[8.0, 9.0, 7.0, 8.5, 7.5])).unwrap();
+        assert_eq!(five.likely(4.0), (7.0, 9.0));
     }
 }

@@ -31,7 +31,7 @@ pub struct Args {
     /// throttled as in 5%
     #[arg(long, value_name = "FIGURE=LIMIT", value_delimiter = ',')]
     pub(super) budget: Vec<Budget>,
-    /// Number of rounds; the report has the median and the range of each figure
+    /// Number of rounds; the report has the median and the range of each figure, and with 5 or more, comparisons are sharp
     #[arg(long, value_name = "ROUNDS", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(super) repeat: u8,
     /// Title of this run in the report; by default the profile and the size

@@ -80,10 +80,27 @@ fn rounds_that_overlap_are_neither_better_nor_worse() {
         let groups = figures::groups(&runs([repeated(one, 100.0), repeated(other, 100.0)]));
         figure(&groups, "Slices", "p50").standing(1).judgement
     };
-    assert_eq!(judged(&[100, 120, 140], &[135, 150, 160]), Judgement::Noise);
-    assert_eq!(judged(&[100, 110, 120], &[121, 130, 140]), Judgement::Worse);
-    assert_eq!(judged(&[121, 130, 140], &[100, 110, 120]), Judgement::Better);
-    assert_eq!(judged(&[100, 110, 120], &[90, 112, 150]), Judgement::Same);
+    assert_eq!(
+        judged(&[100, 110, 120, 130, 140], &[135, 140, 150, 155, 160]),
+        Judgement::Noise
+    );
+    assert_eq!(
+        judged(&[100, 105, 110, 115, 120], &[121, 125, 130, 135, 140]),
+        Judgement::Worse
+    );
+    assert_eq!(
+        judged(&[121, 125, 130, 135, 140], &[100, 105, 110, 115, 120]),
+        Judgement::Better
+    );
+    assert_eq!(
+        judged(&[100, 101], &[110, 111]),
+        Judgement::Noise,
+        "two rounds are too few"
+    );
+    assert_eq!(
+        judged(&[100, 105, 110, 115, 120], &[90, 95, 112, 130, 150]),
+        Judgement::Same
+    );
 }
 
 #[test]
@@ -92,7 +109,8 @@ fn what_is_worse_by_more_than_the_limit_is_named() {
         let runs = runs(reports);
         figures::worse_than(&runs, &figures::groups(&runs), limit)
     };
-    let (fast, slow) = (repeated(&[100, 101], 100.0), repeated(&[100, 101], 130.0));
+    let p50 = [100, 101, 102, 103, 104];
+    let (fast, slow) = (repeated(&p50, 100.0), repeated(&p50, 130.0));
     let found = worse([fast.clone(), slow.clone()], 1.2);
     assert!(
         found
