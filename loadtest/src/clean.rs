@@ -20,6 +20,9 @@ const CONCURRENCY: usize = 8;
 const LOOK: Duration = Duration::from_millis(200);
 /// How long namespaces may take to go once they are empty.
 const LIMIT: Duration = Duration::from_secs(120);
+/// Where no deleted namespace has gone after so long, and none shows that anybody looked at it, nobody removes them.
+/// kube-controller-manager begins five seconds after a namespace was deleted.
+const UNATTENDED: Duration = Duration::from_secs(15);
 /// How many names are written out.
 const SHOWN: usize = 5;
 
@@ -42,6 +45,8 @@ pub struct Args {
 pub(crate) struct Cleaned {
     pub(crate) namespaces: usize,
     pub(crate) nodes: usize,
+    /// Namespaces that are empty and deleted, and stay, since the cluster has no controller that would remove them.
+    pub(crate) left: usize,
 }
 
 /// What there is of one kind.
@@ -62,8 +67,14 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = target.client()?;
     target.confirm(&what, yes)?;
     target.version(&client).await?;
-    let Cleaned { namespaces, nodes } = clean(&client, run.as_deref()).await?;
+    let cleaned = clean(&client, run.as_deref()).await?;
+    let Cleaned {
+        namespaces, nodes, ..
+    } = cleaned;
     println!("deleted {namespaces} namespaces and {nodes} nodes");
+    if let Some(remark) = cleaned.remark() {
+        println!("{remark}");
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -72,7 +83,6 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 pub(crate) async fn clean(client: &Client, run: Option<&str>) -> anyhow::Result<Cleaned> {
     let http = Http::new(client.clone());
     let namespaces = Found::list::<Namespace>(client, run).await?;
-    let deadline = Instant::now() + LIMIT;
     stream::iter(namespaces.ours.iter().map(Ok))
         .try_for_each_concurrent(CONCURRENCY, async |name| empty(&http, name).await)
         .await?;
@@ -83,6 +93,7 @@ pub(crate) async fn clean(client: &Client, run: Option<&str>) -> anyhow::Result<
             delete(&http, &Resource::Nodes.path("", name)).await
         })
         .await?;
+    let start = Instant::now();
     loop {
         let left_namespaces = Found::list::<Namespace>(client, run).await?;
         let left_nodes = Found::list::<Node>(client, run).await?;
@@ -102,13 +113,43 @@ pub(crate) async fn clean(client: &Client, run: Option<&str>) -> anyhow::Result<
             return Ok(Cleaned {
                 namespaces: namespaces.ours.len(),
                 nodes: nodes.ours.len(),
+                left: 0,
             });
         }
-        if Instant::now() >= deadline {
+        let waited = Instant::now().saturating_duration_since(start);
+        if waited >= UNATTENDED
+            && left_nodes.ours.is_empty()
+            && left_namespaces.ours.len() == namespaces.ours.len()
+            && are_unattended(client, run).await?
+        {
+            return Ok(Cleaned {
+                namespaces: 0,
+                nodes: nodes.ours.len(),
+                left: left_namespaces.ours.len(),
+            });
+        }
+        if waited >= LIMIT {
             bail!("still there after {LIMIT:?}: {}", some(&left));
         }
         sleep(LOOK).await;
     }
+}
+
+/// All these namespaces are deleted, and no controller has noted what it found in any of them.
+async fn are_unattended(client: &Client, run: Option<&str>) -> anyhow::Result<bool> {
+    let namespaces = Api::<Namespace>::all(client.clone())
+        .list(&selection(run))
+        .await
+        .context("listing namespaces")?;
+    let mut ours = namespaces.items.iter().filter(|namespace| {
+        let run = namespace.labels().get(LABEL);
+        run.is_some_and(|run| is_ours(&namespace.name_any(), run))
+    });
+    Ok(ours.all(|namespace| {
+        let status = namespace.status.as_ref();
+        let noted = status.and_then(|status| status.conditions.as_ref());
+        namespace.metadata.deletion_timestamp.is_some() && noted.is_none_or(Vec::is_empty)
+    }))
 }
 
 /// Deletes what is in a namespace, and then the namespace. Not everywhere is there a controller that would do it.
@@ -148,6 +189,27 @@ fn some(names: &[&String]) -> String {
     }
 }
 
+/// The objects of a run, or of all runs.
+fn selection(run: Option<&str>) -> ListParams {
+    let label = run.map_or_else(|| LABEL.to_owned(), |run| format!("{LABEL}={run}"));
+    ListParams::default().labels(&label)
+}
+
+// === impl Cleaned ===
+
+impl Cleaned {
+    /// What the user should know beside the counts.
+    pub(crate) fn remark(&self) -> Option<String> {
+        (self.left > 0).then(|| {
+            format!(
+                "{} empty namespaces stay Terminating: this cluster seems to have no namespace controller (part of \
+                 kube-controller-manager) to remove them",
+                self.left
+            )
+        })
+    }
+}
+
 // === impl Found ===
 
 impl Found {
@@ -155,9 +217,7 @@ impl Found {
     where
         K: Object<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
     {
-        let label = run.map_or_else(|| LABEL.to_owned(), |run| format!("{LABEL}={run}"));
-        let selected = ListParams::default().labels(&label);
-        let list = Api::<K>::all(client.clone()).list(&selected).await;
+        let list = Api::<K>::all(client.clone()).list(&selection(run)).await;
         let list = list.with_context(|| format!("listing {}", K::plural(&())))?;
         let (ours, foreign): (Vec<K>, Vec<K>) = list.items.into_iter().partition(|object| {
             let run = object.labels().get(LABEL);

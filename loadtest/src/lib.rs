@@ -21,6 +21,7 @@ mod objects;
 mod observe;
 pub mod oracle;
 mod parse;
+mod play;
 mod progress;
 pub mod record;
 pub mod report;

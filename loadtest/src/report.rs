@@ -22,6 +22,7 @@ mod plots;
 mod runs;
 mod scale;
 mod settings;
+pub(crate) mod spread;
 mod text;
 
 #[cfg(test)]

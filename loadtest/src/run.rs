@@ -11,6 +11,7 @@
 //! Only API objects are looked at, so any controller can be measured.
 
 mod args;
+mod budget;
 pub mod demo;
 mod fill;
 mod generator;
@@ -22,6 +23,8 @@ mod part;
 mod phase;
 mod plan;
 mod record;
+mod repeat;
+mod scrape;
 mod script;
 mod session;
 mod sizes;
@@ -43,17 +46,53 @@ use self::{
 };
 use crate::{
     clean::{self, Cleaned},
-    report::model::Report,
+    report::{self, model::Report},
     serve,
 };
 
 /// The exit code of a command that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Does a run; a failed verification is an exit code of its own, not an error.
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let session = Session::prepare(&args).await?;
-    let Session { plan, name, .. } = &session;
+/// The exit code of a run that is right, but above a limit that the user set.
+pub(crate) const ABOVE_LIMIT: u8 = 3;
+
+/// Does a run, or as many as are wanted; a failed verification is an exit code of its own, not an error.
+pub async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    let mut rounds = Vec::new();
+    for number in 1..=args.repeat {
+        if args.repeat > 1 {
+            eprintln!("round {number} of {}", args.repeat);
+        }
+        let session = Session::prepare(&args).await?;
+        let seed = session.plan.seed;
+        let Some(report) = round(&session, number).await? else {
+            return Ok(ExitCode::from(INTERRUPTED));
+        };
+        rounds.push(report);
+        // The rounds differ in nothing, and whoever was asked need not be asked again.
+        args.seed = Some(seed);
+        args.target.yes = true;
+    }
+    let report = if args.repeat > 1 {
+        let mut report = repeat::merged(rounds).context("there was no round")?;
+        report.budgets = budget::judge(&args.budget, &report);
+        record::show(&report, args.report.as_deref())?;
+        report
+    } else {
+        rounds.pop().context("there was no round")?
+    };
+    Ok(if !report.verdict.verified {
+        ExitCode::FAILURE
+    } else if report.budgets.iter().any(|budget| !budget.met) {
+        ExitCode::from(ABOVE_LIMIT)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Does one run, shows its report, and takes away what it made; none if the user interrupted it.
+async fn round(session: &Session<'_>, number: u8) -> anyhow::Result<Option<Report>> {
+    let Session { args, plan, name, .. } = session;
     eprintln!("{}: {}; run {name}, seed {}", plan.name, plan.sizes, plan.seed);
     let world = World::new(plan, name);
     let stop = serve::asked_to_stop()?;
@@ -61,44 +100,41 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         refuse_foreign(&session.writing, &world).await?;
     }
     // Boxed: it holds the whole run.
-    let outcome = tokio::select! {
+    let mut outcome = tokio::select! {
         biased;
         () = stop => None,
-        outcome = Box::pin(measure(&session, world)) => Some(outcome.map(judged)),
+        outcome = Box::pin(measure(session, world)) => Some(outcome.map(judged)),
     };
     // Before cleaning up, which may fail.
-    let shown = match &outcome {
-        Some(Ok(report)) => record::show(report, args.report.as_deref()),
+    let shown = match &mut outcome {
+        Some(Ok(report)) => show_round(args, number, report),
         _ => Ok(()),
     };
-    let cleaned = match &args.target.kubeconfig {
-        Some(path) => {
-            let again = format!("loadtest clean --kubeconfig {} --run {name}", path.display());
-            clean_up(&session.writing, name, outcome.is_none())
-                .await
-                .with_context(|| format!("what the run left is not all gone; this goes on with it: {again}"))
-        }
-        None => Ok(()),
-    };
-    let Some(outcome) = outcome else {
-        if let Err(left) = cleaned {
-            eprintln!("error: {left:#}");
-        }
-        return Ok(ExitCode::from(INTERRUPTED));
-    };
-    match (outcome, cleaned) {
-        (Err(error), cleaned) => {
-            if let Err(left) = cleaned {
-                eprintln!("error: {left:#}");
-            }
-            Err(error)
-        }
-        (Ok(_), Err(left)) => Err(left),
-        (Ok(report), Ok(())) => {
-            shown?;
-            Ok(exit_code(report.verdict.verified))
+    if let Some(path) = &args.target.kubeconfig {
+        let again = format!("loadtest clean --kubeconfig {} --run {name}", path.display());
+        let cleaned = clean_up(&session.writing, name, outcome.is_none())
+            .await
+            .with_context(|| format!("what the run left is not all gone; this goes on with it: {again}"));
+        match cleaned {
+            Err(left) if matches!(outcome, Some(Ok(_))) => return Err(left),
+            Err(left) => eprintln!("error: {left:#}"),
+            Ok(()) => {}
         }
     }
+    shown?;
+    outcome.transpose()
+}
+
+/// Shows the report of the only round, or saves that of one of several.
+fn show_round(args: &Args, number: u8, report: &mut Report) -> anyhow::Result<()> {
+    if args.repeat == 1 {
+        report.budgets = budget::judge(&args.budget, report);
+        return record::show(report, args.report.as_deref());
+    }
+    if let Some(dir) = &args.report {
+        report::save(report, &dir.join(format!("round-{number}")))?;
+    }
+    Ok(())
 }
 
 /// The report of a run whose controller has to end well, too.
@@ -159,8 +195,12 @@ async fn clean_up(client: &Client, run: &str, was_interrupted: bool) -> anyhow::
         biased;
         () = stop => bail!("interrupted"),
         cleaned = clean::clean(client, Some(run)) => {
-            let Cleaned { namespaces, nodes } = cleaned?;
+            let cleaned = cleaned?;
+            let Cleaned { namespaces, nodes, .. } = cleaned;
             eprintln!("cleaned up: {namespaces} namespaces, {nodes} nodes");
+            if let Some(remark) = cleaned.remark() {
+                eprintln!("{remark}");
+            }
             Ok(())
         }
     }

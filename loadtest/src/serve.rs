@@ -1,11 +1,19 @@
 //! `loadtest serve`: the API server alone.
 
-use std::{io, path::PathBuf, process::ExitCode, task::Poll};
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+    task::Poll,
+};
 
 use anyhow::Context;
 use clap::ArgAction;
 use futures::{Stream, StreamExt, stream};
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::play::Play;
 
 /// Flags of `loadtest serve`.
 #[derive(Debug, clap::Args)]
@@ -20,6 +28,10 @@ pub struct Args {
     /// either way.
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     gc: bool,
+    /// Play scheduler, kubelets and the controller of Deployments: three nodes, and pods that get a node, addresses and
+    /// readiness. Nothing is run.
+    #[arg(long)]
+    play: bool,
 }
 
 /// Serves until asked to stop.
@@ -28,6 +40,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         port,
         kubeconfig_out,
         gc,
+        play,
     } = args;
     let config = config(gc).port(port);
     // Before anything is printed: who reads the address may send a signal right away.
@@ -35,14 +48,32 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let server = memory_apiserver::start(config)
         .await
         .with_context(|| format!("listening on 127.0.0.1:{port}"))?;
+    // Before the address is printed, so that the nodes are there for whoever reads it.
+    let play = if play {
+        Some(Play::begin(server.server()).await.context("--play")?)
+    } else {
+        None
+    };
     if let Some(path) = &kubeconfig_out {
         std::fs::write(path, server.kubeconfig()).with_context(|| format!("writing {}", path.display()))?;
     }
-    println!("serving on {}", server.url());
+    let mut lines = format!("serving on {}\n", server.url());
     if let Some(path) = &kubeconfig_out {
-        println!("export KUBECONFIG={}", std::path::absolute(path)?.display());
+        let path = std::path::absolute(path)?;
+        let _ = writeln!(lines, "export KUBECONFIG={}", path.display());
     }
-    stop.await;
+    match io::stdout().write_all(lines.as_bytes()) {
+        // Whoever read the first line may have what they want.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+        _ => {}
+    }
+    match play {
+        Some(play) => tokio::select! {
+            () = stop => {}
+            () = play.run() => {}
+        },
+        None => stop.await,
+    }
     server.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }

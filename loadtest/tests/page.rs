@@ -72,6 +72,10 @@ impl Dir {
             .zip(sample::all())
             .map(|(name, report)| (name, self.save(name, &report).html))
             .collect();
+        pages.push(("throttled", self.save("throttled", &sample::throttled()).html));
+        pages.push(("repeated", self.save("repeated", &sample::repeated()).html));
+        let repeated = [sample::repeated(), sample::throttled()];
+        pages.push(("compare-repeated", self.compare("compare-repeated", &repeated)));
         pages.push(("compare", self.compare("compare", &[slow.clone(), fast.clone()])));
         pages.push((
             "compare-three",
@@ -274,6 +278,71 @@ fn a_comparison_is_printed_and_written() {
 }
 
 #[test]
+fn a_comparison_fails_where_a_figure_is_worse_by_more_than_is_allowed() {
+    let dir = Dir::new("above");
+    let fast = dir.save("fast", &sample::endpointd()).json;
+    let slow = dir.save("slow", &sample::three_processes()).json;
+    let compared = |first: &Path, second: &Path, limit: &str| {
+        let output = loadtest()
+            .current_dir(&dir.0)
+            .arg("compare")
+            .args([first, second])
+            .args(["--fail-above", limit])
+            .output()
+            .unwrap();
+        (output.status.code(), stdout(&output), stderr(&output))
+    };
+    let (code, text, _) = compared(&fast, &slow, "1.2");
+    assert_eq!(code, Some(3), "{text}");
+    assert!(
+        text.contains("\nworse by more than ×1.2:\n  B: Slices: change to visible, p50: "),
+        "{text}"
+    );
+    let (code, text, _) = compared(&fast, &fast, "1.2");
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.ends_with("\nno figure is worse by more than ×1.2\n"),
+        "{text}"
+    );
+    for wrong in ["0.9", "x", "inf", "NaN"] {
+        let (code, _, text) = compared(&fast, &slow, wrong);
+        assert_eq!(code, Some(2), "{wrong}");
+        assert!(text.contains("such as 1.2"), "{wrong}: {text}");
+    }
+}
+
+#[test]
+fn reports_in_the_repository_can_be_compared() {
+    let dir = Dir::new("results");
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
+    let mut reports: Vec<PathBuf> = Vec::new();
+    let mut folders = vec![results];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "json") {
+                reports.push(path);
+            }
+        }
+    }
+    reports.sort();
+    assert!(reports.len() >= 3, "{reports:?}");
+    let output = loadtest()
+        .current_dir(&dir.0)
+        .arg("compare")
+        .args(&reports)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        !stdout(&output).contains("flag of the controller"),
+        "nothing is known of them"
+    );
+}
+
+#[test]
 fn runs_that_should_not_be_compared_are_warned_of() {
     let dir = Dir::new("warn");
     let saved = [sample::endpointd(), sample::failed()];
@@ -387,6 +456,8 @@ fn wanted(name: &str) -> BTreeSet<&'static str> {
     match name {
         "empty" => BTreeSet::from(["slices", "distribution", "work"]),
         "three" => all.into_iter().filter(|id| *id != "queue").collect(),
+        "throttled" => all.into_iter().chain(["throttled"]).collect(),
+        "compare-repeated" => compared.into_iter().chain(["throttled"]).collect(),
         name if name.starts_with("compare") => compared.into(),
         _ => all.into(),
     }
@@ -439,9 +510,9 @@ fn a_browser_shows_every_plot_and_loads_nothing() {
     let Some(mut browser) = browser(&dir) else { return };
     let pictures = env::var_os("ENDPOINTD_SCREENSHOTS").map(PathBuf::from);
     let widths: &[u32] = if pictures.is_some() {
-        &[1280, 390, 360]
+        &[1280, 500, 390, 360]
     } else {
-        &[1280, 360]
+        &[1280, 500, 360]
     };
     for (name, file) in dir.pages() {
         let mut page = browser.open(

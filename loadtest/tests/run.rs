@@ -340,6 +340,95 @@ fn one_sort_of_outputs_can_be_measured_alone() {
     assert_eq!((report.endpoints.count, report.writes.endpoints.created), (0, 0));
 }
 
+#[test]
+fn a_limit_of_writes_is_seen_and_a_missed_budget_is_an_exit_code() {
+    let dir = scratch("throttled");
+    let output = loadtest(&[
+        "run",
+        "steady",
+        "--seed=7",
+        "--pods=200",
+        "--namespaces=2",
+        "--rate=100",
+    ])
+    .args([
+        "--duration=3s",
+        "--outputs=slices",
+        "--budget=p99=20ms,throttled=10%",
+        "--budget=memory=4GiB",
+    ])
+    .arg("--report")
+    .arg(&dir)
+    .args(["--", "--kube-api-qps=10", "--kube-api-burst=10"])
+    .output()
+    .unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(3), "{out}{err}");
+    assert!(out.contains("verified, ") && out.contains("THROTTLED"), "{out}");
+    let report: Report = serde_json::from_slice(&std::fs::read(dir.join("report.json")).unwrap()).unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
+    let throttling = report.throttling.unwrap();
+    // Ten writes a second for four Services whose pods change a hundred times a second.
+    assert!(
+        throttling.share > 0.3 && throttling.seconds > 1.0,
+        "{throttling:?}"
+    );
+    assert!(!throttling.over_time.is_empty() && !report.queue.is_empty());
+    let judged: Vec<_> = report
+        .budgets
+        .iter()
+        .map(|budget| (budget.figure.as_str(), budget.met))
+        .collect();
+    assert_eq!(
+        judged,
+        [("slices.p99", false), ("throttled", false), ("memory", true)]
+    );
+    let flags = [
+        "--max-endpoints-per-slice=100",
+        "--controllers=endpointslice-controller",
+        "--kube-api-qps=10",
+        "--kube-api-burst=10",
+    ];
+    assert_eq!(report.flags.unwrap(), flags);
+    assert_eq!(report.title, "steady, 200 pods, 4 Services");
+}
+
+#[test]
+fn a_run_can_be_repeated() {
+    let dir = scratch("repeated");
+    let output = loadtest(&[
+        "run",
+        "steady",
+        "--pods=60",
+        "--namespaces=1",
+        "--rate=50",
+        "--duration=1s",
+    ])
+    .args(["--repeat=3", "--report"])
+    .arg(&dir)
+    .output()
+    .unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    assert!(
+        err.contains("round 3 of 3") && out.contains("3 rounds"),
+        "{out}{err}"
+    );
+    let report = loadtest::report::read(&dir).unwrap();
+    assert_eq!(report.rounds.len(), 3);
+    assert!(report.verdict.verified && report.throttling.unwrap().share < 0.01);
+    let mut latencies: Vec<u64> = report.rounds.iter().map(|round| round.slices.p99).collect();
+    latencies.sort_unstable();
+    assert_eq!(report.slices.p99, latencies[1], "the median is shown");
+    for (number, round) in report.rounds.iter().enumerate() {
+        assert_eq!(round.parameters["seed"], report.parameters["seed"]);
+        let own = loadtest::report::read(&dir.join(format!("round-{}", number + 1))).unwrap();
+        assert_eq!(own.slices.p99, round.slices.p99);
+        assert!(!own.slices.over_time.is_empty() && round.slices.over_time.is_empty());
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
 /// A command that fails, whose standard error says why.
 fn assert_refused(args: &[&str], expected: &str) {
     let output = loadtest(args).output().unwrap();
@@ -357,7 +446,7 @@ fn bad_input_is_refused_before_anything_is_started() {
     let missing = scratch("missing.yaml");
     let missing = missing.to_str().unwrap();
     let (steady, own) = (["run", "steady"], std::process::id().to_string());
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 15] = [
         (
             &["run", "stedy"],
             "invalid value 'stedy' for '<PROFILE>': expected steady, ",
@@ -385,6 +474,12 @@ fn bad_input_is_refused_before_anything_is_started() {
         (&[steady[0], steady[1], "--kubeconfig", missing], "reading "),
         (&["run", "restart", "--kubeconfig", missing], "give --spawn"),
         (&["clean", "--kubeconfig", missing], "reading "),
+        (&[steady[0], steady[1], "--budget=p99=100"], "such as p99=100ms"),
+        (
+            &[steady[0], steady[1], "--budget=p99=1s,x=1"],
+            "such as p99=100ms",
+        ),
+        (&[steady[0], steady[1], "--repeat=0"], "0 is not in 1..=100"),
     ];
     for (args, expected) in cases {
         assert_refused(args, expected);

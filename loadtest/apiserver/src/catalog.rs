@@ -157,7 +157,7 @@ static KINDS: [Facts; 13] = [
         short_names: &["po"],
         categories: &["all"],
         role: Role::Pod,
-        subresources: &["status"],
+        subresources: &["binding", "status"],
         returns_deleted: true,
         storage_hash: "xPOwRZ+Yhw8=",
         fields: &[
@@ -262,7 +262,7 @@ static KINDS: [Facts; 13] = [
         schema: "Deployment",
         short_names: &["deploy"],
         categories: &["all"],
-        subresources: &["status"],
+        subresources: &["scale", "status"],
         storage_hash: "8aSe+NMegvE=",
         bookmark_rest: concat!(
             r#","spec":{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"#,

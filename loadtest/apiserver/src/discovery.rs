@@ -134,18 +134,28 @@ fn entries(kind: Kind) -> Vec<Value> {
     }
     let mut entries = vec![main];
     for sub in kind.subresources {
-        let verbs: &[&str] = if *sub == "finalize" {
-            &["update"]
-        } else {
-            &["get", "patch", "update"]
+        let verbs: &[&str] = match *sub {
+            "binding" => &["create"],
+            "finalize" => &["update"],
+            _ => &["get", "patch", "update"],
         };
-        entries.push(json!({
+        let mut entry = json!({
             "name": format!("{}/{sub}", kind.resource),
             "singularName": "",
             "namespaced": kind.namespaced,
             "kind": kind.kind,
             "verbs": verbs,
-        }));
+        });
+        match *sub {
+            "binding" => entry["kind"] = "Binding".into(),
+            "scale" => {
+                entry["group"] = "autoscaling".into();
+                entry["version"] = "v1".into();
+                entry["kind"] = "Scale".into();
+            }
+            _ => {}
+        }
+        entries.push(entry);
     }
     entries
 }

@@ -40,6 +40,7 @@ mod managed;
 mod names;
 mod object;
 mod openapi;
+mod parts;
 mod pass;
 mod patches;
 mod protobuf;

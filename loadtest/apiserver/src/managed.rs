@@ -63,6 +63,8 @@ impl Writer<'_> {
             Sub::Main => "",
             Sub::Status => "status",
             Sub::Finalize => "finalize",
+            Sub::Binding => "binding",
+            Sub::Scale => "scale",
         }
     }
 
@@ -93,7 +95,7 @@ impl Writer<'_> {
         match self.sub {
             Sub::Main if self.kind.has_status() => fields.forget(&["status"]),
             Sub::Status => fields.forget(&["spec"]),
-            Sub::Main | Sub::Finalize => {}
+            Sub::Main | Sub::Finalize | Sub::Binding | Sub::Scale => {}
         }
         fields
     }

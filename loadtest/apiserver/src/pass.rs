@@ -462,6 +462,11 @@ impl ApiServer {
             query,
             manager: manager(parts, query),
         };
+        match target.sub {
+            Sub::Binding => return crate::parts::bind(write, parts, body),
+            Sub::Scale => return crate::parts::scale(write, parts, body),
+            Sub::Main | Sub::Status | Sub::Finalize => {}
+        }
         let collection = target.name.is_empty();
         // A collection of all namespaces can only be read.
         let sent_as = || body_media(&parts.headers, offer.takes_protobuf());

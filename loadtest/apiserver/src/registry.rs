@@ -140,6 +140,7 @@ pub(crate) fn prepare_update(kind: Kind, sub: Sub, new: &mut Value, old: &Value)
             (kind.update_status)(new, old);
         }
         Sub::Finalize => keep(new, old, "status"),
+        Sub::Binding | Sub::Scale => {}
     }
 }
 
@@ -168,7 +169,7 @@ pub(crate) fn check_update(kind: Kind, sub: Sub, new: &Value, old: &Value) -> An
     match sub {
         Sub::Main => (kind.check)(&mut faults, new, Some(old)),
         Sub::Status => (kind.check_status)(&mut faults, new),
-        Sub::Finalize => {}
+        Sub::Finalize | Sub::Binding | Sub::Scale => {}
     }
     refuse(kind, new, faults)
 }

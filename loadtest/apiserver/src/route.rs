@@ -48,6 +48,10 @@ pub(crate) enum Sub {
     Main,
     Status,
     Finalize,
+    /// Of a pod: its node.
+    Binding,
+    /// Of what has replicas: how many.
+    Scale,
 }
 
 impl ObjectTarget {
@@ -111,6 +115,8 @@ fn object(state: &State, group: &str, version: &str, rest: &[&str]) -> Target {
         [name] => (*name, Sub::Main),
         [name, sub] if kind.subresources.contains(sub) => match *sub {
             "status" => (*name, Sub::Status),
+            "binding" => (*name, Sub::Binding),
+            "scale" => (*name, Sub::Scale),
             _ => (*name, Sub::Finalize),
         },
         _ => return Target::Nothing,

@@ -218,7 +218,7 @@ fn create_once(write: Write<'_>, mut value: Value, dry: bool) -> Answer<Arc<Obje
 }
 
 /// RFC 7386.
-fn merge(into: &mut Value, patch: Value) {
+pub(crate) fn merge(into: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *into = patch;
         return;

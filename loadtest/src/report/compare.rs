@@ -1,7 +1,8 @@
 //! Two or more runs side by side; the first is what the others are measured by.
 
 use std::{
-    io::{self, ErrorKind, IsTerminal, Write},
+    fmt::Write as _,
+    io::{self, ErrorKind, IsTerminal, Write as _},
     path::PathBuf,
     process::ExitCode,
 };
@@ -13,6 +14,7 @@ use super::{
     runs::{LETTERS, Run},
     settings, text, write,
 };
+use crate::run::ABOVE_LIMIT;
 
 /// Flags of `loadtest compare`.
 #[derive(Debug, Parser)]
@@ -23,6 +25,18 @@ pub struct Args {
     /// File to write the page to.
     #[arg(long, value_name = "FILE", default_value = "compare.html")]
     out: PathBuf,
+    /// Exit with 3 if a figure of another run is worse than the first run's by more than this factor, and by more than
+    /// runs of the same differ.
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    fail_above: Option<f64>,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text
+        .parse()
+        .ok()
+        .filter(|factor| *factor >= 1.0 && f64::is_finite(*factor));
+    factor.ok_or_else(|| "expected a factor of 1 or more, such as 1.2".to_owned())
 }
 
 /// Prints the table and writes the page.
@@ -33,12 +47,33 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let groups = figures::groups(&runs);
     write(&args.out, page::of_several(&runs, &groups, &warnings).as_bytes())?;
     let text = text::comparison(&runs, &groups, &warnings, io::stdout().is_terminal());
-    let text = format!("{text}\n{}\n", args.out.display());
+    let failures = args
+        .fail_above
+        .map(|limit| figures::worse_than(&runs, &groups, limit));
+    let mut text = format!("{text}\n{}\n", args.out.display());
+    if let (Some(limit), Some(failures)) = (args.fail_above, &failures) {
+        let _ = writeln!(text, "{}", above(limit, failures));
+    }
+    let code = match failures {
+        Some(failures) if !failures.is_empty() => ExitCode::from(ABOVE_LIMIT),
+        _ => ExitCode::SUCCESS,
+    };
     match io::stdout().lock().write_all(text.as_bytes()) {
         // Whoever reads only the first lines has what they want.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(ExitCode::SUCCESS),
+        _ => Ok(code),
     }
+}
+
+/// What is worse than it may be.
+fn above(limit: f64, failures: &[String]) -> String {
+    if failures.is_empty() {
+        return format!("no figure is worse by more than ×{limit}");
+    }
+    let lines: String = failures
+        .iter()
+        .fold(String::new(), |lines, line| lines + "\n  " + line);
+    format!("worse by more than ×{limit}:{lines}")
 }
 
 #[cfg(test)]

@@ -50,8 +50,8 @@ pub(super) struct Tile {
     pub(super) label: String,
     pub(super) figure: String,
     pub(super) more: String,
-    /// Something is wrong with it.
-    pub(super) bad: bool,
+    /// What to make of it, where that is something: wrong, or above a limit.
+    pub(super) mood: Option<Mood>,
 }
 
 /// Figures in a row.
@@ -59,7 +59,7 @@ pub(super) fn tiles(tiles: &[Tile]) -> Markup {
     html! {
         ul.tiles {
             @for tile in tiles {
-                li.bad[tile.bad] {
+                li.bad[tile.mood == Some(Mood::Bad)].doubtful[tile.mood == Some(Mood::Doubtful)] {
                     span.label { (tile.label) }
                     strong { (tile.figure) }
                     span.more {
@@ -124,9 +124,13 @@ pub(super) fn table<H: Render>(caption: &str, class: &str, head: &[H], rows: &[M
     }
 }
 
-/// A row of a table.
-pub(super) fn row(name: impl Render, cells: impl IntoIterator<Item = impl Render>) -> Markup {
-    html! { tr { th scope="row" { (name) } @for cell in cells { td { (cell) } } } }
+/// A row of a table with this head, whose first column is the row's name. On a narrow screen there are no columns, and each
+/// cell has its head before it.
+pub(super) fn row(name: impl Render, head: &[&str], cells: impl IntoIterator<Item = impl Render>) -> Markup {
+    html! { tr {
+        th scope="row" { (name) }
+        @for (head, cell) in head.iter().skip(1).zip(cells) { td data-head=(head) { (cell) } }
+    } }
 }
 
 #[cfg(test)]

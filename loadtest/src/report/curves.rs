@@ -1,6 +1,6 @@
 //! From the samples of a report to the curves of a plot.
 
-use super::model::{Bucket, Count, Latency, LatencySample, Process, QueueSample, Report};
+use super::model::{Bucket, Count, Latency, LatencySample, Process, QueueSample, Report, Throttling};
 
 /// A value at a place: seconds of the run, or a quantile.
 pub(super) type Point = (f64, f64);
@@ -56,14 +56,23 @@ pub(super) fn interval(moments: impl Iterator<Item = f64>) -> Option<f64> {
     steps.get(steps.len() / 2).copied()
 }
 
+/// The interval of a report's samples. Those of a latency alone do not show it: intervals in which nothing ended are left out.
+pub(super) fn sampling(report: &Report, latency: &Latency) -> Option<f64> {
+    let changes = interval(report.changes.over_time.iter().map(|sample| sample.at));
+    changes.or_else(|| interval(latency.over_time.iter().map(|sample| sample.at)))
+}
+
 /// One figure of a latency over the run, in microseconds; intervals in which nothing ended are gaps.
-pub(super) fn latency(latency: &Latency, figure: impl Fn(&LatencySample) -> u64) -> Pieces {
+pub(super) fn latency(
+    latency: &Latency,
+    step: Option<f64>,
+    figure: impl Fn(&LatencySample) -> u64,
+) -> Pieces {
     let samples = latency.over_time.iter().filter(|sample| sample.count > 0);
     // Nought cannot stand on a logarithmic axis, and the clock is no finer.
     let points: Vec<Point> = samples
         .map(|sample| (sample.at, figure(sample).max(1) as f64))
         .collect();
-    let step = interval(latency.over_time.iter().map(|sample| sample.at));
     pieces(&points, step, Merge::Highest)
 }
 
@@ -101,8 +110,10 @@ pub(super) fn rate(counts: &[Count], seconds: f64) -> Pieces {
 
 /// The CPU time of a process over the run, as a share of one core.
 pub(super) fn cpu(process: &Process) -> Pieces {
-    let points = process.over_time.iter().map(|sample| (sample.at, sample.cpu));
-    pieces(&points.collect::<Vec<_>>(), None, Merge::Average)
+    sampled(
+        process.over_time.iter().map(|sample| (sample.at, sample.cpu)),
+        Merge::Average,
+    )
 }
 
 /// The memory of a process over the run, in bytes.
@@ -111,37 +122,67 @@ pub(super) fn memory(process: &Process) -> Pieces {
         .over_time
         .iter()
         .map(|sample| (sample.at, sample.rss_bytes as f64));
-    pieces(&points.collect::<Vec<_>>(), None, Merge::Highest)
+    sampled(points, Merge::Highest)
 }
 
 /// The depth of the queue over the run.
 pub(super) fn queue(samples: &[QueueSample]) -> Pieces {
-    let points = samples.iter().map(|sample| (sample.at, sample.depth));
-    pieces(&points.collect::<Vec<_>>(), None, Merge::Highest)
+    sampled(
+        samples.iter().map(|sample| (sample.at, sample.depth)),
+        Merge::Highest,
+    )
 }
 
-/// Several curves added up, from the moment at which all of them have begun: between its points each keeps its value.
+/// The share of the time in which writes were held back, over the run.
+pub(super) fn throttled(throttling: &Throttling) -> Pieces {
+    let samples = throttling.over_time.iter();
+    sampled(samples.map(|sample| (sample.at, sample.share)), Merge::Average)
+}
+
+/// Samples at regular intervals. Where some are missing, nothing is known, and there is a gap.
+fn sampled(points: impl Iterator<Item = Point>, merge: Merge) -> Pieces {
+    let points: Vec<Point> = points.collect();
+    pieces(&points, interval(points.iter().map(|point| point.0)), merge)
+}
+
+/// Several curves added up, where all of them have a value: between the points of a piece each keeps its value.
 pub(super) fn sum(curves: &[Pieces]) -> Pieces {
     // A process without samples takes no part, or there would be no sum at all.
-    let curves = curves.iter().filter(|curve| !curve.is_empty());
-    let curves: Vec<Vec<Point>> = curves.map(|curve| curve.concat()).collect();
-    let mut moments: Vec<f64> = curves.iter().flatten().map(|point| point.0).collect();
+    let curves: Vec<&Pieces> = curves.iter().filter(|curve| !curve.is_empty()).collect();
+    let points = curves.iter().flat_map(|curve| curve.iter().flatten());
+    let mut moments: Vec<f64> = points.map(|point| point.0).collect();
     moments.sort_by(f64::total_cmp);
     moments.dedup();
-    let mut next = vec![0; curves.len()];
-    let points = moments.into_iter().filter_map(|moment| {
-        let mut sum = Some(0.0);
-        for (curve, next) in curves.iter().zip(&mut next) {
-            while curve.get(*next).is_some_and(|point| point.0 <= moment) {
-                *next += 1;
-            }
-            let value = next.checked_sub(1).map(|last| curve[last].1);
-            sum = sum.zip(value).map(|(sum, value)| sum + value);
+    let mut sums: Pieces = Vec::new();
+    let mut is_open = false;
+    for moment in moments {
+        let values = curves.iter().map(|curve| value_at(curve, moment));
+        let sum: Option<f64> = values.sum();
+        match (sum, sums.last_mut()) {
+            (Some(sum), Some(piece)) if is_open => piece.push((moment, sum)),
+            (Some(sum), _) => sums.push(vec![(moment, sum)]),
+            (None, _) => {}
         }
-        Some((moment, sum?))
-    });
-    let points: Vec<Point> = points.collect();
-    one_piece(points)
+        is_open = sum.is_some() && !curves.iter().any(|curve| ends_at(curve, moment));
+    }
+    sums
+}
+
+/// The value of a curve at a moment: that of the point before it, unless the next piece has not begun.
+fn value_at(curve: &Pieces, moment: f64) -> Option<f64> {
+    let begun = curve.partition_point(|piece| piece.first().is_some_and(|point| point.0 <= moment));
+    let piece = curve.get(begun.checked_sub(1)?)?;
+    let before = piece.partition_point(|point| point.0 <= moment);
+    let is_over = before == piece.len() && begun < curve.len() && piece[before - 1].0 < moment;
+    (!is_over).then(|| piece[before - 1].1)
+}
+
+/// A gap of a curve begins at a moment.
+fn ends_at(curve: &Pieces, moment: f64) -> bool {
+    let before_gaps = curve.iter().rev().skip(1);
+    before_gaps
+        .filter_map(|piece| piece.last())
+        .any(|point| (point.0 - moment).abs() < f64::EPSILON)
 }
 
 /// How many durations there are.
@@ -192,21 +233,19 @@ pub(super) fn merged(samples: usize) -> usize {
     samples.div_ceil(MOST_POINTS).max(1)
 }
 
-/// Joins points unless they are further apart than samples are, and merges those that are too many to see.
+/// Joins points unless they are further apart than samples are, and merges those of a piece that are too many to see.
 fn pieces(points: &[Point], step: Option<f64>, merge: Merge) -> Pieces {
-    let mut pieces: Pieces = Vec::new();
     let many = merged(points.len());
-    let mut last = f64::NEG_INFINITY;
-    for chunk in points.chunks(many) {
-        let Some(point) = merge.of(chunk) else { continue };
-        let gap = step.is_some_and(|step| point.0 - last > GAP * step * many as f64);
-        match pieces.last_mut() {
-            Some(piece) if !gap => piece.push(point),
-            _ => pieces.push(vec![point]),
-        }
-        last = point.0;
-    }
-    pieces
+    let is_joined = |before: &Point, after: &Point| {
+        // What is not a number has no distance, and is left out below.
+        let distance = after.0 - before.0;
+        step.is_none_or(|step| distance.is_nan() || distance <= GAP * step)
+    };
+    points
+        .chunk_by(is_joined)
+        .map(|piece| piece.chunks(many).filter_map(|chunk| merge.of(chunk)).collect())
+        .filter(|piece: &Vec<Point>| !piece.is_empty())
+        .collect()
 }
 
 // === impl Merge ===
@@ -281,9 +320,33 @@ mod tests {
                 over_time,
                 ..Default::default()
             },
+            Some(1.0),
             |sample| sample.p50,
         );
         assert_eq!(pieces, [[(0.0, 3.0), (1.0, 3.0)], [(3.0, 3.0), (4.0, 3.0)]]);
+    }
+
+    #[test]
+    fn a_latency_that_is_seldom_measured_is_not_joined_either() {
+        let sample = |at: f64| LatencySample {
+            at,
+            count: 1,
+            p50: 3,
+            ..Default::default()
+        };
+        let slices = Latency {
+            over_time: [0.0, 5.0, 10.0, 15.0].map(sample).into(),
+            ..Default::default()
+        };
+        let mut report = Report {
+            slices: slices.clone(),
+            ..Default::default()
+        };
+        assert_eq!(sampling(&report, &slices), Some(5.0), "nothing else is known");
+        report.changes.over_time = counts(&[(0.0, 1), (0.5, 0), (1.0, 1)]);
+        let step = sampling(&report, &slices);
+        assert_eq!(step, Some(0.5));
+        assert_eq!(latency(&slices, step, |sample| sample.p50).len(), 4);
     }
 
     #[test]
@@ -328,6 +391,42 @@ mod tests {
         let other = vec![vec![(1.0, 10.0)]];
         assert_eq!(sum(&[one, other]), [[(1.0, 11.0), (2.0, 13.0)]]);
         assert!(sum(&[]).is_empty());
+    }
+
+    #[test]
+    fn samples_that_are_missing_are_gaps() {
+        let at = |at: f64| QueueSample { at, depth: 1.0 };
+        let samples: Vec<QueueSample> = [0.5, 1.0, 1.5, 4.0, 4.5].map(at).into();
+        let pieces = queue(&samples);
+        let moments: Vec<Vec<f64>> = pieces
+            .iter()
+            .map(|piece| piece.iter().map(|point| point.0).collect())
+            .collect();
+        assert_eq!(moments, [vec![0.5, 1.0, 1.5], vec![4.0, 4.5]]);
+        // Also where points are merged.
+        let many: Vec<QueueSample> = (0..3 * MOST_POINTS)
+            .map(|number| at(number as f64 + if number < 1_000 { 0.0 } else { 2.0 }))
+            .collect();
+        let pieces = queue(&many);
+        assert_eq!(pieces.len(), 2);
+        assert!((pieces[1][0].0 - 1_002.0).abs() < 1e-9, "{:?}", pieces[1][0]);
+    }
+
+    #[test]
+    fn a_sum_has_the_gaps_of_its_parts() {
+        let with_gap = vec![vec![(0.0, 1.0), (1.0, 1.0)], vec![(4.0, 2.0), (5.0, 2.0)]];
+        let whole = vec![vec![
+            (0.0, 10.0),
+            (1.0, 10.0),
+            (2.0, 10.0),
+            (3.0, 10.0),
+            (4.0, 10.0),
+        ]];
+        assert_eq!(
+            sum(&[with_gap.clone(), whole]),
+            [vec![(0.0, 11.0), (1.0, 11.0)], vec![(4.0, 12.0), (5.0, 12.0)]]
+        );
+        assert_eq!(sum(std::slice::from_ref(&with_gap)), with_gap);
     }
 
     #[test]

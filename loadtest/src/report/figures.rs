@@ -2,39 +2,63 @@
 
 use super::{
     format,
-    model::{Goal, Latency, Process, Report, WriteCounts},
+    model::{Budget, Goal, Latency, Process, Report, WriteCounts},
     runs::Run,
+    spread::{ENOUGH, Spread},
 };
 
-/// Less of a difference than this says nothing about one run of each.
+/// A difference of less than this is none.
 const SAME: f64 = 0.05;
 
-type OfLatency = (&'static str, fn(&Latency) -> u64);
+/// How much of the time the controller's own limits may hold back writes until the run is called throttled.
+const THROTTLED: f64 = 0.01;
+
+/// How many times as large a figure may be in one run as in another of the same, rounded up from six runs of `steady`, ten
+/// seconds each, on a busy machine of two cores: p50 1.4, p90 4.5, p99 and p99.9 7 to 9, CPU time 1.4, memory 1.04, starts 3.3.
+mod noise {
+    pub(super) const MEDIAN: f64 = 1.5;
+    pub(super) const P90: f64 = 5.0;
+    /// Of values that a change in a hundred, or fewer, decide.
+    pub(super) const TAIL: f64 = 10.0;
+    pub(super) const CPU: f64 = 1.5;
+    pub(super) const MEMORY: f64 = 1.1;
+    /// Of how long a start takes, and of the pauses of restarts.
+    pub(super) const START: f64 = 4.0;
+    /// Of counts that depend on the load, and hardly on chance.
+    pub(super) const COUNTS: f64 = 1.1;
+    /// Of counts of things that should not happen at all.
+    pub(super) const NONE: f64 = 1.0;
+}
+
+/// The name of a figure, its noise, and its value.
+type OfLatency = (&'static str, f64, fn(&Latency) -> u64);
 
 /// The figures of a latency: their names and, in microseconds, their values.
 pub(super) const DURATIONS: [OfLatency; 5] = [
-    ("p50", |latency| latency.p50),
-    ("p90", |latency| latency.p90),
-    ("p99", |latency| latency.p99),
-    ("p99.9", |latency| latency.p999),
-    ("max", |latency| latency.max),
+    ("p50", noise::MEDIAN, |latency| latency.p50),
+    ("p90", noise::P90, |latency| latency.p90),
+    ("p99", noise::TAIL, |latency| latency.p99),
+    ("p99.9", noise::TAIL, |latency| latency.p999),
+    ("max", noise::TAIL, |latency| latency.max),
 ];
 
-type OfProcess = (&'static str, fn(f64) -> String, fn(&Process) -> f64);
+type OfProcess = (&'static str, f64, fn(f64) -> String, fn(&Process) -> f64);
 
 /// The figures of a process.
 const PROCESS: [OfProcess; 5] = [
-    ("CPU per change", format::micros, |process| {
+    ("CPU per change", noise::CPU, format::micros, |process| {
         process.cpu_micros_per_change
     }),
-    ("CPU in all", format::seconds, |process| process.cpu_seconds),
-    ("CPU from cold", format::seconds, |process| {
+    ("CPU in all", noise::CPU, format::seconds, |process| {
+        process.cpu_seconds
+    }),
+    ("CPU from cold", noise::START, format::seconds, |process| {
         process.cold_cpu_seconds
     }),
-    ("memory at the end", format::bytes, |process| {
+    ("memory at the end", noise::MEMORY, format::bytes, |process| {
         process.rss_bytes as f64
     }),
-    ("memory at its peak", format::bytes, |process| {
+    ("memory at its peak", noise::MEMORY, format::bytes, |process| {
         process.peak_rss_bytes as f64
     }),
 ];
@@ -42,38 +66,83 @@ const PROCESS: [OfProcess; 5] = [
 type OfReport = (
     &'static str,
     Better,
+    f64,
     fn(f64) -> String,
     fn(&Report) -> Option<f64>,
 );
 
 /// The figures of changes and writes.
-const WORK: [OfReport; 6] = [
-    ("changes made", Better::Neither, format::whole, |report| {
-        Some(report.changes.made as f64)
-    }),
-    ("changes per second", Better::Neither, format::figure, |report| {
-        Some(report.changes.made as f64 / report.seconds)
-    }),
-    ("changes failed", Better::Lower, format::whole, |report| {
-        Some(report.changes.failed as f64)
-    }),
-    ("writes per change", Better::Lower, format::figure, |report| {
-        (report.changes.made > 0).then_some(report.writes.per_change)
-    }),
-    ("bytes per change", Better::Lower, format::bytes, |report| {
-        (report.changes.made > 0).then_some(report.writes.bytes_per_change)
-    }),
-    ("generator lag p99", Better::Neither, format::micros, |report| {
-        (report.generator_lag.count > 0).then_some(report.generator_lag.p99 as f64)
-    }),
+const WORK: [OfReport; 7] = [
+    (
+        "changes made",
+        Better::Neither,
+        noise::NONE,
+        format::whole,
+        |report| Some(report.changes.made as f64),
+    ),
+    (
+        "changes per second",
+        Better::Neither,
+        noise::COUNTS,
+        format::figure,
+        |report| Some(report.changes.made as f64 / report.seconds),
+    ),
+    (
+        "changes failed",
+        Better::Lower,
+        noise::NONE,
+        format::whole,
+        |report| Some(report.changes.failed as f64),
+    ),
+    (
+        "writes per change",
+        Better::Lower,
+        noise::COUNTS,
+        format::figure,
+        |report| (report.changes.made > 0).then_some(report.writes.per_change),
+    ),
+    (
+        "bytes per change",
+        Better::Lower,
+        noise::COUNTS,
+        format::bytes,
+        |report| (report.changes.made > 0).then_some(report.writes.bytes_per_change),
+    ),
+    (
+        "generator lag p99",
+        Better::Neither,
+        noise::TAIL,
+        format::micros,
+        |report| (report.generator_lag.count > 0).then_some(report.generator_lag.p99 as f64),
+    ),
+    (
+        "time throttled",
+        Better::Lower,
+        noise::MEDIAN,
+        format::percent,
+        |report| {
+            let share = report.throttling.as_ref()?.share;
+            Some(if share < THROTTLED { 0.0 } else { share })
+        },
+    ),
 ];
 
 /// The figures of starts.
 const STARTS: [OfReport; 2] = [
-    ("converged from cold", Better::Lower, format::seconds, |report| {
-        report.converge_seconds
-    }),
-    ("longest writer gap", Better::Lower, format::seconds, longest_gap),
+    (
+        "converged from cold",
+        Better::Lower,
+        noise::START,
+        format::seconds,
+        |report| report.converge_seconds,
+    ),
+    (
+        "longest writer gap",
+        Better::Lower,
+        noise::START,
+        format::seconds,
+        longest_gap,
+    ),
 ];
 
 /// The names of the figures of writes.
@@ -96,7 +165,8 @@ pub(super) struct Group {
 pub(super) struct Figure {
     pub(super) name: String,
     pub(super) better: Better,
-    pub(super) values: Vec<Option<f64>>,
+    pub(super) values: Vec<Option<Spread>>,
+    noise: f64,
     format: fn(f64) -> String,
 }
 
@@ -114,13 +184,15 @@ pub(super) enum Judgement {
     /// Nobody can say, or neither way is better.
     None,
     Same,
+    /// Runs of the same differ by as much.
+    Noise,
     Better,
     Worse,
 }
 
 /// The durations of a latency as text, or that nothing was measured.
 pub(super) fn durations(latency: &Latency) -> [String; 5] {
-    DURATIONS.map(|(_, value)| {
+    DURATIONS.map(|(_, _, value)| {
         if latency.count > 0 {
             format::micros(value(latency) as f64)
         } else {
@@ -146,15 +218,81 @@ pub(super) fn of_writes(counts: &WriteCounts, number: fn(u64) -> String) -> [Str
 
 /// The figures of a process as text.
 pub(super) fn of_process(process: &Process) -> [String; 5] {
-    PROCESS.map(|(_, format, value)| format(value(process)))
+    PROCESS.map(|(_, _, format, value)| format(value(process)))
+}
+
+/// The share of the time in which the controller's own limits held back writes, if that is worth a word. None where it is
+/// not known.
+pub(super) fn throttled(report: &Report) -> Option<Throttled> {
+    let throttling = report.throttling.as_ref()?;
+    Some(if throttling.share >= THROTTLED {
+        Throttled::For(throttling.share)
+    } else {
+        Throttled::Hardly
+    })
+}
+
+/// What to do about a controller whose own limits hold back writes.
+pub(super) fn advice(report: &Report) -> String {
+    let qps = report.flags.iter().flatten().find_map(|flag| {
+        let (name, value) = flag.split_once('=')?;
+        (name == "--kube-api-qps").then_some(value)
+    });
+    let limit = match (&report.flags, qps) {
+        (_, Some(qps)) => format!("--kube-api-qps={}", format::cut(qps, 12)),
+        (Some(_), None) => "the default --kube-api-qps".to_owned(),
+        (None, None) => "--kube-api-qps".to_owned(),
+    };
+    format!(
+        "Writes that were ready waited for {limit}, or for a pause that the API server asked for: the latencies are those \
+         of the limit. docs/sizing.md says how to choose it."
+    )
+}
+
+/// How it is decided whether a difference between these runs is more than noise.
+pub(super) fn noise_of(runs: &[Run<'_>]) -> String {
+    let is_repeated = |run: &Run<'_>| run.report.rounds.len() >= ENOUGH;
+    if runs.iter().all(is_repeated) {
+        return "The medians of the rounds are compared; better or worse is what lies outside the range of the others."
+            .to_owned();
+    }
+    format!(
+        "Runs of the same differ, so where there are fewer than {ENOUGH} rounds nothing is called better or worse below ×{} (p50, CPU), ×{} (starts), ×{} (p90) or \
+         ×{} (p99 and above): run with --repeat {ENOUGH} to see less.",
+        noise::MEDIAN,
+        noise::START,
+        noise::P90,
+        noise::TAIL
+    )
+}
+
+/// Whether the controller's own limits held back writes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Throttled {
+    /// Not enough to be seen in the figures.
+    Hardly,
+    /// For this share of the time.
+    For(f64),
+}
+
+/// The budget of a figure that is above it.
+pub(super) fn missed<'a>(report: &'a Report, figure: &str) -> Option<&'a Budget> {
+    let mut missed = report.budgets.iter().filter(|budget| !budget.met);
+    missed.find(|budget| budget.figure == figure)
 }
 
 // === impl Figure ===
 
 impl Figure {
-    /// The figure of a run as text.
+    /// The figure of a run as text; of a repeated one the median.
     pub(super) fn text(&self, run: usize) -> String {
-        self.values[run].map_or_else(|| format::NONE.to_owned(), self.format)
+        self.values[run].map_or_else(|| format::NONE.to_owned(), |spread| (self.format)(spread.median))
+    }
+
+    /// The least and the greatest of a repeated run, as text; nothing for one that was not repeated.
+    pub(super) fn range(&self, run: usize) -> Option<[String; 2]> {
+        let spread = self.values[run].filter(|spread| spread.rounds > 1)?;
+        Some([spread.least, spread.most].map(self.format))
     }
 
     /// How a run's figure stands to the first run's.
@@ -165,15 +303,18 @@ impl Figure {
                 judgement: Judgement::None,
             };
         };
-        let ratio = (reference > 0.0)
-            .then(|| value / reference)
+        let ratio = (reference.median > 0.0)
+            .then(|| value.median / reference.median)
             .filter(|ratio| ratio.is_finite());
-        let same = (value - reference).abs() <= SAME * reference.abs();
+        let difference = (value.median - reference.median).abs();
+        let (low, high) = value.likely(self.noise);
+        let (lowest, highest) = reference.likely(self.noise);
         let judgement = match self.better {
-            _ if same => Judgement::Same,
+            _ if difference <= SAME * reference.median.abs() => Judgement::Same,
             Better::Neither => Judgement::None,
-            Better::Lower if value < reference => Judgement::Better,
-            Better::Lower => Judgement::Worse,
+            Better::Lower if high < lowest => Judgement::Better,
+            Better::Lower if low > highest => Judgement::Worse,
+            Better::Lower => Judgement::Noise,
         };
         Standing { ratio, judgement }
     }
@@ -210,9 +351,29 @@ pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
     groups
 }
 
+/// The figures that are worse than the first run's by more than this factor, a line each.
+pub(super) fn worse_than(runs: &[Run<'_>], groups: &[Group], limit: f64) -> Vec<String> {
+    let mut worse = Vec::new();
+    for (number, run) in runs.iter().enumerate().skip(1) {
+        for group in groups {
+            for figure in &group.figures {
+                let standing = figure.standing(number);
+                let is_above = standing.ratio.is_none_or(|ratio| ratio > limit);
+                if standing.judgement == Judgement::Worse && is_above {
+                    let (title, name) = (format::clean(&group.title), &figure.name);
+                    let (before, now) = (figure.text(0), figure.text(number));
+                    worse.push(format!("{}: {title}, {name}: {now} after {before}", run.letter));
+                }
+            }
+        }
+    }
+    worse
+}
+
 fn group(title: &str, reports: &[&Report], figures: &[OfReport]) -> Group {
     let figures = figures.iter();
-    let figures = figures.map(|(name, better, format, value)| figure(reports, name, *better, *format, value));
+    let figures = figures
+        .map(|(name, better, noise, format, value)| figure(reports, name, *better, *noise, *format, value));
     Group {
         title: title.to_owned(),
         figures: figures.collect(),
@@ -223,16 +384,16 @@ fn figure(
     reports: &[&Report],
     name: &str,
     better: Better,
+    noise: f64,
     format: fn(f64) -> String,
     value: impl Fn(&Report) -> Option<f64>,
 ) -> Figure {
-    let values = reports
-        .iter()
-        .map(|report| value(report).filter(|value| value.is_finite()));
+    let values = reports.iter().map(|report| Spread::of(report, &value));
     Figure {
         name: name.to_owned(),
         better,
         values: values.collect(),
+        noise,
         format,
     }
 }
@@ -240,15 +401,15 @@ fn figure(
 fn latency(title: &str, reports: &[&Report], of: fn(&Report) -> &Latency) -> Group {
     let mut figures: Vec<Figure> = DURATIONS
         .into_iter()
-        .map(|(name, value)| {
-            figure(reports, name, Better::Lower, format::micros, |report| {
+        .map(|(name, noise, value)| {
+            figure(reports, name, Better::Lower, noise, format::micros, |report| {
                 let latency = of(report);
                 (latency.count > 0).then(|| value(latency) as f64)
             })
         })
         .collect();
     let count = |name: &str, better, value: fn(&Latency) -> u64| {
-        figure(reports, name, better, format::whole, |report| {
+        figure(reports, name, better, noise::NONE, format::whole, |report| {
             let latency = of(report);
             (latency.count > 0 || latency.never_seen > 0).then(|| value(latency) as f64)
         })
@@ -263,9 +424,11 @@ fn latency(title: &str, reports: &[&Report], of: fn(&Report) -> &Latency) -> Gro
 
 /// The processes of each run added up: controllers differ in how many they are.
 fn processes(reports: &[&Report]) -> Group {
-    let figures = PROCESS.into_iter().map(|(name, format, value)| {
-        figure(reports, name, Better::Lower, format, |report| {
-            (!report.processes.is_empty()).then(|| report.processes.iter().map(value).sum())
+    let figures = PROCESS.into_iter().map(|(name, noise, format, value)| {
+        figure(reports, name, Better::Lower, noise, format, |report| {
+            let sum: f64 = report.processes.iter().map(value).sum();
+            // The clock ticks too slowly to tell a short time from nought.
+            (sum > 0.0).then_some(sum)
         })
     });
     Group {
@@ -291,13 +454,14 @@ fn each_process(reports: &[&Report]) -> Vec<Group> {
         return Vec::new();
     }
     let group = |name: String| {
-        let figures = PROCESS.into_iter().map(|(title, format, value)| {
-            figure(reports, title, Better::Lower, format, |report| {
+        let figures = PROCESS.into_iter().map(|(title, noise, format, value)| {
+            figure(reports, title, Better::Lower, noise, format, |report| {
                 report
                     .processes
                     .iter()
                     .find(|process| process.name == name)
                     .map(value)
+                    .filter(|value| *value > 0.0)
             })
         });
         Group {

@@ -113,8 +113,8 @@ pub(super) fn rate(value: f64) -> String {
     format!("{}/s", figure(value))
 }
 
-/// A share of one core.
-pub(super) fn cores(value: f64) -> String {
+/// A share, such as one of a core.
+pub(super) fn percent(value: f64) -> String {
     let percent = value * 100.0;
     if percent.is_finite() && percent < 10.0 {
         format!("{percent:.1} %")
@@ -320,8 +320,8 @@ mod tests {
     #[test]
     fn other_small_things() {
         assert_eq!(rate(205.4), "205/s");
-        assert_eq!(cores(0.012), "1.2 %");
-        assert_eq!(cores(1.5), "150 %");
+        assert_eq!(percent(0.012), "1.2 %");
+        assert_eq!(percent(1.5), "150 %");
         assert_eq!(plural(1, "change"), "1 change");
         assert_eq!(plural(1_000, "change"), "1,000 changes");
         assert_eq!(plain(0.1 * 3.0), "0.3");

@@ -51,6 +51,15 @@ pub struct Report {
     pub converge_seconds: Option<f64>,
     /// Each time the controller was ended and started again.
     pub restarts: Vec<Restart>,
+    /// How long the controller's own limits held back writes; none where its metrics could not be read.
+    pub throttling: Option<Throttling>,
+    /// The flags that the controller ran with, in their order; none where they are not known.
+    pub flags: Option<Vec<String>>,
+    /// The limits that the user set, held against the figures.
+    pub budgets: Vec<Budget>,
+    /// Where the run was repeated: the figures of each round, without its curves and distributions. All else in this
+    /// report is that of one of them, the one whose latency is the median.
+    pub rounds: Vec<Report>,
 }
 
 /// The machine that loadtest ran on.
@@ -117,6 +126,43 @@ pub struct Goal {
     /// The figure, as text.
     pub measured: String,
     /// The limit is kept.
+    pub met: bool,
+}
+
+/// How long the controller held back writes that were ready, because of `--kube-api-qps` or because the API server had
+/// asked it to pause.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Throttling {
+    /// Seconds in which a write was held back.
+    pub seconds: f64,
+    /// These, as a share of the time from the first measured change until everything was written.
+    pub share: f64,
+    /// Over the run.
+    pub over_time: Vec<ThrottlingSample>,
+}
+
+/// One interval of the time in which writes may have been held back.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ThrottlingSample {
+    /// Seconds since the first measured change, when the interval ended.
+    pub at: f64,
+    /// The share of the interval in which a write was held back.
+    pub share: f64,
+}
+
+/// A limit that the user set for a figure.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Budget {
+    /// The figure, as the user calls it: `slices.p99`, `cpu`.
+    pub figure: String,
+    /// The limit, as text.
+    pub limit: String,
+    /// The figure, as text.
+    pub measured: String,
+    /// The figure is known, and not above the limit.
     pub met: bool,
 }
 

@@ -1,11 +1,13 @@
 //! The page of one run, or of several side by side. Both have the same sections; one run has its figures in tables of
 //! each section, several have them in one table that compares them.
 
+mod verdict;
+
 use maud::{Markup, html};
 
 use super::{
     components::{Mood, Tile, badge, lines, row, table, tiles, whole},
-    figures::{self, Better, DURATIONS, Figure, Group, Judgement, WRITES},
+    figures::{self, Better, DURATIONS, Figure, Group, Judgement, Throttled, WRITES},
     format,
     model::{Latency, Process, Report},
     plot::Plot,
@@ -13,6 +15,7 @@ use super::{
     runs::Run,
     settings::{self, Setting},
 };
+use verdict::{kept_up, throttled, verdict, verified};
 
 /// The page of one run.
 pub(super) fn of_one(report: &Report) -> String {
@@ -24,6 +27,7 @@ pub(super) fn of_one(report: &Report) -> String {
             main {
                 (verdict(report))
                 (tiles(&all_tiles(report)))
+                (rounds(&run))
                 (sections(std::slice::from_ref(&run)))
             }
             footer { "The same as data is in report.json, which was written beside this page." }
@@ -50,7 +54,7 @@ pub(super) fn of_several(runs: &[Run<'_>], groups: &[Group], warnings: &[String]
                     h2 { "Figures" }
                     p.explain {
                         "× is how many times the figure of " (runs[0].letter) ". ↓ means that lower is better. "
-                        "What differs by less than 5\u{a0}% is called the same. One run of each says little: repeat them."
+                        "What differs by less than 5\u{a0}% is called the same. " (figures::noise_of(runs))
                     }
                     (compared(runs, groups))
                 }
@@ -102,6 +106,43 @@ fn sections(runs: &[Run<'_>]) -> Markup {
     }
 }
 
+/// Medians and ranges of a run that was repeated.
+fn rounds(run: &Run<'_>) -> Markup {
+    const HEAD: [&str; 4] = ["", "median", "least", "most"];
+    let count = run.report.rounds.len();
+    if count == 0 {
+        return html! {};
+    }
+    let mut rows = Vec::new();
+    for group in figures::groups(std::slice::from_ref(run)) {
+        let of_group: Vec<Markup> = group
+            .figures
+            .iter()
+            .filter_map(|figure| {
+                let range = figure.range(0)?;
+                Some(row(
+                    &figure.name,
+                    &HEAD,
+                    std::iter::once(figure.text(0)).chain(range),
+                ))
+            })
+            .collect();
+        if !of_group.is_empty() {
+            rows.push(html! { tr.group { th scope="rowgroup" colspan="4" { (group.title) } } });
+            rows.extend(of_group);
+        }
+    }
+    html! {
+        section {
+            h2 { (format::plural(count as u64, "round")) }
+            p.explain {
+                "The figures of all rounds. The rest of this page shows one of them, whose latency (p99) is the median."
+            }
+            (table("Figures of all rounds", "figures compared", &HEAD, &rows))
+        }
+    }
+}
+
 fn rendered(plots: &[Plot]) -> Markup {
     html! { div.plots { @for plot in plots { (plot.render()) } } }
 }
@@ -114,6 +155,7 @@ fn header(run: &Run<'_>) -> Markup {
             h1 { (run.name) }
             p.facts-line {
                 @if !report.profile.is_empty() { span { "Profile " b { (report.profile) } } }
+                @if let Some(controller) = run.controller() { span { "Controller " b { (controller) } } }
                 @if !report.started.is_empty() {
                     span { "Began " time datetime=(report.started) { (format::date(&report.started)) } }
                 }
@@ -142,70 +184,11 @@ fn card(number: usize, run: &Run<'_>) -> Markup {
                 @if !report.profile.is_empty() { (report.profile) ", " }
                 @if report.seconds > 0.0 { (format::seconds(report.seconds)) }
                 @if !report.started.is_empty() { ", " (format::date(&report.started)) }
+                @if let Some(controller) = run.controller() { ", " (format::cut(controller, 60)) }
+                @if !report.rounds.is_empty() { ", " (format::plural(report.rounds.len() as u64, "round")) }
                 @if number == 0 { " (reference)" }
             }
-            div.badges { (verified(report)) (kept_up(report)) }
-        }
-    }
-}
-
-fn verified(report: &Report) -> Markup {
-    if report.verdict.verified {
-        badge(Mood::Good, "Verified")
-    } else {
-        badge(Mood::Bad, "Not verified")
-    }
-}
-
-fn kept_up(report: &Report) -> Markup {
-    if report.verdict.generator_kept_up {
-        badge(Mood::Good, "Generator kept up")
-    } else if report.changes.made == 0 {
-        badge(Mood::Doubtful, "No changes")
-    } else {
-        badge(Mood::Doubtful, "Generator lagged")
-    }
-}
-
-fn verdict(report: &Report) -> Markup {
-    let verdict = &report.verdict;
-    let lag = &report.generator_lag;
-    let problems = verdict.problems.len() as u64;
-    html! {
-        section.verdict {
-            h2.unseen { "Verdict" }
-            div.card.good[verdict.verified].bad[!verdict.verified].long[problems > 2] {
-                (verified(report))
-                @if verdict.verified {
-                    p { "In the end every object was as it should be." }
-                } @else if problems == 0 {
-                    p { "Nobody knows whether the objects are as they should be: the run did not get so far." }
-                } @else {
-                    p { (format::plural(problems, "problem")) " in the end:" }
-                }
-                @if problems > 0 { (lines(&verdict.problems)) }
-            }
-            div.card.good[verdict.generator_kept_up].doubtful[!verdict.generator_kept_up] {
-                (kept_up(report))
-                p {
-                    @if verdict.generator_kept_up {
-                        "Changes were made when they were due, so the latencies are the controller's."
-                    } @else if report.changes.made == 0 {
-                        "None were made, so nothing could be measured."
-                    } @else {
-                        "Changes were made late, so the load was lower than it claims to be."
-                    }
-                    @if lag.count > 0 {
-                        " Lag p99 " (format::micros(lag.p99 as f64)) ", longest " (format::micros(lag.max as f64)) "."
-                    }
-                }
-            }
-            @if !verdict.warnings.is_empty() {
-                div.card.doubtful {
-                    (badge(Mood::Doubtful, &format::plural(verdict.warnings.len() as u64, "warning")))
-                    (lines(&verdict.warnings))
-                }
-            }
+            div.badges { (verified(report)) (kept_up(report)) (throttled(report)) }
         }
     }
 }
@@ -214,7 +197,7 @@ fn all_tiles(report: &Report) -> Vec<Tile> {
     let mut tiles = Vec::new();
     for (name, latency) in &latencies(report)[..2] {
         if latency.count > 0 || latency.never_seen > 0 {
-            tiles.push(latency_tile(name, latency));
+            tiles.push(latency_tile(report, name, latency));
         }
     }
     let (changes, writes) = (&report.changes, &report.writes);
@@ -227,16 +210,26 @@ fn all_tiles(report: &Report) -> Vec<Tile> {
         format!("{}, none failed", format::rate(rate))
     };
     tiles.push(Tile {
-        bad: changes.failed > 0,
+        mood: (changes.failed > 0).then_some(Mood::Bad),
         ..tile("Changes", format::number(changes.made), more)
     });
     if changes.made > 0 {
         let per_change = format!("{} per change", format::bytes(writes.bytes_per_change));
-        tiles.push(tile(
-            "Writes per change",
-            format::figure(writes.per_change),
-            per_change,
-        ));
+        tiles.push(Tile {
+            mood: above(report, "writes"),
+            ..tile("Writes per change", format::figure(writes.per_change), per_change)
+        });
+    }
+    if let Some(throttling) = report.throttling.as_ref().filter(|_| is_throttled(report)) {
+        let share = format::percent(throttling.share);
+        tiles.push(Tile {
+            mood: Some(Mood::Doubtful),
+            ..tile(
+                "Time throttled",
+                share,
+                format!("{} in all", format::seconds(throttling.seconds)),
+            )
+        });
     }
     tiles.extend(process_tiles(report));
     if let Some(longest) = figures::longest_gap(report) {
@@ -247,25 +240,47 @@ fn all_tiles(report: &Report) -> Vec<Tile> {
     tiles
 }
 
+fn is_throttled(report: &Report) -> bool {
+    matches!(figures::throttled(report), Some(Throttled::For(_)))
+        || figures::missed(report, "throttled").is_some()
+}
+
 fn tile(label: &str, figure: String, more: String) -> Tile {
     Tile {
         label: label.to_owned(),
         figure,
         more,
-        bad: false,
+        mood: None,
     }
 }
 
-fn latency_tile(name: &str, latency: &Latency) -> Tile {
+/// Doubtful where a figure is above the user's limit.
+fn above(report: &Report, figure: &str) -> Option<Mood> {
+    figures::missed(report, figure).map(|_| Mood::Doubtful)
+}
+
+/// Whether one of a latency's figures is above the user's limit.
+fn above_in(report: &Report, name: &str, figure: &str) -> bool {
+    figures::missed(report, &format!("{}.{figure}", name.to_lowercase())).is_some()
+}
+
+fn latency_tile(report: &Report, name: &str, latency: &Latency) -> Tile {
     let [p50, _, p99, _, max] = figures::durations(latency);
-    let bad = latency.never_seen > 0;
-    let more = if bad {
+    let is_above = ["p50", "p99", "max"]
+        .into_iter()
+        .any(|figure| above_in(report, name, figure));
+    let mood = if latency.never_seen > 0 {
+        Some(Mood::Bad)
+    } else {
+        is_above.then_some(Mood::Doubtful)
+    };
+    let more = if mood == Some(Mood::Bad) {
         format!("{} never seen", format::number(latency.never_seen))
     } else {
         format!("p50 {p50}, max {max}")
     };
     Tile {
-        bad,
+        mood,
         ..tile(&format!("{name}, p99"), p99, more)
     }
 }
@@ -278,13 +293,19 @@ fn process_tiles(report: &Report) -> Vec<Tile> {
     if !report.processes.is_empty() {
         let in_all = format!("{} in all", format::seconds(sum(|process| process.cpu_seconds)));
         let per_change = format::micros(sum(|process| process.cpu_micros_per_change));
-        tiles.push(tile("CPU per change", per_change, in_all));
+        tiles.push(Tile {
+            mood: above(report, "cpu"),
+            ..tile("CPU per change", per_change, in_all)
+        });
         let end = format!(
             "{} at the end",
             format::bytes(sum(|process| process.rss_bytes as f64))
         );
         let peak = format::bytes(sum(|process| process.peak_rss_bytes as f64));
-        tiles.push(tile("Memory at its peak", peak, end));
+        tiles.push(Tile {
+            mood: above(report, "memory"),
+            ..tile("Memory at its peak", peak, end)
+        });
         cold = format!(
             "{} of CPU time",
             format::seconds(sum(|process| process.cold_cpu_seconds))
@@ -297,7 +318,7 @@ fn process_tiles(report: &Report) -> Vec<Tile> {
 
 fn latency_table(report: &Report) -> Markup {
     let mut head = vec![""];
-    head.extend(DURATIONS.map(|(name, _)| name));
+    head.extend(DURATIONS.map(|(name, ..)| name));
     head.extend(["measured", "overtaken", "never seen"]);
     let shown = latencies(report).into_iter();
     let rows = shown
@@ -305,10 +326,12 @@ fn latency_table(report: &Report) -> Markup {
         .map(|(name, latency)| {
             html! { tr {
                 th scope="row" { (name) }
-                @for duration in figures::durations(latency) { td { (duration) } }
-                td { (format::number(latency.count)) }
-                td { (format::number(latency.overtaken)) }
-                td.bad[latency.never_seen > 0] { (format::number(latency.never_seen)) }
+                @for ((figure, ..), duration) in DURATIONS.iter().zip(figures::durations(latency)) {
+                    td.doubtful[above_in(report, name, figure)] data-head=(figure) { (duration) }
+                }
+                td data-head="measured" { (format::number(latency.count)) }
+                td data-head="overtaken" { (format::number(latency.overtaken)) }
+                td.bad[latency.never_seen > 0] data-head="never seen" { (format::number(latency.never_seen)) }
             } }
         });
     let rows: Vec<Markup> = rows.collect();
@@ -322,7 +345,7 @@ fn writes_table(report: &Report) -> Markup {
         ("Slices", &report.writes.slices),
         ("Endpoints", &report.writes.endpoints),
     ];
-    let rows = writes.map(|(name, counts)| row(name, figures::of_writes(counts, format::number)));
+    let rows = writes.map(|(name, counts)| row(name, &head, figures::of_writes(counts, format::number)));
     table("Writes", "figures", &head, &rows)
 }
 
@@ -338,12 +361,15 @@ fn processes_table(report: &Report) -> Markup {
     ];
     let rows = report.processes.iter().map(|process| {
         let figures = figures::of_process(process).into_iter();
-        row(&process.name, figures.chain([process.pid.to_string()]))
+        row(&process.name, &head, figures.chain([process.pid.to_string()]))
     });
     table("Processes", "figures", &head, &rows.collect::<Vec<_>>())
 }
 
 fn phases(report: &Report) -> Markup {
+    const PHASES: [&str; 5] = ["", "from", "to", "changes", "rate"];
+    const PARTS: [&str; 7] = ["", "p50", "p99", "max", "writes", "slices", "most"];
+    const RESTARTS: [&str; 3] = ["Restart", "at", "without a writer"];
     let phases = report.phases.iter().map(|phase| {
         let cells = [
             format::moment(phase.from),
@@ -351,7 +377,7 @@ fn phases(report: &Report) -> Markup {
             format::number(phase.changes),
             format::rate(phase.changes as f64 / (phase.to - phase.from)),
         ];
-        row(&phase.name, cells)
+        row(&phase.name, &PHASES, cells)
     });
     let parts = report.phases.iter().filter(|phase| phase.slices.count > 0);
     let parts: Vec<_> = parts
@@ -366,12 +392,12 @@ fn phases(report: &Report) -> Markup {
             } else {
                 (format::NONE.to_owned(), format::NONE.to_owned())
             };
-            row(&phase.name, [p50, p99, max, writes, written, most])
+            row(&phase.name, &PARTS, [p50, p99, max, writes, written, most])
         })
         .collect();
     let restarts = report.restarts.iter().map(|restart| {
         let without = format::seconds(restart.without_writer_seconds);
-        row(&restart.signal, [format::moment(restart.at), without])
+        row(&restart.signal, &RESTARTS, [format::moment(restart.at), without])
     });
     let (phases, restarts): (Vec<_>, Vec<_>) = (phases.collect(), restarts.collect());
     html! {
@@ -379,18 +405,17 @@ fn phases(report: &Report) -> Markup {
             section {
                 h2 { "Phases" }
                 @if !phases.is_empty() {
-                    (table("Phases", "figures", &["", "from", "to", "changes", "rate"], &phases))
+                    (table("Phases", "figures", &PHASES, &phases))
                 }
                 @if parts.len() > 1 {
                     p.explain {
                         "The slices of each phase: latencies, writes, how many slices these were of, and how many were "
                         "the most of one slice."
                     }
-                    @let head = ["", "p50", "p99", "max", "writes", "slices", "most"];
-                    (table("Slices of each phase", "figures", &head, &parts))
+                    (table("Slices of each phase", "figures", &PARTS, &parts))
                 }
                 @if !restarts.is_empty() {
-                    (table("Restarts", "figures", &["Restart", "at", "without a writer"], &restarts))
+                    (table("Restarts", "figures", &RESTARTS, &restarts))
                 }
             }
         }
@@ -398,6 +423,7 @@ fn phases(report: &Report) -> Markup {
 }
 
 fn goals(report: &Report) -> Markup {
+    const HEAD: [&str; 4] = ["", "measured", "at most", ""];
     let rows: Vec<_> = report
         .goals
         .iter()
@@ -405,6 +431,7 @@ fn goals(report: &Report) -> Markup {
             let cells = [&goal.measured, &goal.limit].map(Clone::clone);
             row(
                 &goal.name,
+                &HEAD,
                 cells.into_iter().chain([figures::met(goal).to_owned()]),
             )
         })
@@ -413,7 +440,7 @@ fn goals(report: &Report) -> Markup {
         @if !rows.is_empty() {
             section {
                 h2 { "Goals" }
-                (table("Goals", "figures", &["", "measured", "at most", ""], &rows))
+                (table("Goals", "figures", &HEAD, &rows))
             }
         }
     }
@@ -466,12 +493,20 @@ fn compared(runs: &[Run<'_>], groups: &[Group]) -> Markup {
                         " " span.hint { span aria-hidden="true" { "↓" } span.unseen { "(lower is better)" } }
                     }
                 }
-                td { (figure.text(0)) }
-                @for run in 1..runs.len() { td { (figure.text(run)) } (ratio(figure, run)) }
+                (median(figure, 0))
+                @for run in 1..runs.len() { (median(figure, run)) (ratio(figure, run)) }
             } });
         }
     }
     table("Figures of all runs", "figures compared", &head, &rows)
+}
+
+/// The figure of a run, and its range where it was repeated.
+fn median(figure: &Figure, run: usize) -> Markup {
+    html! { td {
+        (figure.text(run))
+        @if let Some([least, most]) = figure.range(run) { span.range { (least) " to " (most) } }
+    } }
 }
 
 fn ratio(figure: &Figure, run: usize) -> Markup {
@@ -480,6 +515,7 @@ fn ratio(figure: &Figure, run: usize) -> Markup {
         Judgement::Better => ("ratio better", "better"),
         Judgement::Worse => ("ratio worse", "worse"),
         Judgement::Same => ("ratio", "same"),
+        Judgement::Noise => ("ratio", "within noise"),
         Judgement::None => ("ratio", ""),
     };
     html! { td class=(class) { (standing.text()) " " span { (word) } } }

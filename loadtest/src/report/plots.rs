@@ -2,6 +2,7 @@
 
 use super::{
     curves::{self, Pieces},
+    figures::{self, Throttled},
     format,
     model::{Latency, Process, Report},
     plot::{self, Band, Curve, Look, Marks, Plot, Row},
@@ -99,6 +100,13 @@ pub(super) fn work(runs: &[Run<'_>]) -> Vec<Plot> {
     let writes = |report: &Report| curves::rate(&report.writes.over_time, report.seconds);
     let changes = |report: &Report| curves::rate(&report.changes.over_time, report.seconds);
     let queue = |report: &Report| curves::queue(&report.queue);
+    let throttled = |report: &Report| {
+        report
+            .throttling
+            .as_ref()
+            .map(curves::throttled)
+            .unwrap_or_default()
+    };
     let mut plots = vec![over_time.plot(&Quantity {
         id: "work",
         titles: ["Changes and writes over time", "Writes over time"],
@@ -129,6 +137,28 @@ pub(super) fn work(runs: &[Run<'_>]) -> Vec<Plot> {
             merged: "highest",
             parts: &|report| vec![line(0, "waiting", queue(report))],
             whole: &queue,
+        }));
+    }
+    // A curve of nothing but noughts would say no more than the badge.
+    if runs
+        .iter()
+        .any(|run| matches!(figures::throttled(&run.report), Some(Throttled::For(_))))
+    {
+        plots.push(over_time.plot(&Quantity {
+            id: "throttled",
+            titles: ["Throttled over time"; 2],
+            notes: ["Share of the time in which writes that were ready had to wait."; 2],
+            unit: Some(Unit::Cores),
+            figure: format::percent,
+            samples: &|report| {
+                report
+                    .throttling
+                    .as_ref()
+                    .map_or(0, |throttling| throttling.over_time.len())
+            },
+            merged: "average",
+            parts: &|report| vec![line(0, "throttled", throttled(report))],
+            whole: &throttled,
         }));
     }
     plots
@@ -165,7 +195,7 @@ pub(super) fn processes(runs: &[Run<'_>]) -> Vec<Plot> {
             "CPU over time",
             ["100 % is one core.", "All processes of a run; 100 % is one core."],
             Unit::Cores,
-            format::cores,
+            format::percent,
             "average",
             curves::cpu,
         ),
@@ -196,9 +226,9 @@ impl<'a> OverTime<'a> {
 
     fn latency(&self, id: &'static str, name: &str, of: fn(&Report) -> &Latency) -> Plot {
         let titles = ["latency", "p99"].map(|what| format!("{name}: {what} over time"));
-        let moments = of(&self.runs[0].report).over_time.iter().map(|sample| sample.at);
-        let each =
-            curves::interval(moments).map(|step| format!(" In intervals of {}.", format::seconds(step)));
+        let step = |report: &Report| curves::sampling(report, of(report));
+        let each = step(&self.runs[0].report);
+        let each = each.map(|step| format!(" In intervals of {}.", format::seconds(step)));
         let note = format!("Log scale.{}", each.unwrap_or_default());
         self.plot(&Quantity {
             id,
@@ -212,26 +242,26 @@ impl<'a> OverTime<'a> {
             },
             merged: "worst",
             parts: &|report| {
-                let latency = of(report);
+                let (latency, step) = (of(report), step(report));
                 vec![
                     (
                         "p50".to_owned(),
                         Look::Line(0),
-                        curves::latency(latency, |sample| sample.p50),
+                        curves::latency(latency, step, |sample| sample.p50),
                     ),
                     (
                         "p99".to_owned(),
                         Look::Line(1),
-                        curves::latency(latency, |sample| sample.p99),
+                        curves::latency(latency, step, |sample| sample.p99),
                     ),
                     (
                         "max".to_owned(),
                         Look::Dots,
-                        curves::latency(latency, |sample| sample.max),
+                        curves::latency(latency, step, |sample| sample.max),
                     ),
                 ]
             },
-            whole: &|report| curves::latency(of(report), |sample| sample.p99),
+            whole: &|report| curves::latency(of(report), step(report), |sample| sample.p99),
         })
     }
 

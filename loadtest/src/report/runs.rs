@@ -47,6 +47,12 @@ impl<'a> Run<'a> {
         named.collect()
     }
 
+    /// The controller: its version where it is known, or else the name of the first process that was measured.
+    pub(super) fn controller(&self) -> Option<&str> {
+        let known = self.report.versions.get("controller").map(String::as_str);
+        known.or_else(|| Some(self.report.processes.first()?.name.as_str()))
+    }
+
     /// Letter and name, as legends have them.
     pub(super) fn label(&self) -> String {
         format!("{} {}", self.letter, format::cut(&self.name, 40))

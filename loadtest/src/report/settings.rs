@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
+    figures::{self, Throttled},
     format,
     model::{Machine, Report},
     runs::Run,
@@ -94,8 +95,33 @@ fn versions(runs: &[Run<'_>]) -> Vec<Setting> {
         .collect()
 }
 
+/// The flags of the runs' controllers, each with its value.
+fn flags(runs: &[Run<'_>]) -> Vec<Setting> {
+    let split = |flag: &String| match flag.split_once('=') {
+        Some((name, value)) => (name.to_owned(), value.to_owned()),
+        None => (flag.clone(), "given".to_owned()),
+    };
+    let given = |report: &Report| report.flags.iter().flatten().map(split).collect::<Vec<_>>();
+    let names: BTreeSet<String> = runs
+        .iter()
+        .flat_map(|run| given(&run.report))
+        .map(|(name, _)| name)
+        .collect();
+    let value = |report: &Report, name: &str| {
+        report.flags.as_ref()?;
+        // As the controller has it, the last one counts.
+        let value = given(report).into_iter().rfind(|(other, _)| other == name);
+        let value = value.map(|(_, value)| value);
+        Some(value.unwrap_or_else(|| "not given".to_owned()))
+    };
+    names
+        .iter()
+        .map(|name| Setting::new(name.as_str(), runs, |report| value(report, name)))
+        .collect()
+}
+
 /// All of it, by sort.
-pub(super) fn all(runs: &[Run<'_>]) -> [(&'static str, Vec<Setting>); 3] {
+pub(super) fn all(runs: &[Run<'_>]) -> [(&'static str, Vec<Setting>); 4] {
     let mut parameters = parameters(runs);
     if runs.len() == 1 {
         // The page's head has the profile already.
@@ -103,6 +129,7 @@ pub(super) fn all(runs: &[Run<'_>]) -> [(&'static str, Vec<Setting>); 3] {
     }
     [
         ("Parameters", parameters),
+        ("Flags of the controller", flags(runs)),
         ("Machine", machines(runs)),
         ("Versions", versions(runs)),
     ]
@@ -133,6 +160,7 @@ pub(super) fn warnings(runs: &[Run<'_>]) -> Vec<String> {
         lines.collect()
     };
     warnings.extend(differing("", parameters(runs)));
+    warnings.extend(differing("flag of the controller: ", flags(runs)));
     // The load at the start is never the same to the hundredth, and is judged by whoever made the report.
     let mut machines = machines(runs);
     machines.retain(|setting| setting.name != "Load average");
@@ -141,6 +169,10 @@ pub(super) fn warnings(runs: &[Run<'_>]) -> Vec<String> {
     let mut versions = versions(runs);
     versions.retain(|setting| setting.name == "loadtest");
     warnings.extend(differing("version of ", versions));
+    let rounds = Setting::new("rounds", runs, |report| {
+        Some(report.rounds.len().max(1).to_string())
+    });
+    warnings.extend(differing("", vec![rounds]));
     let first = runs[0].report.seconds;
     if runs
         .iter()
@@ -148,6 +180,15 @@ pub(super) fn warnings(runs: &[Run<'_>]) -> Vec<String> {
     {
         let length = Setting::new("length", runs, |report| Some(format::seconds(report.seconds)));
         warnings.push(length.line(runs));
+    }
+    for Run { letter, report, .. } in runs {
+        if let Some(Throttled::For(share)) = figures::throttled(report) {
+            let share = format::percent(share);
+            warnings.push(format!(
+                "{letter} was throttled {share} of the time: {}",
+                figures::advice(report)
+            ));
+        }
     }
     for run in runs {
         let own = run.report.verdict.warnings.iter();

@@ -39,7 +39,8 @@ fn problem(path: &Path) -> String {
 #[test]
 fn what_was_saved_is_read_again() {
     let dir = Dir::new("again");
-    for report in sample::all() {
+    let more = [sample::throttled(), sample::repeated()];
+    for report in sample::all().into_iter().chain(more) {
         let saved = save(&report, &dir.0.join("new/er")).unwrap();
         assert_eq!(read(&saved.json).unwrap(), report);
         assert_eq!(read(saved.json.parent().unwrap()).unwrap(), report);
@@ -162,4 +163,45 @@ fn a_page_shows_what_was_measured() {
     }
     assert!(!page::of_one(&sample::three_processes()).contains("id=\"queue\""));
     assert!(page::of_one(&sample::empty()).contains("Nothing was measured."));
+}
+
+#[test]
+fn throttling_and_what_is_above_a_budget_are_shown() {
+    let throttled = sample::throttled();
+    let page = page::of_one(&throttled);
+    for text in [
+        "Throttled 93 % of the time",
+        "waited for the default <span class=\"flag\">--kube-api-qps,</span>",
+        "3 budgets missed",
+        "Time throttled",
+        "id=\"throttled\"",
+        "doubtful\"><span class=\"label\">Slices, p99",
+        "doubtful\" data-head=\"p99\">",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    let text = table(&throttled, false);
+    assert!(
+        text.contains("THROTTLED 93 % OF THE TIME") && text.contains("MISSED"),
+        "{text}"
+    );
+
+    let mut free = sample::endpointd();
+    let page = page::of_one(&free);
+    assert!(!page.contains("hrottled"), "nothing is known of it");
+    free.throttling = Some(model::Throttling::default());
+    let page = page::of_one(&free);
+    assert!(page.contains("Not throttled") && !page.contains("id=\"throttled\""));
+}
+
+#[test]
+fn a_repeated_run_shows_medians_and_ranges() {
+    let report = sample::repeated();
+    let page = page::of_one(&report);
+    assert!(page.contains("3 rounds") && page.contains("Figures of all rounds"));
+    assert!(
+        table(&report, false).contains("3 rounds"),
+        "{}",
+        table(&report, false)
+    );
 }

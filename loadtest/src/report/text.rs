@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 
 use super::{
-    figures::{self, Better, DURATIONS, Figure, Group, Judgement, WRITES},
+    figures::{self, Better, DURATIONS, Figure, Group, Judgement, Throttled, WRITES},
     format::{self, bytes, clean, cut, number, rate, seconds, short},
     model::Report,
     plots,
@@ -72,7 +72,9 @@ pub(super) fn table(report: &Report, colour: bool) -> String {
     table.work(report);
     table.processes(report);
     table.rest(report);
+    table.rounds(report);
     table.goals(report);
+    table.budgets(report);
     table.verdict(report);
     table.text
 }
@@ -131,7 +133,7 @@ impl Table {
     }
 
     fn latencies(&mut self, report: &Report) {
-        let mut columns = DURATIONS.map(|(name, _)| name).to_vec();
+        let mut columns = DURATIONS.map(|(name, ..)| name).to_vec();
         columns.push("count");
         self.columns("latency", &columns, 10);
         for (name, latency) in plots::latencies(report) {
@@ -228,6 +230,49 @@ impl Table {
         }
     }
 
+    /// Medians and ranges of a run that was repeated.
+    fn rounds(&mut self, report: &Report) {
+        if report.rounds.is_empty() {
+            return;
+        }
+        let run = Run::alone(report);
+        let count = format::plural(report.rounds.len() as u64, "round");
+        self.columns(&count, &["", "median", "least", "most"], 12);
+        for group in figures::groups(std::slice::from_ref(&run)) {
+            let heading = self.paint.quiet(&cut(&clean(&group.title), WIDTH));
+            self.line(&heading);
+            for figure in &group.figures {
+                if let Some([least, most]) = figure.range(0) {
+                    let name = cut(&figure.name, NAME + 10);
+                    let median = figure.text(0);
+                    self.line(&format!(
+                        "  {name:<width$}{median:>12}{least:>12}{most:>12}",
+                        width = NAME + 10
+                    ));
+                }
+            }
+        }
+    }
+
+    fn budgets(&mut self, report: &Report) {
+        if !report.budgets.is_empty() {
+            self.columns("budget", &["measured", "at most", ""], 12);
+        }
+        for budget in &report.budgets {
+            let (name, measured) = (
+                cut(&clean(&budget.figure), NAME),
+                cut(&clean(&budget.measured), 12),
+            );
+            let limit = cut(&clean(&budget.limit), 12);
+            let judgement = if budget.met {
+                self.paint.good("kept")
+            } else {
+                self.paint.doubtful("MISSED")
+            };
+            self.line(&format!("{name:<NAME$}{measured:>12}{limit:>12}  {judgement}"));
+        }
+    }
+
     fn verdict(&mut self, report: &Report) {
         let verdict = &report.verdict;
         self.line("");
@@ -241,7 +286,22 @@ impl Table {
         } else {
             self.paint.bad("NOT VERIFIED")
         };
-        self.line(&format!("{verified}, {kept_up}"));
+        let mut line = format!("{verified}, {kept_up}");
+        let throttled = figures::throttled(report);
+        match throttled {
+            Some(Throttled::Hardly) => {
+                let _ = write!(line, ", {}", self.paint.good("not throttled"));
+            }
+            Some(Throttled::For(share)) => {
+                let share = format!("THROTTLED {} OF THE TIME", format::percent(share));
+                let _ = write!(line, ", {}", self.paint.doubtful(&share));
+            }
+            None => {}
+        }
+        self.line(&line);
+        if let Some(Throttled::For(_)) = throttled {
+            self.wrapped(&figures::advice(report), Paint::doubtful);
+        }
         let problems = verdict.problems.len();
         for problem in verdict.problems.iter().take(SHOWN) {
             self.wrapped(problem, Paint::bad);
@@ -290,8 +350,12 @@ pub(super) fn comparison(runs: &[Run<'_>], groups: &[Group], warnings: &[String]
             }
         }
     }
-    let note = "↓ lower is better; + better, - worse, = within 5 %. One run each says little.";
-    let _ = writeln!(text, "\n{}", paint.quiet(note));
+    let note =
+        "↓ lower is better; + better, - worse, = within 5 %, ~ no more than runs of the same differ by.";
+    let _ = writeln!(text);
+    for line in wrap(&format!("{note} {}", figures::noise_of(runs)), WIDTH) {
+        let _ = writeln!(text, "{}", paint.quiet(&line));
+    }
     for warning in warnings {
         let lines = wrap(&clean(&format!("warning: {warning}")), WIDTH - 2);
         for (number, line) in lines.iter().enumerate() {
@@ -324,6 +388,7 @@ fn row(figure: &Figure, shown: &[usize], paint: Paint) -> String {
             Judgement::Better => paint.good(&padded('+', &ratio)),
             Judgement::Worse => paint.bad(&padded('-', &ratio)),
             Judgement::Same => paint.quiet(&padded('=', &ratio)),
+            Judgement::Noise => paint.quiet(&padded('~', &ratio)),
             Judgement::None => padded(' ', &ratio),
         });
     }
@@ -374,7 +439,8 @@ mod tests {
 
     #[test]
     fn a_table_fits_on_a_terminal() {
-        for report in sample::all() {
+        let more = [sample::throttled(), sample::repeated()];
+        for report in sample::all().into_iter().chain(more) {
             let text = table(&report, false);
             assert_fits(&text);
             assert!(!text.contains('\u{1b}'), "{text}");

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use super::{phase::Tuning, plan::Source, sizes::SizeFlags};
+use super::{budget::Budget, phase::Tuning, plan::Source, sizes::SizeFlags};
 use crate::{oracle::Outputs, parse::duration};
 
 /// Flags of `loadtest run`.
@@ -26,7 +26,15 @@ pub struct Args {
     /// Directory to write the report to
     #[arg(long, value_name = "DIR")]
     pub(super) report: Option<PathBuf>,
-    /// Title of this run in the report; by default the controller's name
+    /// Limit of a figure, such as p99=100ms; above it, the exit code is 3. Figures: p50, p90, p99, p99.9, max (of slices
+    /// and of Endpoints, or as slices.p99 of one), cpu for each change, memory at its peak, writes for each change,
+    /// throttled as in 5%
+    #[arg(long, value_name = "FIGURE=LIMIT", value_delimiter = ',')]
+    pub(super) budget: Vec<Budget>,
+    /// Number of rounds; the report has the median and the range of each figure, and with 5 or more, comparisons are sharp
+    #[arg(long, value_name = "ROUNDS", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(super) repeat: u8,
+    /// Title of this run in the report; by default the profile and the size
     #[arg(long)]
     pub(super) title: Option<String>,
     /// How long the controller may take to be in sync after the last change; 60s, or 10m for mega
@@ -57,7 +65,8 @@ pub(super) struct ControllerFlags {
     /// Measure the CPU time and the memory of this process; may be given more than once
     #[arg(long, value_name = "PID", requires = "kubeconfig", value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) pid: Vec<i32>,
-    /// URL of the controller's metrics, http://HOST:PORT/metrics; a controller that is started serves them there
+    /// URL of the controller's metrics, http://HOST:PORT/metrics; a controller that is started serves them there, or by
+    /// default on a free port of loopback
     #[arg(long, value_name = "URL", value_parser = metrics_url)]
     pub(super) metrics_url: Option<http::Uri>,
     /// Kinds of objects that the controller publishes, and that are measured and verified
@@ -85,17 +94,22 @@ pub(super) enum OutputsFlag {
 // === impl ControllerFlags ===
 
 impl ControllerFlags {
-    /// The flags that a controller is started with.
-    pub(super) fn of_controller(&self) -> Vec<OsString> {
+    /// The flags that a controller is started with, which serves its metrics at this URL.
+    pub(super) fn of_controller(&self, metrics: Option<&http::Uri>) -> Vec<OsString> {
         let mut flags: Vec<OsString> = Vec::new();
-        flags.extend(self.outputs.controllers().map(OsString::from));
-        if let Some(authority) = self.metrics_url.as_ref().and_then(http::Uri::authority) {
+        if let Some(authority) = metrics.and_then(http::Uri::authority) {
             let host = authority.host().trim_matches(['[', ']']);
             flags.push(format!("--bind-address={host}").into());
             flags.push(format!("--admin-port={}", authority.port_u16().unwrap_or(80)).into());
         }
-        flags.extend(self.flags.iter().cloned());
+        flags.extend(self.chosen());
         flags
+    }
+
+    /// Those of them that the user chose.
+    pub(super) fn chosen(&self) -> Vec<OsString> {
+        let outputs = self.outputs.controllers().map(OsString::from);
+        outputs.into_iter().chain(self.flags.iter().cloned()).collect()
     }
 }
 

@@ -139,6 +139,8 @@ impl Args {
                 flags: flags.collect(),
             },
             report: None,
+            budget: Vec::new(),
+            repeat: 1,
             title: None,
             time_limit: Some(self.time_limit),
         }

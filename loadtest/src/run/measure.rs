@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::{
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 
 use super::{
@@ -23,6 +23,7 @@ use super::{
     part::Part,
     phase::{Phase, Profile},
     record::{self, Sampler},
+    scrape::{self, Reading},
     session::Session,
     sizes::Layout,
     usage::{MeasuredProcess, name_of},
@@ -45,6 +46,8 @@ const HEARTBEATS_AT_ONCE: usize = 8;
 /// Outputs that did not change for so long are done with what happened before.
 const QUIET: Duration = Duration::from_secs(1);
 const SAMPLE: Duration = Duration::from_millis(500);
+/// How long the controller's metrics may take to be read.
+const READING: Duration = Duration::from_secs(5);
 /// How many differences a failure to converge shows.
 const SHOWN_DIFFERENCES: usize = 20;
 
@@ -65,6 +68,8 @@ struct Processes {
     server: Server,
     max_endpoints_per_slice: u16,
     flags: Vec<OsString>,
+    /// Where the controller's metrics are, if that is known.
+    metrics: Option<Uri>,
     controller: Option<Controller>,
     measured: Arc<Mutex<Vec<MeasuredProcess>>>,
 }
@@ -166,21 +171,32 @@ fn heartbeats(http: Http, world: Arc<Mutex<World>>) -> JoinSet<()> {
 /// Takes samples until it is dropped.
 fn sample(sampler: Arc<Mutex<Sampler>>, metrics: Option<Uri>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
+    let sampling = Arc::clone(&sampler);
     tasks.spawn(async move {
         let mut ticks = interval(SAMPLE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.tick().await;
         loop {
             ticks.tick().await;
-            sampler.lock().sample();
-            if let Some(url) = &metrics
-                && let Some(depth) = record::queue_depth(url).await
-            {
-                sampler.lock().queue(depth);
-            }
+            sampling.lock().sample();
         }
     });
+    if let Some(url) = metrics {
+        tasks.spawn(async move {
+            loop {
+                sleep(scrape::INTERVAL).await;
+                if let Some(reading) = read(Some(&url)).await {
+                    sampler.lock().read(reading);
+                }
+            }
+        });
+    }
     tasks
+}
+
+/// Reads the controller's metrics, where they are known to be; a server that does not answer is not waited for.
+async fn read(metrics: Option<&Uri>) -> Option<Reading> {
+    timeout(READING, scrape::read(metrics?)).await.ok()?
 }
 
 // === impl Processes ===
@@ -189,10 +205,13 @@ impl Processes {
     fn start(session: &Session<'_>) -> anyhow::Result<Self> {
         let flags = &session.args.controller;
         let of_plan = session.plan.controller_flags().iter().map(OsString::from);
+        let metrics = flags.metrics_url.clone();
+        let metrics = metrics.or_else(|| session.spawn.then(|| scrape::free_url(&flags.flags))?);
         let mut processes = Self {
             server: session.target.reached_by(),
             max_endpoints_per_slice: flags.max_endpoints_per_slice,
-            flags: of_plan.chain(flags.of_controller()).collect(),
+            flags: of_plan.chain(flags.of_controller(metrics.as_ref())).collect(),
+            metrics,
             controller: None,
             measured: Arc::default(),
         };
@@ -378,11 +397,12 @@ impl Run<'_> {
         for visibility in [&self.seen.slices, &self.seen.endpoints] {
             visibility.lock().clear();
         }
+        let metrics = processes.metrics.clone();
+        let before = read(metrics.as_ref()).await;
         let start = Instant::now();
-        let sampler = Sampler::new(start, generator.tally(), self.seen, &processes.measured);
+        let sampler = Sampler::new(start, generator.tally(), self.seen, &processes.measured, before);
         let sampler = Arc::new(Mutex::new(sampler));
-        let metrics = self.session.args.controller.metrics_url.clone();
-        let _sampling = sample(Arc::clone(&sampler), metrics);
+        let _sampling = sample(Arc::clone(&sampler), metrics.clone());
         let mut part = Part::begin(self.seen, false);
         for phase in &self.session.plan.phases {
             let is_loss = phase.profile == Profile::ZoneLoss;
@@ -413,6 +433,9 @@ impl Run<'_> {
         // The writes that a restart was followed by may have come after the last change.
         finish(&mut report.restarts, self.seen, start);
         report.seconds = end.saturating_duration_since(start).as_secs_f64();
+        if let Some(reading) = read(metrics.as_ref()).await {
+            sampler.lock().read(reading);
+        }
         sampler.lock().end(report);
         Ok(check)
     }

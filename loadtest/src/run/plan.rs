@@ -10,6 +10,7 @@ use super::{
     phase::{Phase, Profile, Tuning},
     sizes::{Layout, MAX_NAMESPACES, MAX_NODES, MAX_PODS, MAX_SERVICES, SizeFlags, Sizes},
 };
+use crate::figures::number;
 
 /// Where a plan comes from.
 #[derive(Clone, Debug)]
@@ -165,6 +166,18 @@ impl Plan {
             empty: file.empty,
             phases,
         })
+    }
+
+    /// The title of its report: its name and its size.
+    pub(super) fn title(&self) -> String {
+        let Sizes { pods, services, .. } = self.sizes;
+        let what = if self.layout == Layout::Mirror {
+            "addresses"
+        } else {
+            "pods"
+        };
+        let (pods, services) = (number(pods as u64), number(services as u64));
+        format!("{}, {pods} {what}, {services} Services", self.name)
     }
 
     pub(super) fn has_restarts(&self) -> bool {

@@ -2,20 +2,23 @@
 
 use std::{io::IsTerminal as _, path::Path, sync::Arc, time::Duration};
 
-use http::{Request, Uri};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{generator::Tally, session::Session, usage::MeasuredProcess};
+use super::{
+    generator::Tally,
+    scrape::{Reading, Readings},
+    session::Session,
+    usage::{MeasuredProcess, flags_of},
+};
 use crate::{
-    api,
     figures::time,
     observe::watch::{Seen, Writes},
     oracle,
     report::{
         self,
-        model::{self, Changes, Count, Latency, Machine, QueueSample, Report, SCHEMA},
+        model::{self, Changes, Count, Latency, Machine, Report, SCHEMA},
     },
 };
 
@@ -23,14 +26,6 @@ use crate::{
 const LATE: Duration = Duration::from_millis(100);
 /// How many problems a report holds.
 const PROBLEMS: usize = 100;
-/// The metric that says how much waits in endpointd, which serves those of the other list too.
-const QUEUE: &str = "endpointd_queue_waiting";
-/// Metrics whose values, summed up, say how much waits in kube-controller-manager.
-const QUEUES: [&str; 2] = [
-    "workqueue_depth{name=\"endpoint\"}",
-    "workqueue_depth{name=\"endpoint_slice\"}",
-];
-
 /// The part of a report that is read now and then while changes are made.
 pub(super) struct Sampler {
     start: Instant,
@@ -42,7 +37,7 @@ pub(super) struct Sampler {
     first: Writes,
     changes: Vec<Count>,
     written: Vec<Count>,
-    queue: Vec<QueueSample>,
+    readings: Readings,
 }
 
 // === impl Sampler ===
@@ -53,6 +48,7 @@ impl Sampler {
         tally: &Arc<Tally>,
         seen: &Arc<Seen>,
         measured: &Arc<Mutex<Vec<MeasuredProcess>>>,
+        before: Option<Reading>,
     ) -> Self {
         Self {
             start,
@@ -63,7 +59,7 @@ impl Sampler {
             first: seen.writes(),
             changes: Vec::new(),
             written: Vec::new(),
-            queue: Vec::new(),
+            readings: Readings::begin(start, before),
         }
     }
 
@@ -91,10 +87,9 @@ impl Sampler {
         }
     }
 
-    /// So many objects wait to be written.
-    pub(super) fn queue(&mut self, depth: f64) {
-        let at = Instant::now().saturating_duration_since(self.start).as_secs_f64();
-        self.queue.push(QueueSample { at, depth });
+    /// The controller's metrics were read.
+    pub(super) fn read(&mut self, reading: Reading) {
+        self.readings.add(reading, Instant::now());
     }
 
     /// Puts all figures into the report.
@@ -125,7 +120,8 @@ impl Sampler {
             .iter_mut()
             .map(|measured| measured.report(made))
             .collect();
-        report.queue = std::mem::take(&mut self.queue);
+        report.queue = self.readings.queue();
+        report.throttling = self.readings.throttling();
     }
 }
 
@@ -134,11 +130,12 @@ pub(super) fn begin(session: &Session<'_>) -> Report {
     let plan = &session.plan;
     let mut report = Report {
         schema: SCHEMA,
-        title: session.args.title.clone().unwrap_or_default(),
+        title: session.args.title.clone().unwrap_or_else(|| plan.title()),
         profile: plan.name.clone(),
         started: Timestamp::now().to_string(),
         parameters: plan.parameters(),
         machine: machine(),
+        flags: flags(session),
         ..Report::default()
     };
     let own = env!("CARGO_PKG_VERSION").to_owned();
@@ -154,13 +151,22 @@ pub(super) fn begin(session: &Session<'_>) -> Report {
     report
 }
 
-/// Says what is wrong with what the controller did, and what makes the figures doubtful. Without a title, the report
-/// gets the controller's name.
-pub(super) fn judge(report: &mut Report, check: &oracle::Report, tally: &Tally) {
-    if report.title.is_empty() {
-        let first = report.processes.first().map(|process| process.name.clone());
-        report.title = first.unwrap_or_else(|| "controller".to_owned());
+/// The flags of the controller: those it is started with, less the address of its metrics, or else those of the first
+/// process that is measured.
+fn flags(session: &Session<'_>) -> Option<Vec<String>> {
+    let controller = &session.args.controller;
+    if !session.spawn {
+        return flags_of(*controller.pid.first()?);
     }
+    let limit = format!("--max-endpoints-per-slice={}", controller.max_endpoints_per_slice);
+    let of_plan = session.plan.controller_flags().iter().copied().map(str::to_owned);
+    let chosen = controller.chosen().into_iter();
+    let chosen = chosen.map(|flag| flag.to_string_lossy().into_owned());
+    Some(std::iter::once(limit).chain(of_plan).chain(chosen).collect())
+}
+
+/// Says what is wrong with what the controller did, and what makes the figures doubtful.
+pub(super) fn judge(report: &mut Report, check: &oracle::Report, tally: &Tally) {
     let verdict = &mut report.verdict;
     verdict.verified = check.is_correct();
     let shown = check.differences.iter().take(PROBLEMS);
@@ -187,27 +193,6 @@ pub(super) fn judge(report: &mut Report, check: &oracle::Report, tally: &Tally) 
 
 fn keeps_up(lag: &Latency) -> bool {
     Duration::from_micros(lag.p99) <= LATE
-}
-
-/// How much waits, according to a page of metrics.
-pub(super) async fn queue_depth(url: &Uri) -> Option<f64> {
-    let mut origin = url.clone().into_parts();
-    let path = origin.path_and_query.replace("/".parse().ok()?)?;
-    let origin = Uri::from_parts(origin).ok()?;
-    let client = api::client(&origin.to_string()).ok()?;
-    let request = Request::get(path.as_str()).body(Vec::new()).ok()?;
-    waiting(&client.request_text(request).await.ok()?)
-}
-
-fn waiting(metrics: &str) -> Option<f64> {
-    let values = |names: &[&str]| {
-        let values = metrics.lines().filter_map(|line| {
-            let (name, value) = line.rsplit_once(' ')?;
-            names.contains(&name).then_some(value)?.parse::<f64>().ok()
-        });
-        values.reduce(|a, b| a + b)
-    };
-    values(&[QUEUE]).or_else(|| values(&QUEUES))
 }
 
 fn machine() -> Machine {
@@ -246,17 +231,6 @@ pub(super) fn show(report: &Report, dir: Option<&Path>) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn queues_are_summed_up_and_others_left_out() {
-        let page = "# TYPE workqueue_depth gauge\nworkqueue_depth{name=\"endpoint\"} 3\n\
-                    workqueue_depth{name=\"endpoint_slice\"} 4\nworkqueue_depth{name=\"other\"} 9\n";
-        assert_eq!(waiting(page), Some(7.0));
-        assert_eq!(waiting("endpointd_queue_waiting 0\n"), Some(0.0));
-        let both = format!("{page}\nendpointd_queue_waiting 3\n");
-        assert_eq!(waiting(&both), Some(3.0), "the same objects are counted once");
-        assert_eq!(waiting("up 1\n"), None);
-    }
 
     #[test]
     fn a_generator_that_lags_is_found_out() {

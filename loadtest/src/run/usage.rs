@@ -107,10 +107,41 @@ impl MeasuredProcess {
     }
 }
 
-/// The name of a process's command.
+/// The name of a process's command: from its command line, since the kernel cuts the other name that it has at 15
+/// characters. None if there is no such process.
 pub(super) fn name_of(pid: i32) -> Option<String> {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(name.trim().to_owned())
+    let short = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    let short = short.trim();
+    let command = command_line(pid).into_iter().next().unwrap_or_default();
+    let name = command.rsplit('/').next().unwrap_or_default();
+    // A process may write there what it likes; a name that goes on where the kernel cut it is the whole one.
+    let is_whole = !short.is_empty() && name.starts_with(short);
+    Some(if is_whole { name } else { short }.to_owned())
+}
+
+/// The flags on a process's command line; none if it has no command line to read.
+pub(super) fn flags_of(pid: i32) -> Option<Vec<String>> {
+    let line = command_line(pid);
+    let (_, flags) = line.split_first()?;
+    Some(flags.iter().map(|flag| without_secret(flag)).collect())
+}
+
+/// Whoever gets a report should not get a password with it.
+fn without_secret(flag: &str) -> String {
+    const SECRET: [&str; 3] = ["token", "password", "secret"];
+    match flag.split_once('=') {
+        Some((name, _)) if SECRET.iter().any(|word| name.contains(word)) => format!("{name}=***"),
+        _ => flag.to_owned(),
+    }
+}
+
+/// The words of a process's command line.
+fn command_line(pid: i32) -> Vec<String> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
 }
 
 #[cfg(test)]
@@ -131,5 +162,39 @@ mod tests {
             report.cpu_seconds >= 5.0 && report.rss_bytes > 0 && report.peak_rss_bytes >= report.rss_bytes
         );
         assert!((report.cpu_micros_per_change - report.cpu_seconds).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_long_name_is_whole() {
+        let short = std::env::temp_dir().join(format!("loadtest-name-{}", std::process::id()));
+        std::fs::create_dir_all(&short).unwrap();
+        let program = short.join("a-name-of-more-than-fifteen-letters");
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        // Until the child runs the program, it is a copy of this process.
+        let flags = Some(vec!["60".to_owned()]);
+        for _ in 0..3_000 {
+            if flags_of(pid) == flags {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let found = (name_of(pid), flags_of(pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        std::fs::remove_dir_all(short).unwrap();
+        assert_eq!(
+            found,
+            (Some("a-name-of-more-than-fifteen-letters".to_owned()), flags)
+        );
+        assert_eq!(name_of(i32::MAX), None);
+    }
+
+    #[test]
+    fn secrets_stay_out_of_reports() {
+        assert_eq!(without_secret("--some-token=abc"), "--some-token=***");
+        assert_eq!(without_secret("--token-auth-file=/x"), "--token-auth-file=***");
+        assert_eq!(without_secret("--kube-api-qps=5"), "--kube-api-qps=5");
     }
 }

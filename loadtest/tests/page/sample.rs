@@ -6,8 +6,8 @@ use fastrand::Rng;
 use hdrhistogram::Histogram;
 
 use super::model::{
-    Bucket, Changes, Count, Latency, LatencySample, Machine, Phase, Process, ProcessSample, QueueSample,
-    Report, Restart, SCHEMA, Verdict, WriteCounts, Writes,
+    Bucket, Budget, Changes, Count, Latency, LatencySample, Machine, Phase, Process, ProcessSample,
+    QueueSample, Report, Restart, SCHEMA, Throttling, ThrottlingSample, Verdict, WriteCounts, Writes,
 };
 
 /// What the runs differ in.
@@ -137,7 +137,64 @@ pub(crate) fn hostile() -> Report {
     report
 }
 
-/// All of them.
+/// One whose controller held back its writes, and which is above some of the limits that were set for it.
+pub(crate) fn throttled() -> Report {
+    let mut report = make(&Shape {
+        title: "steady, 20,000 pods, 400 Services",
+        seed: 5,
+        seconds: 60.0,
+        rate: 1_000,
+        median: 4_200_000.0,
+        spread: 0.9,
+        processes: &[("endpointd", 0.09, 31 * MIB)],
+    });
+    let sample = |number: u32| ThrottlingSample {
+        at: f64::from(number),
+        share: if number < 4 { 0.2 } else { 0.97 },
+    };
+    report.throttling = Some(Throttling {
+        seconds: 55.8,
+        share: 0.93,
+        over_time: (1..=60)
+            .filter(|number| !(30..34).contains(number))
+            .map(sample)
+            .collect(),
+    });
+    report.flags = Some(vec!["--max-endpoints-per-slice=100".to_owned()]);
+    let budget = |figure: &str, limit: &str, measured: &str, met| Budget {
+        figure: figure.to_owned(),
+        limit: limit.to_owned(),
+        measured: measured.to_owned(),
+        met,
+    };
+    report.budgets = vec![
+        budget("slices.p99", "100 ms", "12.8 s", false),
+        budget("endpoints.p99", "100 ms", "12.9 s", false),
+        budget("cpu", "1.0 ms", "90 µs", true),
+        budget("throttled", "5.0 %", "93.0 %", false),
+    ];
+    report
+}
+
+/// One of three rounds.
+pub(crate) fn repeated() -> Report {
+    let mut report = endpointd();
+    report.rounds = [0.8, 1.0, 1.3]
+        .into_iter()
+        .map(|times| {
+            let mut round = endpointd();
+            for latency in [&mut round.slices, &mut round.endpoints] {
+                for figure in [&mut latency.p50, &mut latency.p99, &mut latency.max] {
+                    *figure = (*figure as f64 * times) as u64;
+                }
+            }
+            round
+        })
+        .collect();
+    report
+}
+
+/// All of them that are neither throttled nor repeated.
 pub(crate) fn all() -> [Report; 6] {
     [
         endpointd(),

@@ -30,13 +30,15 @@ struct Cluster {
 
 impl Cluster {
     fn start(name: &str) -> Self {
+        Self::start_with(name, Config::default())
+    }
+
+    fn start_with(name: &str, config: Config) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .unwrap();
-        let handle = runtime
-            .block_on(memory_apiserver::start(Config::default()))
-            .unwrap();
+        let handle = runtime.block_on(memory_apiserver::start(config)).unwrap();
         let kubeconfig = scratch(&format!("{name}.kubeconfig"));
         std::fs::write(&kubeconfig, handle.kubeconfig()).unwrap();
         let client = runtime.block_on(async { Client::new(handle.server().service(), "default") });
@@ -167,6 +169,25 @@ fn clean_takes_away_one_run_or_all() {
     assert!(cluster.objects()[0].contains(&"loadtest-one-01".to_owned()));
     assert!(cluster.output(&["clean"]).status.success());
     assert_eq!(cluster.objects(), before);
+}
+
+#[test]
+fn clean_says_where_nobody_removes_namespaces() {
+    let cluster = Cluster::start_with("unattended", Config::default().gc(false));
+    cluster.create_namespace("loadtest-one-01", Some("one"));
+    cluster.create_namespace("loadtest-one-02", Some("one"));
+    for _ in 0..2 {
+        let output = cluster.output(&["clean"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let out = text(&output.stdout);
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(lines.len(), 2, "{out}");
+        assert_eq!(lines[0], "deleted 0 namespaces and 0 nodes");
+        assert!(
+            lines[1].starts_with("2 empty namespaces stay Terminating: "),
+            "{out}"
+        );
+    }
 }
 
 #[test]

@@ -34,6 +34,7 @@ impl Program {
         kill_process(pid.unwrap(), signal).unwrap();
     }
 
+    #[allow(dead_code, reason = "not every test asks")]
     pub(crate) fn runs(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()
     }

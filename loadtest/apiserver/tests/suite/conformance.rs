@@ -372,7 +372,7 @@ async fn discovery_is_the_same_for_what_is_served() {
             "{resource}"
         );
     }
-    assert_eq!(got["resources"].as_array().unwrap().len(), 13);
+    assert_eq!(got["resources"].as_array().unwrap().len(), 14);
     assert_eq!(
         shape(&api.get("/api").await),
         shape(&capture("discovery.api.json"))

@@ -18,6 +18,7 @@ mod kubectl;
 mod library;
 mod lists;
 mod openapi;
+mod parts;
 mod patches;
 mod protobuf;
 mod protobuf_bodies;

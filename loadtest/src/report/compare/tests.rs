@@ -45,14 +45,122 @@ fn standing(one: u64, other: u64) -> (Option<f64>, Judgement) {
 
 #[test]
 fn ratios_are_to_the_first() {
-    assert_eq!(standing(200, 100), (Some(0.5), Judgement::Better));
-    assert_eq!(standing(200, 500), (Some(2.5), Judgement::Worse));
     assert_eq!(standing(200, 200), (Some(1.0), Judgement::Same));
     assert_eq!(standing(100, 105), (Some(1.05), Judgement::Same));
-    assert_eq!(standing(100, 106), (Some(1.06), Judgement::Worse));
+    assert_eq!(
+        standing(100, 250),
+        (Some(2.5), Judgement::Noise),
+        "a single event decides"
+    );
+    assert_eq!(standing(100, 1_010), (Some(10.1), Judgement::Worse));
+    assert_eq!(standing(1_250, 100), (Some(0.08), Judgement::Better));
     assert_eq!(standing(0, 3), (None, Judgement::Worse));
     assert_eq!(standing(0, 0), (None, Judgement::Same));
     assert_eq!(standing(3, 0), (Some(0.0), Judgement::Better));
+}
+
+/// A report of rounds with these latencies (p50, in microseconds) and CPU times for each change.
+fn repeated(p50: &[u64], cpu: f64) -> Report {
+    let mut report = sample::endpointd();
+    report.rounds = p50
+        .iter()
+        .map(|p50| {
+            let mut round = sample::endpointd();
+            round.slices.p50 = *p50;
+            round.processes[0].cpu_micros_per_change = cpu;
+            round
+        })
+        .collect();
+    report
+}
+
+#[test]
+fn rounds_that_overlap_are_neither_better_nor_worse() {
+    let judged = |one: &[u64], other: &[u64]| {
+        let groups = figures::groups(&runs([repeated(one, 100.0), repeated(other, 100.0)]));
+        figure(&groups, "Slices", "p50").standing(1).judgement
+    };
+    assert_eq!(
+        judged(&[100, 110, 120, 130, 140], &[135, 140, 150, 155, 160]),
+        Judgement::Noise
+    );
+    assert_eq!(
+        judged(&[100, 105, 110, 115, 120], &[121, 125, 130, 135, 140]),
+        Judgement::Worse
+    );
+    assert_eq!(
+        judged(&[121, 125, 130, 135, 140], &[100, 105, 110, 115, 120]),
+        Judgement::Better
+    );
+    assert_eq!(
+        judged(&[100, 101], &[110, 111]),
+        Judgement::Noise,
+        "two rounds are too few"
+    );
+    assert_eq!(
+        judged(&[100, 105, 110, 115, 120], &[90, 95, 112, 130, 150]),
+        Judgement::Same
+    );
+}
+
+#[test]
+fn what_is_worse_by_more_than_the_limit_is_named() {
+    let worse = |reports: [Report; 2], limit| {
+        let runs = runs(reports);
+        figures::worse_than(&runs, &figures::groups(&runs), limit)
+    };
+    let p50 = [100, 101, 102, 103, 104];
+    let (fast, slow) = (repeated(&p50, 100.0), repeated(&p50, 130.0));
+    let found = worse([fast.clone(), slow.clone()], 1.2);
+    assert!(
+        found
+            .iter()
+            .any(|line| line.starts_with("B: Processes, added up, CPU per change: ")),
+        "{found:?}"
+    );
+    assert!(
+        worse([fast.clone(), slow.clone()], 1.4).is_empty(),
+        "not by so much"
+    );
+    assert!(worse([slow, fast], 1.0).is_empty(), "better is no reason to fail");
+    let mut failing = sample::endpointd();
+    failing.changes.failed = 3;
+    let found = worse([sample::endpointd(), failing], 5.0);
+    assert_eq!(found, ["B: Changes and writes, changes failed: 3 after 0"]);
+}
+
+#[test]
+fn flags_that_differ_are_warned_of_where_they_are_known() {
+    let with = |flags: Option<&[&str]>| {
+        let mut report = sample::endpointd();
+        report.flags = flags.map(|flags| flags.iter().map(|&flag| flag.to_owned()).collect());
+        report
+    };
+    let qps = with(Some(&[
+        "--max-endpoints-per-slice=100",
+        "--kube-api-qps=50",
+        "--kube-api-qps=0",
+    ]));
+    let others = [
+        with(Some(&["--max-endpoints-per-slice=100", "--log"])),
+        with(None),
+    ];
+    let [usual, old] = others;
+    assert_eq!(
+        settings::warnings(&runs([usual.clone(), qps.clone()])),
+        [
+            "flag of the controller: --kube-api-qps: not given (A); 0 (B)",
+            "flag of the controller: --log: given (A); not given (B)",
+        ]
+    );
+    assert_eq!(
+        settings::warnings(&runs([qps, old.clone()])),
+        [
+            "flag of the controller: --kube-api-qps: 0 (A); not known (B)",
+            "flag of the controller: --max-endpoints-per-slice: 100 (A); not known (B)",
+        ]
+    );
+    assert!(settings::warnings(&runs([old.clone(), old])).is_empty());
 }
 
 #[test]
@@ -76,10 +184,8 @@ fn what_one_run_lacks_has_no_ratio() {
 fn processes_are_added_up_and_shown_by_name_where_all_have_them() {
     let groups = figures::groups(&runs([sample::three_processes(), sample::endpointd()]));
     let memory = figure(&groups, "Processes", "memory at the end");
-    assert_eq!(
-        memory.values[0],
-        Some(f64::from(512 + 730 + 140) * 1024.0 * 1024.0)
-    );
+    let sum = memory.values[0].map(|spread| spread.median);
+    assert_eq!(sum, Some(f64::from(512 + 730 + 140) * 1024.0 * 1024.0));
     assert!(!groups.iter().any(|group| group.title == "etcd"));
     let groups = figures::groups(&runs([sample::three_processes(), sample::three_processes()]));
     assert_eq!(

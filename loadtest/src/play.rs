@@ -1,0 +1,127 @@
+//! `loadtest serve --play`: what a cluster has beside its API server, in the simplest form that lets people try things by
+//! hand. Three nodes; a scheduler that gives each pod the node with the fewest; a kubelet that gives it addresses and makes
+//! it ready after a second; Deployments that have as many pods as they should, without replica sets. Nothing is run.
+//!
+//! All of it looks at everything again whenever anything has changed. That is enough for some thousand pods.
+
+mod deployments;
+mod pods;
+
+use std::time::Duration;
+
+use http::Method;
+use kube::Client;
+use memory_apiserver::ApiServer;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use self::pods::Kubelets;
+use crate::{
+    api::{self, Http, Resource},
+    objects::{ZONE_LABEL, condition, object},
+};
+
+/// The nodes, each in a zone of its own.
+const NODES: [(&str, &str); 3] = [("node-a", "zone-a"), ("node-b", "zone-b"), ("node-c", "zone-c")];
+const LOOK: Duration = Duration::from_millis(200);
+/// The pause after a turn that failed.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// The parts of the cluster, and how they reach its server.
+pub(crate) struct Play {
+    server: ApiServer,
+    http: Http,
+    kubelets: Kubelets,
+}
+
+// === impl Play ===
+
+impl Play {
+    /// Makes the nodes.
+    pub(crate) async fn begin(server: &ApiServer) -> anyhow::Result<Self> {
+        let http = Http::new(Client::new(server.service(), "default"));
+        for (name, zone) in NODES {
+            let labels = json!({ "kubernetes.io/hostname": name, ZONE_LABEL: zone });
+            let node = object("Node", name, labels);
+            http.create(&Resource::Nodes.path("", ""), &node).await?;
+            let ready = json!({ "status": { "conditions": [condition("Ready", true, &now())] } });
+            http.patch(&format!("{}/status", Resource::Nodes.path("", name)), &ready)
+                .await?;
+        }
+        Ok(Self {
+            server: server.clone(),
+            http,
+            kubelets: Kubelets::default(),
+        })
+    }
+
+    /// Plays its parts for as long as it is polled.
+    pub(crate) async fn run(mut self) {
+        let mut seen = None;
+        loop {
+            let version = self.server.resource_version();
+            if seen != Some(version) || self.kubelets.are_waiting() {
+                seen = Some(version);
+                if let Err(error) = self.turn().await {
+                    tracing::warn!("--play: {error:#}");
+                    // What did not work is tried again, but not as fast as that.
+                    seen = None;
+                    sleep(PAUSE).await;
+                }
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn turn(&mut self) -> anyhow::Result<()> {
+        let deployments = list(&self.http, deployments::PATH).await?;
+        let pods = list(&self.http, &Resource::Pods.path("", "")).await?;
+        for deployment in &deployments {
+            deployments::reconcile(&self.http, deployment, &pods).await?;
+        }
+        let nodes = list(&self.http, &Resource::Nodes.path("", "")).await?;
+        pods::schedule(&self.http, &nodes, &pods).await?;
+        self.kubelets.turn(&self.http, &nodes, &pods).await
+    }
+}
+
+/// The objects of a collection.
+async fn list(http: &Http, path: &str) -> anyhow::Result<Vec<Value>> {
+    let mut list = http.read(path).await?;
+    match list["items"].take() {
+        Value::Array(items) => Ok(items),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Sends a request whose object may be gone, or may have changed since it was read: then the next turn sees it.
+async fn send(http: &Http, method: Method, path: &str, body: &Value) -> anyhow::Result<()> {
+    match http.request::<Value>(method, path, body).await {
+        Err(error) if !matches!(api::code(&error), Some(403 | 404 | 409)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The text at a JSON pointer, or an empty one.
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_terminating(object: &Value) -> bool {
+    !text(object, "/metadata/deletionTimestamp").is_empty()
+}
+
+/// The path of a pod that was read.
+fn path_of(pod: &Value) -> String {
+    Resource::Pods.path(text(pod, "/metadata/namespace"), text(pod, "/metadata/name"))
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+fn now() -> String {
+    crate::objects::seconds(jiff::Timestamp::now())
+}

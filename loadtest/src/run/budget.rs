@@ -1,0 +1,339 @@
+//! Limits that the user sets for figures, so that a run can fail where they are missed.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use crate::{
+    figures::{bytes, time},
+    parse::duration,
+    report::{
+        model::{self, Latency, Report},
+        spread::Spread,
+    },
+};
+
+/// A figure and its limit, such as `p99=100ms`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Budget {
+    figure: Figure,
+    /// In the unit of the figure.
+    limit: f64,
+}
+
+/// A figure that can have a limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Figure {
+    /// Of one output, or of each that was measured.
+    Latency(Option<Output>, Quantile),
+    /// CPU time of the controller for each change.
+    Cpu,
+    /// The controller's memory at its peak.
+    Memory,
+    /// Writes for each change.
+    Writes,
+    /// The share of the time in which writes were held back.
+    Throttled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Output {
+    Slices,
+    Endpoints,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Quantile {
+    P50,
+    P90,
+    P99,
+    P999,
+    Max,
+}
+
+/// Holds the figures of a run, or the medians of its rounds, against the limits.
+pub(super) fn judge(budgets: &[Budget], report: &Report) -> Vec<model::Budget> {
+    let each = budgets.iter().flat_map(|budget| {
+        let figures = budget.figure.measured(report);
+        figures.into_iter().map(|figure| budget.judge(figure, report))
+    });
+    each.collect()
+}
+
+// === impl Budget ===
+
+impl FromStr for Budget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            "expected a figure and its limit, such as p99=100ms, slices.max=2s, cpu=1ms, memory=64MiB, writes=2.5 or \
+             throttled=5%"
+                .to_owned()
+        };
+        let (figure, limit) = text.split_once('=').ok_or_else(wrong)?;
+        let figure = Figure::parse(figure).ok_or_else(wrong)?;
+        let limit = figure.limit(limit).ok_or_else(wrong)?;
+        Ok(Self { figure, limit })
+    }
+}
+
+impl Budget {
+    fn judge(&self, figure: Figure, report: &Report) -> model::Budget {
+        let measured = Spread::of(report, |report| figure.value(report)).map(|spread| spread.median);
+        model::Budget {
+            figure: figure.to_string(),
+            limit: figure.text(self.limit),
+            measured: measured.map_or_else(|| "not measured".to_owned(), |value| figure.text(value)),
+            // What was not measured may be anything.
+            met: measured.is_some_and(|measured| measured <= self.limit),
+        }
+    }
+}
+
+// === impl Figure ===
+
+impl Figure {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "cpu" => Self::Cpu,
+            "memory" => Self::Memory,
+            "writes" => Self::Writes,
+            "throttled" => Self::Throttled,
+            _ => {
+                let (output, quantile) = match text.split_once('.') {
+                    Some(("slices", quantile)) => (Some(Output::Slices), quantile),
+                    Some(("endpoints", quantile)) => (Some(Output::Endpoints), quantile),
+                    _ => (None, text),
+                };
+                let quantile = Quantile::ALL.into_iter().find(|other| other.name() == quantile)?;
+                Self::Latency(output, quantile)
+            }
+        })
+    }
+
+    /// A limit in the unit of the figure: microseconds, bytes, a share, or a count.
+    fn limit(self, text: &str) -> Option<f64> {
+        let limit = match self {
+            Self::Latency(..) | Self::Cpu => duration(text).ok()?.as_secs_f64() * 1e6,
+            Self::Memory => {
+                let units = [("KiB", 1_u64 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)];
+                let (count, unit) = units
+                    .into_iter()
+                    .find_map(|(unit, size)| Some((text.strip_suffix(unit)?, size)))?;
+                count.trim().parse::<f64>().ok()? * unit as f64
+            }
+            Self::Writes => text.parse().ok()?,
+            Self::Throttled => text.strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0,
+        };
+        (limit.is_finite() && limit >= 0.0).then_some(limit)
+    }
+
+    /// The figures that this one stands for: latencies of no output in particular are those of each that was measured.
+    fn measured(self, report: &Report) -> Vec<Self> {
+        let Self::Latency(None, quantile) = self else {
+            return vec![self];
+        };
+        let mut all: Vec<Self> = [Output::Slices, Output::Endpoints]
+            .into_iter()
+            .map(|output| Self::Latency(Some(output), quantile))
+            .filter(|figure| Spread::of(report, |report| figure.value(report)).is_some())
+            .collect();
+        if all.is_empty() {
+            all.push(self);
+        }
+        all
+    }
+
+    fn value(self, report: &Report) -> Option<f64> {
+        let controller = report.processes.first();
+        match self {
+            Self::Latency(output, quantile) => {
+                let latency = match output? {
+                    Output::Slices => &report.slices,
+                    Output::Endpoints => &report.endpoints,
+                };
+                (latency.count > 0).then(|| quantile.of(latency) as f64)
+            }
+            Self::Cpu => controller.map(|process| process.cpu_micros_per_change),
+            Self::Memory => controller.map(|process| process.peak_rss_bytes as f64),
+            Self::Writes => (report.changes.made > 0).then_some(report.writes.per_change),
+            Self::Throttled => report.throttling.as_ref().map(|throttling| throttling.share),
+        }
+    }
+
+    fn text(self, value: f64) -> String {
+        match self {
+            Self::Latency(..) | Self::Cpu => time(Duration::from_secs_f64(value / 1e6)),
+            Self::Memory => bytes(value as u64),
+            Self::Writes => format!("{value:.2}"),
+            Self::Throttled => format!("{:.1} %", value * 100.0),
+        }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Latency(Some(Output::Slices), quantile) => return write!(f, "slices.{}", quantile.name()),
+            Self::Latency(Some(Output::Endpoints), quantile) => {
+                return write!(f, "endpoints.{}", quantile.name());
+            }
+            Self::Latency(None, quantile) => quantile.name(),
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Writes => "writes",
+            Self::Throttled => "throttled",
+        };
+        f.write_str(name)
+    }
+}
+
+// === impl Quantile ===
+
+impl Quantile {
+    const ALL: [Self; 5] = [Self::P50, Self::P90, Self::P99, Self::P999, Self::Max];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::P50 => "p50",
+            Self::P90 => "p90",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+            Self::Max => "max",
+        }
+    }
+
+    fn of(self, latency: &Latency) -> u64 {
+        match self {
+            Self::P50 => latency.p50,
+            Self::P90 => latency.p90,
+            Self::P99 => latency.p99,
+            Self::P999 => latency.p999,
+            Self::Max => latency.max,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::model::{Process, Throttling};
+
+    fn report() -> Report {
+        Report {
+            slices: Latency {
+                count: 10,
+                p99: 120_000,
+                p999: 300_000,
+                ..Latency::default()
+            },
+            processes: vec![Process {
+                cpu_micros_per_change: 400.0,
+                peak_rss_bytes: 30 << 20,
+                ..Process::default()
+            }],
+            throttling: Some(Throttling {
+                share: 0.93,
+                ..Throttling::default()
+            }),
+            ..Report::default()
+        }
+    }
+
+    fn judged(budget: &str, report: &Report) -> Vec<(String, String, String, bool)> {
+        let all = judge(&[budget.parse().unwrap()], report);
+        all.into_iter()
+            .map(|budget| (budget.figure, budget.limit, budget.measured, budget.met))
+            .collect()
+    }
+
+    fn one(budget: &str) -> (String, String, bool) {
+        let mut all = judged(budget, &report());
+        assert_eq!(all.len(), 1, "{all:?}");
+        let (figure, _, measured, met) = all.remove(0);
+        (figure, measured, met)
+    }
+
+    #[test]
+    fn figures_are_held_against_their_limits() {
+        let missed = |figure: &str, measured: &str| (figure.to_owned(), measured.to_owned(), false);
+        let met = |figure: &str, measured: &str| (figure.to_owned(), measured.to_owned(), true);
+        assert_eq!(one("p99=100ms"), missed("slices.p99", "120 ms"));
+        assert_eq!(one("slices.p99=120ms"), met("slices.p99", "120 ms"));
+        assert_eq!(one("p99.9=1s"), met("slices.p99.9", "300 ms"));
+        assert_eq!(one("slices.p99.9=100ms"), missed("slices.p99.9", "300 ms"));
+        assert_eq!(one("cpu=500us"), met("cpu", "400 µs"));
+        assert_eq!(one("memory=16MiB"), missed("memory", "30.0 MiB"));
+        assert_eq!(one("throttled=5%"), missed("throttled", "93.0 %"));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_no_success() {
+        assert_eq!(
+            one("endpoints.p99=1m"),
+            ("endpoints.p99".to_owned(), "not measured".to_owned(), false)
+        );
+        assert_eq!(one("writes=99").1, "not measured");
+        let nothing = judged("max=1m", &Report::default());
+        assert_eq!(
+            nothing,
+            [(
+                "max".to_owned(),
+                "60.0 s".to_owned(),
+                "not measured".to_owned(),
+                false
+            )]
+        );
+    }
+
+    #[test]
+    fn latencies_of_no_output_are_those_of_each() {
+        let mut both = report();
+        both.endpoints = Latency {
+            count: 1,
+            p99: 1_000,
+            ..Latency::default()
+        };
+        let both = judged("p99=100ms", &both);
+        let both: Vec<_> = both.iter().map(|(figure, _, _, met)| (&**figure, *met)).collect();
+        assert_eq!(both, [("slices.p99", false), ("endpoints.p99", true)]);
+    }
+
+    #[test]
+    fn the_median_of_rounds_counts() {
+        let round = |p99| {
+            let mut round = report();
+            round.slices.p99 = p99;
+            round
+        };
+        let repeated = Report {
+            rounds: vec![round(90_000), round(900_000), round(95_000)],
+            ..round(900_000)
+        };
+        assert!(judged("p99=100ms", &repeated)[0].3);
+        assert!(!judged("p99=94ms", &repeated)[0].3);
+    }
+
+    #[test]
+    fn limits_that_mean_nothing_are_refused() {
+        for wrong in [
+            "",
+            "p99",
+            "p99=",
+            "p99=100",
+            "p98=1s",
+            "=1s",
+            "pods.p99=1s",
+            "cpu=5%",
+            "memory=64",
+            "memory=x MiB",
+            "writes=",
+            "writes=-1",
+            "writes=NaN",
+            "throttled=5",
+            "throttled=inf%",
+        ] {
+            let refused = wrong.parse::<Budget>().unwrap_err();
+            assert!(refused.contains("p99=100ms"), "{wrong}");
+        }
+    }
+}

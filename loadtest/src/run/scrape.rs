@@ -1,0 +1,198 @@
+//! What a controller's own metrics say while a run is measured.
+
+use std::{ffi::OsString, net::TcpListener, time::Duration};
+
+use http::{Request, Uri};
+use tokio::time::Instant;
+
+use crate::{
+    api,
+    report::model::{QueueSample, Throttling, ThrottlingSample},
+};
+
+/// Each reading costs the controller as much as one write or two.
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
+/// The metric that says how much waits in endpointd, which serves those of the other list too.
+const QUEUE: &str = "endpointd_queue_waiting";
+/// Metrics whose values, summed up, say how much waits in kube-controller-manager.
+const QUEUES: [&str; 2] = [
+    "workqueue_depth{name=\"endpoint\"}",
+    "workqueue_depth{name=\"endpoint_slice\"}",
+];
+/// Seconds in which endpointd held back writes. Upstream has no such metric: its client counts the waits of all requests
+/// that wait at the same time, so its sum is no share of any time.
+const THROTTLED: &str = "endpointd_throttled_seconds_total";
+/// Below the ports that systems give to outgoing connections, so that none of these takes it while a controller is
+/// started again.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+/// How many ports are tried before the run goes on without metrics.
+const TRIES: u32 = 50;
+/// Flags of a controller that say where it serves its metrics, or how.
+const OF_ADMIN: [&str; 4] = ["--admin-port", "--secure-port", "--bind-address", "--tls-"];
+
+/// What one page of metrics says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Reading {
+    waiting: Option<f64>,
+    throttled: Option<f64>,
+}
+
+/// The readings of a run.
+#[derive(Debug)]
+pub(super) struct Readings {
+    start: Instant,
+    queue: Vec<QueueSample>,
+    /// The counter at the last reading, and when that was.
+    last: Option<(f64, Instant)>,
+    seconds: f64,
+    throttled: Vec<ThrottlingSample>,
+}
+
+/// Reads a page of metrics; none if it cannot be read.
+pub(super) async fn read(url: &Uri) -> Option<Reading> {
+    let mut origin = url.clone().into_parts();
+    let path = origin.path_and_query.replace("/".parse().ok()?)?;
+    let origin = Uri::from_parts(origin).ok()?;
+    let client = api::client(&origin.to_string()).ok()?;
+    let request = Request::get(path.as_str()).body(Vec::new()).ok()?;
+    Some(Reading::of(&client.request_text(request).await.ok()?))
+}
+
+/// A URL for the metrics of a controller that is started with these flags; none if they say where it serves its metrics,
+/// which is then the user's business.
+pub(super) fn free_url(flags: &[OsString]) -> Option<Uri> {
+    let is_decided = flags.iter().any(|flag| {
+        let flag = flag.to_string_lossy();
+        OF_ADMIN.iter().any(|prefix| flag.starts_with(prefix))
+    });
+    if is_decided {
+        return None;
+    }
+    let mut rng = fastrand::Rng::new();
+    let port = (0..TRIES)
+        .map(|_| rng.u16(PORTS))
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())?;
+    format!("http://127.0.0.1:{port}/metrics").parse().ok()
+}
+
+// === impl Reading ===
+
+impl Reading {
+    fn of(metrics: &str) -> Self {
+        let sum = |names: &[&str]| {
+            let values = metrics.lines().filter_map(|line| {
+                let (name, value) = line.rsplit_once(' ')?;
+                names.contains(&name).then_some(value)?.parse::<f64>().ok()
+            });
+            values.reduce(|a, b| a + b)
+        };
+        Self {
+            waiting: sum(&[QUEUE]).or_else(|| sum(&QUEUES)),
+            throttled: sum(&[THROTTLED]),
+        }
+    }
+}
+
+// === impl Readings ===
+
+impl Readings {
+    /// Of the run that begins now; what was counted before, as in this reading, is none of it.
+    pub(super) fn begin(start: Instant, before: Option<Reading>) -> Self {
+        Self {
+            start,
+            queue: Vec::new(),
+            last: before.and_then(|reading| Some((reading.throttled?, start))),
+            seconds: 0.0,
+            throttled: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, reading: Reading, now: Instant) {
+        let at = now.saturating_duration_since(self.start).as_secs_f64();
+        if let Some(depth) = reading.waiting {
+            self.queue.push(QueueSample { at, depth });
+        }
+        let Some(count) = reading.throttled else { return };
+        if let Some((before, when)) = self.last {
+            // The counter of a process that was started since begins at nought.
+            let more = if count < before { count } else { count - before };
+            let passed = now.saturating_duration_since(when).as_secs_f64();
+            self.seconds += more;
+            if passed > 0.0 {
+                let share = (more / passed).min(1.0);
+                self.throttled.push(ThrottlingSample { at, share });
+            }
+        }
+        self.last = Some((count, now));
+    }
+
+    /// The controller's queue over the run.
+    pub(super) fn queue(&mut self) -> Vec<QueueSample> {
+        std::mem::take(&mut self.queue)
+    }
+
+    /// How long writes were held back; none if that was never read.
+    pub(super) fn throttling(&mut self) -> Option<Throttling> {
+        let (_, until) = self.last?;
+        let passed = until.saturating_duration_since(self.start).as_secs_f64();
+        (passed > 0.0).then(|| Throttling {
+            seconds: self.seconds,
+            share: (self.seconds / passed).min(1.0),
+            over_time: std::mem::take(&mut self.throttled),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_summed_up_and_others_left_out() {
+        let page = "# TYPE workqueue_depth gauge\nworkqueue_depth{name=\"endpoint\"} 3\n\
+                    workqueue_depth{name=\"endpoint_slice\"} 4\nworkqueue_depth{name=\"other\"} 9\n";
+        let waiting = |page: &str| Reading::of(page).waiting;
+        assert_eq!(waiting(page), Some(7.0));
+        assert_eq!(waiting("endpointd_queue_waiting 0\n"), Some(0.0));
+        let both = format!("{page}\nendpointd_queue_waiting 3\n");
+        assert_eq!(waiting(&both), Some(3.0), "the same objects are counted once");
+        assert_eq!(waiting("up 1\n"), None);
+        assert_eq!(
+            Reading::of("endpointd_throttled_seconds_total 1.5\n").throttled,
+            Some(1.5)
+        );
+    }
+
+    #[test]
+    fn throttling_counts_from_the_start_and_goes_on_after_a_restart() {
+        let start = Instant::now();
+        let reading = |throttled| Reading {
+            waiting: Some(1.0),
+            throttled,
+        };
+        let after = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut readings = Readings::begin(start, Some(reading(Some(7.0))));
+        readings.add(reading(Some(8.0)), after(2));
+        // Another process, whose counter began at nought.
+        readings.add(reading(Some(0.5)), after(3));
+        readings.add(reading(Some(0.5)), after(4));
+        let throttling = readings.throttling().unwrap();
+        assert!((throttling.seconds - 1.5).abs() < 1e-9, "{throttling:?}");
+        assert!((throttling.share - 0.375).abs() < 1e-9, "{throttling:?}");
+        let shares: Vec<f64> = throttling.over_time.iter().map(|sample| sample.share).collect();
+        assert_eq!(shares, [0.5, 0.5, 0.0]);
+        assert_eq!(readings.queue().len(), 3);
+
+        let mut unknown = Readings::begin(start, None);
+        unknown.add(reading(None), after(1));
+        assert_eq!(unknown.throttling(), None, "it was not read");
+    }
+
+    #[test]
+    fn a_controller_that_is_told_where_to_serve_is_left_to_it() {
+        assert!(free_url(&["--kube-api-qps=5".into()]).is_some());
+        for flag in ["--admin-port=0", "--secure-port", "--tls-cert-file=x"] {
+            assert_eq!(free_url(&[flag.into()]), None, "{flag}");
+        }
+    }
+}
