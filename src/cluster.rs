@@ -16,6 +16,8 @@ pub mod lease;
 pub(crate) mod objects;
 mod pages;
 pub mod read;
+pub(crate) mod scrape;
+pub(crate) mod slice_changes;
 pub(crate) mod watch;
 
 pub use codec::Status;

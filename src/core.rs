@@ -36,6 +36,7 @@ pub mod selector;
 pub(crate) mod selector_cache;
 pub mod slices;
 pub mod subsets;
+pub mod throttling;
 pub mod time;
 pub(crate) mod window;
 pub mod work;

@@ -13,6 +13,7 @@ use crate::core::object::ObjectKey;
 use crate::core::publish::reports::{Reply, Reported, Taken};
 use crate::core::publish::{Next, Publisher, Replied};
 use crate::core::role::{Role, RoleChange};
+use crate::core::throttling::{Limit, Throttling, ThrottlingNotice};
 use crate::metrics::WriterMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use std::time::Duration;
@@ -47,6 +48,7 @@ pub struct WriterState {
     role: Role,
     draining: Vec<RpcReplyPort<()>>,
     metrics: WriterMetrics,
+    throttling: Throttling,
 }
 
 /// The writer actor.
@@ -80,6 +82,7 @@ impl Actor for Writer {
             role: Role::Leader,
             draining: Vec::new(),
             metrics: WriterMetrics::new(),
+            throttling: Throttling::default(),
         })
     }
 
@@ -155,7 +158,10 @@ impl WriterState {
                     }
                 }
                 Next::Wait { until, limited } => {
-                    self.metrics.held_back(now, limited);
+                    self.metrics.held_back(now, limited.is_some());
+                    if let Some(notice) = self.throttling.observe(limited, now) {
+                        log_throttling(&notice);
+                    }
                     if let Some(until) = until {
                         self.wake_at(until, now, myself);
                     }
@@ -185,6 +191,9 @@ impl WriterState {
         self.publisher.change_role(change);
         if change.lost {
             self.metrics.cleared(now);
+            if let Some(notice) = self.throttling.end() {
+                log_throttling(&notice);
+            }
         }
     }
 
@@ -238,5 +247,24 @@ impl WriterState {
         // The shard reports whether the object is due again; without a shard, there is nothing left to write.
         let told = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));
         self.publisher.answered(key, load, took, quiet, told, now);
+    }
+}
+
+fn log_throttling(notice: &ThrottlingNotice) {
+    match notice {
+        ThrottlingNotice::Lasts(lasted, limit) => {
+            let by = match limit {
+                Limit::Qps => "--kube-api-qps",
+                Limit::Server => "the API server, which asks for pauses",
+            };
+            tracing::warn!(
+                seconds = lasted.as_secs(),
+                by,
+                "writes are throttled without a pause; changes are published late"
+            );
+        }
+        ThrottlingNotice::Over(lasted) => {
+            tracing::info!(seconds = lasted.as_secs(), "writes are no longer throttled");
+        }
     }
 }

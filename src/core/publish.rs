@@ -25,6 +25,7 @@ use super::namespace::{Granted, NamespaceState, Outcome, WorkItem};
 use super::object::{ObjectKey, ObjectName, Output};
 use super::queue::{Priority, Urgency, WriteQueue};
 use super::role::RoleChange;
+use super::throttling::Limit;
 use super::window::{Flown, Sign, Window};
 use reports::{Reply, Report, Reported};
 use std::time::Duration;
@@ -100,8 +101,8 @@ pub enum Next {
     Wait {
         /// The time to look again, if nothing happens before.
         until: Option<Duration>,
-        /// True if something would go but for the rate limit or a pause that the API server asked for.
-        limited: bool,
+        /// The limit but for which something would go, if there is one.
+        limited: Option<Limit>,
     },
 }
 
@@ -350,7 +351,7 @@ impl Publisher {
         if !self.writes || self.drains {
             return Next::Wait {
                 until: None,
-                limited: false,
+                limited: None,
             };
         }
         self.window.pass(now);
@@ -358,7 +359,7 @@ impl Publisher {
             self.held_back = self.queue.has_ready(now);
             return Next::Wait {
                 until: self.window.probes_until(),
-                limited: false,
+                limited: None,
             };
         }
         if self.refused.len() > REFUSED_KEPT {
@@ -367,13 +368,13 @@ impl Publisher {
         if self.quiet_until > now {
             return Next::Wait {
                 until: Some(self.quiet_until),
-                limited: self.queue.has_ready(now),
+                limited: self.queue.has_ready(now).then_some(Limit::Server),
             };
         }
         if let Err(wait) = self.bucket.take(now) {
             return Next::Wait {
                 until: (self.queue.waiting() > 0).then_some(now + wait),
-                limited: self.queue.has_ready(now),
+                limited: self.queue.has_ready(now).then_some(Limit::Qps),
             };
         }
         // One namespace gets half of the window, so that others go on while its requests get no answer, such as when
@@ -389,7 +390,7 @@ impl Publisher {
         let until = self.queue.next_delayed().into_iter();
         Next::Wait {
             until: until.chain(self.window.probes_until()).min(),
-            limited: false,
+            limited: None,
         }
     }
 

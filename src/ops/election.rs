@@ -77,6 +77,8 @@ pub(super) struct Elector {
     metrics: LeaseMetrics,
     /// True if the lack of progress has been logged.
     stalled: bool,
+    /// The other holder that was logged last, while this process stands by.
+    told_holder: Option<String>,
 }
 
 /// The request in flight, if any.
@@ -109,6 +111,7 @@ impl Elector {
             listeners,
             metrics,
             stalled: false,
+            told_holder: None,
         }
     }
 
@@ -200,6 +203,7 @@ impl Elector {
         } else {
             Role::Standby
         };
+        self.tell_holder(role);
         let before = *self.listeners.leadership.borrow();
         if role.writes() && !before.role.writes() {
             self.listeners.router.begin_term();
@@ -231,6 +235,22 @@ impl Elector {
                     "the lease is lost; this process stops writing and becomes a standby"
                 );
             }
+        }
+    }
+
+    /// Logs for whom this process stands by: once, and when the holder changes. A Lease that is released for a moment
+    /// is not a change.
+    fn tell_holder(&mut self, role: Role) {
+        if role.writes() {
+            self.told_holder = None;
+            return;
+        }
+        let Some(holder) = self.election.holder().filter(|holder| *holder != self.identity) else {
+            return;
+        };
+        if self.told_holder.as_deref() != Some(holder) {
+            tracing::info!(holder, "another process holds the lease; this one stands by");
+            self.told_holder = Some(holder.to_owned());
         }
     }
 

@@ -7,6 +7,7 @@ mod election;
 mod foreign;
 mod inspect;
 mod publishing;
+mod top;
 
 use crate::actors::writer::Pacing;
 use crate::cluster::codec::Encoding;
@@ -28,6 +29,7 @@ pub(crate) use publishing::{MirroringArgs, PublishingArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+pub(crate) use top::TopArgs;
 
 /// The command line of endpointd. Its help begins with the package's description.
 #[derive(Debug, Parser)]
@@ -59,6 +61,11 @@ pub(crate) enum Command {
     ///
     /// This command only reads. The exit code is 0, or 2 if that could not be found out.
     Explain(ExplainArgs),
+    /// Watch a running controller: writes, queue, latency, the leader, and the Services that change most
+    ///
+    /// Reads the controller's metrics, its Lease, and the metadata of `EndpointSlices` as they change. What cannot be
+    /// read is shown as such. With --once, the exit code is 0, or 2 if the metrics could not be read.
+    Top(TopArgs),
 }
 
 /// A parsed command line.
@@ -93,7 +100,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     let outputs = match &cli.command {
         Command::Run(run) => run.publishing.outputs(),
         Command::Audit(audit) => audit.publishing.outputs(),
-        Command::Explain(_) => Outputs::ALL,
+        Command::Explain(_) | Command::Top(_) => Outputs::ALL,
     };
     if outputs.is_none() {
         return Err(command.error(

@@ -18,3 +18,4 @@ mod binary;
 mod rbac;
 mod secrets;
 mod tenant_log;
+mod top;
