@@ -24,7 +24,6 @@ use self::screen::Choice;
 use self::view::View;
 use super::flags::TopArgs;
 use super::logging::one_line;
-use crate::USAGE;
 use crate::cluster::connect::connect;
 use crate::cluster::encodings::Encodings;
 use crate::cluster::read::Reader;
@@ -42,7 +41,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// The exit code if the metrics could not be read.
+/// The exit code if the metrics could not be read, or a flag cannot be used.
 const UNREAD: u8 = 2;
 /// The number of observations that may wait to be counted. Beyond it the watch of slices is read more slowly.
 const WAITING: usize = 1024;
@@ -67,13 +66,13 @@ pub(crate) async fn run(args: TopArgs) -> ExitCode {
         Ok(scraper) => scraper,
         Err(error) => {
             eprintln!("error: {}", one_line(&error));
-            return ExitCode::from(USAGE);
+            return ExitCode::from(UNREAD);
         }
     };
     let terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
     if !(args.once || terminal) {
         eprintln!("error: this is not a terminal; --once prints the view as text");
-        return ExitCode::from(USAGE);
+        return ExitCode::from(UNREAD);
     }
     let lease = format!("{}/{}", args.lease_namespace, args.lease_name);
     let model = Model::new(args.metrics_url.clone(), lease);
