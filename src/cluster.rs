@@ -17,6 +17,8 @@ pub(crate) mod objects;
 pub(crate) mod outage;
 mod pages;
 pub mod read;
+pub(crate) mod scrape;
+pub(crate) mod slice_changes;
 pub(crate) mod watch;
 
 pub use codec::Status;

@@ -78,7 +78,7 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     hash::set_key(HashKey::new(key)).expect("a process runs one command, and hashes nothing before");
     let threads = match &cli.command {
         Command::Run(args) => args.worker_threads,
-        Command::Audit(_) | Command::Explain(_) => 1,
+        Command::Audit(_) | Command::Explain(_) | Command::Top(_) => 1,
         Command::Version => {
             let text = format!("endpointd {VERSION}\n");
             return written(std::io::stdout().write_all(text.as_bytes()));
@@ -95,6 +95,7 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Command::Run(args) => run(*args, &ignored).await,
                 Command::Audit(args) => ops::inspect::audit(args).await,
                 Command::Explain(args) => ops::inspect::explain(args).await,
+                Command::Top(args) => ops::top::run(args).await,
                 Command::Version | Command::Completion { .. } | Command::Man { .. } => ExitCode::SUCCESS,
             }
         }),

@@ -10,3 +10,4 @@ pub(crate) mod inspect;
 pub(crate) mod logging;
 pub mod progress;
 pub mod run;
+pub(crate) mod top;

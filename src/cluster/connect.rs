@@ -186,7 +186,7 @@ fn hint() -> &'static str {
     }
 }
 
-fn adapt(config: &mut Config) {
+pub(super) fn adapt(config: &mut Config) {
     // Every request has its own deadline here, and is retried by the code that can interpret its outcome.
     config.default_retry = false;
     config.read_timeout = None;

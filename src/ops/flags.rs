@@ -8,6 +8,7 @@ mod errors;
 mod foreign;
 mod inspect;
 mod publishing;
+mod top;
 
 use crate::actors::writer::Pacing;
 use crate::cluster::codec::Encoding;
@@ -30,6 +31,7 @@ pub(crate) use publishing::{MirroringArgs, PublishingArgs};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+pub(crate) use top::TopArgs;
 
 /// The version of this program, with the commit that it was built from.
 pub(crate) const VERSION: &str = concat!(
@@ -88,6 +90,11 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
+    /// Watch a running controller: writes, queue, latency, the leader, and the Services that change most
+    ///
+    /// Reads the controller's metrics, its Lease, and the metadata of `EndpointSlices` as they change. What cannot be
+    /// read is shown as such. With --once, the exit code is 0, or 2 if the metrics could not be read.
+    Top(TopArgs),
 }
 
 /// A parsed command line.
@@ -199,6 +206,7 @@ fn read(
         Command::Explain(_) | Command::Version | Command::Completion { .. } | Command::Man { .. } => {
             Outputs::ALL
         }
+        Command::Explain(_) | Command::Top(_) => Outputs::ALL,
     };
     if outputs.is_none() {
         return Err(command.error(

@@ -20,3 +20,4 @@ mod command_line;
 mod rbac;
 mod secrets;
 mod tenant_log;
+mod top;

@@ -114,7 +114,7 @@ impl ElectionArgs {
 }
 
 /// Parses the name of an object, which becomes part of request paths without escaping.
-fn parse_name(text: &str) -> Result<String, &'static str> {
+pub(super) fn parse_name(text: &str) -> Result<String, &'static str> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     if !text.is_empty() && text.len() <= 253 && text.chars().all(plain) {
         Ok(text.to_owned())

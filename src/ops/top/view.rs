@@ -1,0 +1,345 @@
+//! The content of the screen, as text: pure, so that tests can look at it.
+
+use super::hot::{HotService, Sort};
+use super::model::{LeaseSight, Model};
+use super::rates::{Quantile, Span};
+use crate::core::object::Output;
+use crate::core::queue::Priority;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// A heading, and what it says in pieces. A line may be broken between pieces, never within one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Fact {
+    pub(super) label: &'static str,
+    pub(super) pieces: Vec<String>,
+    /// Whether an operator should look at it.
+    pub(super) alarm: bool,
+}
+
+/// Everything that is shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct View {
+    /// The page that is read.
+    pub(super) url: String,
+    pub(super) facts: Vec<Fact>,
+    /// The heading of the table of Services.
+    pub(super) heading: String,
+    pub(super) services: Vec<HotService>,
+}
+
+/// The width of the labels of facts.
+pub(super) const LABEL: usize = 11;
+
+fn fact(label: &'static str, pieces: Vec<String>) -> Fact {
+    Fact {
+        label,
+        pieces,
+        alarm: false,
+    }
+}
+
+fn alarm(label: &'static str, pieces: Vec<String>) -> Fact {
+    Fact {
+        alarm: true,
+        ..fact(label, pieces)
+    }
+}
+
+impl View {
+    /// Collects what is known now.
+    pub(super) fn of(model: &Model, sort: Sort, filter: &str, now: Duration) -> Self {
+        let mut facts = Vec::new();
+        if let Some((why, since)) = &model.failure {
+            let since = age(now.saturating_sub(*since));
+            facts.push(alarm(
+                "Metrics",
+                vec![format!("not read for {since}:"), why.clone()],
+            ));
+        } else if model.samples.is_empty() {
+            facts.push(fact("Metrics", vec!["not read yet".to_owned()]));
+        }
+        facts.extend(process(model));
+        facts.extend(lease(model, now));
+        facts.extend(writes(model));
+        facts.extend(state(model));
+        facts.extend(latency(model));
+        facts.extend(lag(model));
+        let mut heading = format!(
+            "Services by slice changes in the last minute, sorted by {}",
+            sort.as_str()
+        );
+        if !filter.is_empty() {
+            heading = format!("{heading}, with {filter:?}");
+        }
+        match model.hot.uncounted() {
+            0 => {}
+            more => heading = format!("{heading}; {more} changes of further Services"),
+        }
+        if let Some(why) = &model.watch_failure {
+            heading = format!("{heading}; not watched now: {why}");
+        }
+        Self {
+            url: model.url.clone(),
+            facts,
+            heading,
+            services: model.hot.sorted(sort, filter, now),
+        }
+    }
+
+    /// Returns the view as plain text, with at most this many Services.
+    pub(super) fn to_text(&self, services: usize) -> String {
+        let mut text = format!("endpointd at {}\n", self.url);
+        for Fact { label, pieces, .. } in &self.facts {
+            let _ = writeln!(text, "{label:<LABEL$}{}", pieces.join("  "));
+        }
+        let _ = writeln!(text, "\n{}", self.heading);
+        text.push_str("CHANGES  DELETES  LAST  SERVICE\n");
+        for service in self.services.iter().take(services) {
+            let HotService {
+                namespace,
+                name,
+                changes,
+                deletes,
+                last,
+            } = service;
+            let last = age(*last);
+            let _ = writeln!(text, "{changes:>7}  {deletes:>7}  {last:>4}  {namespace}/{name}");
+        }
+        match self.services.len() {
+            0 => text.push_str("none\n"),
+            all if all > services => {
+                let _ = writeln!(text, "and {} more", all - services);
+            }
+            _ => {}
+        }
+        text
+    }
+}
+
+fn process(model: &Model) -> Option<Fact> {
+    let metrics = &model.latest()?.metrics;
+    let role = match (
+        metrics.sum("endpointd_lease_held", &[]),
+        metrics.sum("leader_election_master_status", &[]),
+    ) {
+        (Some(held), Some(_)) if held > 0.0 => "the leader",
+        (_, Some(_)) => "a standby: it writes nothing, and only its watches count",
+        (Some(held), None) if held > 0.0 => "writes without leader election",
+        _ => "a dry run: it writes nothing",
+    };
+    let mut pieces = vec![role.to_owned()];
+    if let Some((version, _)) = metrics.by_label("endpointd_build_info", "version").next() {
+        pieces.push(format!("version {version}"));
+    }
+    if let Some(cpus) = model
+        .span()
+        .and_then(|span| span.rate("process_cpu_seconds_total", &[]))
+    {
+        pieces.push(format!("{cpus:.2} CPUs"));
+    }
+    if let Some(bytes) = metrics.sum("process_resident_memory_bytes", &[]) {
+        pieces.push(format!("{:.0} MiB", bytes / f64::from(1 << 20)));
+    }
+    if model.restarted {
+        pieces.push("restarted, or another process answers".to_owned());
+        return Some(alarm("Process", pieces));
+    }
+    Some(fact("Process", pieces))
+}
+
+fn lease(model: &Model, now: Duration) -> Option<Fact> {
+    let name = &model.lease_name;
+    Some(match &model.lease {
+        LeaseSight::Unread => return None,
+        LeaseSight::Failed(why) => alarm("Lease", vec![format!("{name} cannot be read:"), why.clone()]),
+        LeaseSight::Missing => alarm("Lease", vec![format!("{name} does not exist")]),
+        LeaseSight::Seen { record, since } => {
+            let unchanged = now.saturating_sub(*since);
+            let seconds = u64::try_from(record.seconds).unwrap_or_default();
+            let seen = format!("unchanged for {}", age(unchanged));
+            let expired = unchanged > Duration::from_secs(seconds);
+            match &*record.holder {
+                "" => alarm("Lease", vec![format!("{name} is held by nobody"), seen]),
+                holder if expired => alarm(
+                    "Lease",
+                    vec![short(holder), format!("held {name} and has let it expire"), seen],
+                ),
+                holder => fact("Lease", vec![short(holder), format!("holds {name}"), seen]),
+            }
+        }
+    })
+}
+
+/// Leaves out the random part of an identity, which is the host's name, an underscore and a UUID.
+fn short(holder: &str) -> String {
+    let host = match holder.rsplit_once('_') {
+        Some((host, uuid)) if uuid.len() == 36 && !host.is_empty() => host,
+        _ => holder,
+    };
+    host.chars().filter(|c| !c.is_control()).take(120).collect()
+}
+
+fn writes(model: &Model) -> Vec<Fact> {
+    let rates = |name: &str, label: &str, values: &[&str]| {
+        let span = model.span();
+        let one = |value: &&str| {
+            let rate = span.and_then(|span| span.rate(name, &[(label, value)]));
+            format!("{value} {}", rate.map_or("-".to_owned(), number))
+        };
+        values.iter().map(one).collect::<Vec<_>>()
+    };
+    if model.latest().is_none() {
+        return Vec::new();
+    }
+    let lanes = Priority::ALL.map(Priority::as_str);
+    let failed = |span: Span<'_>| {
+        let rates = ["conflict", "refused", "unknown"]
+            .map(|outcome| span.rate("endpointd_request_outcomes_total", &[("outcome", outcome)]));
+        rates.into_iter().flatten().sum::<f64>()
+    };
+    let mut requests = rates(
+        "endpointd_requests_total",
+        "verb",
+        &["create", "update", "delete", "get"],
+    );
+    let failed = model.span().map(failed);
+    requests.push(format!("failed {}", failed.map_or("-".to_owned(), number)));
+    vec![
+        fact(
+            "Writes/s",
+            rates("endpointd_queue_age_seconds_count", "lane", &lanes),
+        ),
+        Fact {
+            alarm: failed.is_some_and(|failed| failed >= 1.0),
+            ..fact("Requests/s", requests)
+        },
+    ]
+}
+
+fn state(model: &Model) -> Vec<Fact> {
+    let Some(sample) = model.latest() else {
+        return Vec::new();
+    };
+    let value = |name: &str, labels: &[(&str, &str)]| sample.metrics.sum(name, labels);
+    let count = |name: &str| value(name, &[]).map_or("-".to_owned(), |value| format!("{value:.0}"));
+    let seconds = |name: &str, labels: &[(&str, &str)]| value(name, labels).map_or("-".to_owned(), duration);
+    let mut queue = vec![format!("{} waiting", count("endpointd_queue_waiting"))];
+    queue.extend(Priority::ALL.map(|priority| {
+        let oldest = seconds("endpointd_queue_oldest_seconds", &[("lane", priority.as_str())]);
+        format!("{} {oldest}", priority.as_str())
+    }));
+    queue[1].insert_str(0, "the oldest: ");
+    let throttled = model
+        .span()
+        .and_then(|span| span.rate("endpointd_throttled_seconds_total", &[]));
+    let window = vec![
+        format!(
+            "{} of {} requests in flight",
+            count("endpointd_requests_in_flight"),
+            count("endpointd_requests_in_flight_limit")
+        ),
+        throttled.map_or("throttled -".to_owned(), |share| {
+            format!("throttled {:.0} % of the time", 100.0 * share.min(1.0))
+        }),
+    ];
+    let behind = vec![
+        format!("{} Services out of sync", count("endpointd_services_out_of_sync")),
+        format!(
+            "the oldest for {}",
+            seconds("endpointd_services_out_of_sync_oldest_seconds", &[])
+        ),
+    ];
+    let oldest = value("endpointd_services_out_of_sync_oldest_seconds", &[]);
+    vec![
+        fact("Queue", queue),
+        Fact {
+            alarm: throttled.is_some_and(|share| share >= 0.5),
+            ..fact("Window", window)
+        },
+        Fact {
+            alarm: oldest.is_some_and(|oldest| oldest >= 30.0),
+            ..fact("Behind", behind)
+        },
+    ]
+}
+
+fn latency(model: &Model) -> Option<Fact> {
+    model.latest()?;
+    let quantiles = |output: Output| {
+        let label = [("output", output.as_str())];
+        let at = |quantile| {
+            let span = model.span()?;
+            span.quantile("endpointd_change_to_acknowledged_seconds", &label, quantile)
+        };
+        let (p50, p99) = (at(0.5)?, at(0.99)?);
+        Some(format!(
+            "{}: p50 {} p99 {}",
+            output.as_str(),
+            shown(p50),
+            shown(p99)
+        ))
+    };
+    let mut pieces: Vec<_> = Output::ALL.into_iter().filter_map(quantiles).collect();
+    if pieces.is_empty() {
+        pieces.push("no change was written since the last look".to_owned());
+    }
+    Some(fact("Change→ack", pieces))
+}
+
+fn lag(model: &Model) -> Option<Fact> {
+    let metrics = &model.latest()?.metrics;
+    let mut lags: Vec<_> = metrics
+        .by_label("endpointd_watch_lag_seconds", "resource")
+        .collect();
+    // The page's order differs from scrape to scrape.
+    lags.sort_by_key(|(resource, _)| *resource);
+    let pieces = lags
+        .iter()
+        .map(|(resource, lag)| format!("{resource} {}", duration(*lag)))
+        .collect();
+    // A quiet watch shows a bookmark each minute.
+    let late = lags.iter().any(|(_, lag)| *lag > 120.0);
+    (!lags.is_empty()).then_some(Fact {
+        alarm: late,
+        ..fact("Watch lag", pieces)
+    })
+}
+
+fn shown(quantile: Quantile) -> String {
+    match quantile {
+        Quantile::Of(seconds) => duration(seconds),
+        Quantile::Above(seconds) => format!(">{}", duration(seconds)),
+    }
+}
+
+fn number(value: f64) -> String {
+    if value >= 100.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.1}")
+    }
+}
+
+/// Formats seconds with two or three digits and a unit.
+pub(super) fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.000_05 => "0 s".to_owned(),
+        s if s < 0.010 => format!("{:.1} ms", s * 1e3),
+        s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 600.0 => format!("{s:.0} s"),
+        s => format!("{:.0} min", s / 60.0),
+    }
+}
+
+/// Formats a time that has passed, in whole seconds or minutes.
+pub(super) fn age(passed: Duration) -> String {
+    match passed.as_secs() {
+        seconds @ 0..600 => format!("{seconds}s"),
+        seconds => format!("{}m", seconds / 60),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;
