@@ -156,7 +156,7 @@ impl Line {
                     seconds,
                     resources,
                     error,
-                    "the API server still cannot be read; requests are retried"
+                    "requests to the API server still fail; they are retried"
                 );
             }
             Self::Over(lasted) => {

@@ -203,10 +203,11 @@ fn read(
     let outputs = match &cli.command {
         Command::Run(run) => run.publishing.outputs(),
         Command::Audit(audit) => audit.publishing.outputs(),
-        Command::Explain(_) | Command::Version | Command::Completion { .. } | Command::Man { .. } => {
-            Outputs::ALL
-        }
-        Command::Explain(_) | Command::Top(_) => Outputs::ALL,
+        Command::Explain(_)
+        | Command::Top(_)
+        | Command::Version
+        | Command::Completion { .. }
+        | Command::Man { .. } => Outputs::ALL,
     };
     if outputs.is_none() {
         return Err(command.error(

@@ -15,8 +15,8 @@ mod objects;
 mod process;
 
 mod binary;
-mod operator_log;
 mod command_line;
+mod operator_log;
 mod rbac;
 mod secrets;
 mod tenant_log;

@@ -141,9 +141,8 @@ mod tests {
         let page = |counts: [u32; 4]| {
             let bounds = ["0.1", "0.2", "0.4", "+Inf"];
             let lines = bounds.iter().zip(counts);
-            lines
-                .map(|(le, count)| format!("h_bucket{{le=\"{le}\"}} {count}\n"))
-                .collect::<String>()
+            let lines = lines.map(|(le, count)| format!("h_bucket{{le=\"{le}\"}} {count}\n"));
+            lines.collect::<Vec<_>>().concat()
         };
         let between = |before: [u32; 4], after: [u32; 4], at: f64| {
             let (before, after) = (sample(0, &page(before)), sample(1, &page(after)));
