@@ -49,7 +49,8 @@ pub struct PodFinding {
     pub endpoints: Option<bool>,
     /// Whether it holds the Lease, if the Service publishes only the holder of one.
     pub leads: Option<bool>,
-    /// The reasons why it is published as it is, or not at all.
+    /// The reason why it is published as it is, or not at all; then, if it is published, what is left out of that. Empty if
+    /// it is simply ready, if another pod leads, or if `amiss` is the reason.
     pub why: Vec<String>,
     /// The ways in which it is not published as it should be.
     pub amiss: Vec<String>,
@@ -119,7 +120,6 @@ struct Looked<'a> {
     /// Whether the pod holds the Lease, if only the holder of one is published.
     leads: Option<bool>,
     node: Node,
-    why: Vec<String>,
     amiss: Vec<String>,
 }
 
@@ -142,12 +142,11 @@ pub(super) fn find(
         service: &seen.service.facts,
         leads: leader.map(|leader| leader.pod.as_deref() == Some(&*facts.name)),
         node,
-        why: Vec::new(),
         amiss: Vec::new(),
     };
-    looked.explain(pod);
     let published = places(facts, seen);
     looked.compare(&published, differences);
+    let why = looked.why(pod, !published.is_empty());
     let endpoints = seen
         .endpoints
         .as_ref()
@@ -178,7 +177,7 @@ pub(super) fn find(
         published,
         endpoints,
         leads: looked.leads,
-        why: looked.why,
+        why,
         amiss: looked.amiss,
     }
 }
@@ -229,63 +228,106 @@ fn shown(pod: &PodFacts, endpoints: &EndpointsFacts) -> Option<bool> {
 }
 
 impl Looked<'_> {
-    /// Adds the reasons why the pod is published as it is.
-    fn explain(&mut self, seen: &ObservedPod) {
-        let (pod, service) = (self.pod, self.service);
-        let told = seen.told.as_deref();
-        if pod.terminal {
-            let reason = seen
-                .reason
-                .as_ref()
-                .map_or_else(String::new, |reason| format!(" ({reason})"));
-            self.why.push(format!(
-                "phase {}{reason}: a pod that has ended is not published",
-                seen.phase
-            ));
-            return;
+    /// Returns the reason why the pod is published as it is, or not at all, and what is left out if it is published.
+    fn why(&self, seen: &ObservedPod, published: bool) -> Vec<String> {
+        // Who leads is said elsewhere.
+        if self.leads == Some(false) && !published {
+            return Vec::new();
         }
-        if pod.v4.is_none() && pod.v6.is_none() {
-            let told = told.map_or_else(String::new, |told| format!(", {told}"));
-            self.why
-                .push(format!("it has no IP yet (phase {}{told})", seen.phase));
-            return;
+        if let Some(reason) = self.why_left_out(seen) {
+            return vec![reason];
         }
-        for family in Family::ALL.into_iter().filter(|family| service.has(*family)) {
-            if ip(pod, family).is_none() {
-                self.why.push(format!(
-                    "it has no {} address, and the Service is {0}",
-                    family.as_str()
-                ));
-            }
+        if published {
+            let mut why: Vec<String> = self.why_not_ready(seen).into_iter().collect();
+            why.extend(self.why_incomplete());
+            return why;
         }
-        let node = pod.node.as_deref().unwrap_or_default();
-        match self.node {
-            Node::Unbound if !service.publish_not_ready => {
-                self.why.push("it is not bound to a node: slices leave it out until it is".to_owned());
-            }
-            Node::Gone if !service.publish_not_ready => self.why.push(format!(
-                "its node {node} is unknown: slices leave it out until there is such a Node (Endpoints do not look \
-                 at nodes)"
-            )),
-            Node::Gone => self.why.push(format!("its node {node} is unknown: its endpoint has no zone")),
-            Node::Unbound | Node::There | Node::Untold => {}
-        }
-        let told = told.map_or_else(String::new, |told| format!(": {told}"));
-        match (pod.terminating, pod.ready) {
-            (true, true) => self.why.push("terminating, and still serving".to_owned()),
-            (true, false) => self.why.push("terminating, and not serving any more".to_owned()),
-            (false, false) if service.publish_not_ready => {
-                self.why.push(format!(
-                    "not ready{told}; publishNotReadyAddresses has it published as ready"
-                ));
-            }
-            (false, false) => self.why.push(format!("not ready{told}")),
-            (false, true) => {}
-        }
-        self.explain_ports();
+        self.why_not_placed().into_iter().collect()
     }
 
-    fn explain_ports(&mut self) {
+    /// Returns the reason why slices must not have the pod, whether they do or not. What decides comes first.
+    fn why_left_out(&self, seen: &ObservedPod) -> Option<String> {
+        let (pod, service) = (self.pod, self.service);
+        if pod.terminal {
+            let reason = seen.reason.as_ref();
+            let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+            return Some(format!(
+                "phase {}{reason}: it has ended, so slices leave it out",
+                seen.phase
+            ));
+        }
+        if pod.v4.is_none() && pod.v6.is_none() {
+            let told = seen.told.as_ref();
+            let told = told.map_or_else(String::new, |told| format!(", {told}"));
+            return Some(format!("it has no IP yet (phase {}{told})", seen.phase));
+        }
+        if let [lacking, ..] = self.lacking()[..]
+            && !self.has_address()
+        {
+            return Some(format!(
+                "it has no {} address, and the Service is {0}",
+                lacking.as_str()
+            ));
+        }
+        if service.publish_not_ready {
+            return None;
+        }
+        match (&self.node, &pod.node) {
+            (Node::Unbound, _) => {
+                Some("it is not bound to a node: slices leave it out until it is".to_owned())
+            }
+            (Node::Gone, Some(node)) => Some(format!(
+                "its node {node} is unknown: slices leave it out until there is such a Node (Endpoints do not look at \
+                 nodes)"
+            )),
+            _ => None,
+        }
+    }
+
+    /// Returns the reason why a pod that slices may have is in none.
+    fn why_not_placed(&self) -> Option<String> {
+        // If something is amiss, that is the reason.
+        if !self.amiss.is_empty() {
+            return None;
+        }
+        if matches!(self.node, Node::Untold) && !self.service.publish_not_ready {
+            return Some(
+                "nodes could not be read, so it is not known whether slices should have it".to_owned(),
+            );
+        }
+        // An existing slice may have room for it, but no slice is created any more.
+        let deleting = self.service.deleting;
+        deleting.then(|| "the Service is being deleted, and gets no new slice for it".to_owned())
+    }
+
+    /// Returns the reason why the pod is published as anything but ready, or as ready although it is not.
+    fn why_not_ready(&self, seen: &ObservedPod) -> Option<String> {
+        let told = seen.told.as_ref();
+        let told = told.map_or_else(String::new, |told| format!(": {told}"));
+        let text = match (self.pod.terminating, self.pod.ready) {
+            (true, true) => "terminating, and still serving".to_owned(),
+            (true, false) => "terminating, and not serving any more".to_owned(),
+            (false, false) if self.service.publish_not_ready => {
+                format!("not ready{told}; publishNotReadyAddresses has it published as ready")
+            }
+            (false, false) => format!("not ready{told}"),
+            (false, true) => return None,
+        };
+        Some(text)
+    }
+
+    /// Returns what is left out of the endpoints of a published pod, and why.
+    fn why_incomplete(&self) -> Vec<String> {
+        let mut why = Vec::new();
+        for family in self.lacking() {
+            let family = family.as_str();
+            why.push(format!(
+                "it has no {family} address, so it is in no {family} slice"
+            ));
+        }
+        if let (Node::Gone, Some(node)) = (&self.node, &self.pod.node) {
+            why.push(format!("its node {node} is unknown: its endpoint has no zone"));
+        }
         for port in &self.service.ports {
             let TargetPort::Name(name) = &port.target else {
                 continue;
@@ -295,7 +337,7 @@ impl Looked<'_> {
                 continue;
             }
             let wanted = port.protocol.as_str();
-            let why = match found.next() {
+            let lacks = match found.next() {
                 Some(other) => format!("its port {name} is {}, not {wanted}", other.protocol.as_str()),
                 None => format!("no container of it has a port named {name}"),
             };
@@ -304,14 +346,28 @@ impl Looked<'_> {
             } else {
                 format!("without port {}", port.name)
             };
-            self.why.push(format!("{why}: it is published {of}"));
+            why.push(format!("{lacks}: it is published {of}"));
         }
         if !self.serves() {
-            self.why.push(
-                "it has none of the Service's ports: nothing can reach it, and Endpoints leave it out"
-                    .to_owned(),
+            why.push(
+                "no port of the Service is left: nothing can reach it, and Endpoints leave it out".to_owned(),
             );
         }
+        why
+    }
+
+    /// Returns the families of the Service in which the pod has no address.
+    fn lacking(&self) -> Vec<Family> {
+        let families = Family::ALL.into_iter().filter(|family| self.service.has(*family));
+        families
+            .filter(|family| ip(self.pod, *family).is_none())
+            .collect()
+    }
+
+    /// Returns whether the pod has an address in a family of the Service.
+    fn has_address(&self) -> bool {
+        let mut families = Family::ALL.into_iter().filter(|family| self.service.has(*family));
+        families.any(|family| ip(self.pod, family).is_some())
     }
 
     /// Returns whether the Endpoints object can include the pod: it has a port of the Service, or needs none.
@@ -366,19 +422,8 @@ impl Looked<'_> {
         // A pod of two families is mostly wrong twice.
         let mut said = BTreeSet::new();
         amiss.retain(|text| said.insert(text.clone()));
-        // An existing slice may have room for it, but no slice is created any more.
-        if service.deleting && self.amiss.is_empty() && places.is_empty() && self.fits() {
-            self.why
-                .push("the Service is being deleted, and gets no new slice for it".to_owned());
-        }
-    }
-
-    /// Returns whether a slice would take the pod.
-    fn fits(&self) -> bool {
-        let mut families = Family::ALL.into_iter().filter(|&family| self.service.has(family));
-        self.leads != Some(false)
-            && !self.pod.terminal
-            && families.any(|family| ip(self.pod, family).is_some())
-            && (self.service.publish_not_ready || matches!(self.node, Node::There))
     }
 }
+
+#[cfg(test)]
+mod tests;

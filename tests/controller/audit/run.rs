@@ -138,7 +138,7 @@ async fn audit_exits_with_2_and_one_line_if_it_cannot_tell() {
 
     for (args, says) in [
         (&["audit"][..], "not a pod"),
-        (&["audit", "--output=yaml"], "yaml"),
+        (&["audit", "--output=xml"], "yaml"),
         (&["audit", "--settle=-1s"], "--settle"),
         (&["audit", "--controllers=deployment"], "endpointslice-controller"),
         (&["audit", "--leader-elect"], "--leader-elect"),

@@ -112,7 +112,7 @@ async fn a_pod_without_the_named_port() {
         pod.why,
         [
             "no container of it has a port named http: it is published without port http",
-            "it has none of the Service's ports: nothing can reach it, and Endpoints leave it out"
+            "no port of the Service is left: nothing can reach it, and Endpoints leave it out"
         ]
     );
     assert_eq!((pod.endpoints, of(&found, "p1").endpoints), (None, Some(true)));
@@ -152,11 +152,11 @@ async fn a_pod_of_another_family_and_one_without_an_address() {
     let found = last("phases").await;
     assert_eq!(
         of(&found, "p1").why,
-        ["phase Succeeded: a pod that has ended is not published"]
+        ["phase Succeeded: it has ended, so slices leave it out"]
     );
     assert_eq!(
         of(&found, "p2").why,
-        ["phase Failed: a pod that has ended is not published"]
+        ["phase Failed: it has ended, so slices leave it out"]
     );
 }
 

@@ -270,7 +270,7 @@ async fn a_dual_stack_service_has_each_pod_twice() {
     assert!(of(&found, "p1").is_plain());
     assert_eq!(
         of(&found, "p2").why,
-        ["it has no IPv6 address, and the Service is IPv6"]
+        ["it has no IPv6 address, so it is in no IPv6 slice"]
     );
     assert!(found.notes[0].starts_with("headless"), "{:?}", found.notes);
 }
