@@ -29,6 +29,8 @@ mod text;
 #[path = "../tests/page/sample.rs"]
 mod sample;
 
+/// The exit code where a figure is above a limit that the user set.
+pub(crate) const ABOVE_LIMIT: u8 = 3;
 /// The name of a report in its directory.
 const JSON: &str = "report.json";
 const HTML: &str = "report.html";

@@ -53,9 +53,6 @@ use crate::{
 /// The exit code of a command that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// The exit code of a run that is right, but above a limit that the user set.
-pub(crate) const ABOVE_LIMIT: u8 = 3;
-
 /// Does a run, or as many as are wanted; a failed verification is an exit code of its own, not an error.
 pub async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let mut rounds = Vec::new();
@@ -84,7 +81,7 @@ pub async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     Ok(if !report.verdict.verified {
         ExitCode::FAILURE
     } else if report.budgets.iter().any(|budget| !budget.met) {
-        ExitCode::from(ABOVE_LIMIT)
+        ExitCode::from(report::ABOVE_LIMIT)
     } else {
         ExitCode::SUCCESS
     })

@@ -10,11 +10,10 @@ use std::{
 use clap::Parser;
 
 use super::{
-    figures, page, read,
+    ABOVE_LIMIT, figures, page, read,
     runs::{LETTERS, Run},
     settings, text, write,
 };
-use crate::run::ABOVE_LIMIT;
 
 /// Flags of `loadtest compare`.
 #[derive(Debug, Parser)]
