@@ -1,6 +1,7 @@
 //! Reads the metrics page of a running endpointd, which is no API server: its admin port has an address, a certificate
 //! and a token of its own.
 
+use super::cause::Silent;
 use super::client_error::ClientError;
 use super::connect::adapt;
 use super::http;
@@ -60,8 +61,8 @@ pub(crate) enum ScrapeError {
     #[error("the page is not UTF-8")]
     NotText,
     /// The server did not answer in time.
-    #[error("no answer for {0:?}")]
-    Silent(Duration),
+    #[error("{0}")]
+    Silent(#[from] Silent),
 }
 
 /// Reads one page again and again.
@@ -148,7 +149,7 @@ impl Scraper {
     /// When there is no answer, or another one than a page.
     pub(crate) async fn read(&self) -> Result<String, ScrapeError> {
         let reading = timeout(self.patience, self.exchange()).await;
-        reading.map_err(|_| ScrapeError::Silent(self.patience))?
+        reading.map_err(|_| Silent(self.patience))?
     }
 
     async fn exchange(&self) -> Result<String, ScrapeError> {

@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 const SILENCE: Duration = Duration::from_secs(120);
 /// The pause before a watch that ended is started again.
 const PAUSE: Duration = Duration::from_secs(5);
+
 /// What the watch shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SliceNews {

@@ -26,6 +26,7 @@ use super::flags::TopArgs;
 use super::logging::one_line;
 use crate::cluster::connect::connect;
 use crate::cluster::encodings::Encodings;
+use crate::cluster::lease::Location;
 use crate::cluster::read::Reader;
 use crate::cluster::scrape::Scraper;
 use crate::cluster::slice_changes::{SliceNews, follow};
@@ -74,7 +75,8 @@ pub(crate) async fn run(args: TopArgs) -> ExitCode {
         eprintln!("error: this is not a terminal; --once prints the view as text");
         return ExitCode::from(UNREAD);
     }
-    let lease = format!("{}/{}", args.lease_namespace, args.lease_name);
+    let Location { namespace, name } = args.lease.location();
+    let lease = format!("{namespace}/{name}");
     let model = Model::new(args.metrics_url.clone(), lease);
     let (tell, news) = mpsc::channel(WAITING);
     let mut tasks = JoinSet::new();
@@ -123,19 +125,16 @@ async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
     let (shown, mut slices) = mpsc::channel(WAITING);
     let mut tasks = JoinSet::new();
     tasks.spawn(follow(client.clone(), encodings.clone(), shown));
-    let reader = Reader::new(client, encodings);
-    let leases = tell.clone();
+    let reader = Reader::new(client, encodings).waiting(Some(PATIENCE));
+    let (lease, leases) = (args.lease.location(), tell.clone());
     tasks.spawn(async move {
         let mut ticks = interval(args.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let read = reader.lease(&args.lease_namespace, &args.lease_name);
-            let outcome = match tokio::time::timeout(PATIENCE, read).await {
-                Ok(Ok(lease)) => Ok(lease.map(|lease| lease.record)),
-                Ok(Err(error)) => Err(one_line(&error)),
-                Err(_) => Err(format!("no answer for {PATIENCE:?}")),
-            };
+            let read = reader.lease(&lease.namespace, &lease.name).await;
+            let outcome = read.map(|lease| lease.map(|lease| lease.record));
+            let outcome = outcome.map_err(|error| one_line(&error));
             if leases.send(News::Lease(outcome)).await.is_err() {
                 return;
             }

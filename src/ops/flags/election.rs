@@ -65,6 +65,14 @@ pub(crate) struct ElectionArgs {
     )]
     pub resource_lock: String,
 
+    /// The Lease.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+}
+
+/// The flags that say which Lease the controller holds.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct LeaseArgs {
     /// Name of the Lease; it must not be kube-controller-manager's, which still runs its other controllers
     #[arg(
         long = "leader-elect-resource-name",
@@ -72,7 +80,7 @@ pub(crate) struct ElectionArgs {
         default_value = "endpointd",
         value_parser = parse_name
     )]
-    pub resource_name: String,
+    name: String,
 
     /// Namespace of the Lease
     #[arg(
@@ -81,7 +89,17 @@ pub(crate) struct ElectionArgs {
         default_value = "kube-system",
         value_parser = parse_name
     )]
-    pub resource_namespace: String,
+    namespace: String,
+}
+
+impl LeaseArgs {
+    /// Returns the Lease's namespace and name.
+    pub(crate) fn location(&self) -> Location {
+        Location {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
 }
 
 impl ElectionArgs {
@@ -100,10 +118,7 @@ impl ElectionArgs {
     /// times fit together.
     pub(crate) fn candidacy(&self) -> Option<Candidacy> {
         Some(Candidacy {
-            location: Location {
-                namespace: self.resource_namespace.clone(),
-                name: self.resource_name.clone(),
-            },
+            location: self.lease.location(),
             identity: identity(),
             timing: self.timing().ok()??,
             clock: Clock::default(),
@@ -114,7 +129,7 @@ impl ElectionArgs {
 }
 
 /// Parses the name of an object, which becomes part of request paths without escaping.
-pub(super) fn parse_name(text: &str) -> Result<String, &'static str> {
+fn parse_name(text: &str) -> Result<String, &'static str> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     if !text.is_empty() && text.len() <= 253 && text.chars().all(plain) {
         Ok(text.to_owned())

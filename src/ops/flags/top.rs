@@ -1,7 +1,7 @@
 //! The flags of `endpointd top`.
 
 use super::ConnectionArgs;
-use super::election::parse_name;
+use super::election::LeaseArgs;
 use crate::cluster::scrape::MetricsPage;
 use crate::core::golang;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
@@ -48,23 +48,9 @@ pub(crate) struct TopArgs {
     #[arg(long)]
     pub once: bool,
 
-    /// Name of the Lease, as for `run`
-    #[arg(
-        long = "leader-elect-resource-name",
-        value_name = "NAME",
-        default_value = "endpointd",
-        value_parser = parse_name
-    )]
-    pub lease_name: String,
-
-    /// Namespace of the Lease, as for `run`
-    #[arg(
-        long = "leader-elect-resource-namespace",
-        value_name = "NAME",
-        default_value = "kube-system",
-        value_parser = parse_name
-    )]
-    pub lease_namespace: String,
+    /// The Lease of the controller.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
 }
 
 impl TopArgs {
