@@ -23,7 +23,7 @@ const INCOMPLETE: [&str; 5] = [
     ", so it is in no",
     "its endpoint has no zone",
     "it is published without port http",
-    "it is published without port metrics",
+    "it is published without port admin",
     "no port of the Service is left",
 ];
 
@@ -53,7 +53,7 @@ fn service(families: [bool; 2], publish_not_ready: bool, deleting: bool) -> Serv
         no_cluster_ip: false,
         families,
         endpoints_family: Some(Family::V4),
-        ports: vec![port("http"), port("metrics")],
+        ports: vec![port("http"), port("admin")],
         publish_not_ready,
         tolerate_unready: TolerateUnready::Unset,
         hints: HintMode::None,
@@ -101,7 +101,7 @@ fn each_pod_has_one_reason_and_nothing_that_contradicts_it() {
             for flags in 0..32 {
                 let flag = |at: u32| flags >> at & 1 == 1;
                 let service = service(*families, flag(0), flag(1));
-                for ports in [&["http", "metrics"][..], &["http"], &[]] {
+                for ports in [&["http", "admin"][..], &["http"], &[]] {
                     for node in ["unbound", "there", "gone", "untold"] {
                         let pod = PodFacts {
                             ready: flag(2),
