@@ -70,6 +70,8 @@ fn shown(text: &str) -> usize {
 
 /// The least width that is left to the last column of a table before it goes below the others.
 const LEAST: usize = 24;
+/// The deepest indentation that is kept for it.
+const DEEPEST: usize = 8;
 
 /// Breaks lines that are longer than `width` columns between words, so that a terminal does not break them within. A line
 /// goes on below its last column, which is what two blanks or more stand before; if that leaves too little room, the whole
@@ -89,7 +91,8 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
         out.push_str(head);
         if column.is_some() && indent + LEAST > width {
             out.truncate(out.trim_end_matches(' ').len());
-            indent = start + 4;
+            // Blanks that stand for empty cells are no indentation.
+            indent = start.min(DEEPEST) + 4;
             used = indent;
             let _ = write!(out, "\n{:indent$}", "");
         } else if column.is_none() {
