@@ -4,7 +4,7 @@
 //! sync exactly if the controller would send a request for it. `examine` is the engine of `endpointd audit`, of
 //! `endpointd explain` and of a dry run: it takes up what is published for a Service, and compares each object that
 //! would be written, as a value, with the stored one; `differences` puts the reason into words. What a running
-//! controller is about to put right is left out by `lasting`. [`findings`] is the report of `endpointd audit`,
+//! controller is about to put right is left out by `lasting`, and what is in sync and still amiss is found by `problems`. [`findings`] is the report of `endpointd audit`,
 //! [`explain`] that of `endpointd explain`, and [`dry_run`] that of a dry run. Nothing here reads from a server or from a
 //! clock.
 
@@ -16,5 +16,6 @@ pub(crate) mod examine;
 pub mod explain;
 pub mod findings;
 pub(crate) mod lasting;
+pub(crate) mod problems;
 mod published;
-mod text;
+pub(crate) mod text;

@@ -30,6 +30,11 @@ pub(super) fn collection(kind: Kind, namespace: Option<&str>) -> String {
     }
 }
 
+/// Returns the path of a namespace itself.
+pub(super) fn namespace(name: &str) -> String {
+    format!("{CORE}/namespaces/{name}")
+}
+
 /// Returns the path of a namespace's Events.
 pub(super) fn events(namespace: &str) -> String {
     within(CORE, namespace, "events")

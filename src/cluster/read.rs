@@ -59,6 +59,8 @@ enum Resource {
     Kind(Kind),
     /// Leases are always read in JSON: their times have microseconds, which the decoder of protobuf leaves out.
     Lease,
+    /// Of namespaces it only matters whether they exist.
+    Namespace,
 }
 
 impl Resource {
@@ -66,6 +68,7 @@ impl Resource {
         match self {
             Self::Kind(kind) => kind.as_str(),
             Self::Lease => "leases",
+            Self::Namespace => "namespaces",
         }
     }
 }
@@ -223,6 +226,28 @@ impl Reader {
         self.one(Resource::Kind(kind), &uri, what).await
     }
 
+    /// Returns whether a namespace exists.
+    pub async fn has_namespace(&self, name: &str) -> Result<bool, ReadError> {
+        let what = format!("namespaces {name}");
+        let outcome = async {
+            let uri = http::namespace(name);
+            let body = self
+                .answer(Resource::Namespace, &uri, &format!("get {what}"))
+                .await?;
+            within(self.patience, body.collect_bytes()).await??;
+            Ok(())
+        };
+        match outcome.await {
+            Ok(()) => Ok(true),
+            Err(Cause::NotFound(_)) => Ok(false),
+            Err(cause) => Err(ReadError {
+                verb: "get",
+                what,
+                cause,
+            }),
+        }
+    }
+
     /// Gets an object from a path, if it exists. `what` names it in an error.
     async fn one<T: Decode>(
         &self,
@@ -331,7 +356,7 @@ impl Reader {
     async fn ask(&self, resource: Resource, uri: &str) -> Result<Body, (Option<Duration>, Cause)> {
         let read = match resource {
             Resource::Kind(kind) => http::read(&self.client, &self.encodings, kind, Form::Whole, uri).await,
-            Resource::Lease => http::read_json(&self.client, uri).await,
+            Resource::Lease | Resource::Namespace => http::read_json(&self.client, uri).await,
         };
         let (head, status) = match read.map_err(|error| (None, error.into()))? {
             Ok(body) => return Ok(body),

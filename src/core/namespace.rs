@@ -12,6 +12,7 @@ mod endpoints;
 mod evaluate;
 mod followed;
 mod forget;
+mod health;
 mod hinting;
 mod kind;
 mod leading;
@@ -28,6 +29,7 @@ mod slices;
 mod sync_stats;
 mod withdraw;
 
+pub use health::{FamilyHealth, ServiceHealth};
 pub use kind::{Kind, PendingLists};
 pub use leading::LeaderStatus;
 pub use lifecycle::{Content, Granted, Outcome};

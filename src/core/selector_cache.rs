@@ -440,6 +440,14 @@ impl SelectorCache {
             .collect()
     }
 
+    /// Returns the label pairs of each full set, sorted by key, with its pods.
+    pub(crate) fn full_sets(&self) -> impl Iterator<Item = (Vec<(&str, &str)>, &[PodId])> {
+        self.full.iter().map(|(_, full)| {
+            let pairs = full.pairs.iter().map(|pair| self.pairs.get(*pair));
+            (pairs.collect(), &*full.pods)
+        })
+    }
+
     /// Returns the number of full sets, and the number of distinct lists of selectors that match one.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.full.len(), self.matches.len())

@@ -1,13 +1,14 @@
 //! Finds the Services for which a controller would write something if it started now.
 
 use super::examine::{due, show_leases};
-use super::findings::Counts;
+use super::findings::{Counts, Problem};
+use super::problems::problems;
 use crate::core::facts::{EndpointsFacts, PodFacts, ServiceFacts, SliceFacts};
 use crate::core::hash::KeyedSet;
 use crate::core::leader::{LeaseFacts, is_lease_name};
 use crate::core::namespace::{Kind, NamespaceState, PendingLists, Settings};
 use crate::core::nodes::NodeTable;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Takes in lists as a starting controller does, one kind after the other, in the order of [`Kind::ALL`], and then
@@ -136,10 +137,21 @@ impl Census {
         }
     }
 
-    /// Calls `each` with every Service, and its namespace, for which the controller would write something.
-    pub(crate) fn suspects(self, mut each: impl FnMut(&Arc<str>, Arc<str>)) {
+    /// Calls `each` with every Service, and its namespace, for which the controller would write something. Returns the
+    /// problems of Services, if they are asked for.
+    pub(crate) fn suspects(self, asked: bool, mut each: impl FnMut(&Arc<str>, Arc<str>)) -> Vec<Problem> {
+        let mut services: BTreeMap<Arc<str>, BTreeSet<Arc<str>>> = BTreeMap::new();
+        if asked {
+            for (namespace, service) in self.managed {
+                services.entry(namespace).or_default().insert(service);
+            }
+        }
+        let mut found = Vec::new();
         for (namespace, mut state) in self.namespaces {
             due(&mut state, |_| true, |_, due| each(&namespace, due.service));
+            let services = services.remove(&namespace).unwrap_or_default();
+            found.extend(problems(&state, services.into_iter()));
         }
+        found
     }
 }

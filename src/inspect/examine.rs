@@ -113,16 +113,6 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Returns what a controller that starts now would write, by Service.
-    pub(crate) fn examine(
-        &self,
-        namespace: &Arc<str>,
-        settings: Settings,
-        nodes: &mut NodeTable,
-    ) -> BTreeMap<Arc<str>, Vec<Finding>> {
-        self.take_up(namespace, settings, nodes).1
-    }
-
     /// Returns the state of a controller that starts now, and what it would write, by Service.
     pub(crate) fn take_up(
         &self,

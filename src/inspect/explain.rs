@@ -7,6 +7,7 @@ mod print;
 
 pub(crate) use leader::may_hold;
 pub use leader::{LeaderFinding, Leading, SeenLease};
+pub(super) use near::Near;
 pub use near::{NearPod, Pods, meant};
 pub use pods::{Place, PodFinding, State};
 

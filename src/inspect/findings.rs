@@ -3,7 +3,7 @@
 use super::desired::{Desired, Due};
 use super::differences::{Difference, PodState, endpoints, mirrored, slices};
 use super::published::Around;
-use super::text::{Table, plural};
+use super::text::{BAD, BOLD, GOOD, Table, WARN, painted, plural};
 use crate::core::hash::hash_of;
 use crate::core::namespace::NamespaceState;
 use crate::core::object::{Output, Verb};
@@ -107,6 +107,56 @@ impl Finding {
     }
 }
 
+/// What is wrong with a Service. The names are part of the interface.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+pub enum Reason {
+    /// The annotation that selects its pods cannot be used.
+    SelectorUnusable,
+    /// Nobody is published of a Service that publishes only the holder of a Lease.
+    NoLeader,
+    /// Its selector matches no pod.
+    NoPodsMatch,
+    /// It has pods, but none of them is ready in one of its families, or in any.
+    NoReadyEndpoints,
+    /// Pods run on nodes that do not exist.
+    UnknownNodes,
+    /// A named target port is one that no container of any of its pods has.
+    PortNotFound,
+    /// Endpoints hold fewer addresses than the Service has.
+    EndpointsTruncated,
+    /// It asks for hints that cannot be given.
+    HintsUnavailable,
+}
+
+impl Reason {
+    /// Returns the name, which is stable.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SelectorUnusable => "SelectorUnusable",
+            Self::NoLeader => "NoLeader",
+            Self::NoPodsMatch => "NoPodsMatch",
+            Self::NoReadyEndpoints => "NoReadyEndpoints",
+            Self::UnknownNodes => "UnknownNodes",
+            Self::PortNotFound => "PortNotFound",
+            Self::EndpointsTruncated => "EndpointsTruncated",
+            Self::HintsUnavailable => "HintsUnavailable",
+        }
+    }
+}
+
+/// A problem of a Service.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Problem {
+    /// The namespace.
+    pub namespace: String,
+    /// The Service.
+    pub service: String,
+    /// What is wrong.
+    pub reason: Reason,
+    /// The same in words, on one line, with a few of the names that it is about.
+    pub message: String,
+}
+
 /// The numbers of Services and namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
@@ -139,6 +189,8 @@ pub struct Report {
     pub counts: Counts,
     /// The objects that are wrong, by namespace and Service.
     pub findings: Vec<Finding>,
+    /// The problems of Services, by namespace and Service; `None` if they were not asked for.
+    pub problems: Option<Vec<Problem>>,
     /// What could not be judged, and why.
     pub notes: Vec<String>,
 }
@@ -150,27 +202,52 @@ impl Report {
         services.collect::<BTreeSet<_>>().len()
     }
 
-    /// Returns whether nothing is wrong.
+    /// Returns the number of Services with problems, as far as these were asked for.
+    pub fn with_problems(&self) -> usize {
+        let problems = self.problems.iter().flatten();
+        let services = problems.map(|problem| (&problem.namespace, &problem.service));
+        services.collect::<BTreeSet<_>>().len()
+    }
+
+    /// Returns whether everything is published as it should be.
     pub fn is_in_sync(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// Returns a summary on one line.
-    pub fn summary(&self) -> String {
-        let Counts { services, namespaces } = self.counts;
-        format!(
-            "{} in {} checked: {} out of sync",
-            plural(services, "Service"),
-            plural(namespaces, "namespace"),
-            self.out_of_sync()
-        )
+    /// Returns whether there is nothing to report: everything is in sync, and no problem that was asked for was found.
+    pub fn is_clean(&self) -> bool {
+        self.is_in_sync() && self.problems.iter().flatten().next().is_none()
     }
 
-    /// Formats the report for people.
+    /// Returns a summary on one line, with colours that the caller may strip.
+    pub fn summary(&self) -> String {
+        let Counts { services, namespaces } = self.counts;
+        let judged = |count: usize, style, what| {
+            let style = if count == 0 { GOOD } else { style };
+            painted(style, format!("{count} {what}"))
+        };
+        let mut text = format!(
+            "{} in {} checked: {}",
+            plural(services, "Service"),
+            plural(namespaces, "namespace"),
+            judged(self.out_of_sync(), BAD, "out of sync")
+        );
+        if self.problems.is_some() {
+            let _ = write!(text, ", {}", judged(self.with_problems(), WARN, "with problems"));
+        }
+        text
+    }
+
+    /// Formats the report for people, with colours that the caller may strip.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         if !self.findings.is_empty() {
             text.push_str(&table(&self.findings, true));
+            text.push('\n');
+        }
+        let problems = self.problems.as_deref().unwrap_or_default();
+        if !problems.is_empty() {
+            text.push_str(&problem_table(problems));
             text.push('\n');
         }
         for note in &self.notes {
@@ -181,11 +258,28 @@ impl Report {
     }
 }
 
+fn problem_table(problems: &[Problem]) -> String {
+    let mut table = Table::default();
+    table.row(["SERVICE", "PROBLEM", "WHY"].map(|title| painted(BOLD, title)));
+    let mut last = None;
+    for problem in problems {
+        let service = format!("{}/{}", problem.namespace, problem.service);
+        let again = last.as_ref() == Some(&service);
+        table.row([
+            if again { String::new() } else { service.clone() },
+            painted(WARN, problem.reason.as_str()),
+            problem.message.clone(),
+        ]);
+        last = Some(service);
+    }
+    table.to_string()
+}
+
 /// Formats findings as a table, with a line for each reason that is shown.
 pub(super) fn table(findings: &[Finding], with_service: bool) -> String {
     let mut table = Table::default();
     if with_service {
-        table.row(["SERVICE", "OBJECT", "WOULD", "WHY"].map(str::to_owned));
+        table.row(["SERVICE", "OBJECT", "WOULD", "WHY"].map(|title| painted(BOLD, title)));
     }
     let mut last = None;
     for finding in findings {
@@ -246,12 +340,16 @@ impl Serialize for Finding {
 
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Report", 6)?;
+        let mut out = serializer.serialize_struct("Report", 8)?;
         out.serialize_field("inSync", &self.is_in_sync())?;
         out.serialize_field("services", &self.counts.services)?;
         out.serialize_field("namespaces", &self.counts.namespaces)?;
         out.serialize_field("outOfSync", &self.out_of_sync())?;
         out.serialize_field("findings", &self.findings)?;
+        if let Some(problems) = &self.problems {
+            out.serialize_field("withProblems", &self.with_problems())?;
+            out.serialize_field("problems", problems)?;
+        }
         out.serialize_field("notes", &self.notes)?;
         out.end()
     }

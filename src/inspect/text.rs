@@ -1,6 +1,27 @@
 //! Helpers to lay out text.
 
-use std::fmt::{self, Write as _};
+use anstyle::{AnsiColor, Style};
+use std::fmt::{self, Display, Write as _};
+
+/// Titles.
+pub(super) const BOLD: Style = Style::new().bold();
+/// What matters less than the rest.
+pub(super) const DIM: Style = Style::new().dimmed();
+/// What is as it should be.
+pub(super) const GOOD: Style = AnsiColor::Green.on_default();
+/// What may be wrong.
+pub(super) const WARN: Style = AnsiColor::Yellow.on_default();
+/// What is wrong.
+pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
+
+/// Returns a text in a style. An empty one stays empty.
+pub(super) fn painted(style: Style, text: impl Display) -> String {
+    let text = text.to_string();
+    if text.is_empty() {
+        return text;
+    }
+    format!("{style}{text}{style:#}")
+}
 
 /// Rows whose cells are aligned in columns. The last cell of a row does not widen its column.
 #[derive(Debug, Default)]
@@ -47,6 +68,55 @@ fn shown(text: &str) -> usize {
     count
 }
 
+/// The least width that is left to the last column of a table before it goes below the others.
+const LEAST: usize = 24;
+/// The deepest indentation that is kept for it.
+const DEEPEST: usize = 8;
+
+/// Breaks lines that are longer than `width` columns between words, so that a terminal does not break them within. A line
+/// goes on below its last column, which is what two blanks or more stand before; if that leaves too little room, the whole
+/// column goes below, indented. Words that are too long by themselves, such as names, stay whole.
+pub(crate) fn fit(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        if shown(line) <= width {
+            let _ = writeln!(out, "{line}");
+            continue;
+        }
+        let start = line.len() - line.trim_start_matches(' ').len();
+        let column = line[start..].rfind("  ").map(|at| start + at + 2);
+        let (head, rest) = line.split_at(column.unwrap_or(start));
+        let mut indent = shown(head);
+        let mut used = indent;
+        out.push_str(head);
+        if column.is_some() && indent + LEAST > width {
+            out.truncate(out.trim_end_matches(' ').len());
+            // Blanks that stand for empty cells are no indentation.
+            indent = start.min(DEEPEST) + 4;
+            used = indent;
+            let _ = write!(out, "\n{:indent$}", "");
+        } else if column.is_none() {
+            indent = start + 2;
+        }
+        let mut is_first = true;
+        for word in rest.split(' ') {
+            let long = shown(word);
+            if !is_first && used + 1 + long > width {
+                let _ = write!(out, "\n{:indent$}", "");
+                used = indent;
+            } else if !is_first {
+                out.push(' ');
+                used += 1;
+            }
+            out.push_str(word);
+            used += long;
+            is_first = false;
+        }
+        out.push('\n');
+    }
+    out
+}
+
 /// Formats a count as `1 pod` or `2 pods`.
 pub(super) fn plural(count: usize, noun: &str) -> String {
     if count == 1 {
@@ -79,6 +149,36 @@ mod tests {
             table.to_string(),
             "a    bcd  e\n\x1b[31mfgh\x1b[0m       i, which is long\n"
         );
+    }
+
+    #[test]
+    fn long_lines_are_broken_between_words_below_their_last_column() {
+        assert_eq!(fit("a b\n  short\n", 20), "a b\n  short\n");
+        assert_eq!(
+            fit(
+                "SERVICE  WHY\nshop/web  the selector matches no pod at all here\n",
+                36
+            ),
+            "SERVICE  WHY\nshop/web  the selector matches no\n          pod at all here\n"
+        );
+        // With too little room, the column goes below.
+        assert_eq!(
+            fit("shop/a-very-long-name  one two three four\n", 30),
+            "shop/a-very-long-name\n    one two three four\n"
+        );
+        // A note has no columns, and what cannot be broken stays whole.
+        assert_eq!(
+            fit("  fd00::1234:5678:9abc:def0:1111 and more\n", 20),
+            "  fd00::1234:5678:9abc:def0:1111\n    and more\n"
+        );
+        // Colours have no width.
+        let red = "\x1b[31mfour five\x1b[0m six\n";
+        assert_eq!(fit(red, 13), red);
+        for width in 1..60 {
+            let text = "shop/a-name  2 pods nearly match: app=wbe where the selector has app=web (p1)\n";
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(words(&fit(text, width)), words(text), "{width}");
+        }
     }
 
     #[test]

@@ -12,8 +12,9 @@ use crate::core::nodes::NodeTable;
 use crate::core::work::Work;
 use crate::inspect::census::Census;
 use crate::inspect::examine::Objects;
-use crate::inspect::findings::{Finding, Report, not_judged};
+use crate::inspect::findings::{Finding, Problem, Report, not_judged};
 use crate::inspect::lasting::still;
+use crate::inspect::problems::problems;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,23 +37,36 @@ pub struct Scope {
     pub settings: Settings,
     /// The time that a controller is given to correct a difference.
     pub settle: Duration,
+    /// Whether problems of Services that are in sync are looked for too.
+    pub problems: bool,
+}
+
+/// The reason why a cluster could not be audited, on one line.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// Something could not be read.
+    #[error("{0}")]
+    Read(#[from] ReadError),
+    /// There is no such namespace.
+    #[error("there is no namespace {0}")]
+    NoNamespace(String),
 }
 
 /// Services that seem wrong, by namespace.
 type Suspects = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
 
 /// Compares the desired objects with those that are published. Writes nothing.
-pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, ReadError> {
+pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, AuditError> {
+    if let Some(namespace) = &scope.namespace
+        && is_missing(reader, namespace).await?
+    {
+        return Err(AuditError::NoNamespace(namespace.clone()));
+    }
     let (mut report, suspects, mut nodes) = survey(reader, scope).await?;
-    if suspects.is_empty() {
-        return Ok(report);
-    }
+    let surveyed = report.problems.take();
+    report.problems = scope.problems.then(Vec::new);
     // A long list is stale by the time it ends, so a suspect may be right by now. Two close looks confirm it.
-    let first = look(reader, scope.settings, &suspects, &mut nodes).await?;
-    if first.is_empty() {
-        return Ok(report);
-    }
-    sleep(scope.settle).await;
+    let (first, _) = look(reader, scope, &suspects, &mut nodes).await?;
     let mut left = Suspects::new();
     for Finding {
         namespace, service, ..
@@ -60,12 +74,38 @@ pub async fn audit(reader: &Reader, scope: &Scope) -> Result<Report, ReadError> 
     {
         left.entry(namespace.clone()).or_default().insert(service.clone());
     }
+    for problem in surveyed.iter().flatten() {
+        let services = left.entry(Arc::from(&*problem.namespace)).or_default();
+        services.insert(Arc::from(&*problem.service));
+    }
+    if left.is_empty() {
+        return Ok(report);
+    }
+    sleep(scope.settle).await;
     if Kind::Node.is_needed(scope.settings.outputs) {
         nodes = node_table(reader).await?;
     }
-    let second = look(reader, scope.settings, &left, &mut nodes).await?;
+    let (second, still_there) = look(reader, scope, &left, &mut nodes).await?;
     report.findings = still(&first, &second);
+    report.problems = surveyed.map(|surveyed| lasting(surveyed, &still_there));
     Ok(report)
+}
+
+/// Returns the problems of a survey that a later look has found again. A look at one Service does not see the pods that its
+/// selector does not match, so the survey's words are kept.
+fn lasting(surveyed: Vec<Problem>, later: &[Problem]) -> Vec<Problem> {
+    let key = |problem: &Problem| (problem.namespace.clone(), problem.service.clone(), problem.reason);
+    let later: BTreeSet<_> = later.iter().map(key).collect();
+    let lasts = surveyed
+        .into_iter()
+        .filter(|problem| later.contains(&key(problem)));
+    lasts.collect()
+}
+
+/// Returns whether a namespace is known not to exist. Who may not read namespaces can still be told of what is in them.
+pub(super) async fn is_missing(reader: &Reader, namespace: &str) -> Result<bool, ReadError> {
+    let found = unless_forbidden(reader.has_namespace(namespace).await)?;
+    Ok(found == Some(false))
 }
 
 /// Reads everything once, as a starting controller does, and returns the Services that it would write something for,
@@ -119,15 +159,17 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Report, Suspects, Nod
             notes.extend(follow_leases(reader, &mut census).await?);
         }
     }
-    let report = Report {
-        counts: census.counts(),
-        findings: Vec::new(),
-        notes,
-    };
+    let counts = census.counts();
     let mut suspects = Suspects::new();
-    census.suspects(|namespace, service| {
+    let problems = census.suspects(scope.problems, |namespace, service| {
         suspects.entry(namespace.clone()).or_default().insert(service);
     });
+    let report = Report {
+        counts,
+        findings: Vec::new(),
+        problems: scope.problems.then_some(problems),
+        notes,
+    };
     Ok((report, suspects, nodes))
 }
 
@@ -190,13 +232,14 @@ pub(super) async fn node_table(reader: &Reader) -> Result<NodeTable, ReadError> 
     Ok(table)
 }
 
-/// Reads the suspected Services again, and returns their differences.
+/// Reads the suspected Services again, and returns their differences, and their problems if they are asked for.
 async fn look(
     reader: &Reader,
-    settings: Settings,
+    scope: &Scope,
     suspects: &Suspects,
     nodes: &mut NodeTable,
-) -> Result<Vec<Finding>, ReadError> {
+) -> Result<(Vec<Finding>, Vec<Problem>), ReadError> {
+    let settings = scope.settings;
     let mut looks: Vec<(&Arc<str>, Option<&Arc<str>>)> = Vec::new();
     for (namespace, services) in suspects {
         if services.len() > FEW {
@@ -213,14 +256,19 @@ async fn look(
         Ok::<_, ReadError>((namespace, objects))
     }))
     .buffered(AT_ONCE);
-    let mut findings = Vec::new();
+    let (mut findings, mut found_problems) = (Vec::new(), Vec::new());
     while let Some((namespace, objects)) = looks.try_next().await? {
-        let found = objects.examine(namespace, settings, nodes).into_iter();
+        let (core, found) = objects.take_up(namespace, settings, nodes);
+        if scope.problems {
+            let services = objects.services.iter().map(|service| service.name.clone());
+            found_problems.extend(problems(&core, services));
+        }
+        let found = found.into_iter();
         // In a namespace that was read whole, other Services may look wrong for a moment.
         let found = found.filter(|(service, _)| suspects[namespace].contains(service));
         findings.extend(found.flat_map(|(_, found)| found));
     }
-    Ok(findings)
+    Ok((findings, found_problems))
 }
 
 fn in_namespace(namespace: &str) -> Selection {

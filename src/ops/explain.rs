@@ -1,6 +1,6 @@
 //! `endpointd explain`: reads one Service, its pods, and the objects that are published for it.
 
-use super::audit::{followed_lease, node_table, published_slices};
+use super::audit::{followed_lease, is_missing, node_table, published_slices};
 use crate::cluster::codec::{NamedNode, Namespaced};
 use crate::cluster::read::{Item, ReadError, Reader, Selection};
 use crate::core::facts::observed::{ObservedPod, ObservedService};
@@ -33,6 +33,9 @@ pub enum ExplainError {
     /// Something could not be read.
     #[error("{0}")]
     Read(#[from] ReadError),
+    /// There is no such namespace.
+    #[error("there is no namespace {0}")]
+    NoNamespace(String),
     /// There is no such Service.
     #[error("there is no Service {name}{more}")]
     NotFound {
@@ -57,6 +60,10 @@ pub async fn look(
         facts: mut service,
     }) = found
     else {
+        // The Service is what was asked for: if nothing can be learnt of its namespace, that is no error of its own.
+        if let Ok(true) = is_missing(reader, namespace).await {
+            return Err(ExplainError::NoNamespace(namespace.to_owned()));
+        }
         return Err(not_found(reader, namespace, name).await);
     };
     // Whoever annotates a Service expects that the annotation counts.

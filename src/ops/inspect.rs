@@ -6,18 +6,20 @@ use super::{audit, explain};
 use crate::cluster::connect::connect;
 use crate::cluster::encodings::Encodings;
 use crate::cluster::read::Reader;
+use crate::inspect::text::fit;
 use anstream::{AutoStream, ColorChoice};
+use ratatui::crossterm::terminal;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::future::pending;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The exit code if something is out of sync.
+/// The exit code if something is out of sync, or has a problem that was asked for.
 const OUT_OF_SYNC: u8 = 1;
 /// The exit code if the state could not be determined.
 const UNKNOWN: u8 = 2;
@@ -34,6 +36,7 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
             .filter(|name| !name.is_empty() && !args.all_namespaces),
         settings: args.publishing.settings(0),
         settle: args.settle,
+        problems: args.problems,
     };
     let report = async {
         let (reader, _) = reader(&args.connection, args.timeout).await?;
@@ -47,15 +50,15 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
     if let Some(namespace) = scope.namespace.filter(|_| report.counts.services == 0) {
         eprintln!("note: there is no Service with a selector in namespace {namespace}");
     }
-    let text = match &*args.output {
-        "json" => json(&report),
-        "yaml" => yaml(&report),
-        _ => report.to_text(),
+    let printed = match &*args.output {
+        "json" => print(&json(&report), Colour::Never),
+        "yaml" => print(&yaml(&report), Colour::Never),
+        _ => show(&report.to_text(), args.color),
     };
-    if let Err(error) = print(&text, Colour::Never) {
+    if let Err(error) = printed {
         return cannot_tell(&error.to_string());
     }
-    if report.is_in_sync() {
+    if report.is_clean() {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(OUT_OF_SYNC)
@@ -79,7 +82,7 @@ pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
     let printed = match &*args.output {
         "json" => print(&json(&explanation), Colour::Never),
         "yaml" => print(&yaml(&explanation), Colour::Never),
-        _ => print(&explanation.to_text(args.all), args.color),
+        _ => show(&explanation.to_text(args.all), args.color),
     };
     match printed {
         Ok(()) => ExitCode::SUCCESS,
@@ -133,6 +136,19 @@ fn json(value: &impl Serialize) -> String {
 
 fn yaml(value: &impl Serialize) -> String {
     serde_saphyr::to_string(value).expect("findings are strings and numbers")
+}
+
+/// Prints a text for people. On a terminal, long lines are broken between words.
+fn show(text: &str, colour: Colour) -> io::Result<()> {
+    let width = if io::stdout().is_terminal() {
+        terminal::size().ok().map(|(columns, _)| usize::from(columns))
+    } else {
+        None
+    };
+    match width.filter(|width| *width > 0) {
+        Some(width) => print(&fit(text, width), colour),
+        None => print(text, colour),
+    }
 }
 
 fn print(text: &str, colour: Colour) -> io::Result<()> {

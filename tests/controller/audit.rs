@@ -1,6 +1,7 @@
 //! `endpointd audit`: it says that something is out of sync exactly if the controller would write something.
 
 mod churn;
+mod problems;
 mod reads;
 mod recorded;
 mod run;
@@ -8,15 +9,15 @@ mod words;
 
 use crate::world::World;
 use endpointd::cluster::encodings::Encodings;
-use endpointd::cluster::read::{ReadError, Reader};
+use endpointd::cluster::read::Reader;
 use endpointd::core::namespace::Settings;
 use endpointd::inspect::findings::{Finding, Report};
-use endpointd::ops::audit::{Scope, audit};
+use endpointd::ops::audit::{AuditError, Scope, audit};
 use kube::Client;
 use std::time::Duration;
 
 /// Audits a world as it is, through its gate.
-async fn look(world: &World, settle: Duration) -> Result<Report, ReadError> {
+async fn look(world: &World, settle: Duration) -> Result<Report, AuditError> {
     let scope = Scope {
         namespace: None,
         settings: Settings {
@@ -24,9 +25,15 @@ async fn look(world: &World, settle: Duration) -> Result<Report, ReadError> {
             ..world.options.settings
         },
         settle,
+        problems: false,
     };
     let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
     audit(&reader, &scope).await
+}
+
+/// A report as people read it, without colours.
+fn plain(report: &Report) -> String {
+    anstream::adapter::strip_str(&report.to_text()).to_string()
 }
 
 /// The report on a world that stands still.

@@ -101,6 +101,7 @@ fn reader(world: &World) -> Reader {
 
 async fn assert_in_sync(world: &World) {
     let scope = Scope {
+        problems: false,
         namespace: None,
         settings: world.options.settings,
         settle: Duration::from_secs(2),

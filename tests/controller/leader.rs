@@ -20,8 +20,8 @@ const EVERYTHING: Outputs = Outputs {
     custom: true,
     ..Outputs::ALL
 };
-const LEADER: &str = "endpointd.io/leader";
-const SELECTOR: &str = "endpointd.io/selector";
+pub(crate) const LEADER: &str = "endpointd.io/leader";
+pub(crate) const SELECTOR: &str = "endpointd.io/selector";
 /// The duration of the Lease in these tests, in seconds.
 const DURATION: u64 = 10;
 

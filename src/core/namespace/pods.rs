@@ -214,7 +214,7 @@ impl NamespaceState {
     }
 
     /// Returns the node that a pod is scheduled on, known or not.
-    fn node_name(&self, pod: &Pod) -> Option<&Arc<str>> {
+    pub(super) fn node_name(&self, pod: &Pod) -> Option<&Arc<str>> {
         self.nodes.get(pod.node).map(|node| &node.view.name)
     }
 

@@ -72,7 +72,7 @@ pub struct LeaderFinding {
 
 impl LeaderFinding {
     /// Explains who leads. `now` is the time by this machine's clock.
-    pub(super) fn new(
+    pub(in crate::inspect) fn new(
         service: &ServiceFacts,
         lease: Option<&SeenLease>,
         leading: Option<&Leading>,

@@ -1,6 +1,7 @@
 //! Finds the pods that a selector matches, and those that it nearly matches, mostly because of a typo.
 
 use crate::core::facts::observed::ObservedPod;
+use crate::core::labels::Labels;
 use crate::core::selector::{Requirement, Selector};
 use crate::core::work::Work;
 use crate::inspect::text::{listed, plural};
@@ -19,8 +20,14 @@ pub struct Pods {
     selector: Option<Selector>,
     /// The pods that match; without a selector, all until others are taken out.
     pub matching: Vec<ObservedPod>,
-    near: Vec<(u8, NearPod)>,
-    near_total: usize,
+    near: Near,
+}
+
+/// The pods that a selector does not match, of which those are kept that it nearly matches.
+#[derive(Clone, Default, Debug)]
+pub(in crate::inspect) struct Near {
+    found: Vec<(u8, NearPod)>,
+    total: usize,
     seen: usize,
     /// The number of pods by label of the selector and value.
     values: BTreeMap<String, BTreeMap<String, usize>>,
@@ -60,10 +67,7 @@ impl Pods {
         Self {
             selector,
             matching: Vec::new(),
-            near: Vec::new(),
-            near_total: 0,
-            seen: 0,
-            values: BTreeMap::new(),
+            near: Near::default(),
         }
     }
 
@@ -78,35 +82,52 @@ impl Pods {
             return;
         }
         // A pod that has ended would not be published anyway.
-        if pod.facts.terminal {
-            return;
+        if !pod.facts.terminal {
+            self.near.see(selector, &pod.facts.labels, &[&pod.facts.name]);
         }
-        self.seen += 1;
+    }
+
+    /// Returns the pods that nearly match, the likeliest first, and their total number.
+    pub fn near(&mut self) -> (Vec<NearPod>, usize) {
+        self.near.pods()
+    }
+
+    /// Explains why no pod matches.
+    pub fn why_none(&self) -> Vec<String> {
+        let selector = self.selector.as_ref();
+        selector.map_or_else(Vec::new, |selector| self.near.why_none(selector))
+    }
+}
+
+impl Near {
+    /// Adds running pods with the same labels, which the selector does not match.
+    pub(in crate::inspect) fn see(&mut self, selector: &Selector, labels: &Labels, pods: &[&str]) {
+        self.seen += pods.len();
         let requirements = selector.requirements().iter();
-        let unmet = |requirement: &&Requirement| !requirement.accepts(pod.facts.labels.get(&requirement.key));
+        let unmet = |requirement: &&Requirement| !requirement.accepts(labels.get(&requirement.key));
         if requirements.filter(unmet).count() > 0 {
             return;
         }
         let (mut pairs, mut misses) = (0, Vec::new());
         for (key, wanted) in selector.pairs() {
             pairs += 1;
-            let found = pod.facts.labels.get(key);
+            let found = labels.get(key);
             if found != Some(wanted) {
                 misses.push((key, wanted, found));
             }
             if let Some(found) = found {
                 let values = self.values.entry(key.to_owned()).or_default();
                 if let Some(count) = values.get_mut(found) {
-                    *count += 1;
+                    *count += pods.len();
                 } else if values.len() < MOST_VALUES {
-                    values.insert(found.to_owned(), 1);
+                    values.insert(found.to_owned(), pods.len());
                 }
             }
         }
         let [(key, wanted, found)] = misses[..] else {
             return;
         };
-        let under = pod.facts.labels.iter().find(|(_, value)| *value == wanted);
+        let under = labels.iter().find(|(_, value)| *value == wanted);
         let under = under.map(|(key, _)| key.to_owned());
         let score = match found {
             Some(found) if is_like(found, wanted) => 0,
@@ -116,39 +137,37 @@ impl Pods {
             Some(_) => 2,
             None => 3,
         };
-        self.near_total += 1;
-        self.near.push((
-            score,
-            NearPod {
-                label: key.to_owned(),
-                wanted: wanted.to_owned(),
-                found: found.map(str::to_owned),
-                under,
-                pod: pod.facts.name.into(),
-            },
-        ));
-        if self.near.len() >= 8 * MOST {
-            self.cut();
+        self.total += pods.len();
+        let near = NearPod {
+            label: key.to_owned(),
+            wanted: wanted.to_owned(),
+            found: found.map(str::to_owned),
+            under,
+            pod: String::new(),
+        };
+        for &pod in pods {
+            let pod = pod.to_owned();
+            self.found.push((score, NearPod { pod, ..near.clone() }));
+            if self.found.len() >= 8 * MOST {
+                self.cut();
+            }
         }
     }
 
     fn cut(&mut self) {
-        self.near.sort();
-        self.near.truncate(MOST);
+        self.found.sort();
+        self.found.truncate(MOST);
     }
 
     /// Returns the pods that nearly match, the likeliest first, and their total number.
-    pub fn near(&mut self) -> (Vec<NearPod>, usize) {
+    pub(in crate::inspect) fn pods(&mut self) -> (Vec<NearPod>, usize) {
         self.cut();
-        let near = self.near.iter().map(|(_, pod)| pod.clone());
-        (near.collect(), self.near_total)
+        let near = self.found.iter().map(|(_, pod)| pod.clone());
+        (near.collect(), self.total)
     }
 
-    /// Explains why no pod matches.
-    pub fn why_none(&self) -> Vec<String> {
-        let Some(selector) = &self.selector else {
-            return Vec::new();
-        };
+    /// Explains why a selector matches no pod.
+    pub(in crate::inspect) fn why_none(&self, selector: &Selector) -> Vec<String> {
         if self.seen == 0 {
             return vec!["there is no running pod in the namespace".to_owned()];
         }
@@ -177,13 +196,14 @@ impl Pods {
                 )
             });
         }
-        if reasons.is_empty() {
-            reasons.push(format!(
-                "no pod has all labels of the selector: {}",
-                each.join(", ")
-            ));
+        if !reasons.is_empty() {
+            return reasons;
         }
-        reasons
+        vec![if each.is_empty() {
+            "no pod in the namespace meets the selector".to_owned()
+        } else {
+            format!("no pod has all labels of the selector: {}", each.join(", "))
+        }]
     }
 }
 

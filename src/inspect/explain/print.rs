@@ -2,28 +2,13 @@
 
 use super::{Explanation, NearPod, PodFinding, State};
 use crate::inspect::findings::table;
-use crate::inspect::text::{Table, listed, plural};
-use anstyle::{AnsiColor, Style};
-use std::fmt::{Display, Write as _};
-
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-const GOOD: Style = AnsiColor::Green.on_default();
-const WARN: Style = AnsiColor::Yellow.on_default();
-const BAD: Style = AnsiColor::Red.on_default().bold();
+use crate::inspect::text::{BAD, BOLD, DIM, GOOD, Table, WARN, listed, painted, plural};
+use std::fmt::Write as _;
 
 /// The number of pods without anything to report, and of strays, that are shown unless all are asked for.
 const PLAIN: usize = 10;
 /// The number of names on a line.
 const NAMES: usize = 5;
-
-fn painted(style: Style, text: impl Display) -> String {
-    let text = text.to_string();
-    if text.is_empty() {
-        return text;
-    }
-    format!("{style}{text}{style:#}")
-}
 
 impl Explanation {
     /// Formats the explanation for people, with colours that the caller may strip. `all` also shows all pods and strays

@@ -37,6 +37,18 @@ pub(crate) struct AuditArgs {
     #[command(flatten)]
     pub timeout: TimeoutArgs,
 
+    /// Report problems of Services that are in sync as well
+    ///
+    /// Such as a selector that matches no pod, no ready endpoint, a named port that no container has, pods on nodes that do
+    /// not exist, truncated Endpoints, and hints that cannot be given. Each has a stable name in every format. Problems make
+    /// the exit code 1, as differences do.
+    #[arg(long)]
+    pub problems: bool,
+
+    /// When to use colours; auto uses them on a terminal, unless `NO_COLOR` is set
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
+    pub color: Colour,
+
     /// Format of the findings
     #[arg(long, short = 'o', value_name = "FORMAT", value_parser = ["table", "json", "yaml"], default_value = "table")]
     pub output: String,

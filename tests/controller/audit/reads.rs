@@ -7,7 +7,7 @@ use endpointd::cluster::encodings::Encodings;
 use endpointd::cluster::read::{Cause, Reader};
 use endpointd::core::namespace::Settings;
 use endpointd::core::outputs::Outputs;
-use endpointd::ops::audit::{Scope, audit};
+use endpointd::ops::audit::{AuditError, Scope, audit};
 use kube::Client;
 use memory_apiserver::{Access, ApiServer, Failure, Fault, FaultPlan, Rule, Stage, Verb};
 use serde_json::json;
@@ -72,6 +72,9 @@ async fn a_busy_server_is_asked_again_but_not_for_ever() {
         .server
         .set_faults(one(Rule::on(Verb::List, "services").fault(busy)));
     let error = look(&world, Duration::ZERO).await.unwrap_err();
+    let AuditError::Read(error) = error else {
+        panic!("{error}")
+    };
     assert!(matches!(error.cause, Cause::Status { code: 429, .. }), "{error}");
     assert!(
         error
@@ -84,9 +87,12 @@ async fn a_busy_server_is_asked_again_but_not_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn one_namespace_and_one_controller_are_looked_at_alone() {
     let world = World::new(100);
-    for namespace in ["a", "b"] {
+    for namespace in ["a", "b", "c"] {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         world.api.create(&object, "").await.unwrap();
+        if namespace == "c" {
+            continue;
+        }
         world
             .api
             .create(&service_with(&json!({})), namespace)
@@ -101,6 +107,7 @@ async fn one_namespace_and_one_controller_are_looked_at_alone() {
                 ..Settings::default()
             },
             settle: Duration::ZERO,
+            problems: false,
         };
         let reader = Reader::new(Client::new(world.gate.clone(), "default"), Encodings::default());
         let report = audit(&reader, &scope).await.unwrap();
@@ -160,6 +167,7 @@ async fn with_access(server: &ApiServer, resource: &str) -> Result<bool, String>
         namespace: None,
         settings: Settings::default(),
         settle: Duration::ZERO,
+        problems: false,
     };
     let report = audit(&reader, &scope).await;
     report

@@ -54,6 +54,8 @@ async fn audit_exits_with_0_in_sync_and_1_if_not() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.stdout, "1 Service in 1 namespace checked: 0 out of sync\n");
     assert_eq!(ended.stderr, "");
+    let elsewhere = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}});
+    api.create(&elsewhere, "").await.unwrap();
     let ended = look(&["-n", "elsewhere"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(
@@ -65,6 +67,40 @@ async fn audit_exits_with_0_in_sync_and_1_if_not() {
     // The flags that say how objects should be count here too.
     let ended = look(&["--controllers=endpoint"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_namespace_that_does_not_exist_is_an_error_unless_nobody_may_tell() {
+    let (handle, api) = serve().await;
+    api.create(&service(), "default").await.unwrap();
+    let url = handle.url();
+    let ended = endpointd(&["audit", "--server", &url, "-n", "nowhere"]).await;
+    assert_eq!(ended.refused(), "there is no namespace nowhere");
+    let ended = endpointd(&["explain", "nowhere/s", "--server", &url]).await;
+    assert_eq!(ended.refused(), "there is no namespace nowhere");
+    // With -A, the namespace does not count.
+    let ended = endpointd(&["audit", "--server", &url, "-A", "-n", "nowhere", "--settle=0s"]).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+
+    handle.server().set_access(Some(all_but("namespaces")));
+    let path = std::env::temp_dir().join(format!("endpointd-namespaces-{}.kubeconfig", std::process::id()));
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "one",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "token"}}],
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}]});
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let ended = endpointd(&["audit", "--kubeconfig", path.to_str().unwrap(), "-n", "nowhere"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(
+        ended.stdout,
+        "0 Services in 0 namespaces checked: 0 out of sync\n"
+    );
+    let ended = endpointd(&["explain", "nowhere/s", "--kubeconfig", path.to_str().unwrap()]).await;
+    assert!(
+        ended.refused().starts_with("there is no Service nowhere/s"),
+        "{ended:?}"
+    );
+    std::fs::remove_file(path).unwrap();
 }
 
 #[tokio::test]

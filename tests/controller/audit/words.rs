@@ -1,6 +1,6 @@
 //! The reasons that an audit gives.
 
-use super::report;
+use super::{plain, report};
 use crate::world::{NS, World, items, node, pod, service, service_with, text};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -63,7 +63,7 @@ async fn endpoints_are_compared_one_by_one() {
             "label x should not be there",
         ]
     );
-    let text = report(&world).await.to_text();
+    let text = plain(&report(&world).await);
     assert!(text.contains("and 4 more"), "{text}");
     assert!(
         text.ends_with("1 Service in 1 namespace checked: 1 out of sync\n"),
@@ -166,7 +166,7 @@ async fn leftovers_are_named_and_others_objects_are_not() {
         .await;
     let report = report(&world).await;
     assert_eq!(
-        report.to_text(),
+        plain(&report),
         "SERVICE       OBJECT     WOULD   WHY\n\
          default/left  endpoints  delete  left over: no such Service\n\n\
          1 Service in 1 namespace checked: 1 out of sync\n"
@@ -185,7 +185,7 @@ async fn a_service_that_nobody_has_published_is_missing_all() {
     world.make(other).await;
     let report = report(&world).await;
     assert_eq!(
-        report.to_text(),
+        plain(&report),
         "SERVICE    OBJECT             WOULD   WHY\n\
          default/s  new endpointslice  create  10.1.0.1 (pod p1) is missing\n\
          \u{20}          endpoints          create  there is no such object\n\

@@ -69,6 +69,8 @@ async fn an_object_that_cannot_be_explained_gets_one_line() {
     let left = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "left",
         "labels": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}}});
     api.create(&left, "default").await.unwrap();
+    let empty = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "empty"}});
+    api.create(&empty, "").await.unwrap();
     let url = handle.url();
     for (service, says) in [
         (
@@ -80,9 +82,10 @@ async fn an_object_that_cannot_be_explained_gets_one_line() {
             "there is no Service default/left; its Endpoints are left over, and are deleted when a controller starts",
         ),
         (
-            "nowhere/s",
-            "there is no Service nowhere/s; there is no Service at all in namespace nowhere",
+            "empty/s",
+            "there is no Service empty/s; there is no Service at all in namespace empty",
         ),
+        ("nowhere/s", "there is no namespace nowhere"),
         ("default/other", "there is no Service default/other"),
     ] {
         let ended = endpointd(&["explain", service, "--server", &url]).await;

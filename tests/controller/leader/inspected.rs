@@ -22,6 +22,7 @@ fn reader(world: &World) -> Reader {
 
 async fn audited(world: &World) -> Report {
     let scope = Scope {
+        problems: false,
         namespace: None,
         settings: Settings {
             seed: 0,

@@ -1,0 +1,290 @@
+//! The problems of Services that are published as they should be, and still serve nobody, or not as people expect:
+//! `endpointd audit --problems`. Which pods belong to a Service, and what of them is published, the core says
+//! ([`NamespaceState::health`]); here it is put into words.
+
+use super::explain::{LeaderFinding, Leading, Near};
+use super::findings::{Problem, Reason};
+use super::text::{listed, plural};
+use crate::core::facts::{ANNOTATION_SELECTOR, ServiceFacts};
+use crate::core::hints::HintState;
+use crate::core::labels::Labels;
+use crate::core::namespace::{FamilyHealth, LeaderStatus, NamespaceState, ServiceHealth};
+use crate::core::ports::TargetPort;
+use crate::core::subsets::MAX_ADDRESSES;
+use std::sync::Arc;
+
+/// The number of names of a kind in one problem.
+const NAMES: usize = 3;
+/// The most label sets of a namespace that are compared with selectors that match nothing, for all such selectors
+/// together. Each set is compared once for each selector, which would otherwise be the product of the two.
+const MOST_COMPARED: usize = 200_000;
+
+/// Returns the problems of the Services of a namespace that `concerns` picks, by Service, and the most important ones first.
+/// Everything must have been planned. There is one problem of a kind for each Service at most.
+pub(crate) fn problems(core: &NamespaceState, services: impl Iterator<Item = Arc<str>>) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut nearly = Nearly::new(core);
+    for name in services {
+        let Some(health) = core.health(&name) else {
+            continue;
+        };
+        let mut of = Of {
+            core,
+            health: &health,
+            found: Vec::new(),
+        };
+        of.look(&mut nearly);
+        let problem = |(reason, message)| Problem {
+            namespace: core.namespace().to_string(),
+            service: name.to_string(),
+            reason,
+            message,
+        };
+        found.extend(of.found.into_iter().map(problem));
+    }
+    found
+}
+
+struct Of<'a> {
+    core: &'a NamespaceState,
+    health: &'a ServiceHealth<'a>,
+    found: Vec<(Reason, String)>,
+}
+
+impl Of<'_> {
+    fn look(&mut self, nearly: &mut Nearly<'_>) {
+        let health = self.health;
+        let facts = health.facts;
+        if let Some(problem) = facts.annotated.as_ref().filter(|_| facts.custom)
+            && let Some(problem) = problem.problem()
+        {
+            self.add(
+                Reason::SelectorUnusable,
+                format!("the selector in the annotation {ANNOTATION_SELECTOR} is not used: {problem}"),
+            );
+        }
+        match health.leader {
+            Some(status) if status != LeaderStatus::Leads => {
+                let leading = Leading::of(self.core, &facts.name);
+                let leader = LeaderFinding::new(facts, None, leading.as_ref(), |_| None, None);
+                self.add(
+                    Reason::NoLeader,
+                    leader.map_or_else(String::new, |leader| leader.says),
+                );
+                return;
+            }
+            // Which pods are published, the selector does not say while it cannot be used.
+            None if health.pods == 0 && !self.found.is_empty() => return,
+            None if health.pods == 0 => {
+                let why = facts.selector.as_ref().map(|_| nearly.why(facts));
+                let why = why.unwrap_or_else(|| "it has no selector".to_owned());
+                self.add(Reason::NoPodsMatch, why);
+                return;
+            }
+            _ => {}
+        }
+        self.readiness();
+        self.nodes();
+        self.ports();
+        if let Some(addresses) = health.too_many_addresses {
+            self.add(
+                Reason::EndpointsTruncated,
+                format!(
+                    "{addresses} addresses, of which Endpoints hold {MAX_ADDRESSES}; clients that read slices get all"
+                ),
+            );
+        }
+        self.hints();
+    }
+
+    fn add(&mut self, reason: Reason, message: impl Into<String>) {
+        self.found.push((reason, message.into()));
+    }
+
+    fn readiness(&mut self) {
+        let families = &self.health.families;
+        let dead: Vec<_> = families.iter().filter(|family| family.ready == 0).collect();
+        let [first, rest @ ..] = &dead[..] else {
+            return;
+        };
+        // In two families, pods mostly fail for the same reason.
+        let same = rest.iter().all(|other| counts(other) == counts(first));
+        let message = if dead.len() == families.len() && same {
+            why_none_ready(first, self.health.pods)
+        } else {
+            let each = dead.iter().map(|family| {
+                let why = why_none_ready(family, self.health.pods);
+                format!("{}: {why}", family.family.as_str())
+            });
+            each.collect::<Vec<_>>().join("; ")
+        };
+        self.add(Reason::NoReadyEndpoints, message);
+    }
+
+    fn nodes(&mut self) {
+        let pods = &self.health.on_unknown_nodes;
+        if pods.is_empty() {
+            return;
+        }
+        let names: Vec<_> = pods
+            .iter()
+            .take(NAMES)
+            .map(|(pod, node)| format!("{pod} on {node}"))
+            .collect();
+        let more = match pods.len() - names.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let (runs, nodes, them) = if pods.len() == 1 {
+            ("is", "a node that does not exist", "it")
+        } else {
+            ("are", "nodes that do not exist", "them")
+        };
+        let effect = if self.health.facts.publish_not_ready {
+            format!("so slices have no zone for {them}")
+        } else {
+            format!("so slices leave {them} out")
+        };
+        self.add(
+            Reason::UnknownNodes,
+            format!(
+                "{} {runs} on {nodes}, {effect}: {}{more}",
+                plural(pods.len(), "pod"),
+                names.join(", ")
+            ),
+        );
+    }
+
+    fn ports(&mut self) {
+        let ports: Vec<_> = self
+            .health
+            .ports_of_nobody
+            .iter()
+            .filter_map(|port| match &port.target {
+                TargetPort::Name(target) => Some(format!("{target}/{}", port.protocol.as_str())),
+                TargetPort::Number(_) => None,
+            })
+            .collect();
+        if ports.is_empty() {
+            return;
+        }
+        let names: Vec<&str> = ports.iter().map(|port| &**port).collect();
+        let what = if ports.len() == 1 { "a port" } else { "ports" };
+        self.add(
+            Reason::PortNotFound,
+            format!(
+                "no container of {} has {what} named {}",
+                if self.health.pods == 1 {
+                    "its pod".to_owned()
+                } else {
+                    format!("its {} pods", self.health.pods)
+                },
+                listed(&names, NAMES)
+            ),
+        );
+    }
+
+    fn hints(&mut self) {
+        let families = &self.health.families;
+        // Without a ready endpoint there is nothing to hint.
+        let families = families.iter().filter(|family| family.ready > 0);
+        let texts: Vec<_> = families
+            .filter_map(|family| {
+                let why = match family.hints {
+                    HintState::Disabled(why) => why.message(),
+                    _ if family.unhinted > 0 => format!(
+                        "the nodes of {} of {} have no zone",
+                        family.unhinted,
+                        plural(family.ready, "ready endpoint")
+                    ),
+                    HintState::Off | HintState::On => return None,
+                };
+                Some(format!("{}: {why}", family.family.as_str()))
+            })
+            .collect();
+        if !texts.is_empty() {
+            self.add(Reason::HintsUnavailable, texts.join("; "));
+        }
+    }
+}
+
+/// Returns why pods are not ready, with the number of those that are so for each reason.
+fn counts(family: &FamilyHealth) -> [(usize, String); 6] {
+    let of = family.family.as_str();
+    [
+        (family.not_ready, "not ready".to_owned()),
+        (family.terminating, "terminating".to_owned()),
+        (family.without_ip, "without an IP".to_owned()),
+        (family.unbound, "not bound to a node".to_owned()),
+        (family.unknown_node, "on a node that does not exist".to_owned()),
+        (family.other_family, format!("without an {of} address")),
+    ]
+}
+
+fn why_none_ready(family: &FamilyHealth, pods: usize) -> String {
+    let counts = counts(family).into_iter().filter(|(count, _)| *count > 0);
+    let each: Vec<_> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+    format!("of {}, none is ready: {}", plural(pods, "pod"), each.join(", "))
+}
+
+/// The label sets of a namespace, with the pods that have each. They are collected once, when they are first needed.
+struct Nearly<'a> {
+    core: &'a NamespaceState,
+    sets: Option<Vec<(Labels, Vec<&'a str>)>>,
+    compared: usize,
+}
+
+impl<'a> Nearly<'a> {
+    fn new(core: &'a NamespaceState) -> Self {
+        Self {
+            core,
+            sets: None,
+            compared: 0,
+        }
+    }
+
+    /// Explains why the selector of a Service matches nothing, by the pods that it nearly matches.
+    fn why(&mut self, service: &ServiceFacts) -> String {
+        let Some(selector) = &service.selector else {
+            return String::new();
+        };
+        let sets = self.sets.get_or_insert_with(|| self.core.label_sets().collect());
+        self.compared += sets.len();
+        if self.compared > MOST_COMPARED {
+            return "the selector matches no running pod; pods that it nearly matches were not looked for, because too \
+                    many selectors of the namespace match nothing"
+                .to_owned();
+        }
+        let mut near = Near::default();
+        for (labels, pods) in sets {
+            near.see(selector, labels, pods);
+        }
+        let (pods, total) = near.pods();
+        let [first, ..] = &pods[..] else {
+            let mut reasons = near.why_none(selector);
+            let more = reasons.len() - 1;
+            let first = reasons.swap_remove(0);
+            return if more > 0 {
+                format!("{first}; the same is so for {}", plural(more, "other label"))
+            } else {
+                first
+            };
+        };
+        let alike: Vec<&str> = pods
+            .iter()
+            .filter(|pod| pod.difference() == first.difference())
+            .map(|pod| &*pod.pod)
+            .collect();
+        let verb = if total == 1 { "matches" } else { "match" };
+        let others = alike.len() < pods.len();
+        // Only so many are kept, so it is not known how many more there are of one difference.
+        let such = if alike.len() > NAMES { "such as " } else { "" };
+        format!(
+            "{} nearly {verb}, but for one label: {}{} ({such}{})",
+            plural(total, "pod"),
+            first.difference(),
+            if others { ", among others" } else { "" },
+            alike[..alike.len().min(NAMES)].join(", ")
+        )
+    }
+}
