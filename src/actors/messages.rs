@@ -29,6 +29,8 @@ pub enum ShardMsg {
     Look,
     /// The time of a Lease may have run out.
     LeaseDue,
+    /// It is time to look for pods on nodes that do not exist.
+    NodesDue,
     /// A liveness check: the actor answers it.
     Ping(oneshot::Sender<()>),
 }

@@ -7,7 +7,7 @@ use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
 use crate::cluster::encodings::Encodings;
 use crate::core::namespace::{Kind, NamespaceState, Notification, PendingLists, Settings};
-use crate::core::object::ObjectName;
+use crate::core::object::{Interference, ObjectName};
 use crate::core::publish::reports::{Reply, Report};
 use crate::core::work::Budget;
 use crate::metrics::{ShardMetrics, ShardPart};
@@ -26,6 +26,9 @@ const BYTES: usize = 32;
 
 /// The longest time that a timer for Leases is set to, whatever a Lease says: it outlives the shard by this much.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// The interval at which pods on nodes that do not exist are looked for: a node that was missing at two looks is reported.
+const NODE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Arguments for starting a shard.
 #[derive(Debug)]
@@ -72,6 +75,8 @@ pub(crate) struct ShardState {
     leases: LeaseHandle,
     /// When the next [`ShardMsg::LeaseDue`] comes, and what sends it.
     lease_timer: Option<(Duration, AbortHandle)>,
+    /// True if a [`ShardMsg::NodesDue`] is under way.
+    looks_at_nodes: bool,
     /// Set in a dry run.
     comparison: Option<Comparison>,
     part: ShardPart,
@@ -129,6 +134,10 @@ impl ShardState {
                     }
                 }
             }
+            ShardMsg::NodesDue => {
+                self.looks_at_nodes = false;
+                self.core.look_at_unknown_nodes();
+            }
             ShardMsg::Ping(answer) => {
                 let _ = answer.send(());
             }
@@ -176,6 +185,14 @@ impl ShardState {
         }
     }
 
+    /// Sets a timer while pods are on nodes that do not exist.
+    fn await_nodes(&mut self, myself: &ActorRef<ShardMsg>) {
+        if self.core.has_unknown_nodes() && !self.looks_at_nodes {
+            self.looks_at_nodes = true;
+            drop(myself.send_after(NODE_PATIENCE, || ShardMsg::NodesDue));
+        }
+    }
+
     /// Finishes handling a message: emits notifications, publishes how far the shard has applied its inbox, and tells
     /// the root when the shard is empty.
     fn finish(&mut self, replied: bool, began: Instant) {
@@ -210,6 +227,30 @@ impl ShardState {
                 if tenant_log::admits(namespace) {
                     tracing::warn!(%namespace, kind = %object.output, name = %object.name, bytes, %why,
                         "the object is too large for the API server; it is retried slowly, and this is not logged again");
+                }
+            }
+            Notification::Corrected {
+                object,
+                service,
+                interference,
+            } => {
+                let namespace = self.core.namespace();
+                if tenant_log::admits(namespace) {
+                    match interference {
+                        Interference::Changed { editor } => tracing::info!(
+                            %namespace, %service, kind = %object.output, name = %object.name, by = editor.as_deref(),
+                            "another client had changed the object; it is as it should be again"),
+                        Interference::Removed => tracing::info!(
+                            %namespace, %service, kind = %object.output, name = %object.name,
+                            "another client had deleted the object, or made it another's; a new one is in its place"),
+                    }
+                }
+            }
+            Notification::UnknownNode { node, pod } => {
+                let namespace = self.core.namespace();
+                if tenant_log::admits(namespace) {
+                    tracing::warn!(%namespace, %node, %pod,
+                        "pods are left out of EndpointSlices, because their node does not exist");
                 }
             }
             Notification::Contested { object, service } => {
@@ -274,6 +315,7 @@ impl Actor for Shard {
             events,
             leases,
             lease_timer: None,
+            looks_at_nodes: false,
             comparison: ledger.map(Comparison::new),
             part: ShardPart::new(metrics),
         })
@@ -301,6 +343,7 @@ impl Actor for Shard {
             state.plan(said, noticed.unwrap_or_else(Instant::now)).await;
         }
         state.ask_for_leases(&myself);
+        state.await_nodes(&myself);
         state.finish(replies, began);
         if state.turn.is_spent() {
             // Requests can be large, and the runtime runs an actor for a hundred messages before it polls others.

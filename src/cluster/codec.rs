@@ -20,8 +20,8 @@ mod slices;
 mod text;
 
 pub use decode::{
-    Decode, DecodeError, Identity, NamedNode, Namespaced, Undecodable, identity, is_managed_by, list_version,
-    object, object_version, status, version, versioned,
+    Decode, DecodeError, Identity, NamedNode, Namespaced, Undecodable, identity, is_managed_by, last_editor,
+    list_version, object, object_version, status, version, versioned,
 };
 pub use events::{Event, EventKind, Events, bookmark, events, whole_events};
 pub use fields::Status;

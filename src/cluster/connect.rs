@@ -3,7 +3,7 @@
 use super::client_error::ClientError;
 use super::kubeconfig::{self, ConfigFile, KubeconfigError, Loaded, check_url};
 use crate::metrics::RequestLayer;
-use http::Uri;
+use http::{HeaderValue, Uri, header};
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use percent_encoding::percent_decode_str;
@@ -186,12 +186,25 @@ fn hint() -> &'static str {
     }
 }
 
+/// What this program calls itself in requests, in the form of Kubernetes' own clients. The API server takes what is before the
+/// slash as the name in `managedFields`; audit logs have all of it.
+const USER_AGENT: &str = concat!(
+    env!("CARGO_PKG_NAME"),
+    "/",
+    env!("CARGO_PKG_VERSION"),
+    " (commit ",
+    env!("ENDPOINTD_COMMIT"),
+    ")"
+);
+
 pub(super) fn adapt(config: &mut Config) {
     // Every request has its own deadline here, and is retried by the code that can interpret its outcome.
     config.default_retry = false;
     config.read_timeout = None;
     config.write_timeout = None;
     config.connect_timeout = Some(Duration::from_secs(10));
+    let agent = (header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    config.headers.push(agent);
     take_credentials(config);
 }
 

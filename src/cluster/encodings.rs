@@ -13,6 +13,8 @@ use tokio::time::Instant;
 /// ignore `drop`, and from then on a parameter may stand there only once.
 const WHOLE: &str = "application/vnd.kubernetes.protobuf;drop=metadata.managedFields,\
     application/json;drop=metadata.managedFields";
+/// The same, without anything left out: who reads it wants to know who changed the object.
+const EDITED: &str = "application/vnd.kubernetes.protobuf,application/json";
 const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;drop=metadata.managedFields,\
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;drop=metadata.managedFields";
 const METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;drop=metadata.managedFields,\
@@ -27,6 +29,8 @@ const METADATA_LIST_JSON: &str = "application/json;as=PartialObjectMetadataList;
 pub(crate) enum Form {
     /// Whole objects.
     Whole,
+    /// A whole object, with its `managedFields`.
+    Edited,
     /// Metadata only.
     Metadata,
     /// A list with its items' metadata only.
@@ -99,7 +103,8 @@ impl Encodings {
             (Encoding::Protobuf, Form::Whole) => WHOLE,
             (Encoding::Protobuf, Form::Metadata) => METADATA,
             (Encoding::Protobuf, Form::MetadataList) => METADATA_LIST,
-            (Encoding::Json, Form::Whole) => Encoding::Json.media_type(),
+            (Encoding::Protobuf, Form::Edited) => EDITED,
+            (Encoding::Json, Form::Whole | Form::Edited) => Encoding::Json.media_type(),
             (Encoding::Json, Form::Metadata) => METADATA_JSON,
             (Encoding::Json, Form::MetadataList) => METADATA_LIST_JSON,
         }

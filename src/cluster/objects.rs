@@ -205,7 +205,7 @@ impl ObjectClient {
                 let body = (!preconditions.is_empty()).then(|| options.to_string().into_bytes());
                 write(Method::DELETE, &object, body.unwrap_or_default())?
             }
-            Request::Fetch => http::get(&object, accept(Form::Whole))?,
+            Request::Fetch => http::get(&object, accept(Form::Edited))?,
             Request::Probe => http::get(&object, accept(Form::Metadata))?,
         };
         let reads = request.method() == Method::GET;

@@ -27,6 +27,7 @@ mod readopt;
 mod services;
 mod slices;
 mod sync_stats;
+mod unknown_nodes;
 mod withdraw;
 
 pub use health::{FamilyHealth, ServiceHealth};
@@ -343,6 +344,7 @@ pub struct NamespaceState {
     /// The last number that was given to the ports of a Service.
     service_ports: u64,
     nodes: Table<NodeId, LocalNode>,
+    unknown_nodes: unknown_nodes::UnknownNodes,
     hosts: Interner<Host>,
     services: Table<ServiceId, Service>,
     slices: Objects<Slice>,
@@ -388,6 +390,7 @@ impl NamespaceState {
             resolved: ResolvedPorts::default(),
             service_ports: 0,
             nodes: Table::default(),
+            unknown_nodes: unknown_nodes::UnknownNodes::default(),
             hosts: Interner::default(),
             services: Table::default(),
             slices: Objects::default(),

@@ -165,6 +165,18 @@ pub enum Phase {
     Unmanaged,
 }
 
+/// What another client has done to an object of ours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Interference {
+    /// It has changed the object, so that it was not as it should be.
+    Changed {
+        /// The client, if `managedFields` say so.
+        editor: Option<Box<str>>,
+    },
+    /// It has deleted the object, or changed whose it is: its owner or controller.
+    Removed,
+}
+
 /// Caps the backoff for [`ObjectState::losses`] at seconds, however often others change the object.
 const MOST_LOSSES: u8 = 7;
 /// After so many losses in a row, which take some minutes, the object is left to others for a while.
@@ -225,6 +237,8 @@ pub struct ObjectState {
     pub oversized: bool,
     /// The epoch of the last list that included it.
     pub epoch: u8,
+    /// What another client has done to it that no write of ours has put right yet. Only for people to know.
+    pub interference: Option<Box<Interference>>,
 }
 
 /// Failures are reported again after this many more.
@@ -254,6 +268,7 @@ impl ObjectState {
             rejected: false,
             oversized: false,
             epoch: 0,
+            interference: None,
         }
     }
 

@@ -240,7 +240,7 @@ impl WriterMetrics {
     /// Records the end of a request: it was answered; or it was not sent, or not awaited, because the lease was lost.
     pub(crate) fn done(&mut self, key: &ObjectKey, outcome: &Outcome, took: Duration, now: Duration) {
         let at = match outcome {
-            Outcome::Written(_) | Outcome::Deleted | Outcome::Fetched(_) => 0,
+            Outcome::Written(_) | Outcome::Deleted | Outcome::Fetched { .. } => 0,
             Outcome::Conflict | Outcome::Exists | Outcome::Foreign => 1,
             Outcome::NotFound => 2,
             Outcome::Terminating | Outcome::Rejected | Outcome::TooLarge { .. } | Outcome::Throttled => 3,

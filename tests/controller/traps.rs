@@ -98,7 +98,7 @@ fn an_answer_to_a_fetch_is_older_than_what_the_watch_has_shown_since() {
         panic!("somebody else wrote: it is fetched");
     };
     // The server answers, and before that answer is here, it writes once more and the watch shows that.
-    let old = Outcome::Fetched(Content::Slice(Box::new(model.store[&name].clone())));
+    let old = Outcome::fetched(Content::Slice(Box::new(model.store[&name].clone())));
     tamper(&mut model, "192.0.2.2");
     model.watch_one();
     model.in_flight.remove(object);

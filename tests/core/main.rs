@@ -19,3 +19,4 @@ mod mirroring;
 mod properties;
 mod retries;
 mod saturated;
+mod told;

@@ -66,7 +66,7 @@ fn endpoints_that_are_made_again_while_they_are_read_are_read_again() {
     assert!(due.is_some() || !state.plan().is_empty());
     let granted = state.grant(&name, &mut Encoding::Json).unwrap();
     assert_eq!(granted.request, Request::Fetch);
-    let read = Outcome::Fetched(Content::Endpoints(Box::new(facts("e2", 13, &one("10.0.0.2")))));
+    let read = Outcome::fetched(Content::Endpoints(Box::new(facts("e2", 13, &one("10.0.0.2")))));
     state.outcome(&name, read, None);
     let planned = state.plan();
     assert!(

@@ -128,7 +128,7 @@ fn an_answer_costs_what_it_changes_however_many_slices_there_are() {
         let (due, steps) = plan(&mut state);
         assert_eq!((due.len(), steps), (1, 1));
         answer(&mut state, &item.object, |_| {
-            Outcome::Fetched(Content::Slice(Box::new(facts)))
+            Outcome::fetched(Content::Slice(Box::new(facts)))
         });
         let (due, steps) = plan(&mut state);
         assert_eq!((due.len(), steps), (1, 1));

@@ -3,6 +3,7 @@
 use crate::cluster::{self, Api};
 use crate::objects::{node, pod, service};
 use crate::process::Process;
+use http::Method;
 use memory_apiserver::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -10,6 +11,10 @@ use tokio::time::{Instant, sleep};
 
 /// Waits until the log has a line with all of these. Returns it.
 async fn line(process: &Process, parts: &[&str]) -> String {
+    line_within(Duration::from_secs(40), process, parts).await
+}
+
+async fn line_within(limit: Duration, process: &Process, parts: &[&str]) -> String {
     let start = Instant::now();
     loop {
         let log = process.log();
@@ -20,7 +25,7 @@ async fn line(process: &Process, parts: &[&str]) -> String {
             return found.to_owned();
         }
         let waited = Instant::now().saturating_duration_since(start);
-        assert!(waited < Duration::from_secs(40), "no line with {parts:?}\n{log}");
+        assert!(waited < limit, "no line with {parts:?}\n{log}");
         sleep(Duration::from_millis(20)).await;
     }
 }
@@ -85,4 +90,82 @@ async fn writes_that_the_rate_limit_holds_back_for_long_are_logged_once_and_so_i
     let log = process.terminate().await;
     assert_eq!(log.matches("writes are held back").count(), 1, "{log}");
     assert_eq!(log.matches("no longer held back").count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn what_others_have_changed_is_logged_when_it_is_put_right_and_by_whom() {
+    let (handle, api) = cluster::serve(Config::default().managed_fields(true)).await;
+    api.create(&node("n1", None, None), "").await.unwrap();
+    api.create(&pod("p", "10.1.0.1", "n1"), "default").await.unwrap();
+    api.create(&service(), "default").await.unwrap();
+    let mut process = Process::start(&["run", "--server", &handle.url(), "--leader-elect=false"]);
+    let published = async || {
+        let endpoints = api.get("Endpoints", "default", "s").await.unwrap();
+        let slices = api.slices_of("default", "s").await.unwrap();
+        slices.into_iter().next().filter(|_| endpoints.is_some())
+    };
+    let start = Instant::now();
+    let slice = loop {
+        if let Some(slice) = published().await {
+            break slice;
+        }
+        let waited = Instant::now().saturating_duration_since(start);
+        assert!(waited < Duration::from_secs(40), "{}", process.log());
+        sleep(Duration::from_millis(20)).await;
+    };
+    let fields = slice["metadata"]["managedFields"][0].clone();
+    assert_eq!(
+        fields["manager"], "endpointd",
+        "the User-Agent names this program"
+    );
+    let name = slice["metadata"]["name"].as_str().unwrap();
+    let path = format!(
+        "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/{name}?fieldManager=kubectl-edit"
+    );
+    let ports = json!({"ports": [{"name": "", "port": 81, "protocol": "TCP"}]});
+    api.call(
+        Method::PATCH,
+        &path,
+        Some(("application/merge-patch+json", &ports)),
+    )
+    .await
+    .unwrap();
+    let changed = line(&process, &["INFO", "another client had changed the object"]).await;
+    for part in [
+        "namespace=default",
+        "service=s",
+        "kind=endpointslice",
+        "by=\"kubectl-edit\"",
+    ] {
+        assert!(changed.contains(part), "{part}: {changed}");
+    }
+    api.delete("Endpoints", "default", "s", Some(0)).await.unwrap();
+    let deleted = line(&process, &["INFO", "another client had deleted the object"]).await;
+    assert!(deleted.contains("kind=endpoints name=s"), "{deleted}");
+    let log = process.terminate().await;
+    assert_eq!(log.matches("another client").count(), 2, "{log}");
+}
+
+#[tokio::test]
+async fn pods_that_are_left_out_for_a_node_that_does_not_exist_are_logged_and_have_an_event() {
+    let (handle, api) = cluster::serve(Config::default()).await;
+    api.create(&node("n1", None, None), "").await.unwrap();
+    api.create(&pod("p", "10.1.0.1", "n9"), "default").await.unwrap();
+    api.create(&service(), "default").await.unwrap();
+    let mut process = Process::start(&["run", "--server", &handle.url(), "--leader-elect=false"]);
+    let parts = [
+        "WARN",
+        "their node does not exist",
+        "namespace=default",
+        "node=n9",
+        "pod=p",
+    ];
+    line_within(Duration::from_secs(90), &process, &parts).await;
+    let events = api.list("Event", "default").await.unwrap();
+    let event = events
+        .iter()
+        .find(|event| event["reason"] == "FailedToUpdateEndpointSlices");
+    let message = &event.unwrap()["message"];
+    assert_eq!(message, "Pods on node n9, which does not exist, are left out: p");
+    process.terminate().await;
 }

@@ -38,7 +38,7 @@ impl Model {
             Request::Probe if self.services.contains_key(name) => Outcome::Exists,
             Request::Probe => Outcome::NotFound,
             Request::Fetch => stored.map_or(Outcome::NotFound, |stored| {
-                Outcome::Fetched(Content::Endpoints(Box::new(stored.clone())))
+                Outcome::fetched(Content::Endpoints(Box::new(stored.clone())))
             }),
             Request::Delete(preconditions) => {
                 let Some(stored) = stored else {

@@ -134,7 +134,7 @@ impl Model {
             Request::Fetch => match stored {
                 None => Outcome::NotFound,
                 Some(slice) if !slice.is_mirrored() => Outcome::Foreign,
-                Some(slice) => Outcome::Fetched(Content::Slice(Box::new(slice.clone()))),
+                Some(slice) => Outcome::fetched(Content::Slice(Box::new(slice.clone()))),
             },
             Request::Probe => panic!("slices are not probed for"),
             Request::Delete(preconditions) => match stored {

@@ -17,7 +17,7 @@ impl Model {
             Request::Fetch => match self.store.get(name) {
                 None => Outcome::NotFound,
                 Some(slice) if !is_ours(slice) => Outcome::Foreign,
-                Some(slice) => Outcome::Fetched(Content::Slice(Box::new(slice.clone()))),
+                Some(slice) => Outcome::fetched(Content::Slice(Box::new(slice.clone()))),
             },
             Request::Probe => panic!("slices are not probed for"),
             Request::Delete(preconditions) => match self.store.get(name) {

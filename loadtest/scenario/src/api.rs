@@ -100,6 +100,7 @@ impl Api {
             "Pod" => ("/api/v1", "pods", true),
             "Service" => ("/api/v1", "services", true),
             "Endpoints" => ("/api/v1", "endpoints", true),
+            "Event" => ("/api/v1", "events", true),
             "EndpointSlice" => ("/apis/discovery.k8s.io/v1", "endpointslices", true),
             "Lease" => ("/apis/coordination.k8s.io/v1", "leases", true),
             _ => {

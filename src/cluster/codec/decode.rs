@@ -15,6 +15,8 @@ use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
+/// This program in `managedFields`: the beginning of its User-Agent.
+const OURS: &str = env!("CARGO_PKG_NAME");
 /// Maximum length of an object's name.
 const LONGEST_NAME: usize = 253;
 
@@ -315,6 +317,24 @@ pub fn identity(object: &[u8]) -> Result<Identity, DecodeError> {
         uid: Uid::from(&*meta.uid),
         version: version(&meta.resource_version).ok(),
     })
+}
+
+/// Returns the client that changed an object last, as its `managedFields` say; `None` if they are not there, or say that it
+/// was this controller. Prints as a word.
+pub fn last_editor(object: &[u8]) -> Option<Box<str>> {
+    let object: fields::Edited<'_> = wire(object).ok()?;
+    let fields = object.metadata.managed_fields?;
+    let time = |by: &fields::ManagedFields<'_>| by.time.as_ref().and_then(fields::Timestamp::time);
+    let is_ours = |by: &&fields::ManagedFields<'_>| &*by.manager == OURS;
+    // The times are whole seconds, so a write of ours in the same second may have come before or after. It was before:
+    // nobody asks after a write of ours that was the last.
+    let other = fields
+        .iter()
+        .filter(|by| !is_ours(by))
+        .max_by_key(|by| time(by))?;
+    let ours = fields.iter().filter(is_ours).map(time).max();
+    (ours.is_none_or(|ours| time(other) >= ours) && !other.manager.is_empty())
+        .then(|| Excerpt::value(&other.manager).to_string().into())
 }
 
 /// Decodes an object and its resourceVersion.

@@ -269,6 +269,36 @@ pub(super) struct Identity<'a> {
 
 message!('a, Identity<'a> { 1 => name, 3 => namespace, 5 => uid, 6 => resource_version });
 
+/// An object of which only its editors are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Edited<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: EditedMeta<'a>,
+}
+
+message!('a, Edited<'a> { 1 => metadata });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct EditedMeta<'a> {
+    #[serde(borrow)]
+    pub(super) managed_fields: Option<Vec<ManagedFields<'a>>>,
+}
+
+message!('a, EditedMeta<'a> { 17 => managed_fields });
+
+/// An entry of `metadata.managedFields`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ManagedFields<'a> {
+    #[serde(borrow)]
+    pub(super) manager: Str<'a>,
+    pub(super) time: Option<Timestamp<'a>>,
+}
+
+message!('a, ManagedFields<'a> { 1 => manager, 4 => time });
+
 /// The object of a bookmark event.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

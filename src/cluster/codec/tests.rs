@@ -1,6 +1,6 @@
 use super::endpoints::push_address_json;
 use super::slices::push_endpoint_json;
-use super::{Encoding, ListReader, Namespaced, Undecodable, identity, json, object};
+use super::{Encoding, ListReader, Namespaced, Undecodable, identity, json, last_editor, object};
 use crate::core::body::{
     AddressBody, Encode as _, EndpointBody, EndpointsBody, Metadata, PodReference, SliceBody, Subject,
 };
@@ -401,4 +401,78 @@ fn what_people_are_told_of_an_object_does_not_depend_on_its_encoding() {
         recorded!(Namespaced<ObservedService>, "services.list.pb"),
         recorded!(Namespaced<ObservedService>, "services.list.json")
     );
+}
+
+/// Who changed an object last, as `managedFields` with these entries say, in JSON and in protobuf.
+fn editor(entries: &[(&str, &str)]) -> Option<Box<str>> {
+    use super::protobuf::encode::{object as envelope, push_message, push_number, push_text};
+    let list: Vec<_> = entries
+        .iter()
+        .map(|(manager, time)| serde_json::json!({"manager": manager, "operation": "Update", "time": time, "fieldsV1": {"f:ports": {}}}))
+        .collect();
+    let body =
+        serde_json::json!({"kind": "EndpointSlice", "metadata": {"name": "web-x", "managedFields": list}});
+    let found = last_editor(body.to_string().as_bytes());
+    let bytes = envelope("discovery.k8s.io/v1", "EndpointSlice", 0, |out| {
+        push_message(out, 1, |out| {
+            for (manager, time) in entries {
+                let mut entry = Vec::new();
+                push_text(&mut entry, 1, manager);
+                push_text(&mut entry, 2, "Update");
+                if let Some(time) = Time::parse(time) {
+                    push_message(&mut entry, 4, |out| {
+                        push_number(out, 1, time.as_nanoseconds().unsigned_abs() / 1_000_000_000);
+                    });
+                }
+                // Its key and its length have two bytes each.
+                let length = entry.len() as u16;
+                out.extend([17 << 3 | 2 | 0x80, 1, length as u8 | 0x80, (length >> 7) as u8]);
+                out.extend(entry);
+            }
+        });
+    });
+    assert_eq!(last_editor(&bytes), found, "{entries:?}");
+    found
+}
+
+#[test]
+fn the_last_editor_is_the_newest_one_that_is_not_this_controller() {
+    const EARLY: &str = "2026-01-01T00:00:00Z";
+    const LATE: &str = "2026-01-01T00:00:01Z";
+    const LATEST: &str = "2026-01-01T00:00:02Z";
+    let long = "m".repeat(300);
+    for (entries, expected) in [
+        (&[][..], None),
+        (&[("endpointd", EARLY)], None),
+        (&[("kubectl-edit", EARLY)], Some("kubectl-edit")),
+        (
+            &[("endpointd", EARLY), ("kubectl-edit", LATE)],
+            Some("kubectl-edit"),
+        ),
+        // Times are in seconds.
+        (
+            &[("kubectl-edit", LATE), ("endpointd", LATE)],
+            Some("kubectl-edit"),
+        ),
+        (&[("kubectl-edit", EARLY), ("endpointd", LATE)], None),
+        (
+            &[
+                ("kube-controller-manager", EARLY),
+                ("a", LATEST),
+                ("endpointd", LATE),
+            ],
+            Some("a"),
+        ),
+        (&[("", LATE)], None),
+        (&[("a\nb", "never")], Some("a\\nb")),
+        (
+            &[(&long, EARLY)],
+            Some(&*format!("{}... (300 bytes)", &long[..64])),
+        ),
+    ] {
+        assert_eq!(editor(entries).as_deref(), expected, "{entries:?}");
+    }
+    for malformed in [&b""[..], b"{", b"k8s\0\xff", b"[]"] {
+        assert_eq!(last_editor(malformed), None);
+    }
 }

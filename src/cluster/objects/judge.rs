@@ -162,7 +162,7 @@ fn accepted(asked: &Asked<'_>, body: &[u8]) -> Result<Outcome, Unreadable> {
         },
         (Flight::Fetch, Output::Endpoints) => {
             let endpoints = codec::object::<Namespaced<EndpointsFacts>>(body)?;
-            Outcome::Fetched(Content::Endpoints(Box::new(endpoints.facts)))
+            fetched(body, Content::Endpoints(Box::new(endpoints.facts)))
         }
         (Flight::Fetch, Output::Slice) => slice(body, &[MANAGED_BY, CUSTOM_MANAGED_BY])?,
         (Flight::Fetch, Output::Mirrored) => slice(body, &[MIRRORED_BY])?,
@@ -175,7 +175,14 @@ fn slice(body: &[u8], controllers: &[&str]) -> Result<Outcome, DecodeError> {
         return Ok(Outcome::Foreign);
     }
     let slice = codec::object::<Namespaced<SliceFacts>>(body)?;
-    Ok(Outcome::Fetched(Content::Slice(Box::new(slice.facts))))
+    Ok(fetched(body, Content::Slice(Box::new(slice.facts))))
+}
+
+fn fetched(body: &[u8], content: Content) -> Outcome {
+    Outcome::Fetched {
+        content,
+        editor: codec::last_editor(body),
+    }
 }
 
 #[cfg(test)]

@@ -45,7 +45,12 @@ pub enum Outcome {
     /// A delete was accepted.
     Deleted,
     /// A get was answered.
-    Fetched(Content),
+    Fetched {
+        /// The object.
+        content: Content,
+        /// The client that changed it last, if that is known and not this controller.
+        editor: Option<Box<str>>,
+    },
     /// The object does not exist.
     NotFound,
     /// The object is not the one that the request was computed against.
@@ -70,6 +75,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Creates the answer to a get, of an object that nobody else is known to have changed.
+    pub fn fetched(content: Content) -> Self {
+        Self::Fetched {
+            content,
+            editor: None,
+        }
+    }
+
     /// Returns the size of the object, if the API server refused it for its size.
     fn too_large(&self) -> Option<usize> {
         match self {
@@ -165,7 +178,7 @@ enum Effect {
 fn effect(phase: Phase, flight: Flight, outcome: &Outcome, on_server: bool) -> Effect {
     let managed = phase == Phase::Managed;
     match (flight, outcome) {
-        (_, Outcome::Fetched(_)) => Effect::Read,
+        (_, Outcome::Fetched { .. }) => Effect::Read,
         (Flight::Create | Flight::Update, Outcome::Written(_)) => Effect::Accepted,
         (Flight::Delete, Outcome::Deleted | Outcome::NotFound) => Effect::Deleted,
         (Flight::Probe, Outcome::NotFound) => Effect::Confirmed,

@@ -14,7 +14,7 @@ use crate::core::hints::HintEvent;
 use crate::core::ids::ServiceId;
 use crate::core::leader::Vacancy;
 use crate::core::mirror::{LeftOut, MirroredObject};
-use crate::core::object::{Flight, ObjectName, ObjectState, SAID_AGAIN};
+use crate::core::object::{Flight, Interference, ObjectName, ObjectState, SAID_AGAIN};
 use std::sync::Arc;
 
 /// Number of failed requests for one object before people are notified: with the delays between them, about a minute.
@@ -43,6 +43,22 @@ pub enum Notification {
         bytes: usize,
         /// The API server's message.
         why: Box<str>,
+    },
+    /// In the log: an object that another client had changed or deleted is as it should be again.
+    Corrected {
+        /// The object.
+        object: ObjectName,
+        /// The Service that it is published for.
+        service: Arc<str>,
+        /// What had been done to it.
+        interference: Interference,
+    },
+    /// In the log, beside Events: pods are left out of slices, because their node does not exist.
+    UnknownNode {
+        /// The node.
+        node: Arc<str>,
+        /// One of the pods.
+        pod: Box<str>,
     },
     /// In the log: others have changed the object again and again, and it is left to them for some minutes.
     Contested {
@@ -140,6 +156,18 @@ impl NamespaceState {
         let WorkItem { object, service, .. } = T::objects(self)[id].work_item();
         self.notifications
             .push(Notification::Contested { object, service });
+    }
+
+    /// Notifies people that a write has put an object right that another client had changed or deleted.
+    pub(super) fn notify_corrected<T: Published>(&mut self, id: T::Id) {
+        if let Some(interference) = T::objects_mut(self)[id].object_mut().interference.take() {
+            let WorkItem { object, service, .. } = T::objects(self)[id].work_item();
+            self.notifications.push(Notification::Corrected {
+                object,
+                service,
+                interference: *interference,
+            });
+        }
     }
 
     /// Checks the annotations of a Service that is new or has changed.

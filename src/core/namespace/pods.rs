@@ -75,7 +75,8 @@ impl NamespaceState {
         if known.facts == node.view.facts {
             return;
         }
-        let pods = node.pods.iter().copied().collect();
+        self.note_node(id);
+        let pods = self.nodes[id].pods.iter().copied().collect();
         self.passes.push_back(Pass::Node(pods));
     }
 
@@ -306,7 +307,9 @@ impl NamespaceState {
                 view: nodes.look_up(name, &self.namespace),
                 pods: SmallVec::new(),
             };
-            self.nodes.insert(node)
+            let id = self.nodes.insert(node);
+            self.note_node(id);
+            id
         };
         let pods = &mut self.nodes[id].pods;
         push_tight(pods, pod);
@@ -324,6 +327,7 @@ impl NamespaceState {
             self.pods[*moved].node_at = at;
         }
         if node.pods.is_empty() {
+            self.unknown_nodes.remove(id);
             let node = self.nodes.remove(id);
             nodes.forget(&node.view.name, &self.namespace);
         }

@@ -167,10 +167,25 @@ fn an_answer_shows_the_object_or_says_nothing() {
         }
     }
     let slice = of_slice(Flight::Fetch, 200, &object("EndpointSlice", &none));
-    assert!(matches!(slice, Outcome::Fetched(Content::Slice(_))), "{slice:?}");
+    assert!(
+        matches!(
+            slice,
+            Outcome::Fetched {
+                content: Content::Slice(_),
+                ..
+            }
+        ),
+        "{slice:?}"
+    );
     let endpoints = of(Output::Endpoints, Flight::Fetch, 200, &object("Endpoints", &none));
     assert!(
-        matches!(endpoints, Outcome::Fetched(Content::Endpoints(_))),
+        matches!(
+            endpoints,
+            Outcome::Fetched {
+                content: Content::Endpoints(_),
+                ..
+            }
+        ),
         "{endpoints:?}"
     );
     let unlabelled = object("EndpointSlice", &json!({"labels": null}));

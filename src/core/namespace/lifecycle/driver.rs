@@ -3,7 +3,7 @@
 use super::{Effect, Granted, Metadata, Outcome, Published, Step, effect, next_step, set_back};
 use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::namespace::{NamespaceState, WorkItem};
-use crate::core::object::{Flight, Phase};
+use crate::core::object::{Flight, Interference, Phase};
 use smallvec::SmallVec;
 
 /// The failures that reads of an object count as at most which others change faster than it is read: half a second.
@@ -61,7 +61,7 @@ impl NamespaceState {
     pub(in crate::core::namespace) fn answered<T: Published>(
         &mut self,
         name: &str,
-        outcome: Outcome,
+        mut outcome: Outcome,
         why: Option<&str>,
     ) -> Option<WorkItem> {
         let asked = |id: &T::Id| T::objects(self)[*id].object().flight.is_some();
@@ -74,6 +74,11 @@ impl NamespaceState {
         let flight = object.flight.take()?;
         let bytes = outcome.too_large();
         let effect = effect(before, flight, &outcome, object.remote.is_some());
+        let editor = match &mut outcome {
+            Outcome::Fetched { editor, .. } => editor.take(),
+            _ => None,
+        };
+        let differed = self.differs_from_desired(&T::objects(self)[id]);
         self.take_effect::<T>(id, flight, effect, outcome);
         if effect == Effect::Terminating && before == Phase::Managed {
             // The namespace goes, and everything in it: not tried again before something changes.
@@ -84,6 +89,11 @@ impl NamespaceState {
             let others = effect == Effect::Read && before == Phase::Managed && failures == 0;
             if entry.object_mut().looked(others) {
                 self.notify_contested::<T>(id);
+            }
+            // If a write was due anyway, it is not known whether what was read is a reason for one.
+            if others && !differed && self.differs_from_desired(&T::objects(self)[id]) {
+                let object = T::objects_mut(self)[id].object_mut();
+                object.interference = Some(Box::new(Interference::Changed { editor }));
             }
         }
         let entry = T::objects_mut(self).get_mut(id)?;
@@ -116,8 +126,9 @@ impl NamespaceState {
             (Effect::Accepted, Outcome::Written(remote)) => {
                 object.written(flight, remote);
                 entry.accepted();
+                self.notify_corrected::<T>(id);
             }
-            (Effect::Read, Outcome::Fetched(content)) => {
+            (Effect::Read, Outcome::Fetched { content, .. }) => {
                 if let Some(facts) = T::content(content) {
                     self.observed::<T>(id, facts);
                 }
@@ -137,6 +148,7 @@ impl NamespaceState {
                 self.lost::<T>(id);
             }
             (Effect::GivenAway, _) => {
+                object.interference = Some(Box::new(Interference::Removed));
                 self.forget_arrival::<T>(id);
                 T::give_away(self, id);
             }
@@ -162,6 +174,11 @@ impl NamespaceState {
                 object.needs_refetch |= object.is_outdated();
             }
         }
+    }
+
+    /// Returns whether an object is published, and not what it should be.
+    fn differs_from_desired<T: Published>(&self, entry: &T) -> bool {
+        entry.object().phase == Phase::Managed && entry.differs(self)
     }
 
     /// Returns whether an object has a request due.
@@ -305,6 +322,9 @@ impl NamespaceState {
     /// Handles an object that others have deleted, or turned into something else.
     pub(in crate::core::namespace) fn lost<T: Published>(&mut self, id: T::Id) {
         let object = T::objects_mut(self)[id].object_mut();
+        if object.remote.is_some() && object.phase == Phase::Managed {
+            object.interference = Some(Box::new(Interference::Removed));
+        }
         if (object.remote.is_some() || object.flight == Some(Flight::Create)) && object.lose() {
             self.notify_contested::<T>(id);
         }

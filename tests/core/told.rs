@@ -1,0 +1,228 @@
+//! What people are told: of objects that others have changed, once they are put right, and of nodes that do not exist.
+
+use crate::model::{EndpointsTamper, Model, PodSpec, ServiceSpec};
+use crate::ops::{self, Tamper};
+use endpointd::core::events::Notice;
+use endpointd::core::namespace::Notification;
+use endpointd::core::object::{Interference, Output};
+
+/// Two pods and a Service, published in a slice and an Endpoints object.
+fn published() -> Model {
+    let mut model = ops::start(100);
+    for name in 0..2 {
+        let pod = PodSpec {
+            name,
+            ..PodSpec::plain()
+        };
+        model.pod(pod.facts());
+    }
+    model.service(ServiceSpec::plain().facts());
+    model.converge();
+    assert_eq!((model.store.len(), model.endpoints.len()), (1, 1));
+    assert_eq!(model.state.take_notifications(), []);
+    model
+}
+
+/// Lets the state put everything right, and returns what it says was done to objects.
+fn corrected(model: &mut Model) -> Vec<(Output, Interference)> {
+    model.converge();
+    assert_eq!(model.published(), model.expected());
+    let told = model.state.take_notifications().into_iter();
+    told.map(|told| match told {
+        Notification::Corrected {
+            object,
+            service,
+            interference,
+        } => {
+            assert_eq!(&*service, "svc-0");
+            (object.output, interference)
+        }
+        other => panic!("{other:?}"),
+    })
+    .collect()
+}
+
+#[test]
+fn a_slice_that_was_put_right_is_reported_once() {
+    let changed = || Interference::Changed { editor: None };
+    for (tamper, interference) in [
+        (Tamper::Delete, Interference::Removed),
+        (Tamper::Disown, Interference::Removed),
+        (Tamper::DropEndpoint, changed()),
+        (Tamper::DoubleEndpoint, changed()),
+        (Tamper::WrongAddress, changed()),
+        (Tamper::ExtraLabel, changed()),
+        (Tamper::OtherPorts, changed()),
+    ] {
+        let mut model = published();
+        let name = model.store.keys().next().unwrap().clone();
+        ops::tamper_with(&mut model, &name, tamper);
+        assert_eq!(
+            corrected(&mut model),
+            [(Output::Slice, interference)],
+            "{tamper:?}"
+        );
+        // What happens later has nothing to do with it.
+        model.pod_gone("pod-1");
+        assert_eq!(corrected(&mut model), [], "{tamper:?}");
+    }
+}
+
+#[test]
+fn endpoints_that_were_put_right_are_reported_once() {
+    let changed = || Interference::Changed { editor: None };
+    for (tamper, interference) in [
+        (EndpointsTamper::Delete, Some(Interference::Removed)),
+        (EndpointsTamper::DropSubset, Some(changed())),
+        (EndpointsTamper::WrongAddress, Some(changed())),
+        (EndpointsTamper::NotReady, Some(changed())),
+        (EndpointsTamper::ExtraLabel, Some(changed())),
+        (EndpointsTamper::OverCapacity, Some(changed())),
+        (EndpointsTamper::ForeignAnnotation, None),
+        (EndpointsTamper::Reorder, None),
+    ] {
+        let mut model = published();
+        let name = model.endpoints.keys().next().unwrap().clone();
+        model.tamper_with_endpoints(&name, tamper);
+        let told: Vec<_> = interference
+            .map(|done| (Output::Endpoints, done))
+            .into_iter()
+            .collect();
+        assert_eq!(corrected(&mut model), told, "{tamper:?}");
+        assert_eq!(model.published_endpoints(), model.expected_endpoints());
+        model.pod_gone("pod-1");
+        assert_eq!(corrected(&mut model), [], "{tamper:?}");
+    }
+}
+
+#[test]
+fn objects_that_go_with_their_service_are_no_ones_interference() {
+    let mut model = published();
+    // The garbage collector may be seen first.
+    let name = model.store.keys().next().unwrap().clone();
+    model.delete_slice(&name);
+    model.delete_endpoints(&"svc-0".into());
+    while !model.watch.is_empty() {
+        model.watch_one();
+    }
+    model.service_gone("svc-0");
+    assert_eq!(corrected(&mut model), []);
+    // And a Service of the same name begins anew.
+    model.service(
+        ServiceSpec {
+            generation: 1,
+            ..ServiceSpec::plain()
+        }
+        .facts(),
+    );
+    assert_eq!(corrected(&mut model), []);
+}
+
+/// The Events and log lines about nodes since the last call.
+fn told_of_nodes(model: &mut Model) -> (Vec<String>, Vec<String>) {
+    let (mut events, mut lines) = (Vec::new(), Vec::new());
+    for told in model.state.take_notifications() {
+        match told {
+            Notification::Event(Notice {
+                involved,
+                reason,
+                message,
+                warning: true,
+                ..
+            }) => events.push(format!("{} {reason}: {message}", involved.name)),
+            Notification::UnknownNode { node, pod } => lines.push(format!("{node} {pod}")),
+            other => panic!("{other:?}"),
+        }
+    }
+    (events, lines)
+}
+
+#[test]
+fn a_node_that_is_missing_at_two_looks_is_reported_once_until_it_has_been_there() {
+    let mut model = published();
+    for round in 0..2 {
+        model.node_gone(0);
+        model.converge();
+        assert!(model.state.has_unknown_nodes());
+        model.state.look_at_unknown_nodes();
+        assert_eq!(
+            told_of_nodes(&mut model),
+            (vec![], vec![]),
+            "round {round}: too early"
+        );
+        model.state.look_at_unknown_nodes();
+        let event = "svc-0 FailedToUpdateEndpointSlices: Pods on node node-0, which does not exist, are left out: pod-0, pod-1";
+        assert_eq!(
+            told_of_nodes(&mut model),
+            (vec![event.to_owned()], vec!["node-0 pod-0".to_owned()]),
+            "round {round}"
+        );
+        for _ in 0..3 {
+            model.state.look_at_unknown_nodes();
+        }
+        assert_eq!(told_of_nodes(&mut model), (vec![], vec![]), "said already");
+        assert!(!model.state.has_unknown_nodes());
+        model.node(0, Some(0));
+        model.converge();
+    }
+}
+
+#[test]
+fn a_node_that_comes_late_or_whose_pods_go_is_not_reported() {
+    let mut model = published();
+    model.node_gone(0);
+    model.state.look_at_unknown_nodes();
+    model.node(0, Some(0));
+    model.state.look_at_unknown_nodes();
+    assert!(!model.state.has_unknown_nodes());
+    model.node_gone(0);
+    model.state.look_at_unknown_nodes();
+    model.pod_gone("pod-0");
+    model.pod_gone("pod-1");
+    assert!(!model.state.has_unknown_nodes());
+    model.state.look_at_unknown_nodes();
+    model.converge();
+    assert_eq!(told_of_nodes(&mut model), (vec![], vec![]));
+}
+
+#[test]
+fn nodes_matter_to_services_that_leave_their_pods_out() {
+    let mut model = published();
+    let all = ServiceSpec {
+        publish_not_ready: true,
+        ..ServiceSpec::plain()
+    };
+    model.service(all.facts());
+    model.node_gone(0);
+    for _ in 0..3 {
+        model.state.look_at_unknown_nodes();
+    }
+    model.converge();
+    assert_eq!(told_of_nodes(&mut model), (vec![], vec![]));
+}
+
+#[test]
+fn an_owner_of_many_services_and_pods_causes_few_events_for_a_node() {
+    let mut model = ops::start(100);
+    for name in 0..60 {
+        let service = ServiceSpec {
+            name,
+            ..ServiceSpec::plain()
+        };
+        model.service(service.facts());
+    }
+    for name in 0..100 {
+        let pod = PodSpec {
+            name,
+            node: Some(9),
+            ..PodSpec::plain()
+        };
+        model.pod(pod.facts());
+    }
+    model.converge();
+    model.state.look_at_unknown_nodes();
+    model.state.look_at_unknown_nodes();
+    let (events, lines) = told_of_nodes(&mut model);
+    assert_eq!((events.len(), lines.len()), (20, 1), "{events:?}");
+    assert!(events[0].ends_with(" and others"), "{events:?}");
+}
