@@ -244,7 +244,7 @@ impl<S: Source> Serving<S> {
         if std::mem::take(&mut self.listed) {
             tracing::info!(
                 resource = S::KIND.as_str(),
-                "the watch cannot be resumed or does not show the current state; listing again"
+                "listing again: the watch cannot be resumed, or has not shown yet that it is as new as the term of this leader"
             );
         }
         if std::mem::take(&mut watch.used) {

@@ -302,7 +302,7 @@ fn lag(model: &Model) -> Option<Fact> {
     let late = lags.iter().any(|(_, lag)| *lag > 120.0);
     (!lags.is_empty()).then_some(Fact {
         alarm: late,
-        ..fact("Watch lag", pieces)
+        ..fact("Last event", pieces)
     })
 }
 

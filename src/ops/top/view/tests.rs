@@ -98,7 +98,7 @@ Queue      12034 waiting  the oldest: remove 100 ms  add 420 ms  rest 75 s
 Window     12 of 64 requests in flight  throttled 60 % of the time
 Behind     1203 Services out of sync  the oldest for 32 s
 Change→ack endpointslice: p50 5.0 ms p99 9.9 ms  endpoints: p50 55 ms p99 99 ms
-Watch lag  endpoints 0 s  endpointslices 0 s  nodes 3.2 s  pods 200 ms  services 12 s
+Last event endpoints 0 s  endpointslices 0 s  nodes 3.2 s  pods 200 ms  services 12 s
 
 Services by slice changes in the last minute, sorted by changes
 CHANGES  DELETES  LAST  SERVICE
