@@ -42,7 +42,8 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         gc,
         play,
     } = args;
-    let config = config(gc).port(port);
+    // Who plays by hand wants to see who has edited what. Load tests would pay for it.
+    let config = config(gc).port(port).managed_fields(play);
     // Before anything is printed: who reads the address may send a signal right away.
     let stop = asked_to_stop()?;
     let server = memory_apiserver::start(config)
