@@ -1,7 +1,8 @@
 //! What people are told: of objects that others have changed, once they are put right, and of nodes that do not exist.
 
-use crate::model::{EndpointsTamper, Model, PodSpec, ServiceSpec};
+use crate::model::{EndpointsTamper, Fate, Model, PodSpec, ServiceSpec};
 use crate::ops::{self, Tamper};
+use endpointd::core::body::Request;
 use endpointd::core::events::Notice;
 use endpointd::core::namespace::Notification;
 use endpointd::core::object::{Interference, Output};
@@ -93,6 +94,36 @@ fn endpoints_that_were_put_right_are_reported_once() {
         model.pod_gone("pod-1");
         assert_eq!(corrected(&mut model), [], "{tamper:?}");
     }
+}
+
+#[test]
+fn an_edit_that_is_taken_back_before_the_write_is_not_reported() {
+    let mut model = published();
+    let (name, before) = model.store.first_key_value().unwrap();
+    let (name, before) = (name.clone(), before.clone());
+    let endpoints = model.endpoints.first_key_value().unwrap();
+    let (object, as_it_was) = (endpoints.0.clone(), endpoints.1.clone());
+    ops::tamper_with(&mut model, &name, Tamper::WrongAddress);
+    model.tamper_with_endpoints(&object, EndpointsTamper::WrongAddress);
+    let read_all = |model: &mut Model| {
+        while !model.watch.is_empty() {
+            model.watch_one();
+        }
+        model.plan();
+        while !model.pending.is_empty() {
+            assert_eq!(model.grant(0), Some(Request::Fetch));
+        }
+        for name in model.in_flight.keys().cloned().collect::<Vec<_>>() {
+            model.answer(&name, Fate::Carried);
+        }
+    };
+    read_all(&mut model);
+    model.put_slice(before);
+    model.put_endpoints(as_it_was);
+    read_all(&mut model);
+    assert_eq!(corrected(&mut model), []);
+    model.pod_gone("pod-1");
+    assert_eq!(corrected(&mut model), []);
 }
 
 #[test]

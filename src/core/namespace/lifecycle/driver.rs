@@ -38,7 +38,12 @@ impl NamespaceState {
         let request = match step {
             Step::Fetch => Request::Fetch,
             Step::Write => {
-                let body = T::build(self, id, encoder)?;
+                let Some(body) = T::build(self, id, encoder) else {
+                    if let Some(entry) = T::objects_mut(self).get_mut(id) {
+                        entry.object_mut().interference = None;
+                    }
+                    return None;
+                };
                 match T::objects(self)[id].object().remote {
                     Some(_) => Request::Update(body),
                     None => Request::Create(body),
@@ -78,7 +83,7 @@ impl NamespaceState {
             Outcome::Fetched { editor, .. } => editor.take(),
             _ => None,
         };
-        let differed = self.differs_from_desired(&T::objects(self)[id]);
+        let differed = flight == Flight::Fetch && self.differs_from_desired(&T::objects(self)[id]);
         self.take_effect::<T>(id, flight, effect, outcome);
         if effect == Effect::Terminating && before == Phase::Managed {
             // The namespace goes, and everything in it: not tried again before something changes.
@@ -90,9 +95,13 @@ impl NamespaceState {
             if entry.object_mut().looked(others) {
                 self.notify_contested::<T>(id);
             }
-            // If a write was due anyway, it is not known whether what was read is a reason for one.
-            if others && !differed && self.differs_from_desired(&T::objects(self)[id]) {
-                let object = T::objects_mut(self)[id].object_mut();
+            let differs = self.differs_from_desired(&T::objects(self)[id]);
+            let object = T::objects_mut(self)[id].object_mut();
+            if !differs {
+                // Whatever was done has been taken back.
+                object.interference = None;
+            } else if others && !differed {
+                // If a write was due anyway, it is not known whether what was read is a reason for one.
                 object.interference = Some(Box::new(Interference::Changed { editor }));
             }
         }
