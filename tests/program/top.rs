@@ -68,7 +68,7 @@ async fn a_leader_is_shown_with_its_writes_and_a_standby_says_for_whom_it_stands
         "requests in flight",
         "Services out of sync",
         "endpointslice: p50 ",
-        "Last event  ",
+        "Last event endpoints ",
         "default/s",
     ] {
         assert!(text.contains(words), "{words:?} is not shown\n{text}");
