@@ -13,6 +13,7 @@ mod server;
 
 use endpointd::core::backoff::Retry;
 use endpointd::core::body::Request;
+use endpointd::core::hash::Hashed;
 use endpointd::core::namespace::{Granted, WorkItem};
 use endpointd::core::object::{ObjectKey, ObjectName};
 use endpointd::core::publish::reports::{Reply, Reported};
@@ -237,18 +238,20 @@ pub(crate) fn play(case: &Case, writer: &mut dyn Writer) -> Figures {
 /// The product's writer.
 pub(crate) struct Product {
     publisher: Publisher,
-    keys: Vec<ObjectKey>,
+    keys: Vec<Hashed<ObjectKey>>,
     services: Vec<std::sync::Arc<str>>,
-    numbers: BTreeMap<ObjectKey, usize>,
+    numbers: BTreeMap<Hashed<ObjectKey>, usize>,
     now: Duration,
 }
 
 impl Product {
     pub(crate) fn new(case: &Case) -> Self {
         let of_namespace = case.services * case.slices;
-        let key = |object: usize| ObjectKey {
-            namespace: format!("ns{}", object / of_namespace).into(),
-            object: ObjectName::slice(format!("slice{object}").into()),
+        let key = |object: usize| {
+            Hashed::new(ObjectKey {
+                namespace: format!("ns{}", object / of_namespace).into(),
+                object: ObjectName::slice(format!("slice{object}").into()),
+            })
         };
         let keys: Vec<_> = (0..case.objects()).map(key).collect();
         let service = |object: usize| format!("service{}", object / case.slices).into();

@@ -4,6 +4,7 @@ use super::inbox::Inbox;
 use crate::cluster::events::EventAnswer;
 use crate::cluster::objects::Answer;
 use crate::core::events::{Inbox as Notices, Key, Notice, Taken as TakenNotices};
+use crate::core::hash::Hashed;
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, ObjectName};
 use crate::core::publish::reports::{Report, Reports, Taken};
@@ -41,7 +42,7 @@ pub enum WriterMsg {
     /// Reports from shards, or a change of role, wait in the handle. At most one of these is in the mailbox.
     Wake,
     /// The server's answer to a request.
-    Done(ObjectKey, Answer),
+    Done(Hashed<ObjectKey>, Answer),
     /// A timer has fired.
     Tick,
     /// A liveness check: the actor answers it.
@@ -115,15 +116,11 @@ impl Default for WriterShared {
 impl WriterHandle {
     /// Queues a shard's reports about objects of its namespace, in this order. `noticed` is when the changes behind the
     /// work items were noticed.
-    pub fn report(&self, namespace: &Arc<str>, said: Vec<(ObjectName, Report)>, noticed: Instant) {
+    pub fn report(&self, namespace: &Hashed<Arc<str>>, said: Vec<(ObjectName, Report)>, noticed: Instant) {
         let noticed = noticed.saturating_duration_since(self.0.start);
         let mut mailbox = self.0.mailbox.lock();
         for (object, report) in said {
-            let key = ObjectKey {
-                namespace: namespace.clone(),
-                object,
-            };
-            mailbox.reports.say(key, report, noticed);
+            mailbox.reports.say(namespace, object, report, noticed);
         }
         self.wake(mailbox);
     }

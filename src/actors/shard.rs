@@ -6,6 +6,7 @@ use super::leases::LeaseHandle;
 use super::messages::{EventHandle, RootMsg, ShardMsg, WriterHandle};
 use super::shared_nodes::SharedNodes;
 use crate::cluster::encodings::Encodings;
+use crate::core::hash::Hashed;
 use crate::core::namespace::{Kind, NamespaceState, Notification, PendingLists, Settings};
 use crate::core::object::{Interference, ObjectName};
 use crate::core::publish::reports::{Reply, Report};
@@ -27,8 +28,10 @@ const BYTES: usize = 32;
 /// The longest time that a timer for Leases is set to, whatever a Lease says: it outlives the shard by this much.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The interval at which pods on nodes that do not exist are looked for: a node that was missing at two looks is reported.
-const NODE_PATIENCE: Duration = Duration::from_secs(20);
+/// The interval at which pods on nodes that do not exist are looked for. After five looks, a minute at least, a node is
+/// reported: when one has been deleted, kube-controller-manager deletes its pods within a minute, and nobody needs to be
+/// told.
+const NODE_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Arguments for starting a shard.
 #[derive(Debug)]
@@ -63,6 +66,8 @@ pub(crate) struct ShardArguments {
 #[derive(Debug)]
 pub(crate) struct ShardState {
     core: NamespaceState,
+    /// The namespace's name, as reports carry it.
+    namespace: Hashed<Arc<str>>,
     /// The remaining budget of the turn. One turn may handle several grants and answers.
     turn: Budget,
     inbox: Arc<Inbox>,
@@ -155,7 +160,7 @@ impl ShardState {
             said.extend(wanted.map(|want| (want.object.clone(), Report::Wanted(want))));
             if !said.is_empty() {
                 let said = std::mem::take(&mut said);
-                self.writer.report(self.core.namespace(), said, noticed);
+                self.writer.report(&self.namespace, said, noticed);
             }
             if planned {
                 return;
@@ -242,7 +247,7 @@ impl ShardState {
                             "another client had changed the object; it is as it should be again"),
                         Interference::Removed => tracing::info!(
                             %namespace, %service, kind = %object.output, name = %object.name,
-                            "another client had deleted the object, or made it another's; a new one is in its place"),
+                            "the object had been deleted, or made another's, by someone else; a new one is in its place"),
                     }
                 }
             }
@@ -304,7 +309,8 @@ impl Actor for Shard {
             metrics,
         } = arguments;
         Ok(ShardState {
-            core: NamespaceState::new(namespace, settings, pending_lists),
+            core: NamespaceState::new(namespace.clone(), settings, pending_lists),
+            namespace: Hashed::new(namespace),
             turn: Budget::new(TURN),
             inbox,
             encodings,

@@ -8,6 +8,7 @@ use super::messages::{ShardMsg, WriterHandle, WriterMsg};
 use super::router::Routes;
 use crate::cluster::objects::{Answer, ObjectClient};
 use crate::core::backoff::Retry;
+use crate::core::hash::Hashed;
 use crate::core::namespace::{Granted, Outcome};
 use crate::core::object::ObjectKey;
 use crate::core::publish::reports::{Reply, Reported, Taken};
@@ -118,6 +119,7 @@ impl Actor for Writer {
             }
             WriterMsg::Drain(reply) => {
                 state.publisher.drain();
+                state.throttling.clear();
                 state.draining.push(reply);
             }
         }
@@ -158,9 +160,9 @@ impl WriterState {
                     }
                 }
                 Next::Wait { until, limited } => {
-                    self.metrics.held_back(now, limited.is_some());
+                    self.metrics.held_back(now, limited.is_some_and(Limit::throttles));
                     self.log_throttling(limited, now);
-                    if let Some(until) = until {
+                    if let Some(until) = until.into_iter().chain(self.throttling.due()).min() {
                         self.wake_at(until, now, myself);
                     }
                     return;
@@ -178,6 +180,7 @@ impl WriterState {
                 reason = match limit {
                     Limit::Rate => "--kube-api-qps",
                     Limit::Server => "the API server asks for a pause (Retry-After)",
+                    Limit::InFlight => "as many requests are in flight as may be",
                 },
                 "writes are held back"
             ),
@@ -189,7 +192,7 @@ impl WriterState {
     }
 
     /// Sends a message to an object's shard. Returns false when there is none.
-    fn tell(&self, key: &ObjectKey, message: ShardMsg) -> bool {
+    fn tell(&self, key: &Hashed<ObjectKey>, message: ShardMsg) -> bool {
         let router = self.router.get();
         router.is_some_and(|router| router.tell(&key.namespace, message))
     }
@@ -213,7 +216,13 @@ impl WriterState {
     }
 
     /// Handles a shard's report about an object.
-    fn reported(&mut self, key: &ObjectKey, reported: Reported, now: Duration, myself: &ActorRef<WriterMsg>) {
+    fn reported(
+        &mut self,
+        key: &Hashed<ObjectKey>,
+        reported: Reported,
+        now: Duration,
+        myself: &ActorRef<WriterMsg>,
+    ) {
         match &reported.reply {
             Some(Reply::Settled) => self.metrics.settled(key),
             Some(Reply::Nothing) => self.metrics.nothing(key),
@@ -234,7 +243,7 @@ impl WriterState {
         }
     }
 
-    fn send(&mut self, key: ObjectKey, granted: Granted, myself: &ActorRef<WriterMsg>) {
+    fn send(&mut self, key: Hashed<ObjectKey>, granted: Granted, myself: &ActorRef<WriterMsg>) {
         let Granted { request, changes } = granted;
         self.metrics.sent(&key, &request, changes);
         let (objects, myself, term) = (self.objects.clone(), myself.clone(), self.publisher.term());
@@ -247,7 +256,7 @@ impl WriterState {
         });
     }
 
-    fn done(&mut self, key: &ObjectKey, answer: Answer, now: Duration) {
+    fn done(&mut self, key: &Hashed<ObjectKey>, answer: Answer, now: Duration) {
         let Answer {
             outcome,
             why,

@@ -188,14 +188,14 @@ fn hint() -> &'static str {
 
 /// What this program calls itself in requests, in the form of Kubernetes' own clients. The API server takes what is before the
 /// slash as the name in `managedFields`; audit logs have all of it.
-const USER_AGENT: &str = concat!(
+const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!(
     env!("CARGO_PKG_NAME"),
     "/",
     env!("CARGO_PKG_VERSION"),
     " (commit ",
     env!("ENDPOINTD_COMMIT"),
     ")"
-);
+));
 
 pub(super) fn adapt(config: &mut Config) {
     // Every request has its own deadline here, and is retried by the code that can interpret its outcome.
@@ -203,8 +203,7 @@ pub(super) fn adapt(config: &mut Config) {
     config.read_timeout = None;
     config.write_timeout = None;
     config.connect_timeout = Some(Duration::from_secs(10));
-    let agent = (header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-    config.headers.push(agent);
+    config.headers.push((header::USER_AGENT, USER_AGENT));
     take_credentials(config);
 }
 

@@ -7,11 +7,12 @@ use super::connect::adapt;
 use super::http;
 use super::kubeconfig::check_url;
 use ::http::StatusCode;
+use ::http::header::{AUTHORIZATION, HeaderValue};
 use http_body_util::BodyExt as _;
 use kube::client::ClientBuilder;
-use kube::config::AuthInfo;
 use kube::{Client, Config};
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -32,7 +33,7 @@ pub(crate) struct MetricsPage {
     pub(crate) ca_file: Option<PathBuf>,
     /// Whether any certificate is accepted.
     pub(crate) any_certificate: bool,
-    /// A file with the token to send. It is read again when it changes.
+    /// A file with the token to send, which is read for each request.
     pub(crate) token_file: Option<PathBuf>,
 }
 
@@ -70,7 +71,46 @@ pub(crate) enum ScrapeError {
 pub(crate) struct Scraper {
     client: Client,
     path: String,
+    token: Option<Token>,
     patience: Duration,
+}
+
+/// A token from a file, as a header.
+#[derive(Clone)]
+struct Token {
+    /// The file, unless it can be read only once, as a pipe.
+    file: Option<PathBuf>,
+    first: HeaderValue,
+}
+
+impl Token {
+    fn read(file: &PathBuf) -> Result<Self, ScrapeError> {
+        let wrong = |error| ScrapeError::Token(file.clone(), error);
+        let first = std::fs::read_to_string(file).and_then(|text| Self::header_of(&text));
+        let again = std::fs::metadata(file).is_ok_and(|file| file.is_file());
+        Ok(Self {
+            file: again.then(|| file.clone()),
+            first: first.map_err(wrong)?,
+        })
+    }
+
+    fn header_of(text: &str) -> io::Result<HeaderValue> {
+        let header = HeaderValue::from_str(&format!("Bearer {}", text.trim()));
+        let mut header =
+            header.map_err(|_| io::Error::other("the file holds a character that cannot be sent"))?;
+        header.set_sensitive(true);
+        Ok(header)
+    }
+
+    /// Returns what the file holds now, or what it held first if it is gone.
+    fn header(&self) -> HeaderValue {
+        let text = self
+            .file
+            .as_ref()
+            .and_then(|file| std::fs::read_to_string(file).ok());
+        let now = text.and_then(|text| Self::header_of(&text).ok());
+        now.unwrap_or_else(|| self.first.clone())
+    }
 }
 
 impl fmt::Debug for Scraper {
@@ -124,20 +164,14 @@ impl Scraper {
             }
             config.root_cert = Some(certificates);
         }
-        if let Some(file) = &page.token_file {
-            // Read once here, because the client would not name the file in its error.
-            std::fs::read(file).map_err(|error| ScrapeError::Token(file.clone(), error))?;
-            config.auth_info = AuthInfo {
-                token_file: Some(file.to_string_lossy().into_owned()),
-                ..AuthInfo::default()
-            };
-        }
+        let token = page.token_file.as_ref().map(Token::read).transpose()?;
         let client = ClientBuilder::try_from(config)
             .map_err(ClientError::from)?
             .build();
         Ok(Self {
             client,
             path,
+            token,
             patience,
         })
     }
@@ -153,7 +187,10 @@ impl Scraper {
     }
 
     async fn exchange(&self) -> Result<String, ScrapeError> {
-        let request = http::get(&self.path, "text/plain;version=0.0.4").map_err(ClientError::from)?;
+        let mut request = http::get(&self.path, "text/plain;version=0.0.4").map_err(ClientError::from)?;
+        if let Some(token) = &self.token {
+            request.headers_mut().insert(AUTHORIZATION, token.header());
+        }
         let (head, mut body) = http::send(&self.client, request)
             .await
             .map_err(ClientError::from)?;
@@ -223,6 +260,26 @@ mod tests {
         plain.ca_file = Some(env!("CARGO_MANIFEST_DIR").to_owned().into());
         let error = Scraper::new(&plain, patience).unwrap_err().to_string();
         assert!(error.starts_with("--metrics-ca-file "), "{error}");
+    }
+
+    #[test]
+    fn a_token_is_read_again_and_may_end_with_a_line_break() {
+        let file = std::env::temp_dir().join(format!("endpointd-test-{}.token", std::process::id()));
+        std::fs::write(&file, "one\n").unwrap();
+        let token = Token::read(&file).unwrap();
+        assert_eq!(token.header(), "Bearer one");
+        assert!(!format!("{:?}", token.header()).contains("one"));
+        std::fs::write(&file, " two\r\n").unwrap();
+        assert_eq!(token.header(), "Bearer two");
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(token.header(), "Bearer one");
+        std::fs::write(&file, "one\ntwo").unwrap();
+        let error = Token::read(&file).err().unwrap().to_string();
+        std::fs::remove_file(&file).unwrap();
+        assert!(
+            error.ends_with("a character that cannot be sent") && !error.contains("one"),
+            "{error}"
+        );
     }
 
     #[tokio::test]

@@ -14,11 +14,11 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// A watch that shows nothing for this long is restarted: the server sends a bookmark a minute.
 const SILENCE: Duration = Duration::from_secs(120);
-/// The pause before a watch that ended is started again.
+/// The pause before a watch that broke, or ended sooner than this, is started again.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// What the watch shows.
@@ -36,13 +36,20 @@ pub(crate) enum SliceNews {
     Broken(String),
 }
 
-/// Watches until the receiver is dropped.
+/// Watches until the receiver is dropped. A watch that the server ends in order is resumed where it ended.
 pub(crate) async fn follow(client: Client, encodings: Encodings, news: mpsc::Sender<SliceNews>) {
+    let mut from = None;
     while !news.is_closed() {
-        if let Err(cause) = watch(&client, &encodings, &news).await
-            && news.send(SliceNews::Broken(cause.to_string())).await.is_err()
-        {
-            return;
+        let started = Instant::now();
+        match watch(&client, &encodings, &news, &mut from).await {
+            Ok(()) if Instant::now().saturating_duration_since(started) >= PAUSE => continue,
+            Ok(()) => {}
+            Err(cause) => {
+                from = None;
+                if news.send(SliceNews::Broken(cause.to_string())).await.is_err() {
+                    return;
+                }
+            }
         }
         tokio::select! {
             () = news.closed() => return,
@@ -51,21 +58,32 @@ pub(crate) async fn follow(client: Client, encodings: Encodings, news: mpsc::Sen
     }
 }
 
-/// Runs one watch until the server ends it, from the version that the store has now.
-async fn watch(client: &Client, encodings: &Encodings, news: &mpsc::Sender<SliceNews>) -> Result<(), Cause> {
+/// Runs one watch until the server ends it: from a version, or else from the one that the store has now. Leaves the version
+/// from which it can be resumed.
+async fn watch(
+    client: &Client,
+    encodings: &Encodings,
+    news: &mpsc::Sender<SliceNews>,
+    from: &mut Option<String>,
+) -> Result<(), Cause> {
     let path = http::collection(Kind::Slice, None);
-    let list = answer(client, encodings, Form::MetadataList, &format!("{path}?limit=1")).await?;
-    let list = timeout(ANSWER, list.collect_bytes())
-        .await
-        .map_err(|_| Silent(ANSWER))??;
-    let from = codec::list_version(&list)?;
+    let version = if let Some(version) = from.take() {
+        version
+    } else {
+        let list = answer(client, encodings, Form::MetadataList, &format!("{path}?limit=1")).await?;
+        let list = timeout(ANSWER, list.collect_bytes())
+            .await
+            .map_err(|_| Silent(ANSWER))??;
+        codec::list_version(&list)?.to_string()
+    };
     // The slices that endpointd and the controllers that it replaces write.
     let ours = format!("{LABEL_MANAGED_BY} in ({MANAGED_BY},{MIRRORED_BY},{CUSTOM_MANAGED_BY})");
     let uri = format!(
-        "{path}?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds=600&labelSelector={}",
+        "{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds=600&labelSelector={}",
         utf8_percent_encode(&ours, NON_ALPHANUMERIC)
     );
     let mut stream = EventStream::new(answer(client, encodings, Form::Metadata, &uri).await?);
+    *from = Some(version);
     if news.send(SliceNews::Follows).await.is_err() {
         return Ok(());
     }
@@ -73,7 +91,10 @@ async fn watch(client: &Client, encodings: &Encodings, news: &mpsc::Sender<Slice
         for event in codec::events(&events) {
             let event = event?;
             let deleted = match event.kind {
-                EventKind::Bookmark => continue,
+                EventKind::Bookmark => {
+                    *from = Some(codec::bookmark(event.object)?.0);
+                    continue;
+                }
                 EventKind::Error => {
                     let status = codec::status(0, event.object);
                     return Err(Cause::refused(status.code, status));
@@ -82,9 +103,10 @@ async fn watch(client: &Client, encodings: &Encodings, news: &mpsc::Sender<Slice
                 EventKind::Deleted => true,
             };
             // Without its metadata, the Service of a slice is unknown.
-            let Ok(slice) = codec::object::<Namespaced<SliceMeta>>(event.object) else {
+            let Ok((slice, at)) = codec::versioned::<Namespaced<SliceMeta>>(event.object) else {
                 continue;
             };
+            *from = Some(at);
             let changed = SliceNews::Changed {
                 namespace: slice.namespace,
                 service: slice.facts.service,

@@ -113,8 +113,7 @@ impl Watch {
                 () = self.serve::<S>() => {}
             }
             self.reader.metrics.left();
-            // What is no longer read cannot fail.
-            self.reader.outages.succeeded(S::KIND.as_str());
+            self.reader.outages.left(S::KIND.as_str());
             self.reader.handler.forget(S::KIND);
         }
     }
@@ -145,7 +144,7 @@ impl Watch {
                 _ = demands.changed() => view.demanded(*demands.borrow_and_update(), now()),
                 version = ready(&mut serving.reading) => {
                     if let Err(error) = &version {
-                        tracing::debug!(resource = S::KIND.as_str(), %error, "the current resourceVersion could not be read");
+                        self.reader.outages.failed(S::KIND.as_str(), error);
                     }
                     view.version_read(version.ok(), now(), self.random.f64());
                 }

@@ -385,23 +385,24 @@ pub struct AddressBody<'a> {
 impl Hash for AddressBody<'_> {
     /// Hashes in as few pieces as possible, because an object has up to 1,000 addresses.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let mut fixed = [0; 49];
+        let mut fixed = [0; 48];
         match self.ip {
-            IpAddr::V4(ip) => fixed[1..5].copy_from_slice(&ip.octets()),
+            IpAddr::V4(ip) => fixed[0..4].copy_from_slice(&ip.octets()),
             IpAddr::V6(ip) => {
-                fixed[0] = 1;
-                fixed[1..17].copy_from_slice(&ip.octets());
+                fixed[47] = 1;
+                fixed[0..16].copy_from_slice(&ip.octets());
             }
         }
-        let mut texts = [Some(self.target.name), self.node, self.hostname, None];
+        let mut texts = [self.node, self.hostname, None, None];
         match self.target.uid {
-            Uid::Uuid(uid) => fixed[17..33].copy_from_slice(uid),
-            Uid::Text(uid) => texts[3] = Some(uid),
+            // The API server gives a UUID to one pod, and a pod keeps its name.
+            Uid::Uuid(uid) => fixed[16..32].copy_from_slice(uid),
+            Uid::Text(uid) => (texts[2], texts[3]) = (Some(self.target.name), Some(&**uid)),
         }
-        // The lengths tell the texts apart.
-        for (text, length) in texts.iter().zip(fixed[33..].chunks_exact_mut(4)) {
+        // The lengths tell the texts apart. No text is as long as the API server's largest object, which is 3 MiB.
+        for (text, length) in texts.iter().zip(fixed[32..44].chunks_exact_mut(3)) {
             let bytes = text.map_or(u32::MAX, |text| text.len() as u32);
-            length.copy_from_slice(&bytes.to_le_bytes());
+            length.copy_from_slice(&bytes.to_le_bytes()[..3]);
         }
         hasher.write(&fixed);
         for text in texts.into_iter().flatten() {

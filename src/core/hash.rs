@@ -11,9 +11,11 @@
 //! iterates over a table where the order could be observed.
 
 use siphasher::sip::SipHasher13;
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
+use std::ops::Deref;
 use std::sync::OnceLock;
 
 /// The secret key of the hashes.
@@ -99,6 +101,94 @@ pub type KeyedSet<T> = HashSet<T, KeyedState>;
 /// them, so a fast hash without a key is enough.
 pub type IdMap<K, V> = rustc_hash::FxHashMap<K, V>;
 
+/// A key of several tables, with its hash: it is hashed once, and not once for each table and look-up. It cannot be
+/// changed.
+#[derive(Clone, Copy)]
+pub struct Hashed<K> {
+    hash: u64,
+    key: K,
+}
+
+impl<K: Hash> Hashed<K> {
+    /// Hashes a key.
+    pub fn new(key: K) -> Self {
+        Self {
+            hash: hash_of(&key),
+            key,
+        }
+    }
+}
+
+impl<K> Hashed<K> {
+    /// Returns the key alone.
+    pub fn into_key(self) -> K {
+        self.key
+    }
+}
+
+impl<K> Deref for Hashed<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.key
+    }
+}
+
+impl<K> Hash for Hashed<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl<K: PartialEq> PartialEq for Hashed<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.key == other.key
+    }
+}
+
+impl<K: Eq> Eq for Hashed<K> {}
+
+impl<K: Ord> PartialOrd for Hashed<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K: Ord> Ord for Hashed<K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+impl<K: fmt::Debug> fmt::Debug for Hashed<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key.fmt(f)
+    }
+}
+
+/// Takes the hashes of [`Hashed`] as they are.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct KnownHash(u64);
+
+impl Hasher for KnownHash {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a key that carries its hash writes nothing but that")
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// A map whose keys others choose and carry their hash.
+pub type HashedMap<K, V> = HashMap<Hashed<K>, V, BuildHasherDefault<KnownHash>>;
+/// A set of values that others choose and that carry their hash.
+pub type HashedSet<T> = HashSet<Hashed<T>, BuildHasherDefault<KnownHash>>;
+
 /// Returns the hash of a value in the tables of this process.
 pub(crate) fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
     KeyedState.hash_one(value)
@@ -136,16 +226,16 @@ impl Default for LongHasher {
 }
 
 impl Hasher for LongHasher {
-    fn write(&mut self, mut bytes: &[u8]) {
-        while self.filled + bytes.len() > BLOCK {
-            let (now, later) = bytes.split_at(BLOCK - self.filled);
-            self.block[self.filled..].copy_from_slice(now);
-            condense_block(&self.block, &mut self.condensed);
-            (self.filled, bytes) = (0, later);
-            self.blocks += 1;
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        // In line, a value of known length is copied by a few instructions.
+        match self.block.get_mut(self.filled..self.filled + bytes.len()) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                self.filled += bytes.len();
+            }
+            None => self.write_across(bytes),
         }
-        self.block[self.filled..self.filled + bytes.len()].copy_from_slice(bytes);
-        self.filled += bytes.len();
     }
 
     fn finish(&self) -> u64 {
@@ -155,6 +245,21 @@ impl Hasher for LongHasher {
         hasher.write_u64(self.blocks);
         hasher.write_usize(self.filled);
         hasher.finish()
+    }
+}
+
+impl LongHasher {
+    /// Adds bytes that end in another block than the present one.
+    fn write_across(&mut self, mut bytes: &[u8]) {
+        while self.filled + bytes.len() > BLOCK {
+            let (now, later) = bytes.split_at(BLOCK - self.filled);
+            self.block[self.filled..].copy_from_slice(now);
+            condense_block(&self.block, &mut self.condensed);
+            (self.filled, bytes) = (0, later);
+            self.blocks += 1;
+        }
+        self.block[self.filled..self.filled + bytes.len()].copy_from_slice(bytes);
+        self.filled += bytes.len();
     }
 }
 

@@ -20,7 +20,7 @@ pub mod throttling;
 use super::backoff::Retry;
 use super::body::{Encode, Request};
 use super::bucket::TokenBucket;
-use super::hash::{IdMap, KeyedMap, KeyedSet, hash_of};
+use super::hash::{Hashed, HashedMap, HashedSet, IdMap, hash_of};
 use super::leadership::Term;
 use super::namespace::{Granted, NamespaceState, Outcome, WorkItem};
 use super::object::{ObjectKey, ObjectName, Output};
@@ -92,7 +92,7 @@ pub enum Next {
     /// Ask the object's shard for its request.
     Grant {
         /// The object.
-        key: ObjectKey,
+        key: Hashed<ObjectKey>,
         /// The priority of its write.
         priority: Priority,
         /// The time it has waited for its turn.
@@ -102,7 +102,7 @@ pub enum Next {
     Wait {
         /// The time to look again, if nothing happens before.
         until: Option<Duration>,
-        /// The limit without which something would go.
+        /// The limit that something is held back by.
         limited: Option<Limit>,
     },
 }
@@ -122,7 +122,7 @@ pub enum Replied {
 #[derive(Clone, Debug)]
 pub struct Publisher {
     pacing: Pacing,
-    queue: WriteQueue<ObjectKey>,
+    queue: WriteQueue<Hashed<ObjectKey>>,
     window: Window,
     bucket: TokenBucket,
     random: fastrand::Rng,
@@ -132,14 +132,14 @@ pub struct Publisher {
     writes: bool,
     /// The present term, and for each granted object without a request yet, the term of its grant.
     term: Term,
-    granted: KeyedMap<ObjectKey, Term>,
+    granted: HashedMap<ObjectKey, Term>,
     drains: bool,
     /// The time at which the next retry of a refused request may go, by namespace.
     refused: IdMap<u64, Duration>,
     /// Objects whose last write was not answered.
-    unanswered: KeyedSet<ObjectKey>,
+    unanswered: HashedSet<ObjectKey>,
     /// Objects whose request in flight only reads.
-    reading: KeyedSet<ObjectKey>,
+    reading: HashedSet<ObjectKey>,
     /// Set while an object waits that could go if the window were larger.
     held_back: bool,
 }
@@ -156,17 +156,17 @@ impl Publisher {
             quiet_until: Duration::ZERO,
             writes: true,
             term: Term::default(),
-            granted: KeyedMap::default(),
+            granted: HashedMap::default(),
             drains: false,
             refused: IdMap::default(),
-            unanswered: KeyedSet::default(),
-            reading: KeyedSet::default(),
+            unanswered: HashedSet::default(),
+            reading: HashedSet::default(),
             held_back: false,
         }
     }
 
     /// Returns the objects that wait and those in flight.
-    pub fn queue(&self) -> &WriteQueue<ObjectKey> {
+    pub fn queue(&self) -> &WriteQueue<Hashed<ObjectKey>> {
         &self.queue
     }
 
@@ -215,7 +215,7 @@ impl Publisher {
 
     /// Queues an object that a shard wants to write. It is kept while this process may not write, since the shard may
     /// have heard before the writer that it may again.
-    fn wanted(&mut self, key: &ObjectKey, want: &WorkItem, now: Duration) {
+    fn wanted(&mut self, key: &Hashed<ObjectKey>, want: &WorkItem, now: Duration) {
         let (yields, batch) = match key.object.output {
             Output::Slice => (false, self.pacing.slice_batch),
             Output::Endpoints if want.reads => (false, Duration::ZERO),
@@ -262,7 +262,7 @@ impl Publisher {
     }
 
     /// Applies a shard's report of an object; the reply in it came first.
-    pub fn reported(&mut self, key: &ObjectKey, reported: Reported, now: Duration) -> Replied {
+    pub fn reported(&mut self, key: &Hashed<ObjectKey>, reported: Reported, now: Duration) -> Replied {
         let Reported { reply, wanted } = reported;
         let replied = reply.map_or(Replied::Nothing, |reply| self.replied(key, reply, now));
         if let Some((want, _)) = wanted {
@@ -272,7 +272,7 @@ impl Publisher {
     }
 
     /// Applies a shard's reply to a grant, or to an answer.
-    fn replied(&mut self, key: &ObjectKey, reply: Reply, now: Duration) -> Replied {
+    fn replied(&mut self, key: &Hashed<ObjectKey>, reply: Reply, now: Duration) -> Replied {
         match reply {
             Reply::Built(granted) => {
                 self.queue.built(key);
@@ -297,7 +297,7 @@ impl Publisher {
     }
 
     /// Ends the grant of an object for which there is nothing to send, or no shard left to ask.
-    pub fn nothing(&mut self, key: &ObjectKey, now: Duration) {
+    pub fn nothing(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
         self.granted.remove(key);
         self.bucket.give_back();
         self.queue.built(key);
@@ -309,7 +309,7 @@ impl Publisher {
     /// whether a shard is left to say whether the object is due again.
     pub fn answered(
         &mut self,
-        key: &ObjectKey,
+        key: &Hashed<ObjectKey>,
         load: Load,
         took: Duration,
         quiet: Option<Duration>,
@@ -360,7 +360,7 @@ impl Publisher {
             self.held_back = self.queue.has_ready(now);
             return Next::Wait {
                 until: self.window.probes_until(),
-                limited: None,
+                limited: self.held_back.then_some(Limit::InFlight),
             };
         }
         if self.refused.len() > REFUSED_KEPT {
@@ -391,7 +391,7 @@ impl Publisher {
         let until = self.queue.next_delayed().into_iter();
         Next::Wait {
             until: until.chain(self.window.probes_until()).min(),
-            limited: None,
+            limited: self.held_back.then_some(Limit::InFlight),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::process::THROTTLED;
 use crate::core::body::Request;
-use crate::core::hash::KeyedMap;
+use crate::core::hash::{Hashed, HashedMap};
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, Output};
 use crate::core::queue::{Priority, WriteQueue};
@@ -38,10 +38,10 @@ pub(crate) struct WriterMetrics {
     /// By method, in the order of [`METHODS`].
     limited: [Histogram; 4],
     /// When the oldest change of an object was noticed that is not in flight yet.
-    noticed: KeyedMap<ObjectKey, Duration>,
+    noticed: HashedMap<ObjectKey, Duration>,
     /// The times of the objects in flight; the queue has their number. They are not in the publisher, because its states
     /// are enumerated by a test, and each moment would make another one.
-    flights: KeyedMap<ObjectKey, Flight>,
+    flights: HashedMap<ObjectKey, Flight>,
     /// Since when the limits have held back writes, and up to when that time has been counted.
     held_back: Option<(Duration, Duration)>,
 }
@@ -127,14 +127,14 @@ impl WriterMetrics {
             stale: syncs("stale"),
             failed: syncs("error"),
             limited: METHODS.map(limited),
-            noticed: KeyedMap::default(),
-            flights: KeyedMap::default(),
+            noticed: HashedMap::default(),
+            flights: HashedMap::default(),
             held_back: None,
         }
     }
 
     /// Records how many objects wait and are in flight, and how many may be in flight.
-    pub(crate) fn observe(&mut self, queue: &WriteQueue<ObjectKey>, window: usize, now: Duration) {
+    pub(crate) fn observe(&mut self, queue: &WriteQueue<Hashed<ObjectKey>>, window: usize, now: Duration) {
         self.waiting.set(queue.waiting() as f64);
         self.in_flight.set(queue.in_flight() as f64);
         self.window.set(window as f64);
@@ -149,7 +149,7 @@ impl WriterMetrics {
     }
 
     /// Updates the gauges that are more expensive to compute. Called for a scrape.
-    pub(crate) fn refresh(&self, queue: &WriteQueue<ObjectKey>, now: Duration) {
+    pub(crate) fn refresh(&self, queue: &WriteQueue<Hashed<ObjectKey>>, now: Duration) {
         for (gauge, priority) in self.oldest_in_lane.iter().zip(Priority::ALL) {
             gauge.set(queue.oldest(priority, now).as_secs_f64());
         }
@@ -170,14 +170,14 @@ impl WriterMetrics {
     }
 
     /// Records that an object is due, for a change that was noticed then; `again` after a failure.
-    pub(crate) fn wanted(&mut self, key: &ObjectKey, again: bool, noticed: Duration) {
+    pub(crate) fn wanted(&mut self, key: &Hashed<ObjectKey>, again: bool, noticed: Duration) {
         let queue = &self.queues[key.object.output as usize];
         queue.adds.increment(1);
         queue.retries.increment(u64::from(again));
         self.note(key, noticed);
     }
 
-    fn note(&mut self, key: &ObjectKey, noticed: Duration) {
+    fn note(&mut self, key: &Hashed<ObjectKey>, noticed: Duration) {
         if let Some(known) = self.noticed.get_mut(key) {
             *known = noticed.min(*known);
         } else {
@@ -199,7 +199,13 @@ impl WriterMetrics {
     }
 
     /// Records that an object was granted after this long.
-    pub(crate) fn granted(&mut self, key: &ObjectKey, priority: Priority, age: Duration, now: Duration) {
+    pub(crate) fn granted(
+        &mut self,
+        key: &Hashed<ObjectKey>,
+        priority: Priority,
+        age: Duration,
+        now: Duration,
+    ) {
         let limited = self
             .held_back
             .map_or(Duration::ZERO, |(since, _)| now.saturating_sub(since));
@@ -216,7 +222,7 @@ impl WriterMetrics {
     }
 
     /// Records that a request was sent with this many changes in it.
-    pub(crate) fn sent(&mut self, key: &ObjectKey, request: &Request, changes: u32) {
+    pub(crate) fn sent(&mut self, key: &Hashed<ObjectKey>, request: &Request, changes: u32) {
         let at = match request {
             Request::Create(_) => 0,
             Request::Update(_) => 1,
@@ -238,7 +244,7 @@ impl WriterMetrics {
     }
 
     /// Records the end of a request: it was answered; or it was not sent, or not awaited, because the lease was lost.
-    pub(crate) fn done(&mut self, key: &ObjectKey, outcome: &Outcome, took: Duration, now: Duration) {
+    pub(crate) fn done(&mut self, key: &Hashed<ObjectKey>, outcome: &Outcome, took: Duration, now: Duration) {
         let at = match outcome {
             Outcome::Written(_) | Outcome::Deleted | Outcome::Fetched { .. } => 0,
             Outcome::Conflict | Outcome::Exists | Outcome::Foreign => 1,
@@ -281,12 +287,12 @@ impl WriterMetrics {
     }
 
     /// Records that an object is not due any more.
-    pub(crate) fn settled(&mut self, key: &ObjectKey) {
+    pub(crate) fn settled(&mut self, key: &Hashed<ObjectKey>) {
         self.noticed.remove(key);
     }
 
     /// Records that an object was granted, and was not due any more.
-    pub(crate) fn nothing(&mut self, key: &ObjectKey) {
+    pub(crate) fn nothing(&mut self, key: &Hashed<ObjectKey>) {
         self.flights.remove(key);
         self.noticed.remove(key);
     }

@@ -6,6 +6,7 @@ use crate::search::Part;
 use endpointd::cluster::codec::Encoding;
 use endpointd::core::body::Request;
 use endpointd::core::facts::{EndpointsFacts, NodeFacts, PodFacts, ServiceFacts, SliceFacts};
+use endpointd::core::hash::Hashed;
 use endpointd::core::inbox::{Change, Pending};
 use endpointd::core::leadership::picture::{Announcement, Picture};
 use endpointd::core::leadership::view::{Action, End, View};
@@ -427,8 +428,9 @@ impl Process {
         said.extend(planned.map(|item| (item.object.clone(), Report::Wanted(item))));
         // Nobody takes them here, and they are no part of what decides.
         drop((state.take_notifications(), state.take_syncs(), state.take_work()));
+        let namespace = Hashed::new(NAMESPACE.into());
         for (object, report) in said {
-            self.reports.say(key(object), report, self.now);
+            self.reports.say(&namespace, object, report, self.now);
         }
         self.wake_writer();
     }
@@ -460,7 +462,7 @@ impl Process {
                         Taken::Reported(key, reported) => (key, reported),
                     };
                     match self.publisher.change().reported(&key, reported, self.now) {
-                        Replied::Send(granted) => self.send(key.object, granted.request),
+                        Replied::Send(granted) => self.send(key.into_key().object, granted.request),
                         Replied::Unsent => self.done(&key.object, Outcome::Throttled, Load::Unknown),
                         Replied::Nothing => {}
                     }
@@ -471,7 +473,7 @@ impl Process {
         }
         loop {
             match self.publisher.change().next(self.now) {
-                Next::Grant { key, .. } => self.to_shard.push_back(ToShard::Grant(key.object)),
+                Next::Grant { key, .. } => self.to_shard.push_back(ToShard::Grant(key.into_key().object)),
                 Next::Wait { until, .. } => {
                     if let Some(until) = until.filter(|until| self.tick.is_none_or(|tick| tick > *until)) {
                         (self.tick, self.timer) = (Some(until), Some(until));
@@ -553,9 +555,9 @@ fn version(happened: usize) -> u64 {
     1000 + happened as u64
 }
 
-fn key(object: ObjectName) -> ObjectKey {
-    ObjectKey {
+fn key(object: ObjectName) -> Hashed<ObjectKey> {
+    Hashed::new(ObjectKey {
         namespace: NAMESPACE.into(),
         object,
-    }
+    })
 }

@@ -259,13 +259,12 @@ async fn the_controller_says_once_why_it_cannot_connect_and_when_it_can() {
     // Long enough for several tries of each list.
     sleep(Duration::from_secs(3)).await;
     let _server = crate::cluster::serve(Config::default().port(address.port())).await;
-    logged(&process, "succeed again").await;
+    logged(&process, "the API server answers again").await;
     let log = process.terminate().await;
     let warnings: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ")).collect();
     assert_eq!(warnings.len(), 1, "{log}");
     assert!(
-        warnings[0]
-            .contains("the API server cannot be reached; requests are retried error=\"tcp connect error"),
+        warnings[0].contains("requests to the API server fail; they are retried error=\"tcp connect error"),
         "{log}"
     );
     assert_eq!(log.matches("after_seconds=").count(), 1, "{log}");

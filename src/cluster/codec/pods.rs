@@ -4,6 +4,7 @@ use super::decode::{Decode, DecodeError, Namespaced, Twice, labels, required, se
 use super::fields::{Condition, Str, StrMap, Timestamp};
 use super::protobuf::message::message;
 use crate::core::address::{Family, parse_sloppy};
+use crate::core::excerpt::Excerpt;
 use crate::core::facts::observed::ObservedPod;
 use crate::core::facts::{HostName, PodFacts};
 use crate::core::ids::Uid;
@@ -208,6 +209,11 @@ struct ConditionNotes<'a> {
 
 message!('a, ConditionNotes<'a> { 1 => kind, 2 => status, 5 => reason, 6 => message });
 
+/// Returns what of a text can be shown on a terminal: whoever may write a pod's status chooses it.
+fn printable(text: &str) -> Box<str> {
+    Excerpt::sentence(text).to_string().into()
+}
+
 impl Decode for Namespaced<ObservedPod> {
     type Wire<'a> = Twice<Pod<'a>, PodNotes<'a>>;
 
@@ -227,9 +233,9 @@ impl Decode for Namespaced<ObservedPod> {
         });
         let seen = ObservedPod {
             facts,
-            phase: set(status.phase.as_ref()).unwrap_or("Unknown").into(),
-            reason: set(status.reason.as_ref()).map(Into::into),
-            told: told.filter(|told| !told.is_empty()).map(Into::into),
+            phase: printable(set(status.phase.as_ref()).unwrap_or("Unknown")),
+            reason: set(status.reason.as_ref()).map(printable),
+            told: told.filter(|told| !told.is_empty()).map(|told| printable(&told)),
         };
         Ok(Self {
             namespace,

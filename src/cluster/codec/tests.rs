@@ -476,3 +476,19 @@ fn the_last_editor_is_the_newest_one_that_is_not_this_controller() {
         assert_eq!(last_editor(malformed), None);
     }
 }
+
+#[test]
+fn what_a_pods_status_says_cannot_forge_lines_on_a_terminal() {
+    let condition =
+        serde_json::json!({"type": "Ready", "status": "False", "reason": "a\u{1b}[2K", "message": "b\nc"});
+    let pod = serde_json::json!({
+        "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "1"},
+        "status": {"phase": "d\r", "reason": "e\u{202e}", "conditions": [condition]},
+    });
+    let pod: Namespaced<ObservedPod> = object(pod.to_string().as_bytes()).unwrap();
+    let seen = pod.facts;
+    assert_eq!(
+        (&*seen.phase, seen.reason.as_deref(), seen.told.as_deref()),
+        ("d\\r", Some("e\\u{202e}"), Some("a\\u{1b}[2K: b\\nc"))
+    );
+}

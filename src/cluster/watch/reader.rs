@@ -49,6 +49,7 @@ impl Reader {
             let body = body.collect_bytes().await?;
             Ok(codec::list_version(&body)?)
         };
+        let _asking = self.outages.asks(S::KIND.as_str());
         timeout(READING, reading).await.map_err(|_| Silent(READING))?
     }
 

@@ -212,6 +212,7 @@ impl NamespaceState {
         });
         let entry = &mut self.endpoints[id];
         entry.object.phase = Phase::Managed;
+        entry.object.interference = None;
         // Only the version is known of an object that was unmanaged until now.
         entry.object.needs_refetch |= entry.object.remote.is_some() && entry.published.is_none();
         self.endpoints.want(id);

@@ -14,7 +14,7 @@ use crate::core::hints::HintEvent;
 use crate::core::ids::ServiceId;
 use crate::core::leader::Vacancy;
 use crate::core::mirror::{LeftOut, MirroredObject};
-use crate::core::object::{Flight, Interference, ObjectName, ObjectState, SAID_AGAIN};
+use crate::core::object::{Flight, Interference, ObjectName, ObjectState, Phase, SAID_AGAIN};
 use std::sync::Arc;
 
 /// Number of failed requests for one object before people are notified: with the delays between them, about a minute.
@@ -160,7 +160,10 @@ impl NamespaceState {
 
     /// Notifies people that a write has put an object right that another client had changed or deleted.
     pub(super) fn notify_corrected<T: Published>(&mut self, id: T::Id) {
-        if let Some(interference) = T::objects_mut(self)[id].object_mut().interference.take() {
+        let object = T::objects_mut(self)[id].object_mut();
+        if let Some(interference) = object.interference.take()
+            && object.phase == Phase::Managed
+        {
             let WorkItem { object, service, .. } = T::objects(self)[id].work_item();
             self.notifications.push(Notification::Corrected {
                 object,

@@ -8,63 +8,70 @@ use super::notifications::Notification;
 use super::{NamespaceState, NodeId};
 use crate::core::events::{Notice, Source};
 use crate::core::ids::ServiceId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Number of nodes that are reported at once. The others follow at the next look.
 const NODES: usize = 100;
 /// Number of memberships of pods in Services that are looked at for a node: whoever creates pods can make them many.
-const MEMBERS: usize = 1000;
+const MEMBERS: usize = 10_000;
 /// Number of Services that get an Event for a node.
 const SERVICES: usize = 20;
 /// Number of pods that an Event names.
 const NAMES: usize = 3;
 
+/// After this many looks at which a node did not exist, it is reported.
+const LOOKS: u64 = 5;
+
 /// The nodes that pods of the namespace are on, that do not exist, and that nobody was told of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnknownNodes {
-    /// Nodes that were not there at the last look.
-    recent: BTreeSet<NodeId>,
-    /// Nodes that were there at the last look already.
-    lasting: BTreeSet<NodeId>,
+    /// The nodes, each with the number of the last look before it was known to be missing.
+    missing: BTreeMap<NodeId, u64>,
+    /// Number of looks so far.
+    looks: u64,
 }
 
 impl UnknownNodes {
     /// Adds a node that does not exist.
     pub(super) fn insert(&mut self, node: NodeId) {
-        self.recent.insert(node);
+        self.missing.entry(node).or_insert(self.looks);
     }
 
     /// Removes a node that exists, or that no pod is on any more.
     pub(super) fn remove(&mut self, node: NodeId) {
-        self.recent.remove(&node);
-        self.lasting.remove(&node);
+        self.missing.remove(&node);
     }
 
-    fn is_empty(&self) -> bool {
-        self.recent.is_empty() && self.lasting.is_empty()
+    /// Looks once more, and takes out the nodes to be reported.
+    fn look(&mut self) -> Vec<NodeId> {
+        self.looks += 1;
+        let lasting = |looked: u64| self.looks - looked >= LOOKS;
+        let lasting = self.missing.iter().filter(|(_, looked)| lasting(**looked));
+        let nodes: Vec<_> = lasting.map(|(node, _)| *node).take(NODES).collect();
+        for node in &nodes {
+            self.missing.remove(node);
+        }
+        nodes
     }
 }
 
 impl NamespaceState {
     /// Returns whether [`Self::look_at_unknown_nodes`] should be called after a while.
     pub fn has_unknown_nodes(&self) -> bool {
-        !self.unknown_nodes.is_empty()
+        self.may_tell_of_nodes() && !self.unknown_nodes.missing.is_empty()
     }
 
-    /// Notifies people of nodes that do not exist and did not at the last look either. While lists are pending, or
-    /// nobody writes, it is too early to say.
+    /// Returns whether it can be said which nodes do not exist: not while lists are pending, or while nobody writes.
+    fn may_tell_of_nodes(&self) -> bool {
+        !self.starting && !self.pending_lists.any()
+    }
+
+    /// Notifies people of nodes that did not exist at the last [`LOOKS`] looks. The time between two is up to the caller.
     pub fn look_at_unknown_nodes(&mut self) {
-        if self.starting || self.pending_lists.any() {
-            return;
-        }
-        for _ in 0..NODES {
-            let Some(node) = self.unknown_nodes.lasting.pop_first() else {
-                break;
-            };
-            self.report_unknown_node(node);
-        }
-        if self.unknown_nodes.lasting.is_empty() {
-            self.unknown_nodes.lasting = std::mem::take(&mut self.unknown_nodes.recent);
+        if self.may_tell_of_nodes() {
+            for node in self.unknown_nodes.look() {
+                self.report_unknown_node(node);
+            }
         }
     }
 

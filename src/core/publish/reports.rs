@@ -17,7 +17,7 @@
 //! rest. Reports of the old term that it takes after the change do no harm: a want is granted, and the shard replies
 //! that there is nothing to write; a request is not sent, because its grant was of another term.
 
-use crate::core::hash::KeyedMap;
+use crate::core::hash::{Hashed, HashedMap};
 use crate::core::namespace::{Granted, WorkItem};
 use crate::core::object::{ObjectKey, ObjectName};
 use crate::core::role::{Role, RoleChange};
@@ -61,7 +61,7 @@ pub enum Taken {
     /// The role has changed.
     Role(RoleChange),
     /// A shard has reported an object.
-    Reported(ObjectKey, Reported),
+    Reported(Hashed<ObjectKey>, Reported),
 }
 
 /// The reports of all objects that wait, and the change of role that comes before them. Filled by shards, emptied by the writer: namespaces take turns, so that one
@@ -70,30 +70,36 @@ pub enum Taken {
 #[derive(Clone, Default, Debug)]
 pub struct Reports {
     role: Option<RoleChange>,
-    by_namespace: KeyedMap<Arc<str>, Waiting>,
+    by_namespace: HashedMap<Arc<str>, Waiting>,
     /// The keys of `by_namespace`, the next one first.
-    turns: VecDeque<Arc<str>>,
+    turns: VecDeque<Hashed<Arc<str>>>,
 }
 
 /// The reports of a namespace's objects that wait, at least one.
 #[derive(Clone, Default, Debug)]
 struct Waiting {
-    by_object: KeyedMap<ObjectName, Reported>,
+    by_object: HashedMap<ObjectName, Reported>,
     /// The keys of `by_object`.
-    order: VecDeque<ObjectName>,
+    order: VecDeque<Hashed<ObjectName>>,
 }
 
 impl Reports {
-    /// Adds a report of an object. If it is wanted, `noticed` is when the change was noticed.
-    pub fn say(&mut self, key: ObjectKey, report: Report, noticed: Duration) {
-        let waiting = match self.by_namespace.entry(key.namespace) {
+    /// Adds a report of an object of a namespace. If it is wanted, `noticed` is when the change was noticed.
+    pub fn say(
+        &mut self,
+        namespace: &Hashed<Arc<str>>,
+        object: ObjectName,
+        report: Report,
+        noticed: Duration,
+    ) {
+        let waiting = match self.by_namespace.entry(namespace.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 self.turns.push_back(entry.key().clone());
                 entry.insert(Waiting::default())
             }
         };
-        let reported = match waiting.by_object.entry(key.object) {
+        let reported = match waiting.by_object.entry(Hashed::new(object)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 waiting.order.push_back(entry.key().clone());
@@ -136,12 +142,16 @@ impl Reports {
         let (object, reported) = waiting
             .take()
             .expect("something of a namespace waits that has a turn");
+        let key = Hashed::new(ObjectKey {
+            namespace: Arc::clone(&namespace),
+            object,
+        });
         if waiting.order.is_empty() {
             self.by_namespace.remove(&namespace);
         } else {
-            self.turns.push_back(namespace.clone());
+            self.turns.push_back(namespace);
         }
-        Some(Taken::Reported(ObjectKey { namespace, object }, reported))
+        Some(Taken::Reported(key, reported))
     }
 
     /// Returns whether nothing waits.
@@ -157,6 +167,6 @@ impl Waiting {
             .by_object
             .remove(&object)
             .expect("an object that is in the order has a place");
-        Some((object, reported))
+        Some((object.into_key(), reported))
     }
 }

@@ -16,11 +16,20 @@ fn pacing(qps: f64, in_flight: usize) -> Pacing {
     }
 }
 
-fn key(namespace: &str, name: &str) -> ObjectKey {
-    ObjectKey {
+fn key(namespace: &str, name: &str) -> Hashed<ObjectKey> {
+    Hashed::new(ObjectKey {
         namespace: namespace.into(),
         object: ObjectName::slice(name.into()),
-    }
+    })
+}
+
+fn say(reports: &mut Reports, key: &ObjectKey, report: Report) {
+    reports.say(
+        &Hashed::new(key.namespace.clone()),
+        key.object.clone(),
+        report,
+        NOW,
+    );
 }
 
 fn want(key: &ObjectKey, retry: Retry) -> WorkItem {
@@ -34,7 +43,7 @@ fn want(key: &ObjectKey, retry: Retry) -> WorkItem {
     }
 }
 
-fn granted(publisher: &mut Publisher, now: Duration) -> Option<ObjectKey> {
+fn granted(publisher: &mut Publisher, now: Duration) -> Option<Hashed<ObjectKey>> {
     match publisher.next(now) {
         Next::Grant { key, .. } => Some(key),
         Next::Wait { .. } => None,
@@ -68,11 +77,11 @@ fn a_write_that_is_wanted_after_an_empty_reply_is_not_lost_however_late_both_are
         publisher.wanted(&k, &want(&k, Retry::Now), NOW);
         assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
         // The pod has flipped back before the grant: nothing is due. Then it flips again.
-        reports.say(k.clone(), Report::Replied(Reply::Nothing), NOW);
+        say(&mut reports, &k, Report::Replied(Reply::Nothing));
         if read_between {
             hand_on(&mut reports, &mut publisher, NOW);
         }
-        reports.say(k.clone(), Report::Wanted(want(&k, Retry::Now)), NOW);
+        say(&mut reports, &k, Report::Wanted(want(&k, Retry::Now)));
         hand_on(&mut reports, &mut publisher, NOW);
         assert_eq!(
             granted(&mut publisher, NOW),
@@ -88,8 +97,8 @@ fn a_request_carries_what_was_wanted_before_it_was_built() {
     let k = key("ns", "k");
     publisher.wanted(&k, &want(&k, Retry::Now), NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
-    reports.say(k.clone(), Report::Wanted(want(&k, Retry::Now)), NOW);
-    reports.say(k.clone(), Report::Replied(Reply::Built(update())), NOW);
+    say(&mut reports, &k, Report::Wanted(want(&k, Retry::Now)));
+    say(&mut reports, &k, Report::Replied(Reply::Built(update())));
     let replied = hand_on(&mut reports, &mut publisher, NOW);
     assert_eq!(replied, [Replied::Send(update())]);
     publisher.answered(&k, Load::Answered, NOW, None, true, NOW);
@@ -104,11 +113,11 @@ fn a_settled_answer_does_not_cover_what_was_wanted_before() {
     let k = key("ns", "k");
     publisher.wanted(&k, &want(&k, Retry::Now), NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
-    reports.say(k.clone(), Report::Replied(Reply::Built(update())), NOW);
+    say(&mut reports, &k, Report::Replied(Reply::Built(update())));
     hand_on(&mut reports, &mut publisher, NOW);
     publisher.answered(&k, Load::Answered, NOW, None, true, NOW);
-    reports.say(k.clone(), Report::Wanted(want(&k, Retry::Now)), NOW);
-    reports.say(k.clone(), Report::Replied(Reply::Settled), NOW);
+    say(&mut reports, &k, Report::Wanted(want(&k, Retry::Now)));
+    say(&mut reports, &k, Report::Replied(Reply::Settled));
     hand_on(&mut reports, &mut publisher, NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(k));
 }
@@ -116,8 +125,8 @@ fn a_settled_answer_does_not_cover_what_was_wanted_before() {
 #[test]
 fn what_a_namespace_says_of_many_objects_does_not_hold_up_another() {
     let mut reports = Reports::default();
-    let say = |reports: &mut Reports, key: ObjectKey| {
-        reports.say(key.clone(), Report::Wanted(want(&key, Retry::Now)), NOW);
+    let say = |reports: &mut Reports, key: Hashed<ObjectKey>| {
+        say(reports, &key, Report::Wanted(want(&key, Retry::Now)));
     };
     for number in 0..100_000 {
         say(&mut reports, key("tenant", &format!("k{number}")));
@@ -205,7 +214,7 @@ fn neither_looks_in_between_nor_slowness_of_one_object_make_the_window_small() {
     let mut publisher = Publisher::new(pacing(0.0, 64), 0);
     let (k, quick) = (key("ns", "k"), key("other", "k"));
     let mut now = NOW;
-    let mut one = |key: &ObjectKey, request: Request, load: Load, took: Duration| {
+    let mut one = |key: &Hashed<ObjectKey>, request: Request, load: Load, took: Duration| {
         publisher.wanted(key, &want(key, Retry::Now), now);
         assert_eq!(granted(&mut publisher, now), Some(key.clone()));
         publisher.replied(key, Reply::Built(Granted { request, changes: 1 }), now);
@@ -337,7 +346,7 @@ fn a_writer_that_stood_still_while_the_lease_was_lost_and_won_again_keeps_what_t
     publisher.wanted(&old, &want(&old, Retry::Now), NOW);
     reports.change_role(Role::Standby);
     reports.change_role(Role::Leader);
-    reports.say(new.clone(), Report::Wanted(want(&new, Retry::Now)), NOW);
+    say(&mut reports, &new, Report::Wanted(want(&new, Retry::Now)));
     hand_on(&mut reports, &mut publisher, NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(new.clone()));
     publisher.replied(&new, Reply::Nothing, NOW);

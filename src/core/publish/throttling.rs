@@ -14,6 +14,15 @@ pub enum Limit {
     Rate,
     /// A pause that the API server has asked for, by `Retry-After`.
     Server,
+    /// The requests in flight are as many as may be. That a write waits for answers is no throttling.
+    InFlight,
+}
+
+impl Limit {
+    /// Returns whether this counts as throttling.
+    pub fn throttles(self) -> bool {
+        self != Self::InFlight
+    }
 }
 
 /// What has been noticed. Each is reported once.
@@ -29,43 +38,85 @@ pub enum Throttled {
 #[derive(Clone, Default, Debug)]
 pub struct Throttling(Option<Period>);
 
-/// A time in which writes are held back, with breaks shorter than [`CALM`].
+/// A time in which writes are held back, with breaks that are shorter than [`CALM`] and less than half of it.
 #[derive(Clone, Copy, Debug)]
 struct Period {
     since: Duration,
-    last: Duration,
+    /// The last observation, and whether a write was held back then. It is, or is not, until the next one.
+    observed: Duration,
+    held_back: bool,
+    /// The time in which writes were held back, and in which none was.
+    held: Duration,
+    free: Duration,
+    /// The time since a write was last held back.
+    calm: Duration,
     reported: bool,
 }
 
 impl Throttling {
-    /// Takes in what holds back a write now, if anything does.
+    /// Takes in what holds back a write from now on, if anything does.
     pub fn observe(&mut self, limit: Option<Limit>, now: Duration) -> Option<Throttled> {
-        let ended = self.0.filter(|period| now.saturating_sub(period.last) >= CALM);
-        if let Some(period) = ended {
+        let mut over = None;
+        if let Some(period) = &mut self.0
+            && period.is_over_at(now)
+        {
+            let lasted = now.saturating_sub(period.calm).saturating_sub(period.since);
+            over = period.reported.then_some(Throttled::Over(lasted));
             self.0 = None;
-            if period.reported {
-                // The period that may begin now is noticed by the next call.
-                return Some(Throttled::Over(period.last.saturating_sub(period.since)));
-            }
         }
-        let limit = limit?;
-        let period = self.0.get_or_insert(Period {
-            since: now,
-            last: now,
-            reported: false,
-        });
-        period.last = now;
+        let Some(period) = &mut self.0 else {
+            // Only a write that could go without a limit begins a period; one that waits for answers can lengthen it.
+            self.0 = limit
+                .filter(|limit| limit.throttles())
+                .map(|_| Period::beginning(now));
+            return over;
+        };
+        period.held_back = limit.is_some();
+        if period.held_back {
+            period.calm = Duration::ZERO;
+        }
         let lasted = now.saturating_sub(period.since);
-        if period.reported || lasted < LONG {
-            return None;
-        }
+        let limit = limit.filter(|limit| limit.throttles() && !period.reported && lasted >= LONG)?;
         period.reported = true;
         Some(Throttled::Long(limit, lasted))
+    }
+
+    /// Returns when [`Self::observe`] has to be called at the latest, so that the end of what was reported is noticed.
+    pub fn due(&self) -> Option<Duration> {
+        let period = self.0.filter(|period| period.reported && !period.held_back)?;
+        Some(period.observed + CALM.saturating_sub(period.calm))
     }
 
     /// Forgets that writes were held back, since this process writes no more.
     pub fn clear(&mut self) {
         self.0 = None;
+    }
+}
+
+impl Period {
+    fn beginning(now: Duration) -> Self {
+        Self {
+            since: now,
+            observed: now,
+            held_back: true,
+            held: Duration::ZERO,
+            free: Duration::ZERO,
+            calm: Duration::ZERO,
+            reported: false,
+        }
+    }
+
+    /// Counts the time since the last observation, and returns whether the period has ended.
+    fn is_over_at(&mut self, now: Duration) -> bool {
+        let passed = now.saturating_sub(self.observed);
+        self.observed = now;
+        if self.held_back {
+            self.held += passed;
+        } else {
+            self.free += passed;
+            self.calm += passed;
+        }
+        self.calm >= CALM || self.free > self.held
     }
 }
 

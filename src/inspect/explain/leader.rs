@@ -1,5 +1,6 @@
 //! Explains who leads a Service that publishes only the holder of a Lease, and why nobody does.
 
+use crate::core::excerpt::Excerpt;
 use crate::core::facts::{ANNOTATION_FOLLOWED, PodFacts, ServiceFacts};
 use crate::core::leader::{LeaseFacts, Vacancy, cut_hostname, duration, holder_name, is_lease_name};
 use crate::core::namespace::{LeaderStatus, NamespaceState};
@@ -79,7 +80,7 @@ impl LeaderFinding {
         pod: impl Fn(&str) -> Option<PodFacts>,
         now: Option<Time>,
     ) -> Option<Self> {
-        let name = service.followed_lease()?.to_string();
+        let name = Excerpt::value(service.followed_lease()?).to_string();
         let known = match lease {
             Some(SeenLease::Known(lease)) => lease.as_ref(),
             _ => None,
@@ -98,7 +99,9 @@ impl LeaderFinding {
             _ => says(service, &name, leading, leader_facts.as_ref()),
         };
         Some(Self {
-            holder: leading.and_then(|leading| leading.holder.clone()),
+            holder: leading
+                .and_then(|leading| leading.holder.as_deref())
+                .map(|holder| Excerpt::value(holder).to_string()),
             pod: leader.map(str::to_owned),
             ready: leader_facts.as_ref().map(is_ready),
             ran_out_seconds: known.and_then(|lease| ran_out(lease, now?)),
@@ -121,7 +124,9 @@ fn says(service: &ServiceFacts, lease: &str, leading: Option<&Leading>, leader: 
     let Some(leading) = leading else {
         return format!("it is not known who holds the Lease {lease}");
     };
-    let holder = leading.holder.as_deref().unwrap_or_default();
+    let name = leading.holder.as_deref().unwrap_or_default();
+    let holder = Excerpt::value(name);
+    let name = Excerpt::value(holder_name(name));
     let pod = || {
         let state = match leader {
             Some(pod) if pod.terminating => ", terminating",
@@ -159,10 +164,7 @@ fn says(service: &ServiceFacts, lease: &str, leading: Option<&Leading>, leader: 
             format!("Lease {lease} may not be read, so nobody is published")
         }
         LeaderStatus::NoPod => match &leading.candidates[..] {
-            [] => format!(
-                "no pod has the name {} of holder {holder}, so nobody is published",
-                holder_name(holder)
-            ),
+            [] => format!("no pod has the name {name} of holder {holder}, so nobody is published"),
             [(pod, _), ..] if service.is_frozen() => format!(
                 "holder {holder} is pod {pod}, which is not added while the selector cannot be used, so nobody is \
                  published"
@@ -174,8 +176,7 @@ fn says(service: &ServiceFacts, lease: &str, leading: Option<&Leading>, leader: 
         LeaderStatus::SeveralPods => {
             let pods: Vec<&str> = leading.publishable().collect();
             format!(
-                "several pods have the name {} of holder {holder}, so nobody is published: {}",
-                holder_name(holder),
+                "several pods have the name {name} of holder {holder}, so nobody is published: {}",
                 listed(&pods, NAMED)
             )
         }

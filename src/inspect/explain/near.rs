@@ -1,8 +1,9 @@
 //! Finds the pods that a selector matches, and those that it nearly matches, mostly because of a typo.
 
+use crate::core::excerpt::Excerpt;
 use crate::core::facts::observed::ObservedPod;
 use crate::core::labels::Labels;
-use crate::core::selector::{Requirement, Selector};
+use crate::core::selector::Selector;
 use crate::core::work::Work;
 use crate::inspect::text::{listed, plural};
 use serde::Serialize;
@@ -31,6 +32,8 @@ pub(in crate::inspect) struct Near {
     seen: usize,
     /// The number of pods by label of the selector and value.
     values: BTreeMap<String, BTreeMap<String, usize>>,
+    /// The number of pods that meet each of the selector's requirements.
+    met: Vec<usize>,
 }
 
 /// A pod that matches the selector except for one label.
@@ -103,10 +106,15 @@ impl Near {
     /// Adds running pods with the same labels, which the selector does not match.
     pub(in crate::inspect) fn see(&mut self, selector: &Selector, labels: &Labels, pods: &[&str]) {
         self.seen += pods.len();
-        let requirements = selector.requirements().iter();
-        let unmet = |requirement: &&Requirement| !requirement.accepts(labels.get(&requirement.key));
-        if requirements.filter(unmet).count() > 0 {
-            return;
+        let requirements = selector.requirements();
+        self.met.resize(requirements.len(), 0);
+        let mut meets = true;
+        for (requirement, met) in requirements.iter().zip(&mut self.met) {
+            if requirement.accepts(labels.get(&requirement.key)) {
+                *met += pods.len();
+            } else {
+                meets = false;
+            }
         }
         let (mut pairs, mut misses) = (0, Vec::new());
         for (key, wanted) in selector.pairs() {
@@ -119,7 +127,7 @@ impl Near {
                 let values = self.values.entry(key.to_owned()).or_default();
                 if let Some(count) = values.get_mut(found) {
                     *count += pods.len();
-                } else if values.len() < MOST_VALUES {
+                } else if values.len() < MOST_VALUES || found == wanted {
                     values.insert(found.to_owned(), pods.len());
                 }
             }
@@ -127,6 +135,9 @@ impl Near {
         let [(key, wanted, found)] = misses[..] else {
             return;
         };
+        if !meets {
+            return;
+        }
         let under = labels.iter().find(|(_, value)| *value == wanted);
         let under = under.map(|(key, _)| key.to_owned());
         let score = match found {
@@ -196,13 +207,23 @@ impl Near {
                 )
             });
         }
+        for (requirement, met) in selector.requirements().iter().zip(&self.met) {
+            let requirement = requirement.to_string();
+            let requirement = Excerpt::value(&requirement);
+            if *met == 0 {
+                reasons.push(format!("no pod in the namespace meets {requirement}"));
+            } else {
+                let verb = if *met == 1 { "meets" } else { "meet" };
+                each.push(format!("{} {verb} {requirement}", plural(*met, "pod")));
+            }
+        }
         if !reasons.is_empty() {
             return reasons;
         }
         vec![if each.is_empty() {
             "no pod in the namespace meets the selector".to_owned()
         } else {
-            format!("no pod has all labels of the selector: {}", each.join(", "))
+            format!("no pod meets all of the selector: {}", each.join(", "))
         }]
     }
 }
@@ -255,6 +276,45 @@ pub fn meant<'a>(name: &str, others: impl Iterator<Item = &'a str>) -> Option<&'
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn why_none(selector: &str, pods: &[&[(&str, &str)]]) -> Vec<String> {
+        let selector = Selector::parse(selector).unwrap().unwrap();
+        let mut near = Near::default();
+        for labels in pods {
+            let labels: Labels = labels.iter().copied().collect();
+            near.see(&selector, &labels, &["p"]);
+        }
+        near.why_none(&selector)
+    }
+
+    #[test]
+    fn what_no_pod_meets_is_named_and_nothing_else() {
+        let web = [("app", "web"), ("tier", "b")];
+        assert_eq!(
+            why_none("app=web,tier in (a,c)", &[&web]),
+            ["no pod in the namespace meets tier in (a,c)"]
+        );
+        assert_eq!(
+            why_none("app=api,tier in (a,c)", &[&web, &[("tier", "a")]]),
+            ["no pod in the namespace has app=api; 1 pod has app=web"]
+        );
+        assert_eq!(
+            why_none("app=web,tier in (a,c)", &[&web, &[("app", "api"), ("tier", "a")]]),
+            ["no pod meets all of the selector: 1 pod has app=web, 1 pod meets tier in (a,c)"]
+        );
+    }
+
+    #[test]
+    fn the_value_of_the_selector_is_counted_among_any_number_of_others() {
+        let many: Vec<String> = (0..2 * MOST_VALUES).map(|n| format!("v{n}")).collect();
+        let mut pods: Vec<_> = many.iter().map(|value| vec![("app", &**value)]).collect();
+        pods.push(vec![("app", "web")]);
+        let pods: Vec<&[(&str, &str)]> = pods.iter().map(|pod| &**pod).collect();
+        assert_eq!(
+            why_none("app=web,tier=front", &pods),
+            ["no pod in the namespace has tier=front; none has a label tier"]
+        );
+    }
 
     #[test]
     fn slips_of_the_pen_are_seen() {

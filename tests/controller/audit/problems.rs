@@ -367,6 +367,13 @@ async fn a_lease_without_a_leader_is_a_problem() {
         Reason::NoLeader,
         "Lease db has no holder, so nobody is published",
     );
+    // What a holder calls itself cannot move the cursor of whoever reads this.
+    hold(&world, "x\u{1b}[1A\u{202e}y", 3).await;
+    assert_one(
+        &found(&world).await,
+        Reason::NoLeader,
+        "no pod has the name x\\u{1b}[1A\\u{202e}y of holder x\\u{1b}[1A\\u{202e}y, so nobody is published",
+    );
     // Whom the annotation names does not exist.
     let found = problems_with(
         CUSTOM,

@@ -169,7 +169,7 @@ async fn labels_that_no_pod_has_together() {
     let found = said(&settled(&over, &pods).await).await;
     assert_eq!(
         found.warnings,
-        ["no pod has all labels of the selector: 1 pod has app=web, 1 pod has tier=front"]
+        ["no pod meets all of the selector: 1 pod has app=web, 1 pod has tier=front"]
     );
     let found = said(&settled(&over, &[]).await).await;
     assert_eq!(found.warnings, ["there is no running pod in the namespace"]);

@@ -19,7 +19,12 @@ impl NamespaceState {
         let id = T::objects(self).find(name)?;
         let entry = &T::objects(self)[id];
         let object = entry.object();
-        if object.flight.is_some() || !self.is_due(entry) {
+        if object.flight.is_some() {
+            return None;
+        }
+        if !self.is_due(entry) {
+            // What others did to it is as it should be by now.
+            T::objects_mut(self)[id].object_mut().interference = None;
             return None;
         }
         let step = next_step(object);

@@ -27,7 +27,7 @@ fn ten_seconds_are_reported_once_and_their_end_once() {
     );
     assert_eq!(
         observed(&mut throttling, None, 60_000..120_000),
-        [(61_900, Throttled::Over(ms(59_900)))]
+        [(62_000, Throttled::Over(ms(60_000)))]
     );
     // The next time is reported anew.
     assert_eq!(
@@ -57,15 +57,50 @@ fn a_writer_at_its_limit_is_free_for_moments() {
 }
 
 #[test]
-fn silence_ends_it_too() {
+fn short_waits_are_no_throttling_however_often() {
     let mut throttling = Throttling::default();
-    observed(&mut throttling, RATE, 0..11_000);
-    // Nothing was to be written for an hour; then something is, and is held back.
+    for start in (0..60_000).step_by(1000) {
+        assert_eq!(throttling.observe(RATE, ms(start)), None);
+        assert_eq!(throttling.observe(None, ms(start + 20)), None);
+    }
+}
+
+#[test]
+fn what_was_observed_last_holds_until_the_next_time() {
+    let mut throttling = Throttling::default();
+    let server = Some(Limit::Server);
+    assert_eq!(throttling.observe(server, ms(0)), None);
     assert_eq!(
-        throttling.observe(RATE, ms(3_600_000)),
-        Some(Throttled::Over(ms(10_900)))
+        throttling.observe(server, ms(30_000)),
+        Some(Throttled::Long(Limit::Server, ms(30_000)))
     );
-    assert_eq!(throttling.observe(RATE, ms(3_600_100)), None);
+    assert_eq!(throttling.observe(server, ms(60_000)), None);
+    assert_eq!(throttling.due(), None);
+    assert_eq!(throttling.observe(None, ms(61_000)), None);
+    // Nothing has to be written for an hour, but somebody looks in time.
+    assert_eq!(throttling.due(), Some(ms(63_000)));
+    assert_eq!(
+        throttling.observe(None, ms(63_000)),
+        Some(Throttled::Over(ms(61_000)))
+    );
+    assert_eq!(throttling.due(), None);
+}
+
+#[test]
+fn writes_that_wait_for_answers_are_not_said_to_go_again() {
+    let mut throttling = Throttling::default();
+    let full = Some(Limit::InFlight);
+    assert_eq!(
+        observed(&mut throttling, full, 0..60_000),
+        [],
+        "that is no throttling"
+    );
+    assert_eq!(observed(&mut throttling, RATE, 60_000..71_000).len(), 1);
+    assert_eq!(observed(&mut throttling, full, 71_000..90_000), []);
+    assert_eq!(
+        observed(&mut throttling, None, 90_000..100_000),
+        [(92_000, Throttled::Over(ms(30_000)))]
+    );
 }
 
 #[test]
