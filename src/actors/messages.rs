@@ -11,6 +11,7 @@ use crate::core::publish::reports::{Report, Reports, Taken};
 use crate::core::role::Role;
 use parking_lot::{Mutex, MutexGuard};
 use ractor::{ActorRef, RpcReplyPort};
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,8 +23,8 @@ use tokio::time::Instant;
 pub enum ShardMsg {
     /// Changes wait in the inbox. At most one of these is in the mailbox.
     Wake,
-    /// The writer is ready to send a request for this object.
-    Grant(ObjectName),
+    /// The writer is ready to send a request for each of these objects, at most [`GRANTED_AT_ONCE`].
+    Grant(SmallVec<[ObjectName; 2]>),
     /// The outcome of this object's request, and the server's message if it refused the request.
     Outcome(ObjectName, Outcome, Option<Box<str>>),
     /// The timer of the dry-run comparison has fired.
@@ -79,6 +80,9 @@ pub enum RootMsg {
     /// A liveness check: the actor answers it.
     Ping(oneshot::Sender<()>),
 }
+
+/// How many objects of a namespace are granted with one message. The bodies of all are built before the first is sent.
+pub(super) const GRANTED_AT_ONCE: usize = 4;
 
 /// How many reports the writer takes at once. The rest waits for its next turn, so that a namespace
 /// with a hundred thousand objects does not delay answers and grants.

@@ -235,6 +235,31 @@ impl Router {
         shard.actor.cast(message).is_ok()
     }
 
+    /// Delivers changes to the shard of a namespace. If there is none, it is created, unless all that the changes say is what
+    /// is not there.
+    fn deliver_to(&self, namespace: Arc<str>, events: impl AsRef<[Change]> + IntoIterator<Item = Change>) {
+        let creates = |e: &Change| {
+            !matches!(
+                e,
+                Change::PodGone(_)
+                    | Change::ServiceGone(_)
+                    | Change::SliceGone(..)
+                    | Change::EndpointsGone(..)
+                    | Change::Leases(_)
+            )
+        };
+        // Holding the guard while the changes go in keeps the shard from being retired meanwhile.
+        if let Some(shard) = self.shards.get(&namespace) {
+            shard.deliver(events);
+        } else if events.as_ref().iter().any(creates) {
+            let entry = self
+                .shards
+                .entry(namespace.clone())
+                .or_insert_with(|| self.make(namespace));
+            entry.deliver(events);
+        }
+    }
+
     /// Retires a shard that reported itself empty, unless something has been delivered to it since.
     pub fn retire(&self, namespace: &str, inbox: &Arc<Inbox>, sequence: u64) {
         let retired = self.shards.remove_if(namespace, |_, shard| {
@@ -282,6 +307,13 @@ impl WatchHandler for Router {
     }
 
     fn deliver(&self, deliveries: Vec<Delivery>) {
+        if deliveries.len() == 1 {
+            // As most reads of a watch.
+            for Delivery { namespace, event } in deliveries {
+                self.deliver_to(namespace, [event]);
+            }
+            return;
+        }
         let mut by_namespace: KeyedMap<Arc<str>, Vec<Change>> = KeyedMap::default();
         let mut order = Vec::new();
         for Delivery { namespace, event } in deliveries {
@@ -295,26 +327,7 @@ impl WatchHandler for Router {
         }
         for namespace in order {
             let events = by_namespace.remove(&namespace).unwrap_or_default();
-            let creates = |e: &Change| {
-                !matches!(
-                    e,
-                    Change::PodGone(_)
-                        | Change::ServiceGone(_)
-                        | Change::SliceGone(..)
-                        | Change::EndpointsGone(..)
-                        | Change::Leases(_)
-                )
-            };
-            // Holding the guard while the changes go in keeps the shard from being retired meanwhile.
-            if let Some(shard) = self.shards.get(&namespace) {
-                shard.deliver(events);
-            } else if events.iter().any(creates) {
-                let entry = self
-                    .shards
-                    .entry(namespace.clone())
-                    .or_insert_with(|| self.make(namespace));
-                entry.deliver(events);
-            }
+            self.deliver_to(namespace, events);
         }
     }
 
@@ -383,7 +396,7 @@ impl WatchHandler for Router {
 }
 
 impl ShardHandle {
-    fn deliver(&self, events: Vec<Change>) {
+    fn deliver(&self, events: impl IntoIterator<Item = Change>) {
         if self.inbox.deliver(events.into_iter()) {
             // The failure of a shard ends the process, so its changes no longer matter.
             let _ = self.actor.cast(ShardMsg::Wake);

@@ -113,13 +113,17 @@ impl ShardState {
                 }
                 return (Vec::new(), woken);
             }
-            ShardMsg::Grant(object) => {
-                let kind = Kind::from(object.output);
-                let reply = self.core.reply_to_grant(&object, &mut self.encodings.of(kind));
-                if let Report::Replied(Reply::Built(granted)) = &reply {
-                    self.turn.spend((granted.request.size() / BYTES) as u64);
+            ShardMsg::Grant(objects) => {
+                let mut replies = Vec::with_capacity(objects.len());
+                for object in objects {
+                    let kind = Kind::from(object.output);
+                    let reply = self.core.reply_to_grant(&object, &mut self.encodings.of(kind));
+                    if let Report::Replied(Reply::Built(granted)) = &reply {
+                        self.turn.spend((granted.request.size() / BYTES) as u64);
+                    }
+                    replies.push((object, reply));
                 }
-                return (vec![(object, reply)], None);
+                return (replies, None);
             }
             ShardMsg::Outcome(object, outcome, why) => {
                 let reply = self.core.reply_to_outcome(&object, outcome, why.as_deref());

@@ -4,7 +4,7 @@
 //! A body is built only when the object's turn has come, so it carries every change up to the moment it is sent, and an
 //! object that changes often is written no more often than its answers come back.
 
-use super::messages::{ShardMsg, WriterHandle, WriterMsg};
+use super::messages::{GRANTED_AT_ONCE, ShardMsg, WriterHandle, WriterMsg};
 use super::router::Routes;
 use crate::cluster::objects::{Answer, ObjectClient};
 use crate::core::backoff::Retry;
@@ -17,6 +17,7 @@ use crate::core::publish::{Next, Publisher, Replied};
 use crate::core::role::{Role, RoleChange};
 use crate::metrics::WriterMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use smallvec::SmallVec;
 use std::time::Duration;
 use tokio::task::yield_now;
 
@@ -150,25 +151,44 @@ impl WriterState {
     /// Grants as many objects as the rate limit and the window in flight allow.
     fn grant(&mut self, now: Duration, myself: &ActorRef<WriterMsg>) {
         loop {
-            match self.publisher.next(now) {
-                Next::Grant { key, priority, age } => {
-                    self.metrics.granted(&key, priority, age, now);
-                    if !self.tell(&key, ShardMsg::Grant(key.object.clone())) {
-                        // The shard was retired: it had nothing left to write.
-                        self.publisher.nothing(&key, now);
-                        self.metrics.nothing(&key);
+            let mut granted: SmallVec<[_; 4]> = SmallVec::new();
+            let (until, limited) = loop {
+                match self.publisher.next(now) {
+                    Next::Grant { key, priority, age } => {
+                        self.metrics.granted(&key, priority, age, now);
+                        granted.push(key);
                     }
+                    Next::Wait { until, limited } => break (until, limited),
                 }
-                Next::Wait { until, limited } => {
-                    self.metrics.held_back(now, limited.is_some_and(Limit::throttles));
-                    self.log_throttling(limited, now);
-                    if let Some(until) = until.into_iter().chain(self.throttling.due()).min() {
-                        self.wake_at(until, now, myself);
+            };
+            if self.tell_granted(&granted, now) {
+                self.metrics.held_back(now, limited.is_some_and(Limit::throttles));
+                self.log_throttling(limited, now);
+                if let Some(until) = until.into_iter().chain(self.throttling.due()).min() {
+                    self.wake_at(until, now, myself);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Tells the shards what is granted: those of one namespace that follow one another with one message. Returns false if
+    /// the grant of an object has ended with this, since its shard was retired: it had nothing left to write.
+    fn tell_granted(&mut self, granted: &[Hashed<ObjectKey>], now: Duration) -> bool {
+        let mut told = true;
+        for same in granted.chunk_by(|a, b| a.namespace == b.namespace) {
+            for some in same.chunks(GRANTED_AT_ONCE) {
+                let objects = some.iter().map(|key| key.object.clone()).collect();
+                if !self.tell(&some[0], ShardMsg::Grant(objects)) {
+                    told = false;
+                    for key in some {
+                        self.publisher.nothing(key, now);
+                        self.metrics.nothing(key);
                     }
-                    return;
                 }
             }
         }
+        told
     }
 
     /// Logs that writes have been held back for long, and that they are no longer.
@@ -247,13 +267,15 @@ impl WriterState {
         let Granted { request, changes } = granted;
         self.metrics.sent(&key, &request, changes);
         let (objects, myself, term) = (self.objects.clone(), myself.clone(), self.publisher.term());
-        // There are at most as many of these tasks as requests may be in flight.
-        tokio::spawn(async move {
+        // Boxed where it is made: the runtime moves a task several times, and this one is of some kilobytes.
+        let exchange = Box::pin(async move {
             let answer = objects
                 .carry_out(&key.namespace, &key.object, request, term)
                 .await;
             let _ = myself.cast(WriterMsg::Done(key, answer));
         });
+        // There are at most as many of these tasks as requests may be in flight.
+        tokio::spawn(exchange);
     }
 
     fn done(&mut self, key: &Hashed<ObjectKey>, answer: Answer, now: Duration) {

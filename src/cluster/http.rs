@@ -26,7 +26,7 @@ pub(super) fn collection(kind: Kind, namespace: Option<&str>) -> String {
     };
     match namespace.filter(|_| kind != Kind::Node) {
         Some(namespace) => within(group, namespace, kind.resource()),
-        None => format!("{group}/{}", kind.resource()),
+        None => [group, "/", kind.resource()].concat(),
     }
 }
 
@@ -48,7 +48,7 @@ pub(super) fn leases(namespace: &str) -> String {
 const CORE: &str = "/api/v1";
 
 fn within(group: &str, namespace: &str, resource: &str) -> String {
-    format!("{group}/namespaces/{namespace}/{resource}")
+    [group, "/namespaces/", namespace, "/", resource].concat()
 }
 
 /// Builds a request that reads.

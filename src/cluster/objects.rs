@@ -178,7 +178,7 @@ impl ObjectClient {
             (output, _) => Kind::from(output),
         };
         let collection = http::collection(kind, Some(asked.namespace));
-        let object = format!("{collection}/{}", asked.name);
+        let object = [&*collection, "/", asked.name].concat();
         // Only the UID and version of a written object are news, so the server need not send all of it back.
         let accept = |form| self.encodings.accept(kind, form);
         let write = |method, uri: &str, body: Vec<u8>| {

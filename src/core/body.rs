@@ -393,20 +393,31 @@ impl Hash for AddressBody<'_> {
                 fixed[0..16].copy_from_slice(&ip.octets());
             }
         }
-        let mut texts = [self.node, self.hostname, None, None];
-        match self.target.uid {
+        put_length(&mut fixed, 32, self.node);
+        put_length(&mut fixed, 35, self.hostname);
+        let named = match self.target.uid {
             // The API server gives a UUID to one pod, and a pod keeps its name.
-            Uid::Uuid(uid) => fixed[16..32].copy_from_slice(uid),
-            Uid::Text(uid) => (texts[2], texts[3]) = (Some(self.target.name), Some(&**uid)),
-        }
-        // The lengths tell the texts apart. No text is as long as the API server's largest object, which is 3 MiB.
-        for (text, length) in texts.iter().zip(fixed[32..44].chunks_exact_mut(3)) {
-            let bytes = text.map_or(u32::MAX, |text| text.len() as u32);
-            length.copy_from_slice(&bytes.to_le_bytes()[..3]);
-        }
+            Uid::Uuid(uid) => {
+                fixed[16..32].copy_from_slice(uid);
+                None
+            }
+            Uid::Text(uid) => {
+                put_length(&mut fixed, 38, Some(self.target.name));
+                put_length(&mut fixed, 41, Some(uid));
+                Some([self.target.name, uid])
+            }
+        };
         hasher.write(&fixed);
-        for text in texts.into_iter().flatten() {
+        let texts = self.node.into_iter().chain(self.hostname);
+        for text in texts.chain(named.into_iter().flatten()) {
             hasher.write(text.as_bytes());
         }
     }
+}
+
+/// Writes the length of a text that is hashed later, which tells it from the next one, and whether there is one at all. No
+/// text is longer than the API server's largest object, which is 3 MiB.
+fn put_length(fixed: &mut [u8; 48], at: usize, text: Option<&str>) {
+    let length = text.map_or(u32::MAX, |text| text.len() as u32);
+    fixed[at..at + 3].copy_from_slice(&length.to_le_bytes()[..3]);
 }

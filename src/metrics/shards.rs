@@ -166,6 +166,9 @@ impl ShardPart {
     fn set(&mut self, sizes: Sizes, totals: Totals, mirrors: MirrorTotals) {
         let m = &self.metrics;
         let (old_sizes, old_totals, old_mirrors) = (self.sizes, self.totals, self.mirrors);
+        if (sizes, totals, mirrors) == (old_sizes, old_totals, old_mirrors) {
+            return;
+        }
         for (gauge, old, new) in [
             (&m.pods, old_sizes.pods, sizes.pods),
             (&m.services, old_sizes.services, sizes.services),

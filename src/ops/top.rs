@@ -192,14 +192,19 @@ struct Screen(ratatui::DefaultTerminal);
 impl Screen {
     fn open() -> io::Result<Self> {
         // If only the first half succeeds, the terminal is raw without a screen.
-        ratatui::try_init().map(Self).inspect_err(|_| ratatui::restore())
+        ratatui::try_init().map(Self).inspect_err(|_| give_back())
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        give_back();
     }
+}
+
+/// Gives the terminal back. A terminal that is gone needs nothing; to complain about it on stderr would be a panic.
+fn give_back() {
+    let _ = ratatui::try_restore();
 }
 
 /// Shows the view until a key or a signal ends it.

@@ -270,6 +270,11 @@ impl<T: Published> Objects<T> {
         self.known.is_empty() && self.arrivals.is_empty()
     }
 
+    /// Returns whether the next plan has anything to do here.
+    pub(super) fn has_to_plan(&self) -> bool {
+        !(self.wanted.is_empty() && self.blocked.is_empty() && self.arrivals.is_empty())
+    }
+
     /// Queues an object for the next plan, which checks whether it is due. One that is in flight asks again when its
     /// answer arrives.
     pub(super) fn want(&mut self, id: T::Id) {

@@ -49,6 +49,11 @@ impl Mirrors {
         self.syncs.clear();
     }
 
+    /// Returns whether mirrors are to be evaluated.
+    pub(super) fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
     /// Takes the names of the mirrors to be evaluated.
     pub(super) fn take_dirty(&mut self) -> IntoIter<Arc<str>> {
         let dirty: Vec<_> = std::mem::take(&mut self.dirty).into_iter().collect();

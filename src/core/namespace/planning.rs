@@ -82,6 +82,9 @@ impl NamespaceState {
             return true;
         }
         debug_assert!(self.passes.is_empty(), "an event has not been applied in full");
+        if !self.has_to_plan() {
+            return true;
+        }
         let mut planning = self.planning.take().unwrap_or_else(|| {
             // They must not pile up where nobody counts and takes them.
             self.syncs.clear();
@@ -106,6 +109,18 @@ impl NamespaceState {
         }
         self.collect_wants(wants);
         done
+    }
+
+    /// Returns whether anything has changed since the last plan. Most messages to a shard are answers and events of its own
+    /// writes, after which nothing is to be planned.
+    fn has_to_plan(&self) -> bool {
+        self.starting
+            || self.planning.is_some()
+            || !self.dirty.is_empty()
+            || self.slices.has_to_plan()
+            || self.endpoints.has_to_plan()
+            || self.mirrored.has_to_plan()
+            || self.mirrors.has_dirty()
     }
 
     fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {

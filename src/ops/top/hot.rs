@@ -9,6 +9,8 @@ use std::time::Duration;
 const SLOT: u64 = 5;
 /// The number of slots: a minute.
 const SLOTS: usize = 12;
+/// The time for which changes are counted.
+pub(super) const COUNTED: Duration = Duration::from_secs(SLOT * SLOTS as u64);
 /// The number of Services that are counted one by one. Those beyond are counted together, until others go quiet.
 const SERVICES: usize = 20_000;
 

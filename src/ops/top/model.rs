@@ -13,12 +13,26 @@ use std::time::Duration;
 pub(super) enum LeaseSight {
     /// It has not been read yet.
     Unread,
-    /// It cannot be read, for this reason.
-    Failed(String),
+    /// It cannot be read, for this reason; and what was seen before, if anything was.
+    Failed {
+        why: String,
+        before: Option<(Record, Duration)>,
+    },
     /// It does not exist.
     Missing,
     /// Its record, and when it was first seen like this. Times of other clocks are not compared with ours.
-    Seen { record: Record, since: Duration },
+    Seen(Record, Duration),
+}
+
+impl LeaseSight {
+    /// Takes out the record that was seen last, and since when.
+    fn take_seen(&mut self) -> Option<(Record, Duration)> {
+        match std::mem::replace(self, Self::Unread) {
+            Self::Seen(record, since) => Some((record, since)),
+            Self::Failed { before, .. } => before,
+            Self::Unread | Self::Missing => None,
+        }
+    }
 }
 
 /// Everything that has been seen.
@@ -36,6 +50,8 @@ pub(super) struct Model {
     pub(super) restarted: bool,
     pub(super) lease: LeaseSight,
     pub(super) hot: HotServices,
+    /// When slices were first watched.
+    pub(super) followed: Option<Duration>,
     /// The reason why slices are not watched at the moment.
     pub(super) watch_failure: Option<String>,
 }
@@ -50,6 +66,7 @@ impl Model {
             restarted: false,
             lease: LeaseSight::Unread,
             hot: HotServices::default(),
+            followed: None,
             watch_failure: None,
         }
     }
@@ -79,23 +96,26 @@ impl Model {
 
     /// Takes the outcome of reading the Lease.
     pub(super) fn lease_read(&mut self, outcome: Result<Option<Record>, String>, now: Duration) {
+        let before = self.lease.take_seen();
         self.lease = match outcome {
-            Err(why) => LeaseSight::Failed(why),
+            Err(why) => LeaseSight::Failed { why, before },
             Ok(None) => LeaseSight::Missing,
-            Ok(Some(record)) => match &self.lease {
-                LeaseSight::Seen { record: known, since } if *known == record => LeaseSight::Seen {
-                    record,
-                    since: *since,
-                },
-                _ => LeaseSight::Seen { record, since: now },
-            },
+            Ok(Some(record)) => {
+                // One that is not renewed runs out, whether reading it fails in between or not.
+                let since = before.filter(|(known, _)| *known == record);
+                let since = since.map_or(now, |(_, since)| since);
+                LeaseSight::Seen(record, since)
+            }
         };
     }
 
     /// Takes what the watch of slices shows.
     pub(super) fn slices(&mut self, news: SliceNews, now: Duration) {
         match news {
-            SliceNews::Follows => self.watch_failure = None,
+            SliceNews::Follows => {
+                self.followed.get_or_insert(now);
+                self.watch_failure = None;
+            }
             SliceNews::Changed {
                 namespace,
                 service,

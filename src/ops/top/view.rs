@@ -1,8 +1,9 @@
 //! The content of the screen, as text: pure, so that tests can look at it.
 
-use super::hot::{HotService, Sort};
+use super::hot::{COUNTED, HotService, Sort};
 use super::model::{LeaseSight, Model};
 use super::rates::{Quantile, Span};
+use crate::core::excerpt::Excerpt;
 use crate::core::object::Output;
 use crate::core::queue::Priority;
 use std::fmt::Write as _;
@@ -65,10 +66,13 @@ impl View {
         facts.extend(state(model));
         facts.extend(latency(model));
         facts.extend(lag(model));
-        let mut heading = format!(
-            "Services by slice changes in the last minute, sorted by {}",
-            sort.as_str()
-        );
+        let counted = model.followed.map(|since| now.saturating_sub(since));
+        let counted = match counted {
+            None => "not counted yet".to_owned(),
+            Some(counted) if counted >= COUNTED => "in the last minute".to_owned(),
+            Some(counted) => format!("in the last {}", age(counted)),
+        };
+        let mut heading = format!("Services by slice changes {counted}, sorted by {}", sort.as_str());
         if !filter.is_empty() {
             heading = format!("{heading}, with {filter:?}");
         }
@@ -77,7 +81,7 @@ impl View {
             more => heading = format!("{heading}; {more} changes of further Services"),
         }
         if let Some(why) = &model.watch_failure {
-            heading = format!("{heading}; not watched now: {why}");
+            heading = format!("{heading}; not watched now: {}", Excerpt::sentence(why));
         }
         Self {
             url: model.url.clone(),
@@ -130,7 +134,7 @@ fn process(model: &Model) -> Option<Fact> {
     };
     let mut pieces = vec![role.to_owned()];
     if let Some((version, _)) = metrics.by_label("endpointd_build_info", "version").next() {
-        pieces.push(format!("version {version}"));
+        pieces.push(format!("version {}", Excerpt::value(version)));
     }
     if let Some(cpus) = model
         .span()
@@ -152,9 +156,11 @@ fn lease(model: &Model, now: Duration) -> Option<Fact> {
     let name = &model.lease_name;
     Some(match &model.lease {
         LeaseSight::Unread => return None,
-        LeaseSight::Failed(why) => alarm("Lease", vec![format!("{name} cannot be read:"), why.clone()]),
+        LeaseSight::Failed { why, .. } => {
+            alarm("Lease", vec![format!("{name} cannot be read:"), why.clone()])
+        }
         LeaseSight::Missing => alarm("Lease", vec![format!("{name} does not exist")]),
-        LeaseSight::Seen { record, since } => {
+        LeaseSight::Seen(record, since) => {
             let unchanged = now.saturating_sub(*since);
             let seconds = u64::try_from(record.seconds).unwrap_or_default();
             let seen = format!("unchanged for {}", age(unchanged));
@@ -177,7 +183,7 @@ fn short(holder: &str) -> String {
         Some((host, uuid)) if uuid.len() == 36 && !host.is_empty() => host,
         _ => holder,
     };
-    host.chars().filter(|c| !c.is_control()).take(120).collect()
+    Excerpt::value(host).to_string()
 }
 
 fn writes(model: &Model) -> Vec<Fact> {
@@ -282,7 +288,15 @@ fn latency(model: &Model) -> Option<Fact> {
     };
     let mut pieces: Vec<_> = Output::ALL.into_iter().filter_map(quantiles).collect();
     if pieces.is_empty() {
-        pieces.push("no change was written since the last look".to_owned());
+        let known = model.span().is_some();
+        pieces.push(
+            if known {
+                "no change was written since the last look"
+            } else {
+                "-"
+            }
+            .to_owned(),
+        );
     }
     Some(fact("Change→ack", pieces))
 }
@@ -296,7 +310,7 @@ fn lag(model: &Model) -> Option<Fact> {
     lags.sort_by_key(|(resource, _)| *resource);
     let pieces = lags
         .iter()
-        .map(|(resource, lag)| format!("{resource} {}", duration(*lag)))
+        .map(|(resource, lag)| format!("{} {}", Excerpt::value(resource), duration(*lag)))
         .collect();
     // A quiet watch shows a bookmark each minute.
     let late = lags.iter().any(|(_, lag)| *lag > 120.0);

@@ -66,7 +66,20 @@ pub(in crate::cluster::codec) fn read_into<'a, M: Message<'a>>(
 }
 
 /// Splits off the next field.
+#[inline]
 pub(super) fn next_field<'a>(data: &mut &'a [u8]) -> Result<(u32, Value<'a>), Malformed> {
+    // Nearly all fields are texts and messages of less than 128 bytes, with a number below 16.
+    if let [key @ 8..0x80, length @ 0..0x80, rest @ ..] = *data
+        && key & 7 == BYTES
+        && let Some((taken, rest)) = rest.split_at_checked(usize::from(*length))
+    {
+        *data = rest;
+        return Ok((u32::from(key >> 3), Value::Bytes(taken)));
+    }
+    any_field(data)
+}
+
+fn any_field<'a>(data: &mut &'a [u8]) -> Result<(u32, Value<'a>), Malformed> {
     let (number, kind) = key(data)?;
     let value = match kind {
         VARINT => Value::Number(varint(data)?),

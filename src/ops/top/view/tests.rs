@@ -69,6 +69,7 @@ pub(in crate::ops::top) fn model() -> Model {
         ..Record::default()
     };
     model.lease_read(Ok(Some(record)), at(9));
+    model.slices(SliceNews::Follows, at(0));
     for (name, changes) in [("cart", 3), ("checkout", 41), ("web", 7)] {
         for number in 0..changes {
             let changed = SliceNews::Changed {
@@ -100,7 +101,7 @@ Behind     1203 Services out of sync  the oldest for 32 s
 Change→ack endpointslice: p50 5.0 ms p99 9.9 ms  endpoints: p50 55 ms p99 99 ms
 Last event endpoints 0 s  endpointslices 0 s  nodes 3.2 s  pods 200 ms  services 12 s
 
-Services by slice changes in the last minute, sorted by changes
+Services by slice changes in the last 10s, sorted by changes
 CHANGES  DELETES  LAST  SERVICE
      41        1    1s  shop/checkout
       7        1    1s  shop/web
@@ -202,6 +203,58 @@ fn what_is_wrong_with_the_lease_is_said() {
         line(&model, 20),
         Some(("n/l is held by nobody unchanged for 0s".to_owned(), true))
     );
+}
+
+#[test]
+fn what_has_not_been_seen_for_long_enough_is_not_claimed() {
+    let heading = |model: &Model, now| View::of(model, Sort::default(), "", at(now)).heading;
+    let mut model = Model::new("http://host".to_owned(), "n/l".to_owned());
+    assert_eq!(
+        heading(&model, 9),
+        "Services by slice changes not counted yet, sorted by changes"
+    );
+    model.slices(SliceNews::Follows, at(9));
+    assert_eq!(
+        heading(&model, 12),
+        "Services by slice changes in the last 3s, sorted by changes"
+    );
+    assert_eq!(
+        heading(&model, 69),
+        "Services by slice changes in the last minute, sorted by changes"
+    );
+    // One sample says nothing of what was written.
+    model.scraped(Ok(page(0)), at(10));
+    assert!(text(&model).contains("Change→ack -\n"), "{}", text(&model));
+}
+
+#[test]
+fn a_lease_that_cannot_be_read_for_a_while_runs_out_all_the_same() {
+    let mut model = model();
+    let record = Record {
+        holder: HOLDER.to_owned(),
+        seconds: 15,
+        ..Record::default()
+    };
+    model.lease_read(Err("no answer".to_owned()), at(20));
+    assert!(text(&model).contains("kube-system/endpointd cannot be read:  no answer"));
+    model.lease_read(Ok(Some(record)), at(30));
+    let view = View::of(&model, Sort::default(), "", at(30)).to_text(0);
+    assert!(view.contains("has let it expire  unchanged for 21s"), "{view}");
+}
+
+#[test]
+fn a_page_cannot_move_the_cursor() {
+    let mut model = model();
+    let page =
+        "endpointd_build_info{version=\"1\u{1b}[2J\"} 1\nendpointd_watch_lag_seconds{resource=\"a\\nb\"} 1\n";
+    model.scraped(Ok(Exposition::parse(page).unwrap()), at(11));
+    model.slices(SliceNews::Broken("c\u{1b}d".to_owned()), at(11));
+    let text = text(&model);
+    assert!(
+        text.contains("version 1\\u{1b}[2J") && text.contains("a\\nb") && text.contains("c\\u{1b}d"),
+        "{text}"
+    );
+    assert!(!text.contains('\u{1b}'), "{text}");
 }
 
 #[test]
