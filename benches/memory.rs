@@ -8,6 +8,7 @@ mod fixtures;
 #[allow(dead_code)] // Other benchmarks use more of it.
 mod goals;
 #[path = "support/process.rs"]
+#[allow(dead_code)] // Other benchmarks use more of it.
 mod process;
 
 use cap::Cap;
@@ -19,7 +20,12 @@ use endpointd::core::ports::{ContainerPort, Protocol, ServicePort, TargetPort};
 use endpointd::core::time::Time;
 use fixtures::{ENDPOINTS, SLICES, World, node_name, pod, service, suffix};
 use goals::Goals;
+use memory_apiserver::{Config, start};
+use process::{Cluster, Process, fill, settled};
 use std::alloc::System;
+use std::process::Command;
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// As the program has it, and counting what is asked of it.
 #[global_allocator]
@@ -28,6 +34,12 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 const NODES: u32 = 1000;
 /// Pods of one workload: three of them have some 50.
 const WORKLOAD: u32 = 17;
+/// What the process is run on.
+const CLUSTER: Cluster = Cluster {
+    pods: 100_000,
+    namespaces: 40,
+    services: &[("", "http"), ("-headless", "http"), ("-metrics", "metrics")],
+};
 
 fn main() {
     let filter = std::env::args()
@@ -48,7 +60,7 @@ fn main() {
         churn(&mut goals);
     }
     if runs("process") {
-        process::resident(&mut goals);
+        resident(&mut goals);
     }
     goals.print();
 }
@@ -258,5 +270,55 @@ fn churn(goals: &mut Goals) {
         over(grown),
         1.02,
         "x",
+    );
+}
+
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_endpointd"))
+}
+
+/// The resident memory of the program after a start on 100,000 pods whose slices and Endpoints it must make.
+fn resident(goals: &mut Goals) {
+    let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
+    runtime.block_on(async {
+        let empty = start(Config::default()).await.expect("a port is free");
+        let idle = Process::start(program(), &empty.url(), &[]);
+        sleep(Duration::from_secs(2)).await;
+        let floor = idle.status("VmRSS");
+        drop(idle);
+
+        let full = start(Config::default()).await.expect("a port is free");
+        println!("process: making {} pods", CLUSTER.pods);
+        fill(full.server(), &CLUSTER).await;
+        let before = full.server().resource_version();
+        let made = Process::start(program(), &full.url(), &[]);
+        settled(full.server(), before, u64::from(2 * 3 * CLUSTER.pods / process::WORKLOAD)).await;
+        report_resident(goals, "writing everything", &made, floor);
+        drop(made);
+        let adopted = Process::start(program(), &full.url(), &[]);
+        sleep(Duration::from_secs(15)).await;
+        report_resident(goals, "adopting everything", &adopted, floor);
+        drop(adopted);
+    });
+}
+
+fn report_resident(goals: &mut Goals, start: &str, process: &Process, floor: f64) {
+    let each = |bytes: f64| Some(bytes / f64::from(CLUSTER.pods));
+    let (now, peak) = (process.status("VmRSS"), process.status("VmHWM"));
+    goals.at_most(
+        &format!("process: {} pods, a start {start}, peak of resident memory", CLUSTER.pods),
+        each(peak),
+        1024.0,
+        " bytes a pod",
+    );
+    goals.note(
+        &format!("process: a start {start}, peak above that of an empty cluster"),
+        each(peak - floor),
+        " bytes a pod",
+    );
+    goals.note(
+        &format!("process: a start {start}, resident memory after it"),
+        each(now),
+        " bytes a pod",
     );
 }

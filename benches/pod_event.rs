@@ -17,7 +17,7 @@ use endpointd::core::body::{AddressBody, Encode as _, EndpointsBody, Metadata, P
 use endpointd::core::facts::PodFacts;
 use endpointd::core::object::Remote;
 use endpointd::core::ports::resolve;
-use endpointd::core::subsets::{Published, Subset};
+use endpointd::core::subsets::Subset;
 use fixtures::{CUSTOM, ENDPOINTS, SLICES, World, app_pod, app_service, node_name, zone};
 use goals::{Goals, in_turns, measure, ratio, timed};
 use mimalloc::MiMalloc;
@@ -219,20 +219,24 @@ fn sync_endpoints(criterion: &mut Criterion, goals: &mut Goals) {
     }
 }
 
+fn address(pod: &PodFacts) -> AddressBody<'_> {
+    AddressBody {
+        ip: IpAddr::V4(pod.v4.expect("fixtures have an address")),
+        hostname: None,
+        node: pod.node.as_deref(),
+        target: PodReference {
+            name: &pod.name,
+            uid: &pod.uid,
+        },
+    }
+}
+
 /// The time of writing an Endpoints object with so many addresses, and of nothing else.
 fn body_alone(addresses: u32, runs: u64) -> Duration {
     let service = app_service(0);
     let pods: Vec<_> = (0..addresses)
         .map(|number| app_pod(0, number, NODES, true))
         .collect();
-    let published = Published {
-        subsets: vec![Subset {
-            ports: resolve(&service.ports, &[]).to_vec(),
-            ready: (0..addresses).collect(),
-            not_ready: Vec::new(),
-        }],
-        truncated: false,
-    };
     let remote = Remote {
         uid: pods[0].uid.clone(),
         version: 1,
@@ -240,6 +244,11 @@ fn body_alone(addresses: u32, runs: u64) -> Duration {
     let mut total = Duration::ZERO;
     for _ in 0..runs {
         timed(&mut total, || {
+            let subsets = [Subset {
+                ports: resolve(&service.ports, &[]).to_vec(),
+                ready: pods.iter().map(address).collect(),
+                not_ready: Vec::new(),
+            }];
             let body = EndpointsBody {
                 metadata: Metadata {
                     namespace: "ns",
@@ -251,19 +260,7 @@ fn body_alone(addresses: u32, runs: u64) -> Duration {
                     clear_managed_fields: false,
                     truncated: false,
                 },
-                published: &published,
-                address: |at| {
-                    let pod: &PodFacts = &pods[at as usize];
-                    AddressBody {
-                        ip: IpAddr::V4(pod.v4.expect("fixtures have an address")),
-                        hostname: None,
-                        node: pod.node.as_deref(),
-                        target: PodReference {
-                            name: &pod.name,
-                            uid: &pod.uid,
-                        },
-                    }
-                },
+                subsets: &subsets,
             };
             black_box(Encoding::default().endpoints(body))
         });

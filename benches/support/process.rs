@@ -1,21 +1,28 @@
-//! The program as a process of its own, with an API server in this one.
+//! The program as a process of its own, and the cluster that the API server in this one has for it.
 
-use crate::goals::Goals;
 use http::{Method, Request, header};
 use kube::Client;
 use kube::client::Body;
-use memory_apiserver::{ApiServer, Config, start};
+use memory_apiserver::ApiServer;
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-const PODS: u32 = 100_000;
-const NAMESPACES: u32 = 40;
-const WORKLOAD: u32 = 50;
+/// Pods of one workload.
+pub(crate) const WORKLOAD: u32 = 50;
+
+/// A cluster of workloads.
+pub(crate) struct Cluster {
+    pub(crate) pods: u32,
+    pub(crate) namespaces: u32,
+    /// The Services of each workload: what their names end in, and the port that they publish. Those that end in
+    /// `-headless` are headless.
+    pub(crate) services: &'static [(&'static str, &'static str)],
+}
 
 /// A child that does not outlive the benchmark.
-struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -26,8 +33,8 @@ impl Drop for Process {
 }
 
 impl Process {
-    fn start(url: &str) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_endpointd"));
+    /// Starts `command` with the arguments of the program.
+    pub(crate) fn start(mut command: Command, url: &str, more: &[&str]) -> Self {
         command.args([
             "run",
             "--leader-elect=false",
@@ -37,12 +44,20 @@ impl Process {
             "--kube-api-qps=0",
             "--log-level=warn",
         ]);
-        command.stdin(Stdio::null());
+        command.args(more).stdin(Stdio::null());
         Self(command.spawn().expect("the program is built with the benchmarks"))
     }
 
+    /// Waits until the process has ended in order.
+    pub(crate) fn stop(mut self) {
+        let kill = Command::new("kill").arg(self.0.id().to_string()).status();
+        assert!(kill.is_ok_and(|status| status.success()), "the process runs");
+        let status = self.0.wait().expect("it is a child of this process");
+        assert!(status.success(), "the program ends in order: {status}");
+    }
+
     /// A line of /proc/PID/status, in bytes.
-    fn status(&self, key: &str) -> f64 {
+    pub(crate) fn status(&self, key: &str) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))
             .expect("the program runs, and this is Linux");
         let line = status.lines().find_map(|line| line.strip_prefix(key));
@@ -53,10 +68,14 @@ impl Process {
 
 async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Value {
     let body = serde_json::to_vec(body).expect("values can be written");
+    request(client, method, path, "application/json", body).await
+}
+
+async fn request(client: &Client, method: Method, path: &str, encoding: &str, body: Vec<u8>) -> Value {
     let request = Request::builder()
         .method(method)
         .uri(path)
-        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::CONTENT_TYPE, encoding)
         .body(Body::from(body))
         .expect("a method, a path and a body make a request");
     let response = client.send(request).await.expect("the server is in this process");
@@ -75,10 +94,14 @@ async fn create(client: &Client, path: &str, object: &Value) -> Value {
     send(client, Method::POST, path, object).await
 }
 
+fn pod_name(number: u32) -> String {
+    format!("checkout-{}-7c5d8bd957-{number:05}", number / WORKLOAD)
+}
+
 /// A pod of some two kilobytes.
 fn pod(number: u32) -> Value {
     let app = format!("checkout-{}", number / WORKLOAD);
-    let name = format!("{app}-7c5d8bd957-{number:05}");
+    let name = pod_name(number);
     let mut labels = json!({
         "app.kubernetes.io/name": "checkout", "app.kubernetes.io/instance": app,
         "app.kubernetes.io/version": "1.24.7", "app.kubernetes.io/managed-by": "Helm",
@@ -107,18 +130,32 @@ fn pod(number: u32) -> Value {
     })
 }
 
-fn status(number: u32) -> Value {
+/// The status of a pod that became ready, or unready, in this second.
+fn status(number: u32, ready: bool, second: u32) -> Value {
     let ip = std::net::Ipv4Addr::from(0x0a00_0000 + number).to_string();
-    let condition =
-        |kind| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let (minute, second) = (second / 60 % 60, second % 60);
+    let condition = |kind, status| {
+        let time = format!("2026-01-01T00:{minute:02}:{second:02}Z");
+        json!({"type": kind, "status": if status { "True" } else { "False" }, "lastTransitionTime": time})
+    };
     json!({
         "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "hostIP": "192.168.0.1",
-        "conditions": [condition("Initialized"), condition("Ready"), condition("ContainersReady")],
-        "containerStatuses": [{"name": "checkout", "ready": true, "restartCount": 0, "image": "i", "imageID": "i"}],
+        "conditions": [condition("Initialized", true), condition("Ready", ready), condition("ContainersReady", ready)],
+        "containerStatuses": [{"name": "checkout", "ready": ready, "restartCount": 0, "image": "i", "imageID": "i"}],
     })
 }
 
-async fn fill(server: &ApiServer) {
+/// Makes a pod ready or unready.
+pub(crate) async fn set_ready(client: &Client, cluster: &Cluster, number: u32, ready: bool, second: u32) {
+    let namespace = number / WORKLOAD % cluster.namespaces;
+    let path = format!("/api/v1/namespaces/shop-{namespace}/pods/{}/status", pod_name(number));
+    let patch = json!({"status": status(number, ready, second)});
+    let body = serde_json::to_vec(&patch).expect("values can be written");
+    request(client, Method::PATCH, &path, "application/merge-patch+json", body).await;
+}
+
+/// Makes the cluster on a server.
+pub(crate) async fn fill(server: &ApiServer, cluster: &Cluster) {
     let client = Client::new(server.service(), "default");
     for node in 0..500 {
         let labels = json!({"topology.kubernetes.io/zone": format!("zone-{}", node % 3)});
@@ -126,15 +163,15 @@ async fn fill(server: &ApiServer) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
         create(&client, "/api/v1/nodes", &node).await;
     }
-    for namespace in 0..NAMESPACES {
+    for namespace in 0..cluster.namespaces {
         let name = format!("shop-{namespace}");
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         create(&client, "/api/v1/namespaces", &object).await;
     }
-    for workload in 0..PODS / WORKLOAD {
-        let namespace = format!("/api/v1/namespaces/shop-{}", workload % NAMESPACES);
+    for workload in 0..cluster.pods / WORKLOAD {
+        let namespace = format!("/api/v1/namespaces/shop-{}", workload % cluster.namespaces);
         let app = format!("checkout-{workload}");
-        for (kind, port) in [("", "http"), ("-headless", "http"), ("-metrics", "metrics")] {
+        for &(kind, port) in cluster.services {
             let cluster_ip = if kind == "-headless" {
                 json!("None")
             } else {
@@ -153,7 +190,7 @@ async fn fill(server: &ApiServer) {
         for number in workload * WORKLOAD..(workload + 1) * WORKLOAD {
             let path = format!("{namespace}/pods");
             let mut made = create(&client, &path, &pod(number)).await;
-            made["status"] = status(number);
+            made["status"] = status(number, true, 0);
             let name = made["metadata"]["name"].as_str().unwrap_or_default();
             let path = format!("{path}/{name}/status");
             send(&client, Method::PUT, &path, &made).await;
@@ -161,9 +198,8 @@ async fn fill(server: &ApiServer) {
     }
 }
 
-/// Waits until every object has been written and nothing more comes.
-async fn settled(server: &ApiServer, objects: u64) {
-    let before = server.resource_version();
+/// Waits until so many objects have been written since a version, and nothing more comes.
+pub(crate) async fn settled(server: &ApiServer, before: u64, objects: u64) {
     let start = Instant::now();
     while server.resource_version() < before + objects {
         assert!(
@@ -177,50 +213,5 @@ async fn settled(server: &ApiServer, objects: u64) {
         server.resource_version(),
         before + objects,
         "each object is written once"
-    );
-}
-
-/// The resident memory of the program after a start on 100,000 pods whose slices and Endpoints it must make.
-pub(crate) fn resident(goals: &mut Goals) {
-    let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
-    runtime.block_on(async {
-        let empty = start(Config::default()).await.expect("a port is free");
-        let idle = Process::start(&empty.url());
-        sleep(Duration::from_secs(2)).await;
-        let floor = idle.status("VmRSS");
-        drop(idle);
-
-        let full = start(Config::default()).await.expect("a port is free");
-        println!("process: making {PODS} pods");
-        fill(full.server()).await;
-        let made = Process::start(&full.url());
-        settled(full.server(), u64::from(2 * 3 * PODS / WORKLOAD)).await;
-        report(goals, "writing everything", &made, floor);
-        drop(made);
-        let adopted = Process::start(&full.url());
-        sleep(Duration::from_secs(15)).await;
-        report(goals, "adopting everything", &adopted, floor);
-        drop(adopted);
-    });
-}
-
-fn report(goals: &mut Goals, start: &str, process: &Process, floor: f64) {
-    let each = |bytes: f64| Some(bytes / f64::from(PODS));
-    let (now, peak) = (process.status("VmRSS"), process.status("VmHWM"));
-    goals.at_most(
-        &format!("process: {PODS} pods, a start {start}, peak of resident memory"),
-        each(peak),
-        1024.0,
-        " bytes a pod",
-    );
-    goals.note(
-        &format!("process: a start {start}, peak above that of an empty cluster"),
-        each(peak - floor),
-        " bytes a pod",
-    );
-    goals.note(
-        &format!("process: a start {start}, resident memory after it"),
-        each(now),
-        " bytes a pod",
     );
 }

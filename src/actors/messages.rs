@@ -165,13 +165,11 @@ impl WriterHandle {
     }
 
     /// Takes what comes next. Returns true when something is left, and the writer has to be woken again.
-    pub(super) fn take(&self) -> (Vec<Taken>, bool) {
+    pub(super) fn take(&self, taken: &mut Vec<Taken>) -> bool {
         let mut mailbox = self.0.mailbox.lock();
-        let taken = std::iter::from_fn(|| mailbox.reports.take())
-            .take(TAKEN_AT_ONCE)
-            .collect();
+        taken.extend(std::iter::from_fn(|| mailbox.reports.take()).take(TAKEN_AT_ONCE));
         mailbox.woken = !mailbox.reports.is_empty();
-        (taken, mailbox.woken)
+        mailbox.woken
     }
 }
 

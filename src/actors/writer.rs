@@ -50,6 +50,8 @@ pub struct WriterState {
     tick: Option<Duration>,
     role: Role,
     draining: Vec<RpcReplyPort<()>>,
+    /// What is being taken from the handle; empty between messages.
+    taken: Vec<Taken>,
     metrics: WriterMetrics,
 }
 
@@ -84,6 +86,7 @@ impl Actor for Writer {
             tick: None,
             role: Role::Leader,
             draining: Vec::new(),
+            taken: Vec::new(),
             metrics: WriterMetrics::new(),
         })
     }
@@ -99,14 +102,16 @@ impl Actor for Writer {
         let mut more = false;
         match message {
             WriterMsg::Wake => {
-                let taken;
-                (taken, more) = state.handle.take();
-                for taken in taken {
+                // Kept, so that its memory is asked for once.
+                let mut taken = std::mem::take(&mut state.taken);
+                more = state.handle.take(&mut taken);
+                for taken in taken.drain(..) {
                     match taken {
                         Taken::Role(change) => state.change_role(change, now),
                         Taken::Reported(key, reported) => state.reported(&key, reported, now, &myself),
                     }
                 }
+                state.taken = taken;
                 if more {
                     let _ = myself.cast(WriterMsg::Wake);
                 }

@@ -28,9 +28,8 @@ pub use fields::Status;
 pub use lists::{ListEnd, ListReader};
 pub use protobuf::envelope::TooLong;
 
-use crate::core::body::{AddressBody, Encode, EndpointBody, EndpointsBody, SliceBody};
+use crate::core::body::{Encode, EndpointBody, EndpointsBody, SliceBody};
 use crate::core::mirror::MirroredEndpoint;
-use crate::core::subsets::Address;
 use std::slice::Iter;
 
 /// The encodings of objects.
@@ -79,10 +78,7 @@ impl Encode for Encoding {
         }
     }
 
-    fn endpoints<'a, A: Address>(
-        &mut self,
-        endpoints: EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
-    ) -> Vec<u8> {
+    fn endpoints(&mut self, endpoints: EndpointsBody<'_>) -> Vec<u8> {
         match self {
             Self::Json => endpoints::encode_json(&endpoints),
             Self::Protobuf => endpoints::encode_protobuf(&endpoints),

@@ -11,7 +11,7 @@ use super::mirror::{MirroredEndpoint, MirroredObject};
 use super::object::{Flight, Remote};
 use super::ports::SlicePort;
 use super::slices::Conditions;
-use super::subsets::{ANNOTATION_OVER_CAPACITY, Address, Published, TRUNCATED};
+use super::subsets::{ANNOTATION_OVER_CAPACITY, Subset, TRUNCATED};
 use super::time::Time;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -31,10 +31,7 @@ pub trait Encode {
     fn mirrored(&mut self, slice: SliceBody<'_, std::slice::Iter<'_, MirroredEndpoint>>) -> Self::Body;
 
     /// Encodes an Endpoints object.
-    fn endpoints<'a, A: Address>(
-        &mut self,
-        endpoints: EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
-    ) -> Self::Body;
+    fn endpoints(&mut self, endpoints: EndpointsBody<'_>) -> Self::Body;
 }
 
 /// The request to send for one object. `B` is an encoded object.
@@ -296,24 +293,22 @@ pub struct SliceBody<'a, I> {
 }
 
 /// An Endpoints object to be written.
-pub struct EndpointsBody<'a, A, F> {
+pub struct EndpointsBody<'a> {
     /// `metadata`.
     pub metadata: Metadata<'a>,
-    /// `subsets`, with handles for the addresses.
-    pub published: &'a Published<SlicePort, A>,
-    /// Returns the address that a handle stands for.
-    pub address: F,
+    /// `subsets`.
+    pub subsets: &'a [Subset<SlicePort, AddressBody<'a>>],
 }
 
-impl<'a, A: Address, F: Fn(A) -> AddressBody<'a>> EndpointsBody<'a, A, F> {
+impl<'a> EndpointsBody<'a> {
     /// Returns the labels that it must have, except the one that marks a headless Service.
-    fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a, A, F> {
+    fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         self.metadata.labels().filter(|(key, _)| *key != LABEL_HEADLESS)
     }
 
     /// Returns the number of addresses in all subsets.
     pub fn addresses(&self) -> usize {
-        let subsets = self.published.subsets.iter();
+        let subsets = self.subsets.iter();
         subsets
             .map(|subset| subset.ready.len() + subset.not_ready.len())
             .sum()
@@ -328,12 +323,12 @@ impl<'a, A: Address, F: Fn(A) -> AddressBody<'a>> EndpointsBody<'a, A, F> {
             label.hash(&mut hasher);
         }
         self.metadata.truncated.hash(&mut hasher);
-        for subset in &self.published.subsets {
+        for subset in self.subsets {
             subset.ports.hash(&mut hasher);
             for list in [&subset.ready, &subset.not_ready] {
                 hasher.write_usize(list.len());
-                for &handle in list {
-                    (self.address)(handle).hash(&mut hasher);
+                for address in list {
+                    address.hash(&mut hasher);
                 }
             }
         }

@@ -9,7 +9,7 @@ use crate::core::facts::{
 use crate::core::ids::Uid;
 use crate::core::mirror::MirroredEndpoint;
 use crate::core::object::{ObjectName, Verb};
-use crate::core::subsets::{Address, TRUNCATED};
+use crate::core::subsets::TRUNCATED;
 use std::slice::Iter;
 use std::sync::Arc;
 
@@ -50,17 +50,10 @@ impl Encode for Values {
         slice_of(slice, mirrored)
     }
 
-    fn endpoints<'a, A: Address>(
-        &mut self,
-        endpoints: EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
-    ) -> Desired {
+    fn endpoints(&mut self, endpoints: EndpointsBody<'_>) -> Desired {
         let metadata = endpoints.metadata;
-        let addresses = |list: &[A]| {
-            list.iter()
-                .map(|&handle| address((endpoints.address)(handle)))
-                .collect()
-        };
-        let subsets = endpoints.published.subsets.iter().map(|subset| SubsetFacts {
+        let addresses = |list: &[AddressBody<'_>]| list.iter().copied().map(address).collect();
+        let subsets = endpoints.subsets.iter().map(|subset| SubsetFacts {
             ports: subset.ports.clone(),
             ready: addresses(&subset.ready),
             not_ready: addresses(&subset.not_ready),

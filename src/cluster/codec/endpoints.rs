@@ -15,7 +15,7 @@ use crate::core::facts::{
 };
 use crate::core::ids::Uid;
 use crate::core::ports;
-use crate::core::subsets::{ANNOTATION_OVER_CAPACITY, Address as Handle};
+use crate::core::subsets::ANNOTATION_OVER_CAPACITY;
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -176,16 +176,14 @@ fn address(wire: &Address<'_>, namespace: &str) -> AddressFacts {
 }
 
 /// Encodes an Endpoints object as JSON.
-pub(super) fn encode_json<'a, A: Handle>(
-    endpoints: &EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
-) -> Vec<u8> {
+pub(super) fn encode_json(endpoints: &EndpointsBody<'_>) -> Vec<u8> {
     use json::encode::{push_all, push_metadata, push_port, target_head};
     let mut out = Vec::with_capacity(1024 + 256 * endpoints.addresses());
     out.extend_from_slice(br#"{"apiVersion":"v1","kind":"Endpoints","metadata":"#);
     push_metadata(&mut out, &endpoints.metadata);
     out.extend_from_slice(br#","subsets":"#);
     let target = target_head(endpoints.metadata.namespace);
-    push_all(&mut out, &endpoints.published.subsets, |out, subset| {
+    push_all(&mut out, endpoints.subsets, |out, subset| {
         // A subset has addresses, and ports unless its Service has none. Empty lists are left out.
         let mut open = b'{';
         let lists = [
@@ -195,8 +193,8 @@ pub(super) fn encode_json<'a, A: Handle>(
         for (key, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
             out.push(std::mem::replace(&mut open, b','));
             out.extend_from_slice(key);
-            push_all(out, list, |out, &handle| {
-                push_address_json(out, &target, (endpoints.address)(handle));
+            push_all(out, list, |out, address| {
+                push_address_json(out, &target, *address);
             });
         }
         if !subset.ports.is_empty() {
@@ -221,21 +219,18 @@ pub(super) fn push_address_json(out: &mut Vec<u8>, target: &[u8], address: Addre
 }
 
 /// Encodes an Endpoints object as protobuf.
-pub(super) fn encode_protobuf<'a, A: Handle>(
-    endpoints: &EndpointsBody<'a, A, impl Fn(A) -> AddressBody<'a>>,
-) -> Vec<u8> {
+pub(super) fn encode_protobuf(endpoints: &EndpointsBody<'_>) -> Vec<u8> {
     use protobuf::encode::{object, push_message, push_metadata, target_head};
     let capacity = 1024 + 160 * endpoints.addresses();
     object("v1", "Endpoints", capacity, |out| {
         push_message(out, 1, |out| push_metadata(out, &endpoints.metadata));
         let target = target_head(endpoints.metadata.namespace);
-        for subset in &endpoints.published.subsets {
+        for subset in endpoints.subsets {
             push_message(out, 2, |out| {
                 let mut addresses = Messages::new(out);
                 for (field, list) in [(1, &subset.ready), (2, &subset.not_ready)] {
-                    for &handle in list {
-                        let address = (endpoints.address)(handle);
-                        push_address_protobuf(&mut addresses, field, &target, address);
+                    for address in list {
+                        push_address_protobuf(&mut addresses, field, &target, *address);
                     }
                 }
                 drop(addresses);

@@ -11,7 +11,7 @@ use crate::core::ids::Uid;
 use crate::core::object::Remote;
 use crate::core::ports::{Protocol, SlicePort};
 use crate::core::slices::Conditions;
-use crate::core::subsets::{Published, Subset};
+use crate::core::subsets::Subset;
 use crate::core::time::Time;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -200,13 +200,18 @@ proptest! {
     ) {
         let service = service();
         let remote = Remote { uid: Uid::Uuid([9; 16]), version: 7 };
+        let address = |handle: usize| {
+            let (ip, uid, name, optional) = &addresses[handle];
+            let [hostname, node] = optional.each_ref().map(Option::as_deref);
+            AddressBody { ip: *ip, hostname, node, target: PodReference { name, uid } }
+        };
         let subsets = subsets.into_iter().map(|(ports, [ready, not_ready])| Subset {
             ports,
             // A subset has at least one address.
-            ready: (0..if not_ready == 0 { ready.max(1) } else { ready }).collect(),
-            not_ready: (0..not_ready).collect(),
+            ready: (0..if not_ready == 0 { ready.max(1) } else { ready }).map(address).collect(),
+            not_ready: (0..not_ready).map(address).collect(),
         });
-        let published = Published { subsets: subsets.collect(), truncated };
+        let subsets: Vec<_> = subsets.collect();
         let [json, protobuf] = [Encoding::Json, Encoding::Protobuf].map(|mut encoding| {
             encoding.endpoints(EndpointsBody {
                 metadata: Metadata {
@@ -214,12 +219,7 @@ proptest! {
                     remote: Some(&remote), extras: Some(&extras), trigger: trigger.map(Time::from_seconds),
                     clear_managed_fields: trigger.is_some(), truncated,
                 },
-                published: &published,
-                address: |handle: usize| {
-                    let (ip, uid, name, optional) = &addresses[handle];
-                    let [hostname, node] = optional.each_ref().map(Option::as_deref);
-                    AddressBody { ip: *ip, hostname, node, target: PodReference { name, uid } }
-                },
+                subsets: &subsets,
             })
         });
         let facts = |body| object::<Namespaced<EndpointsFacts>>(body).unwrap();

@@ -26,6 +26,9 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The number of objects for which the memory of a namespace's reports is kept at most.
+const SPARE: usize = 64;
+
 /// A shard's reply about an object that the writer asked about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
@@ -73,6 +76,8 @@ pub struct Reports {
     by_namespace: HashedMap<Arc<str>, Waiting>,
     /// The keys of `by_namespace`, the next one first.
     turns: VecDeque<Hashed<Arc<str>>>,
+    /// The last one of `by_namespace` that became empty: its memory serves the next one.
+    spare: Waiting,
 }
 
 /// The reports of a namespace's objects that wait, at least one.
@@ -96,7 +101,7 @@ impl Reports {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 self.turns.push_back(entry.key().clone());
-                entry.insert(Waiting::default())
+                entry.insert(std::mem::take(&mut self.spare))
             }
         };
         let reported = match waiting.by_object.entry(Hashed::new(object)) {
@@ -147,7 +152,10 @@ impl Reports {
             object,
         });
         if waiting.order.is_empty() {
-            self.by_namespace.remove(&namespace);
+            let emptied = self.by_namespace.remove(&namespace);
+            self.spare = emptied
+                .filter(|emptied| emptied.order.capacity() <= SPARE)
+                .unwrap_or_default();
         } else {
             self.turns.push_back(namespace);
         }

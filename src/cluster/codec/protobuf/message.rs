@@ -69,12 +69,17 @@ pub(in crate::cluster::codec) fn read_into<'a, M: Message<'a>>(
 #[inline]
 pub(super) fn next_field<'a>(data: &mut &'a [u8]) -> Result<(u32, Value<'a>), Malformed> {
     // Nearly all fields are texts and messages of less than 128 bytes, with a number below 16.
-    if let [key @ 8..0x80, length @ 0..0x80, rest @ ..] = *data
-        && key & 7 == BYTES
-        && let Some((taken, rest)) = rest.split_at_checked(usize::from(*length))
-    {
-        *data = rest;
-        return Ok((u32::from(key >> 3), Value::Bytes(taken)));
+    if let [key @ 8..0x80, length @ 0..0x80, rest @ ..] = *data {
+        if key & 7 == BYTES
+            && let Some((taken, rest)) = rest.split_at_checked(usize::from(*length))
+        {
+            *data = rest;
+            return Ok((u32::from(key >> 3), Value::Bytes(taken)));
+        }
+        if key & 7 == VARINT {
+            *data = rest;
+            return Ok((u32::from(key >> 3), Value::Number(u64::from(*length))));
+        }
     }
     any_field(data)
 }

@@ -15,7 +15,7 @@ use crate::core::namespace::{NamespaceState, WorkItem};
 use crate::core::object::{Flight, ObjectName, ObjectState, Phase, Remote};
 use crate::core::ports::SlicePort;
 use crate::core::queue::Priority;
-use crate::core::subsets::{MAX_ADDRESSES, Published as Subsets};
+use crate::core::subsets::{MAX_ADDRESSES, Published as Subsets, Subset};
 use std::net::IpAddr;
 
 impl Named for Endpoints {
@@ -338,9 +338,26 @@ impl NamespaceState {
     }
 
     /// Returns the subsets that a managed Service's object should have.
-    fn published(&self, id: ServiceId) -> Subsets<SlicePort, PodId> {
-        let members = &self.endpoints_of(id).members;
-        members.publish(MAX_ADDRESSES, by_uid(&self.pods))
+    fn published(&self, id: ServiceId) -> Subsets<SlicePort, AddressBody<'_>> {
+        let (service, members) = (&self.services[id].facts, &self.endpoints_of(id).members);
+        let published = members.publish(MAX_ADDRESSES, by_uid(&self.pods));
+        // Read once, since the fingerprint and the encoding both need them.
+        let addresses = |pods: Vec<PodId>| {
+            let body = |pod| {
+                let (ip, ..) = members.get(pod).expect("only members are published");
+                self.address_body(pod, ip, service)
+            };
+            pods.into_iter().map(body).collect()
+        };
+        let subsets = published.subsets.into_iter().map(|subset| Subset {
+            ports: subset.ports,
+            ready: addresses(subset.ready),
+            not_ready: addresses(subset.not_ready),
+        });
+        Subsets {
+            subsets: subsets.collect(),
+            truncated: published.truncated,
+        }
     }
 
     fn endpoints_of(&self, id: ServiceId) -> &ServiceEndpoints {
@@ -351,10 +368,9 @@ impl NamespaceState {
     fn endpoints_body<'a>(
         &'a self,
         id: ServiceId,
-        published: &'a Subsets<SlicePort, PodId>,
-    ) -> EndpointsBody<'a, PodId, impl Fn(PodId) -> AddressBody<'a>> {
+        published: &'a Subsets<SlicePort, AddressBody<'a>>,
+    ) -> EndpointsBody<'a> {
         let service = &self.services[id].facts;
-        let members = &self.endpoints_of(id).members;
         let object = self
             .endpoints
             .find(&service.name)
@@ -371,11 +387,7 @@ impl NamespaceState {
                     && object.is_some_and(|object| !object.updated),
                 truncated: published.truncated,
             },
-            published,
-            address: move |pod| {
-                let (ip, ..) = members.get(pod).expect("only members are published");
-                self.address_body(pod, ip, service)
-            },
+            subsets: &published.subsets,
         }
     }
 
