@@ -292,7 +292,12 @@ fn resident(goals: &mut Goals) {
         fill(full.server(), &CLUSTER).await;
         let before = full.server().resource_version();
         let made = Process::start(program(), &full.url(), &[]);
-        settled(full.server(), before, u64::from(2 * 3 * CLUSTER.pods / process::WORKLOAD)).await;
+        settled(
+            full.server(),
+            before,
+            u64::from(2 * 3 * CLUSTER.pods / process::WORKLOAD),
+        )
+        .await;
         report_resident(goals, "writing everything", &made, floor);
         drop(made);
         let adopted = Process::start(program(), &full.url(), &[]);
@@ -306,7 +311,10 @@ fn report_resident(goals: &mut Goals, start: &str, process: &Process, floor: f64
     let each = |bytes: f64| Some(bytes / f64::from(CLUSTER.pods));
     let (now, peak) = (process.status("VmRSS"), process.status("VmHWM"));
     goals.at_most(
-        &format!("process: {} pods, a start {start}, peak of resident memory", CLUSTER.pods),
+        &format!(
+            "process: {} pods, a start {start}, peak of resident memory",
+            CLUSTER.pods
+        ),
         each(peak),
         1024.0,
         " bytes a pod",

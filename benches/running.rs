@@ -32,7 +32,12 @@ const FLIPS: u32 = 1_500;
 /// A load: its name, flags of the program, outputs of each Service, and flips a second.
 const LOADS: &[(&str, &[&str], u64, u32)] = &[
     ("both outputs, 50 flips/s", &[], 2, 50),
-    ("slices, 50 flips/s", &["--controllers=endpointslice-controller"], 1, 50),
+    (
+        "slices, 50 flips/s",
+        &["--controllers=endpointslice-controller"],
+        1,
+        50,
+    ),
     ("both outputs, 300 flips/s", &[], 2, 300),
 ];
 
@@ -60,7 +65,10 @@ fn main() {
             let (busy, writes) = run(Path::new(program), load, true);
             let each = busy.saturating_sub(idle) / u64::from(FLIPS);
             let writes = writes as f64 / f64::from(FLIPS);
-            println!("{each:>9} instructions a flip, {writes:.2} writes: {}, {which}", load.0);
+            println!(
+                "{each:>9} instructions a flip, {writes:.2} writes: {}, {which}",
+                load.0
+            );
             counts.push(each as f64);
         }
         if let [before, now] = counts[..] {
@@ -112,5 +120,8 @@ fn run(program: &Path, load: &(&str, &[&str], u64, u32), flips: bool) -> (u64, u
     let _ = std::fs::remove_dir_all(&directory);
     let collected = text.lines().find_map(|line| line.split_once("Collected : "));
     let collected = collected.and_then(|(_, count)| count.trim().parse().ok());
-    (collected.unwrap_or_else(|| panic!("callgrind counts: {text}")), writes)
+    (
+        collected.unwrap_or_else(|| panic!("callgrind counts: {text}")),
+        writes,
+    )
 }

@@ -148,7 +148,10 @@ fn status(number: u32, ready: bool, second: u32) -> Value {
 /// Makes a pod ready or unready.
 pub(crate) async fn set_ready(client: &Client, cluster: &Cluster, number: u32, ready: bool, second: u32) {
     let namespace = number / WORKLOAD % cluster.namespaces;
-    let path = format!("/api/v1/namespaces/shop-{namespace}/pods/{}/status", pod_name(number));
+    let path = format!(
+        "/api/v1/namespaces/shop-{namespace}/pods/{}/status",
+        pod_name(number)
+    );
     let patch = json!({"status": status(number, ready, second)});
     let body = serde_json::to_vec(&patch).expect("values can be written");
     request(client, Method::PATCH, &path, "application/merge-patch+json", body).await;
