@@ -19,6 +19,7 @@ mod pages;
 pub mod read;
 pub(crate) mod scrape;
 pub(crate) mod slice_changes;
+pub mod transport;
 pub(crate) mod watch;
 
 pub use codec::Status;

@@ -260,7 +260,7 @@ async fn overload() {
     let client = || Client::new(cluster.server.service_as("controller"), "default");
     let clients = Clients {
         watches: client(),
-        objects: client(),
+        objects: client().into(),
         events: client(),
     };
     let controller = tokio::spawn(run(clients, options(), std::future::pending()));

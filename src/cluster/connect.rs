@@ -2,6 +2,7 @@
 
 use super::client_error::ClientError;
 use super::kubeconfig::{self, ConfigFile, KubeconfigError, Loaded, check_url};
+use super::transport::Transport;
 use crate::metrics::RequestLayer;
 use http::{HeaderValue, Uri, header};
 use kube::client::ClientBuilder;
@@ -63,13 +64,13 @@ pub enum ConnectError {
     Client(#[from] ClientError),
 }
 
-/// Three clients, because each has one queue inside: watches must not wait for writes, nor writes for Events.
+/// Clients for three purposes. kube's have a queue inside: watches must not wait for Events.
 #[derive(Clone)]
 pub struct Clients {
     /// For lists and watches.
     pub watches: Client,
     /// For single objects.
-    pub objects: Client,
+    pub objects: Transport,
     /// For Events.
     pub events: Client,
 }
@@ -86,7 +87,7 @@ impl Clients {
         let source = source(target).await?;
         Ok(Self {
             watches: source.client().await?,
-            objects: source.client().await?,
+            objects: source.transport().await?,
             events: source.client().await?,
         })
     }
@@ -100,6 +101,9 @@ pub async fn connect(target: &Target) -> Result<Client, ConnectError> {
 /// How long a credential plugin may take before the first request.
 const PLUGIN_DEADLINE: Duration = Duration::from_secs(30);
 
+/// Creates a client from a configuration, whose requests the layer counts.
+type Make<T> = fn(&Config, &RequestLayer) -> Result<T, kube::Error>;
+
 /// The configuration that clients are created from.
 #[derive(Clone)]
 enum Source {
@@ -108,15 +112,29 @@ enum Source {
 }
 
 impl Source {
+    /// Creates a client of kube's.
+    async fn client(&self) -> Result<Client, ConnectError> {
+        self.make(|config, requests| {
+            Ok(ClientBuilder::try_from(config.clone())?
+                .with_layer(requests)
+                .build())
+        })
+        .await
+    }
+
+    async fn transport(&self) -> Result<Transport, ConnectError> {
+        self.make(Transport::new).await
+    }
+
     /// Creates a client. This may run a credential plugin and wait for it: on a thread of its own, since it may never
     /// end.
-    async fn client(&self) -> Result<Client, ConnectError> {
+    async fn make<T: Send + 'static>(&self, make: Make<T>) -> Result<T, ConnectError> {
         let (done, made) = oneshot::channel();
         let (source, runtime) = (self.clone(), Handle::current());
         thread::spawn(move || {
             let _runtime = runtime.enter();
             // The caller may have given up.
-            let _ = done.send(source.make());
+            let _ = done.send(source.make_here(make));
         });
         match timeout(PLUGIN_DEADLINE, made).await {
             Ok(Ok(made)) => made,
@@ -125,7 +143,7 @@ impl Source {
         }
     }
 
-    fn make(&self) -> Result<Client, ConnectError> {
+    fn make_here<T>(&self, make: Make<T>) -> Result<T, ConnectError> {
         let config = match self {
             Self::Kubeconfig(loaded) => &loaded.config,
             Self::Other(config) => config,
@@ -136,15 +154,12 @@ impl Source {
             .map_or("", |authority| authority.as_str());
         // A token that cannot be a header value, from a credential plugin that gives no expiry, makes the library
         // panic. The panic message does not contain the token.
-        let made = catch_unwind(AssertUnwindSafe(|| ClientBuilder::try_from(config.clone())))
+        let made = catch_unwind(AssertUnwindSafe(|| make(config, &RequestLayer::new(host))))
             .map_err(|_| ClientError::new("the credentials hold a character that cannot be sent"))?;
-        match made {
-            Ok(builder) => Ok(builder.with_layer(&RequestLayer::new(host)).build()),
-            Err(error) => Err(match self {
-                Self::Kubeconfig(loaded) => loaded.blame(error).into(),
-                Self::Other(_) => ClientError::from(error).into(),
-            }),
-        }
+        made.map_err(|error| match self {
+            Self::Kubeconfig(loaded) => loaded.blame(error).into(),
+            Self::Other(_) => ClientError::from(error).into(),
+        })
     }
 }
 

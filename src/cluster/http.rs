@@ -99,7 +99,7 @@ impl Head {
         self.content_type.as_ref().map(HeaderValue::as_bytes)
     }
 
-    fn of(code: StatusCode, headers: &HeaderMap) -> Self {
+    pub(super) fn of(code: StatusCode, headers: &HeaderMap) -> Self {
         let asked = headers.get(header::RETRY_AFTER);
         Self {
             code,

@@ -8,6 +8,7 @@ use super::codec::Encoding;
 use super::encodings::{Encodings, Form};
 use super::fence::{Closed, Fence};
 use super::http::{self, Head};
+use super::transport::{Transport, read_all};
 use crate::core::body::Request;
 use crate::core::leadership::Term;
 use crate::core::namespace::{Kind, Outcome};
@@ -17,7 +18,6 @@ use crate::tenant_log;
 use ::http::{Method, StatusCode};
 use bytes::Bytes;
 use judge::{Asked, Remark, judge};
-use kube::Client;
 use std::fmt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -99,11 +99,11 @@ impl From<kube::Error> for Failure {
     }
 }
 
-/// Sends requests for objects. Its client must not retry by itself: a create that is repeated blindly can leave two
+/// Sends requests for objects. Its transport must not retry by itself: a create that is repeated blindly can leave two
 /// slices, and the writer has to see every 429.
 #[derive(Clone)]
 pub struct ObjectClient {
-    client: Client,
+    transport: Transport,
     encodings: Encodings,
     deadline: Duration,
     fence: Fence,
@@ -119,9 +119,9 @@ impl fmt::Debug for ObjectClient {
 
 impl ObjectClient {
     /// Creates a client. A request is given up after `deadline`; it may have been carried out all the same.
-    pub fn new(client: Client, encodings: Encodings, deadline: Duration) -> Self {
+    pub fn new(transport: Transport, encodings: Encodings, deadline: Duration) -> Self {
         Self {
-            client,
+            transport,
             encodings,
             deadline,
             fence: Fence::open(),
@@ -209,7 +209,7 @@ impl ObjectClient {
             Request::Probe => http::get(&object, accept(Form::Metadata))?,
         };
         let reads = request.method() == Method::GET;
-        let sent = http::send(&self.client, request);
+        let sent = self.transport.send(request);
         let (head, body) = if reads {
             sent.await?
         } else {
@@ -218,7 +218,7 @@ impl ObjectClient {
         if self.encodings.learn(kind, spoken, head.code, None) {
             return Err(Failure::Encoding);
         }
-        Ok((head, body.collect_bytes().await?))
+        Ok((head, read_all(body).await?))
     }
 }
 

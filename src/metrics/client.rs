@@ -98,6 +98,7 @@ impl<S> Layer<S> for RequestLayer {
 }
 
 /// A service whose requests are counted.
+#[derive(Clone)]
 pub(crate) struct Counting<S> {
     inner: S,
     handles: Arc<Handles>,

@@ -82,7 +82,7 @@ pub enum RunError {
 /// let client = || Client::new(server.service(), "default");
 /// let clients = Clients {
 ///     watches: client(),
-///     objects: client(),
+///     objects: client().into(),
 ///     events: client(),
 /// };
 /// let options = Options {

@@ -228,7 +228,7 @@ async fn a_write_that_is_refused_for_its_encoding_is_sent_again() {
     let log = Log::default();
     let server = Scene::server(Config::default());
     let mut clients = cluster::clients(|| cluster::client(&server));
-    clients.objects = tapped(&server, &log, true);
+    clients.objects = tapped(&server, &log, true).into();
     let controller = tokio::spawn(async move {
         run(clients, cluster::options(100), std::future::pending())
             .await

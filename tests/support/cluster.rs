@@ -46,7 +46,7 @@ pub(crate) fn client(server: &ApiServer) -> Client {
 pub(crate) fn clients(client: impl Fn() -> Client) -> Clients {
     Clients {
         watches: client(),
-        objects: client(),
+        objects: client().into(),
         events: client(),
     }
 }

@@ -54,7 +54,7 @@ impl Place {
                 let link = Link::new(server, *lingering);
                 let clients = Clients {
                     watches: link.client(),
-                    objects: link.client(),
+                    objects: link.client().into(),
                     events: link.client(),
                 };
                 (tokio::spawn(run(clients, options, stopped)), Line::Link(link))

@@ -38,7 +38,7 @@ impl Cluster {
         let client = || Client::new(server.server().service(), "default");
         let clients = Clients {
             watches: client(),
-            objects: client(),
+            objects: client().into(),
             events: client(),
         };
         let options = run::Options {
