@@ -356,6 +356,13 @@ impl Publisher {
             };
         }
         self.window.pass(now);
+        if self.queue.waiting() == 0 {
+            // After most messages.
+            return Next::Wait {
+                until: None,
+                limited: None,
+            };
+        }
         if self.queue.in_flight() >= self.window.size() {
             self.held_back = self.queue.has_ready(now);
             return Next::Wait {

@@ -60,10 +60,15 @@ impl Endpoints {
 
 // === what pods change ===
 
+/// Returns the address by which a Service's Endpoints show a pod, if it has one.
+#[inline]
+fn address_of(pod: &Pod, service: &ServiceFacts) -> Option<IpAddr> {
+    pod.ip(service.endpoints_family.or(pod.primary)?)
+}
+
 /// Returns a pod's address and whether it counts as ready, or `None` if it is not shown.
 fn shown(pod: &Pod, service: &Service, tolerant: bool) -> Option<(IpAddr, bool)> {
-    let family = service.facts.endpoints_family.or(pod.primary)?;
-    let ip = pod.ip(family)?;
+    let ip = address_of(pod, &service.facts)?;
     (tolerant || !pod.conditions.terminating()).then_some((ip, tolerant || pod.conditions.serving()))
 }
 

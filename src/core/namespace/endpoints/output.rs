@@ -1,7 +1,7 @@
 //! Endpoints as published objects: what they should hold, and what the lifecycle needs of them.
 
 use super::server::Verdict;
-use super::{Endpoints, by_uid};
+use super::{Endpoints, address_of, by_uid};
 use crate::core::body::{
     AddressBody, Encode, EndpointsBody, Metadata as BodyMetadata, PodReference, Subject,
 };
@@ -344,7 +344,9 @@ impl NamespaceState {
         // Read once, since the fingerprint and the encoding both need them.
         let addresses = |pods: Vec<PodId>| {
             let body = |pod| {
-                let (ip, ..) = members.get(pod).expect("only members are published");
+                // As the members have it, but found at once.
+                let ip = address_of(&self.pods[pod], service).expect("only pods with an address are members");
+                debug_assert_eq!(Some(ip), members.get(pod).map(|(ip, ..)| ip));
                 self.address_body(pod, ip, service)
             };
             pods.into_iter().map(body).collect()
