@@ -21,7 +21,7 @@ use endpointd::core::time::Time;
 use fixtures::{ENDPOINTS, SLICES, World, node_name, pod, service, suffix};
 use goals::Goals;
 use memory_apiserver::{Config, start};
-use process::{Cluster, Process, fill, settled};
+use process::{Cluster, Process, settled};
 use std::alloc::System;
 use std::process::Command;
 use std::time::Duration;
@@ -289,7 +289,7 @@ fn resident(goals: &mut Goals) {
 
         let full = start(Config::default()).await.expect("a port is free");
         println!("process: making {} pods", CLUSTER.pods);
-        fill(full.server(), &CLUSTER).await;
+        process::fill(full.server(), &CLUSTER).await;
         let before = full.server().resource_version();
         let made = Process::start(program(), &full.url(), &[]);
         settled(

@@ -28,9 +28,9 @@ const BYTES: usize = 32;
 /// The longest time that a timer for Leases is set to, whatever a Lease says: it outlives the shard by this much.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The interval at which pods on nodes that do not exist are looked for. After five looks, a minute at least, a node is
-/// reported: when one has been deleted, kube-controller-manager deletes its pods within a minute, and nobody needs to be
-/// told.
+/// The interval at which pods on nodes that do not exist are looked for. After twelve looks, three minutes, a node is
+/// reported. When a node has been deleted, kube-controller-manager (1.36) deletes its pods: it waits for 40 to 60 seconds, and
+/// then deletes one pod after another. Nobody needs to be told of those.
 const NODE_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Arguments for starting a shard.
@@ -251,7 +251,7 @@ impl ShardState {
                             "another client had changed the object; it is as it should be again"),
                         Interference::Removed => tracing::info!(
                             %namespace, %service, kind = %object.output, name = %object.name,
-                            "the object had been deleted, or made another's, by someone else; a new one is in its place"),
+                            "the object had been deleted, or given another owner, by someone else; a new one is in its place"),
                     }
                 }
             }

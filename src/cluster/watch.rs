@@ -143,8 +143,14 @@ impl Watch {
                 biased;
                 _ = demands.changed() => view.demanded(*demands.borrow_and_update(), now()),
                 version = ready(&mut serving.reading) => {
-                    if let Err(error) = &version {
-                        self.reader.outages.failed(S::KIND.as_str(), error);
+                    match &version {
+                        Err(error) => self.reader.outages.failed(S::KIND.as_str(), error),
+                        // Nothing else would say for minutes that all is well again.
+                        Ok(_) if matches!(serving.stream, Stream::Open(_)) => {
+                            self.reader.outages.succeeded(S::KIND.as_str());
+                        }
+                        // Whether the watch can be opened is known when it is.
+                        Ok(_) => {}
                     }
                     view.version_read(version.ok(), now(), self.random.f64());
                 }

@@ -173,8 +173,8 @@ pub enum Interference {
         /// The client, if `managedFields` say so.
         editor: Option<Box<str>>,
     },
-    /// It has deleted the object, or changed whose it is: its owner or controller. The client can be the garbage
-    /// collector, if the Service was deleted and created again at once.
+    /// It has deleted the object, or named another owner. The client can be the garbage collector, if the Service was
+    /// deleted and created again at once. What was given to another controller stays published there, and is none of these.
     Removed,
 }
 

@@ -70,6 +70,24 @@ fn a_slice_that_was_put_right_is_reported_once() {
 }
 
 #[test]
+fn an_edit_of_a_slice_that_is_no_longer_managed_is_not_reported_later() {
+    let mut model = published();
+    let name = model.store.keys().next().unwrap().clone();
+    ops::tamper_with(&mut model, &name, Tamper::WrongAddress);
+    read_all(&mut model);
+    let unmanaged = ServiceSpec {
+        external: true,
+        ..ServiceSpec::plain()
+    };
+    model.service(unmanaged.facts());
+    assert_eq!(corrected(&mut model), []);
+    model.pod_gone("pod-1");
+    model.service(ServiceSpec::plain().facts());
+    model.converge();
+    assert_eq!(model.state.take_notifications(), []);
+}
+
+#[test]
 fn endpoints_that_were_put_right_are_reported_once() {
     let changed = || Interference::Changed { editor: None };
     for (tamper, interference) in [
@@ -185,6 +203,9 @@ fn told_of_nodes(model: &mut Model) -> (Vec<String>, Vec<String>) {
     (events, lines)
 }
 
+/// The looks after which a node is reported.
+const LOOKS: usize = 12;
+
 fn look(model: &mut Model, times: usize) {
     for _ in 0..times {
         model.state.look_at_unknown_nodes();
@@ -192,13 +213,13 @@ fn look(model: &mut Model, times: usize) {
 }
 
 #[test]
-fn a_node_that_is_missing_at_five_looks_is_reported_once_until_it_has_been_there() {
+fn a_node_that_is_missing_at_twelve_looks_is_reported_once_until_it_has_been_there() {
     let mut model = published();
     for round in 0..2 {
         model.node_gone(0);
         model.converge();
         assert!(model.state.has_unknown_nodes());
-        look(&mut model, 4);
+        look(&mut model, LOOKS - 1);
         assert_eq!(
             told_of_nodes(&mut model),
             (vec![], vec![]),
@@ -211,7 +232,7 @@ fn a_node_that_is_missing_at_five_looks_is_reported_once_until_it_has_been_there
             (vec![event.to_owned()], vec!["node-0 pod-0".to_owned()]),
             "round {round}"
         );
-        look(&mut model, 5);
+        look(&mut model, LOOKS);
         assert_eq!(told_of_nodes(&mut model), (vec![], vec![]), "said already");
         assert!(!model.state.has_unknown_nodes());
         model.node(0, Some(0));
@@ -223,17 +244,17 @@ fn a_node_that_is_missing_at_five_looks_is_reported_once_until_it_has_been_there
 fn a_node_that_comes_late_or_whose_pods_go_is_not_reported() {
     let mut model = published();
     model.node_gone(0);
-    look(&mut model, 4);
+    look(&mut model, LOOKS - 1);
     model.node(0, Some(0));
     look(&mut model, 1);
     assert!(!model.state.has_unknown_nodes());
     model.node_gone(0);
     // What was missing before does not count.
-    look(&mut model, 4);
+    look(&mut model, LOOKS - 1);
     model.pod_gone("pod-0");
     model.pod_gone("pod-1");
     assert!(!model.state.has_unknown_nodes());
-    look(&mut model, 5);
+    look(&mut model, LOOKS);
     model.converge();
     assert_eq!(told_of_nodes(&mut model), (vec![], vec![]));
 }
@@ -247,9 +268,28 @@ fn nodes_matter_to_services_that_leave_their_pods_out() {
     };
     model.service(all.facts());
     model.node_gone(0);
-    look(&mut model, 6);
+    look(&mut model, LOOKS + 1);
     model.converge();
     assert_eq!(told_of_nodes(&mut model), (vec![], vec![]));
+}
+
+#[test]
+fn a_service_that_comes_after_its_pods_were_looked_at_is_told_of_their_node() {
+    let mut model = ops::start(100);
+    let pod = PodSpec {
+        name: 0,
+        node: Some(9),
+        ..PodSpec::plain()
+    };
+    model.pod(pod.facts());
+    model.converge();
+    look(&mut model, 3 * LOOKS);
+    assert_eq!(told_of_nodes(&mut model), (vec![], vec![]));
+    model.service(ServiceSpec::plain().facts());
+    model.converge();
+    look(&mut model, LOOKS);
+    let (events, lines) = told_of_nodes(&mut model);
+    assert_eq!((events.len(), lines.len()), (1, 1), "{events:?}");
 }
 
 #[test]
@@ -271,7 +311,7 @@ fn an_owner_of_many_services_and_pods_causes_few_events_for_a_node() {
         model.pod(pod.facts());
     }
     model.converge();
-    look(&mut model, 5);
+    look(&mut model, LOOKS);
     let (events, lines) = told_of_nodes(&mut model);
     assert_eq!((events.len(), lines.len()), (20, 1), "{events:?}");
     assert!(events[0].ends_with(" and others"), "{events:?}");

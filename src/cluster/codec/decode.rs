@@ -319,8 +319,8 @@ pub fn identity(object: &[u8]) -> Result<Identity, DecodeError> {
     })
 }
 
-/// Returns the client that changed an object last, as its `managedFields` say; `None` if they are not there, or say that it
-/// was this controller. Prints as a word.
+/// Returns the client that set fields of an object last, as its `managedFields` say; `None` if they are not there, or say
+/// that it was this controller. A client that has only removed fields is not named there. Prints as a word.
 pub fn last_editor(object: &[u8]) -> Option<Box<str>> {
     let object: fields::Edited<'_> = wire(object).ok()?;
     let fields = object.metadata.managed_fields?;

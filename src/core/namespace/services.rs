@@ -309,7 +309,7 @@ impl NamespaceState {
         let outdated = |remote: &Remote| remote.version < slice.object.seen;
         slice.object.needs_refetch &= slice.object.remote.as_ref().is_none_or(outdated);
         (slice.object.trigger, slice.object.flight_trigger) = (None, None);
-        slice.object.extras = None;
+        (slice.object.extras, slice.object.interference) = (None, None);
         if slice.object.remote.is_none()
             && !slice.object.needs_refetch
             && slice.object.flight != Some(Flight::Create)

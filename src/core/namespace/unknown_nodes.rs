@@ -20,9 +20,9 @@ const SERVICES: usize = 20;
 const NAMES: usize = 3;
 
 /// After this many looks at which a node did not exist, it is reported.
-const LOOKS: u64 = 5;
+const LOOKS: u64 = 12;
 
-/// The nodes that pods of the namespace are on, that do not exist, and that nobody was told of.
+/// The nodes that pods of the namespace are on, that do not exist, and of which no Service's owner was told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnknownNodes {
     /// The nodes, each with the number of the last look before it was known to be missing.
@@ -42,7 +42,7 @@ impl UnknownNodes {
         self.missing.remove(&node);
     }
 
-    /// Looks once more, and takes out the nodes to be reported.
+    /// Looks once more, and takes out the nodes that may be reported.
     fn look(&mut self) -> Vec<NodeId> {
         self.looks += 1;
         let lasting = |looked: u64| self.looks - looked >= LOOKS;
@@ -70,7 +70,10 @@ impl NamespaceState {
     pub fn look_at_unknown_nodes(&mut self) {
         if self.may_tell_of_nodes() {
             for node in self.unknown_nodes.look() {
-                self.report_unknown_node(node);
+                if !self.report_unknown_node(node) {
+                    // A Service that selects its pods may come later.
+                    self.unknown_nodes.insert(node);
+                }
             }
         }
     }
@@ -84,7 +87,8 @@ impl NamespaceState {
         }
     }
 
-    fn report_unknown_node(&mut self, id: NodeId) {
+    /// Returns false if no Service leaves out pods because of the node, so that there is nothing to report.
+    fn report_unknown_node(&mut self, id: NodeId) -> bool {
         let node = &self.nodes[id];
         let mut affected: BTreeMap<ServiceId, Vec<&str>> = BTreeMap::new();
         let pods = node.pods.iter().map(|pod| &self.pods[*pod]);
@@ -104,7 +108,7 @@ impl NamespaceState {
             }
         }
         let Some(names) = affected.values().next() else {
-            return;
+            return false;
         };
         let name = node.view.name.clone();
         let mut told = vec![Notification::UnknownNode {
@@ -132,5 +136,6 @@ impl NamespaceState {
             }));
         }
         self.notifications.extend(told);
+        true
     }
 }

@@ -45,8 +45,11 @@ struct Period {
     /// The last observation, and whether a write was held back then. It is, or is not, until the next one.
     observed: Duration,
     held_back: bool,
-    /// The time in which writes were held back, and in which none was.
+    /// True if what held one back is a limit, and not that answers are awaited.
+    throttled: bool,
+    /// The time in which writes were held back, the part of it in which a limit did it, and the time in which none was.
     held: Duration,
+    limited: Duration,
     free: Duration,
     /// The time since a write was last held back.
     calm: Duration,
@@ -72,11 +75,15 @@ impl Throttling {
             return over;
         };
         period.held_back = limit.is_some();
+        period.throttled = limit.is_some_and(Limit::throttles);
         if period.held_back {
             period.calm = Duration::ZERO;
         }
         let lasted = now.saturating_sub(period.since);
-        let limit = limit.filter(|limit| limit.throttles() && !period.reported && lasted >= LONG)?;
+        // Where answers are slow, a limit that holds writes back for a moment now and then is not the reason.
+        let mostly = period.limited * 2 > period.held;
+        let limit =
+            limit.filter(|limit| limit.throttles() && mostly && !period.reported && lasted >= LONG)?;
         period.reported = true;
         Some(Throttled::Long(limit, lasted))
     }
@@ -99,7 +106,9 @@ impl Period {
             since: now,
             observed: now,
             held_back: true,
+            throttled: true,
             held: Duration::ZERO,
+            limited: Duration::ZERO,
             free: Duration::ZERO,
             calm: Duration::ZERO,
             reported: false,
@@ -112,6 +121,9 @@ impl Period {
         self.observed = now;
         if self.held_back {
             self.held += passed;
+            if self.throttled {
+                self.limited += passed;
+            }
         } else {
             self.free += passed;
             self.calm += passed;

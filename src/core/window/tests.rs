@@ -8,6 +8,8 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Server {
     workers: usize,
     each: Duration,
+    /// Requests of others that it has at any time.
+    others: usize,
     now: Duration,
 }
 
@@ -16,6 +18,7 @@ impl Server {
         Self {
             workers,
             each,
+            others: 0,
             now: SECOND,
         }
     }
@@ -23,7 +26,7 @@ impl Server {
     /// The time of a request of so many that are sent at once, on average.
     fn time(&self, in_flight: usize) -> Duration {
         self.each
-            .mul_f64((in_flight as f64 / self.workers as f64).max(1.0))
+            .mul_f64(((in_flight + self.others) as f64 / self.workers as f64).max(1.0))
     }
 
     /// Fills the window and answers all of it, again and again.
@@ -100,6 +103,31 @@ fn a_server_far_away_is_not_an_overloaded_one() {
     let (_, answers) = server.last(&mut window, 120 * SECOND);
     // Of 160 a second.
     assert!(answers >= 120 * 140, "{answers}");
+}
+
+/// Requests that wait behind those of others gain nothing when there are fewer of ours.
+#[test]
+fn a_server_that_others_keep_busy_gives_us_a_share() {
+    for (workers, each, others) in [(1, MS, 100), (4, 20 * MS, 30), (8, 5 * MS, 300)] {
+        let (mut window, mut server) = (Window::new(64), Server::new(workers, each));
+        server.last(&mut window, 60 * SECOND);
+        server.others = others;
+        let (_, at_first) = server.last(&mut window, 20 * SECOND);
+        let (size, answers) = server.last(&mut window, 20 * SECOND);
+        let case =
+            format!("{workers} workers, {others} requests of others: {size:.1}, {at_first}, {answers}");
+        // As many requests as the others have, or all that it may.
+        let most = 20.0 / server.time(others.min(64)).as_secs_f64() * others.min(64) as f64;
+        assert!(answers as f64 >= most * 0.6, "{case}, of {most:.0}");
+        assert!(at_first as f64 >= most * 0.4, "{case}, of {most:.0} at first");
+        server.others = 0;
+        server.last(&mut window, 60 * SECOND);
+        let (size, _) = server.last(&mut window, 60 * SECOND);
+        assert!(
+            right(workers).contains(&size),
+            "{workers} workers, alone again: {size:.1}"
+        );
+    }
 }
 
 #[test]

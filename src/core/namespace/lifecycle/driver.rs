@@ -162,7 +162,6 @@ impl NamespaceState {
                 self.lost::<T>(id);
             }
             (Effect::GivenAway, _) => {
-                object.interference = Some(Box::new(Interference::Removed));
                 self.forget_arrival::<T>(id);
                 T::give_away(self, id);
             }

@@ -110,3 +110,13 @@ fn a_process_that_writes_no_more_forgets_it() {
     throttling.clear();
     assert_eq!(observed(&mut throttling, None, 11_000..20_000), []);
 }
+
+#[test]
+fn slow_answers_are_not_blamed_on_a_limit_that_holds_back_for_moments() {
+    let mut throttling = Throttling::default();
+    assert_eq!(observed(&mut throttling, RATE, 0..100), []);
+    let answers = Some(Limit::InFlight);
+    assert_eq!(observed(&mut throttling, answers, 100..20_000), []);
+    assert_eq!(observed(&mut throttling, RATE, 20_000..20_100), []);
+    assert_eq!(observed(&mut throttling, None, 20_100..40_000), []);
+}
