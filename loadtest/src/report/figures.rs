@@ -257,8 +257,8 @@ pub(super) fn noise_of(runs: &[Run<'_>]) -> String {
             .to_owned();
     }
     format!(
-        "Runs of the same differ, so where there are fewer than {ENOUGH} rounds nothing is called better or worse below ×{} (p50, CPU), ×{} (starts), ×{} (p90) or \
-         ×{} (p99 and above): run with --repeat {ENOUGH} to see less.",
+        "Runs of the same differ, so where either of two has fewer than {ENOUGH} rounds nothing is called better or worse below \
+         ×{} (p50, CPU), ×{} (starts), ×{} (p90) or ×{} (p99 and above): run both with --repeat {ENOUGH} to see less.",
         noise::MEDIAN,
         noise::START,
         noise::P90,
@@ -307,13 +307,11 @@ impl Figure {
             .then(|| value.median / reference.median)
             .filter(|ratio| ratio.is_finite());
         let difference = (value.median - reference.median).abs();
-        let (low, high) = value.likely(self.noise);
-        let (lowest, highest) = reference.likely(self.noise);
         let judgement = match self.better {
             _ if difference <= SAME * reference.median.abs() => Judgement::Same,
             Better::Neither => Judgement::None,
-            Better::Lower if high < lowest => Judgement::Better,
-            Better::Lower if low > highest => Judgement::Worse,
+            Better::Lower if reference.is_above(&value, self.noise) => Judgement::Better,
+            Better::Lower if value.is_above(&reference, self.noise) => Judgement::Worse,
             Better::Lower => Judgement::Noise,
         };
         Standing { ratio, judgement }

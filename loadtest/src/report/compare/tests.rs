@@ -104,6 +104,19 @@ fn rounds_that_overlap_are_neither_better_nor_worse() {
 }
 
 #[test]
+fn a_repeated_run_and_a_single_one_differ_by_all_of_the_noise() {
+    let p50 = [100, 101, 102, 103, 104];
+    let judged = |one: &[u64], other: &[u64]| {
+        let groups = figures::groups(&runs([repeated(one, 100.0), repeated(other, 100.0)]));
+        figure(&groups, "Slices", "p50").standing(1).judgement
+    };
+    assert_eq!(judged(&p50, &[150]), Judgement::Noise);
+    assert_eq!(judged(&p50, &[160]), Judgement::Worse);
+    assert_eq!(judged(&[150], &p50), Judgement::Noise);
+    assert_eq!(judged(&[160], &p50), Judgement::Better);
+}
+
+#[test]
 fn what_is_worse_by_more_than_the_limit_is_named() {
     let worse = |reports: [Report; 2], limit| {
         let runs = runs(reports);
