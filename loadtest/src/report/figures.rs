@@ -13,6 +13,10 @@ const SAME: f64 = 0.05;
 /// How much of the time the controller's own limits may hold back writes until the run is called throttled.
 const THROTTLED: f64 = 0.01;
 
+/// Two runs that were throttled for shares of the time that differ by no more than this were throttled alike: by how many times
+/// a small share is another says nothing.
+const THROTTLED_ALIKE: f64 = 0.03;
+
 /// How many times as large a figure may be in one run as in another of the same, rounded up from six runs of `steady`, ten
 /// seconds each, on a busy machine of two cores: p50 1.4, p90 4.5, p99 and p99.9 7 to 9, CPU time 1.4, memory 1.04, starts 3.3.
 mod noise {
@@ -72,7 +76,7 @@ type OfReport = (
 );
 
 /// The figures of changes and writes.
-const WORK: [OfReport; 7] = [
+const WORK: [OfReport; 6] = [
     (
         "changes made",
         Better::Neither,
@@ -114,16 +118,6 @@ const WORK: [OfReport; 7] = [
         noise::TAIL,
         format::micros,
         |report| (report.generator_lag.count > 0).then_some(report.generator_lag.p99 as f64),
-    ),
-    (
-        "time throttled",
-        Better::Lower,
-        noise::MEDIAN,
-        format::percent,
-        |report| {
-            let share = report.throttling.as_ref()?.share;
-            Some(if share < THROTTLED { 0.0 } else { share })
-        },
     ),
 ];
 
@@ -167,6 +161,8 @@ pub(super) struct Figure {
     pub(super) better: Better,
     pub(super) values: Vec<Option<Spread>>,
     noise: f64,
+    /// Values that differ by no more than this are the same, however small they are.
+    tolerance: f64,
     format: fn(f64) -> String,
 }
 
@@ -308,7 +304,7 @@ impl Figure {
             .filter(|ratio| ratio.is_finite());
         let difference = (value.median - reference.median).abs();
         let judgement = match self.better {
-            _ if difference <= SAME * reference.median.abs() => Judgement::Same,
+            _ if difference <= self.tolerance.max(SAME * reference.median.abs()) => Judgement::Same,
             Better::Neither => Judgement::None,
             Better::Lower if reference.is_above(&value, self.noise) => Judgement::Better,
             Better::Lower if value.is_above(&reference, self.noise) => Judgement::Worse,
@@ -335,7 +331,7 @@ pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
         latency("Endpoints: change to visible", &reports, |report| {
             &report.endpoints
         }),
-        group("Changes and writes", &reports, &WORK),
+        work(&reports),
         processes(&reports),
     ];
     groups.extend(each_process(&reports));
@@ -368,6 +364,23 @@ pub(super) fn worse_than(runs: &[Run<'_>], groups: &[Group], limit: f64) -> Vec<
     worse
 }
 
+fn work(reports: &[&Report]) -> Group {
+    let mut work = group("Changes and writes", reports, &WORK);
+    let throttled = figure(
+        reports,
+        "time throttled",
+        Better::Lower,
+        noise::MEDIAN,
+        format::percent,
+        |report| report.throttling.as_ref().map(|throttling| throttling.share),
+    );
+    work.figures.push(Figure {
+        tolerance: THROTTLED_ALIKE,
+        ..throttled
+    });
+    work
+}
+
 fn group(title: &str, reports: &[&Report], figures: &[OfReport]) -> Group {
     let figures = figures.iter();
     let figures = figures
@@ -392,6 +405,7 @@ fn figure(
         better,
         values: values.collect(),
         noise,
+        tolerance: 0.0,
         format,
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{
     super::{
         figures::{Figure, Group, Judgement},
-        model::Report,
+        model::{Report, Throttling},
         sample,
         text::WIDTH,
     },
@@ -114,6 +114,31 @@ fn a_repeated_run_and_a_single_one_differ_by_all_of_the_noise() {
     assert_eq!(judged(&p50, &[160]), Judgement::Worse);
     assert_eq!(judged(&[150], &p50), Judgement::Noise);
     assert_eq!(judged(&[160], &p50), Judgement::Better);
+}
+
+#[test]
+fn shares_of_throttled_time_differ_by_points_and_not_by_times() {
+    let throttled = |share| {
+        let mut report = sample::endpointd();
+        let throttling = Throttling {
+            share,
+            ..Throttling::default()
+        };
+        report.throttling = Some(throttling);
+        report
+    };
+    let judged = |one, other| {
+        let runs = runs([throttled(one), throttled(other)]);
+        let groups = figures::groups(&runs);
+        let failures = figures::worse_than(&runs, &groups, 1.2);
+        let throttled = figure(&groups, "Changes", "time throttled");
+        (throttled.text(1), throttled.standing(1).judgement, failures.len())
+    };
+    assert_eq!(judged(0.0, 0.012), ("1.2 %".to_owned(), Judgement::Same, 0));
+    assert_eq!(judged(0.004, 0.02), ("2.0 %".to_owned(), Judgement::Same, 0));
+    assert_eq!(judged(0.012, 0.004), ("0.4 %".to_owned(), Judgement::Same, 0));
+    assert_eq!(judged(0.0, 0.2), ("20 %".to_owned(), Judgement::Worse, 1));
+    assert_eq!(judged(0.2, 0.0), ("0.0 %".to_owned(), Judgement::Better, 0));
 }
 
 #[test]
