@@ -214,7 +214,11 @@ pub(super) fn of_writes(counts: &WriteCounts, number: fn(u64) -> String) -> [Str
 
 /// The figures of a process as text.
 pub(super) fn of_process(process: &Process) -> [String; 5] {
-    PROCESS.map(|(_, _, format, value)| format(value(process)))
+    PROCESS.map(|(_, _, format, value)| {
+        process
+            .used(value)
+            .map_or_else(|| format::NONE.to_owned(), format)
+    })
 }
 
 /// The share of the time in which the controller's own limits held back writes, if that is worth a word. None where it is
@@ -434,13 +438,20 @@ fn latency(title: &str, reports: &[&Report], of: fn(&Report) -> &Latency) -> Gro
     }
 }
 
+/// A figure of all processes of a run, added up; none where that of one is not known, or where there are none.
+pub(super) fn of_processes(report: &Report, figure: impl Fn(&Process) -> f64) -> Option<f64> {
+    let figures = report.processes.iter().map(|process| process.used(&figure));
+    figures
+        .sum::<Option<f64>>()
+        .filter(|_| !report.processes.is_empty())
+}
+
 /// The processes of each run added up: controllers differ in how many they are.
 fn processes(reports: &[&Report]) -> Group {
     let figures = PROCESS.into_iter().map(|(name, noise, format, value)| {
         figure(reports, name, Better::Lower, noise, format, |report| {
-            let sum: f64 = report.processes.iter().map(value).sum();
             // The clock ticks too slowly to tell a short time from nought.
-            (sum > 0.0).then_some(sum)
+            of_processes(report, value).filter(|sum| *sum > 0.0)
         })
     });
     Group {
@@ -472,7 +483,7 @@ fn each_process(reports: &[&Report]) -> Vec<Group> {
                     .processes
                     .iter()
                     .find(|process| process.name == name)
-                    .map(value)
+                    .and_then(|process| process.used(value))
                     .filter(|value| *value > 0.0)
             })
         });
