@@ -160,6 +160,8 @@ pub(super) struct Figure {
     pub(super) name: String,
     pub(super) better: Better,
     pub(super) values: Vec<Option<Spread>>,
+    /// Of each run, whether the figure was measured in all of its rounds.
+    is_whole: Vec<bool>,
     noise: f64,
     /// Values that differ by no more than this are the same, however small they are.
     tolerance: f64,
@@ -295,6 +297,12 @@ impl Figure {
         Some([spread.least, spread.most].map(self.format))
     }
 
+    /// Whether the first run has the figure in all of its rounds, and this one does not.
+    fn is_missing(&self, run: usize) -> bool {
+        let is_there = self.values[0].is_some() && self.is_whole[0];
+        self.better == Better::Lower && is_there && !self.is_whole[run]
+    }
+
     /// How a run's figure stands to the first run's.
     pub(super) fn standing(&self, run: usize) -> Standing {
         let (Some(reference), Some(value)) = (self.values[0], self.values[run]) else {
@@ -349,23 +357,52 @@ pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
     groups
 }
 
-/// The figures that are worse than the first run's by more than this factor, a line each.
-pub(super) fn worse_than(runs: &[Run<'_>], groups: &[Group], limit: f64) -> Vec<String> {
-    let mut worse = Vec::new();
+/// What keeps runs from being as good as the first one.
+#[derive(Default)]
+pub(super) struct Failures {
+    /// The figures that are worse by more than the limit, a line each.
+    pub(super) worse: Vec<String>,
+    /// The figures that the first run has and another lacks, in some of its rounds or in all, a line each.
+    pub(super) missing: Vec<String>,
+    /// The letters of the runs that were not verified.
+    pub(super) unverified: Vec<String>,
+}
+
+// === impl Failures ===
+
+impl Failures {
+    /// Nothing keeps them from it.
+    pub(super) fn is_none(&self) -> bool {
+        self.worse.is_empty() && self.missing.is_empty() && self.unverified.is_empty()
+    }
+}
+
+/// Finds what keeps runs from being as good as the first one. Figures are worse only by more than this factor.
+pub(super) fn failures(runs: &[Run<'_>], groups: &[Group], limit: f64) -> Failures {
+    let mut failures = Failures::default();
     for (number, run) in runs.iter().enumerate().skip(1) {
+        if !run.report.verdict.verified {
+            failures.unverified.push(run.letter.to_string());
+        }
         for group in groups {
             for figure in &group.figures {
+                let place = format!("{}: {}, {}", run.letter, format::clean(&group.title), figure.name);
+                let (before, now) = (figure.text(0), figure.text(number));
+                if figure.is_missing(number) {
+                    failures
+                        .missing
+                        .push(format!("{place}: not measured, {before} in {}", runs[0].letter));
+                    continue;
+                }
                 let standing = figure.standing(number);
                 let is_above = standing.ratio.is_none_or(|ratio| ratio > limit);
                 if standing.judgement == Judgement::Worse && is_above {
-                    let (title, name) = (format::clean(&group.title), &figure.name);
-                    let (before, now) = (figure.text(0), figure.text(number));
-                    worse.push(format!("{}: {title}, {name}: {now} after {before}", run.letter));
+                    failures.worse.push(format!("{place}: {now} after {before}"));
                 }
             }
         }
     }
-    worse
+    failures
 }
 
 fn work(reports: &[&Report]) -> Group {
@@ -404,13 +441,40 @@ fn figure(
     value: impl Fn(&Report) -> Option<f64>,
 ) -> Figure {
     let values = reports.iter().map(|report| Spread::of(report, &value));
+    let is_whole = reports.iter().map(|report| {
+        let rounds = match &report.rounds[..] {
+            [] => std::slice::from_ref(*report),
+            rounds => rounds,
+        };
+        rounds.iter().all(|round| value(round).is_some())
+    });
     Figure {
         name: name.to_owned(),
         better,
         values: values.collect(),
+        is_whole: is_whole.collect(),
         noise,
         tolerance: 0.0,
         format,
+    }
+}
+
+/// A figure of what processes used.
+fn used(
+    reports: &[&Report],
+    name: &str,
+    noise: f64,
+    format: fn(f64) -> String,
+    value: impl Fn(&Report) -> Option<f64>,
+) -> Figure {
+    // The clock ticks too slowly to tell a short time from nought, so such a figure cannot be compared.
+    let values = reports
+        .iter()
+        .map(|report| Spread::of(report, |report| value(report).filter(|value| *value > 0.0)))
+        .collect();
+    Figure {
+        values,
+        ..figure(reports, name, Better::Lower, noise, format, value)
     }
 }
 
@@ -449,10 +513,7 @@ pub(super) fn of_processes(report: &Report, figure: impl Fn(&Process) -> f64) ->
 /// The processes of each run added up: controllers differ in how many they are.
 fn processes(reports: &[&Report]) -> Group {
     let figures = PROCESS.into_iter().map(|(name, noise, format, value)| {
-        figure(reports, name, Better::Lower, noise, format, |report| {
-            // The clock ticks too slowly to tell a short time from nought.
-            of_processes(report, value).filter(|sum| *sum > 0.0)
-        })
+        used(reports, name, noise, format, |report| of_processes(report, value))
     });
     Group {
         title: "Processes, added up".to_owned(),
@@ -478,13 +539,9 @@ fn each_process(reports: &[&Report]) -> Vec<Group> {
     }
     let group = |name: String| {
         let figures = PROCESS.into_iter().map(|(title, noise, format, value)| {
-            figure(reports, title, Better::Lower, noise, format, |report| {
-                report
-                    .processes
-                    .iter()
-                    .find(|process| process.name == name)
-                    .and_then(|process| process.used(value))
-                    .filter(|value| *value > 0.0)
+            used(reports, title, noise, format, |report| {
+                let mut processes = report.processes.iter();
+                processes.find(|process| process.name == name)?.used(value)
             })
         });
         Group {

@@ -130,7 +130,7 @@ fn shares_of_throttled_time_differ_by_points_and_not_by_times() {
     let judged = |one, other| {
         let runs = runs([throttled(one), throttled(other)]);
         let groups = figures::groups(&runs);
-        let failures = figures::worse_than(&runs, &groups, 1.2);
+        let failures = figures::failures(&runs, &groups, 1.2).worse;
         let throttled = figure(&groups, "Changes", "time throttled");
         (throttled.text(1), throttled.standing(1).judgement, failures.len())
     };
@@ -145,7 +145,7 @@ fn shares_of_throttled_time_differ_by_points_and_not_by_times() {
 fn what_is_worse_by_more_than_the_limit_is_named() {
     let worse = |reports: [Report; 2], limit| {
         let runs = runs(reports);
-        figures::worse_than(&runs, &figures::groups(&runs), limit)
+        figures::failures(&runs, &figures::groups(&runs), limit).worse
     };
     let p50 = [100, 101, 102, 103, 104];
     let (fast, slow) = (repeated(&p50, 100.0), repeated(&p50, 130.0));
@@ -165,6 +165,57 @@ fn what_is_worse_by_more_than_the_limit_is_named() {
     failing.changes.failed = 3;
     let found = worse([sample::endpointd(), failing], 5.0);
     assert_eq!(found, ["B: Changes and writes, changes failed: 3 after 0"]);
+}
+
+/// What `--fail-above 1.2` says of these, and its last line.
+fn failed(reports: [Report; 2]) -> (Failures, String) {
+    let runs = runs(reports);
+    let failures = figures::failures(&runs, &figures::groups(&runs), 1.2);
+    let told = told(1.2, &failures);
+    let last = told.lines().next_back().unwrap().to_owned();
+    (failures, last)
+}
+
+#[test]
+fn a_figure_that_is_gone_is_a_failure() {
+    let mut gone = sample::endpointd();
+    gone.slices.count = 0;
+    gone.slices.never_seen = 12;
+    let (failures, last) = failed([sample::endpointd(), gone.clone()]);
+    assert_eq!(failures.missing.len(), 5, "{:?}", failures.missing);
+    assert!(
+        failures.missing[0].starts_with("B: Slices: change to visible, p50: not measured, "),
+        "{:?}",
+        failures.missing
+    );
+    assert!(last.contains("5 figures are missing"), "{last}");
+    // What the reference lacks is not missed.
+    assert!(failed([gone, sample::endpointd()]).0.missing.is_empty());
+    let p50 = [100, 101, 102, 103, 104];
+    let mut once = repeated(&p50, 100.0);
+    for round in &mut once.rounds[1..] {
+        round.slices.count = 0;
+    }
+    let (failures, _) = failed([repeated(&p50, 100.0), once]);
+    assert_eq!(failures.missing.len(), 6, "in one round of five");
+    // A short time that the clock did not show is not missing.
+    let mut quick = sample::endpointd();
+    quick.processes[0].cold_cpu_seconds = 0.0;
+    assert!(failed([sample::endpointd(), quick.clone()]).0.is_none());
+    quick.processes[0].unread = true;
+    assert!(!failed([sample::endpointd(), quick]).0.missing.is_empty());
+}
+
+#[test]
+fn a_run_that_was_not_verified_is_a_failure() {
+    let mut wrong = sample::endpointd();
+    wrong.verdict.verified = false;
+    let (failures, last) = failed([sample::endpointd(), wrong]);
+    assert!(!failures.is_none());
+    assert_eq!(last, "failed: B was not verified");
+    let (failures, last) = failed([sample::endpointd(), sample::endpointd()]);
+    assert!(failures.is_none());
+    assert_eq!(last, "no figure is worse by more than ×1.2, and none is missing");
 }
 
 #[test]
