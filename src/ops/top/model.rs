@@ -20,15 +20,21 @@ pub(super) enum LeaseSight {
     },
     /// It does not exist.
     Missing,
-    /// Its record, and when it was first seen like this. Times of other clocks are not compared with ours.
-    Seen(Record, Duration),
+    /// Its record. Times of other clocks are not compared with ours.
+    Seen {
+        record: Record,
+        /// When it was first seen like this.
+        since: Duration,
+        /// When it was last read. What has happened since, nobody has looked.
+        read: Duration,
+    },
 }
 
 impl LeaseSight {
     /// Takes out the record that was seen last, and since when.
     fn take_seen(&mut self) -> Option<(Record, Duration)> {
         match std::mem::replace(self, Self::Unread) {
-            Self::Seen(record, since) => Some((record, since)),
+            Self::Seen { record, since, .. } => Some((record, since)),
             Self::Failed { before, .. } => before,
             Self::Unread | Self::Missing => None,
         }
@@ -104,7 +110,11 @@ impl Model {
                 // One that is not renewed runs out, whether reading it fails in between or not.
                 let since = before.filter(|(known, _)| *known == record);
                 let since = since.map_or(now, |(_, since)| since);
-                LeaseSight::Seen(record, since)
+                LeaseSight::Seen {
+                    record,
+                    since,
+                    read: now,
+                }
             }
         };
     }

@@ -61,7 +61,7 @@ impl View {
             facts.push(fact("Metrics", vec!["not read yet".to_owned()]));
         }
         facts.extend(process(model));
-        facts.extend(lease(model, now));
+        facts.extend(lease(model));
         facts.extend(writes(model));
         facts.extend(state(model));
         facts.extend(latency(model));
@@ -152,7 +152,7 @@ fn process(model: &Model) -> Option<Fact> {
     Some(fact("Process", pieces))
 }
 
-fn lease(model: &Model, now: Duration) -> Option<Fact> {
+fn lease(model: &Model) -> Option<Fact> {
     let name = &model.lease_name;
     Some(match &model.lease {
         LeaseSight::Unread => return None,
@@ -160,8 +160,8 @@ fn lease(model: &Model, now: Duration) -> Option<Fact> {
             alarm("Lease", vec![format!("{name} cannot be read:"), why.clone()])
         }
         LeaseSight::Missing => alarm("Lease", vec![format!("{name} does not exist")]),
-        LeaseSight::Seen(record, since) => {
-            let unchanged = now.saturating_sub(*since);
+        LeaseSight::Seen { record, since, read } => {
+            let unchanged = read.saturating_sub(*since);
             let seconds = u64::try_from(record.seconds).unwrap_or_default();
             let seen = format!("unchanged for {}", age(unchanged));
             let expired = unchanged > Duration::from_secs(seconds);

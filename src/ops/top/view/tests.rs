@@ -92,7 +92,7 @@ fn a_leader_under_load_is_shown_with_its_rates() {
     let expected = "\
 endpointd at http://127.0.0.1:10270
 Process    the leader  version 0.1.0  0.12 CPUs  48 MiB
-Lease      endpointd-7c9d5b8f6d-x2x7q  holds kube-system/endpointd  unchanged for 1s
+Lease      endpointd-7c9d5b8f6d-x2x7q  holds kube-system/endpointd  unchanged for 0s
 Writes/s   remove 12.0  add 50.0  rest 0.0
 Requests/s create 0.0  update 50.0  delete 0.0  get 0.0  failed 0.0
 Queue      12034 waiting  the oldest: remove 100 ms  add 420 ms  rest 75 s
@@ -166,19 +166,19 @@ fn metrics_that_go_away_are_shown_with_their_age_and_come_back() {
 #[test]
 fn what_is_wrong_with_the_lease_is_said() {
     let mut model = Model::new("u".to_owned(), "n/l".to_owned());
-    let line = |model: &Model, now| {
-        let view = View::of(model, Sort::default(), "", at(now));
+    let line = |model: &Model| {
+        let view = View::of(model, Sort::default(), "", at(60));
         let fact = view.facts.into_iter().find(|fact| fact.label == "Lease");
         fact.map(|fact| (fact.pieces.join(" "), fact.alarm))
     };
-    assert_eq!(line(&model, 0), None);
+    assert_eq!(line(&model), None);
     model.lease_read(Err("forbidden".to_owned()), at(1));
     assert_eq!(
-        line(&model, 1),
+        line(&model),
         Some(("n/l cannot be read: forbidden".to_owned(), true))
     );
     model.lease_read(Ok(None), at(2));
-    assert_eq!(line(&model, 2), Some(("n/l does not exist".to_owned(), true)));
+    assert_eq!(line(&model), Some(("n/l does not exist".to_owned(), true)));
     let mut record = Record {
         holder: "host_with_parts".to_owned(),
         seconds: 15,
@@ -187,11 +187,13 @@ fn what_is_wrong_with_the_lease_is_said() {
     model.lease_read(Ok(Some(record.clone())), at(3));
     model.lease_read(Ok(Some(record.clone())), at(9));
     assert_eq!(
-        line(&model, 10),
-        Some(("host_with_parts holds n/l unchanged for 7s".to_owned(), false))
+        line(&model),
+        Some(("host_with_parts holds n/l unchanged for 6s".to_owned(), false)),
+        "nobody has looked since"
     );
+    model.lease_read(Ok(Some(record.clone())), at(19));
     assert_eq!(
-        line(&model, 19),
+        line(&model),
         Some((
             "host_with_parts held n/l and has let it expire unchanged for 16s".to_owned(),
             true
@@ -200,9 +202,34 @@ fn what_is_wrong_with_the_lease_is_said() {
     record.holder.clear();
     model.lease_read(Ok(Some(record)), at(20));
     assert_eq!(
-        line(&model, 20),
+        line(&model),
         Some(("n/l is held by nobody unchanged for 0s".to_owned(), true))
     );
+}
+
+#[test]
+fn a_lease_that_is_seldom_read_has_not_expired_in_between() {
+    let mut model = model();
+    let shown = |model: &Model, now| {
+        let view = View::of(model, Sort::default(), "", at(now));
+        let fact = view.facts.into_iter().find(|fact| fact.label == "Lease").unwrap();
+        (fact.pieces.last().unwrap().clone(), fact.alarm)
+    };
+    // It was read at 9, and is read again after 30 seconds, with --interval=30s.
+    assert_eq!(shown(&model, 38), ("unchanged for 0s".to_owned(), false));
+    let mut record = Record {
+        holder: HOLDER.to_owned(),
+        seconds: 15,
+        transitions: 1,
+        ..Record::default()
+    };
+    model.lease_read(Ok(Some(record.clone())), at(39));
+    assert_eq!(shown(&model, 68), ("unchanged for 0s".to_owned(), false));
+    model.lease_read(Ok(Some(record.clone())), at(69));
+    assert_eq!(shown(&model, 70), ("unchanged for 30s".to_owned(), true));
+    record.transitions = 2;
+    model.lease_read(Ok(Some(record)), at(99));
+    assert_eq!(shown(&model, 120), ("unchanged for 0s".to_owned(), false));
 }
 
 #[test]
