@@ -310,7 +310,15 @@ fn lag(model: &Model) -> Option<Fact> {
     lags.sort_by_key(|(resource, _)| *resource);
     let pieces = lags
         .iter()
-        .map(|(resource, lag)| format!("{} {}", Excerpt::value(resource), duration(*lag)))
+        .map(|(resource, lag)| {
+            // The metric is nought while the resource is not watched, and above it while it is.
+            let passed = if *lag > 0.0 {
+                duration(*lag)
+            } else {
+                "-".to_owned()
+            };
+            format!("{} {passed}", Excerpt::value(resource))
+        })
         .collect();
     // A quiet watch shows a bookmark each minute.
     let late = lags.iter().any(|(_, lag)| *lag > 120.0);

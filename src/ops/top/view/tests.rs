@@ -40,7 +40,7 @@ pub(in crate::ops::top) fn page(step: u32) -> Exposition {
          endpointd_watch_lag_seconds{{resource=\"pods\"}} 0.2\n\
          endpointd_watch_lag_seconds{{resource=\"services\"}} 12\n\
          endpointd_watch_lag_seconds{{resource=\"nodes\"}} 3.25\n\
-         endpointd_watch_lag_seconds{{resource=\"endpointslices\"}} 0\n\
+         endpointd_watch_lag_seconds{{resource=\"endpointslices\"}} 0.00001\n\
          endpointd_watch_lag_seconds{{resource=\"endpoints\"}} 0\n",
         cpu = f64::from(step) * 0.25,
         removes = 100 + 24 * step,
@@ -99,7 +99,7 @@ Queue      12034 waiting  the oldest: remove 100 ms  add 420 ms  rest 75 s
 Window     12 of 64 requests in flight  throttled 60 % of the time
 Behind     1203 Services out of sync  the oldest for 32 s
 Change→ack endpointslice: p50 5.0 ms p99 9.9 ms  endpoints: p50 55 ms p99 99 ms
-Last event endpoints 0 s  endpointslices 0 s  nodes 3.2 s  pods 200 ms  services 12 s
+Last event endpoints -  endpointslices 0 s  nodes 3.2 s  pods 200 ms  services 12 s
 
 Services by slice changes in the last 10s, sorted by changes
 CHANGES  DELETES  LAST  SERVICE
