@@ -1,7 +1,7 @@
 //! The figures of runs, for pages and for terminals, and how those of several runs stand to the first one's.
 
 use super::{
-    format,
+    flags, format,
     model::{Budget, Goal, Latency, Process, Report, WriteCounts},
     runs::Run,
     spread::{ENOUGH, Spread},
@@ -236,14 +236,10 @@ pub(super) fn throttled(report: &Report) -> Option<Throttled> {
 
 /// What to do about a controller whose own limits hold back writes.
 pub(super) fn advice(report: &Report) -> String {
-    let qps = report.flags.iter().flatten().find_map(|flag| {
-        let (name, value) = flag.split_once('=')?;
-        (name == "--kube-api-qps").then_some(value)
-    });
-    let limit = match (&report.flags, qps) {
-        (_, Some(qps)) => format!("--kube-api-qps={}", format::cut(qps, 12)),
-        (Some(_), None) => "the default --kube-api-qps".to_owned(),
-        (None, None) => "--kube-api-qps".to_owned(),
+    let limit = match flags::of(report).map(|flags| flags.get("--kube-api-qps").copied().flatten()) {
+        Some(Some(qps)) => format!("--kube-api-qps={}", format::cut(qps, 12)),
+        Some(None) => "the default --kube-api-qps".to_owned(),
+        None => "--kube-api-qps".to_owned(),
     };
     format!(
         "Writes that were ready waited for {limit}, or for a pause that the API server asked for: the latencies are those \

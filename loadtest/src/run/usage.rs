@@ -125,16 +125,29 @@ pub(super) fn name_of(pid: i32) -> Option<String> {
 pub(super) fn flags_of(pid: i32) -> Option<Vec<String>> {
     let line = command_line(pid);
     let (_, flags) = line.split_first()?;
-    Some(flags.iter().map(|flag| without_secret(flag)).collect())
+    Some(without_secrets(flags))
 }
 
 /// Whoever gets a report should not get a password with it.
-fn without_secret(flag: &str) -> String {
+fn without_secrets(words: &[String]) -> Vec<String> {
     const SECRET: [&str; 3] = ["token", "password", "secret"];
-    match flag.split_once('=') {
-        Some((name, _)) if SECRET.iter().any(|word| name.contains(word)) => format!("{name}=***"),
-        _ => flag.to_owned(),
+    let is_secret = |name: &str| name.starts_with('-') && SECRET.iter().any(|word| name.contains(word));
+    let mut is_value = false;
+    let mut shown = Vec::new();
+    for word in words {
+        let is_of_secret = is_value && !word.starts_with('-');
+        is_value = false;
+        shown.push(match word.split_once('=') {
+            _ if is_of_secret => "***".to_owned(),
+            Some((name, _)) if is_secret(name) => format!("{name}=***"),
+            Some(_) => word.clone(),
+            None => {
+                is_value = is_secret(word);
+                word.clone()
+            }
+        });
     }
+    shown
 }
 
 /// The words of a process's command line.
@@ -207,8 +220,16 @@ mod tests {
 
     #[test]
     fn secrets_stay_out_of_reports() {
-        assert_eq!(without_secret("--some-token=abc"), "--some-token=***");
-        assert_eq!(without_secret("--token-auth-file=/x"), "--token-auth-file=***");
-        assert_eq!(without_secret("--kube-api-qps=5"), "--kube-api-qps=5");
+        let shown = |words: &str| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            without_secrets(&words).join(" ")
+        };
+        assert_eq!(shown("--some-token=abc"), "--some-token=***");
+        assert_eq!(shown("--token-auth-file=/x"), "--token-auth-file=***");
+        assert_eq!(shown("run --some-token abc def"), "run --some-token *** def");
+        assert_eq!(
+            shown("--some-token --kube-api-qps=5"),
+            "--some-token --kube-api-qps=5"
+        );
     }
 }

@@ -253,6 +253,26 @@ fn flags_that_differ_are_warned_of_where_they_are_known() {
 }
 
 #[test]
+fn a_flag_whose_value_is_a_word_of_its_own_is_the_same_flag() {
+    let with = |flags: &[&str]| {
+        let mut report = sample::endpointd();
+        report.flags = Some(flags.iter().map(|&flag| flag.to_owned()).collect());
+        report
+    };
+    let [one, other] = [
+        &["run", "--kube-api-qps", "100"][..],
+        &["run", "--kube-api-qps=100"][..],
+    ]
+    .map(with);
+    assert!(figures::advice(&one).contains(" waited for --kube-api-qps=100, "));
+    assert!(settings::warnings(&runs([one.clone(), other])).is_empty());
+    assert_eq!(
+        settings::warnings(&runs([one, with(&["--kube-api-qps=1", "--kube-api-qps", "50"])])),
+        ["flag of the controller: --kube-api-qps: 100 (A); 50 (B)"]
+    );
+}
+
+#[test]
 fn what_one_run_lacks_has_no_ratio() {
     let groups = figures::groups(&runs([sample::endpointd(), sample::empty()]));
     let p50 = figure(&groups, "Slices", "p50");
