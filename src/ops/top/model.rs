@@ -56,7 +56,7 @@ pub(super) struct Model {
     pub(super) restarted: bool,
     pub(super) lease: LeaseSight,
     pub(super) hot: HotServices,
-    /// When slices were first watched.
+    /// Since when slices are watched without a gap.
     pub(super) followed: Option<Duration>,
     /// The reason why slices are not watched at the moment.
     pub(super) watch_failure: Option<String>,
@@ -123,8 +123,12 @@ impl Model {
     pub(super) fn slices(&mut self, news: SliceNews, now: Duration) {
         match news {
             SliceNews::Follows => {
+                if self.watch_failure.take().is_some() {
+                    // What changed in between was missed, so counting begins anew.
+                    self.hot = HotServices::default();
+                    self.followed = None;
+                }
                 self.followed.get_or_insert(now);
-                self.watch_failure = None;
             }
             SliceNews::Changed {
                 namespace,

@@ -69,6 +69,7 @@ impl View {
         let counted = model.followed.map(|since| now.saturating_sub(since));
         let counted = match counted {
             None => "not counted yet".to_owned(),
+            Some(_) if model.watch_failure.is_some() => "until the watch ended".to_owned(),
             Some(counted) if counted >= COUNTED => "in the last minute".to_owned(),
             Some(counted) => format!("in the last {}", age(counted)),
         };

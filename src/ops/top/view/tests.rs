@@ -294,6 +294,25 @@ fn a_broken_watch_is_said_until_it_works_again() {
 }
 
 #[test]
+fn counting_begins_anew_after_a_gap() {
+    let mut model = model();
+    let heading = |model: &Model, now| View::of(model, Sort::default(), "", at(now)).heading;
+    assert!(heading(&model, 90).contains(" in the last minute, "));
+    model.slices(SliceNews::Broken("no answer".to_owned()), at(91));
+    assert_eq!(
+        heading(&model, 95),
+        "Services by slice changes until the watch ended, sorted by changes; not watched now: no answer"
+    );
+    model.slices(SliceNews::Follows, at(96));
+    assert!(heading(&model, 99).contains(" in the last 3s, "));
+    let services = View::of(&model, Sort::default(), "", at(99)).services;
+    assert_eq!(services, [], "those of before the gap are not of the last 3 s");
+    // A watch that goes on where it ended has no gap.
+    model.slices(SliceNews::Follows, at(110));
+    assert!(heading(&model, 116).contains(" in the last 20s, "));
+}
+
+#[test]
 fn durations_have_a_unit_that_fits() {
     let of = [0.0, 0.0004, 0.0421, 0.9996, 1.25, 75.2, 3600.0].map(duration);
     assert_eq!(of, ["0 s", "0.4 ms", "42 ms", "1.0 s", "1.2 s", "75 s", "60 min"]);
