@@ -1,5 +1,6 @@
 //! The content of the screen, as text: pure, so that tests can look at it.
 
+use super::exposition::Exposition;
 use super::hot::{COUNTED, HotService, Sort};
 use super::model::{LeaseSight, Model};
 use super::rates::{Quantile, Span};
@@ -153,9 +154,15 @@ fn process(model: &Model) -> Option<Fact> {
     Some(fact("Process", pieces))
 }
 
+/// Returns whether the controller is known to run without leader election, as a dry run does: then it needs no Lease.
+fn needs_no_lease(model: &Model) -> bool {
+    let elects = |metrics: &Exposition| metrics.sum("leader_election_master_status", &[]).is_some();
+    model.latest().is_some_and(|latest| !elects(&latest.metrics))
+}
+
 fn lease(model: &Model) -> Option<Fact> {
     let name = &model.lease_name;
-    Some(match &model.lease {
+    let fact = match &model.lease {
         LeaseSight::Unread => return None,
         LeaseSight::Failed { why, .. } => {
             alarm("Lease", vec![format!("{name} cannot be read:"), why.clone()])
@@ -175,6 +182,10 @@ fn lease(model: &Model) -> Option<Fact> {
                 holder => fact("Lease", vec![short(holder), format!("holds {name}"), seen]),
             }
         }
+    };
+    Some(Fact {
+        alarm: fact.alarm && !needs_no_lease(model),
+        ..fact
     })
 }
 

@@ -208,6 +208,30 @@ fn what_is_wrong_with_the_lease_is_said() {
 }
 
 #[test]
+fn a_controller_without_leader_election_needs_no_lease() {
+    let alarms = |page: &str| {
+        let mut model = Model::new("u".to_owned(), "n/l".to_owned());
+        model.scraped(Ok(Exposition::parse(page).unwrap()), at(1));
+        model.lease_read(Ok(None), at(2));
+        let facts = View::of(&model, Sort::default(), "", at(3)).facts;
+        let role = facts[0].pieces[0].clone();
+        let lease = facts.into_iter().find(|fact| fact.label == "Lease").unwrap();
+        assert_eq!(lease.pieces, ["n/l does not exist"]);
+        (role, lease.alarm)
+    };
+    assert_eq!(
+        alarms("endpointd_lease_held 1\n"),
+        ("writes without leader election".to_owned(), false)
+    );
+    assert_eq!(
+        alarms("endpointd_shards 1\n"),
+        ("a dry run: it writes nothing".to_owned(), false)
+    );
+    let standby = "endpointd_lease_held 0\nleader_election_master_status{name=\"l\"} 0\n";
+    assert!(alarms(standby).1);
+}
+
+#[test]
 fn a_lease_that_is_seldom_read_has_not_expired_in_between() {
     let mut model = model();
     let shown = |model: &Model, now| {
