@@ -227,10 +227,10 @@ pub(super) fn of_process(process: &Process) -> [String; 5] {
 /// not known.
 pub(super) fn throttled(report: &Report) -> Option<Throttled> {
     let throttling = report.throttling.as_ref()?;
-    Some(if throttling.share >= THROTTLED {
-        Throttled::For(throttling.share)
-    } else {
-        Throttled::Hardly
+    Some(match throttling.share {
+        share if share >= THROTTLED => Throttled::For(share),
+        share if share > 0.0 => Throttled::Hardly(share),
+        _ => Throttled::Never,
     })
 }
 
@@ -267,8 +267,10 @@ pub(super) fn noise_of(runs: &[Run<'_>]) -> String {
 /// Whether the controller's own limits held back writes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Throttled {
-    /// Not enough to be seen in the figures.
-    Hardly,
+    /// Not at all.
+    Never,
+    /// For this share of the time, which is not enough to be seen in the figures.
+    Hardly(f64),
     /// For this share of the time.
     For(f64),
 }
