@@ -237,6 +237,31 @@ async fn a_server_that_is_silent_is_waited_for_with_a_word_and_not_for_ever() {
     );
 }
 
+#[tokio::test]
+async fn a_server_that_falls_silent_in_the_middle_of_an_answer_is_told_of_too() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        let mut open = Vec::new();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await.unwrap();
+            let begun = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{\"items\": [";
+            stream.write_all(begun.as_bytes()).await.unwrap();
+            open.push(stream);
+        }
+    });
+    let ended = endpointd(&["audit", "--server", &url, "--request-timeout=6s"]).await;
+    serving.abort();
+    assert_eq!(ended.code, Some(2));
+    assert_eq!(
+        ended.stderr,
+        "waiting for the API server to answer: list nodes; it gives up after 6 s of silence (--request-timeout)\n\
+         error: cannot list nodes: no answer for 6 s\n"
+    );
+}
+
 /// Waits until the log holds this text.
 async fn logged(process: &Process, text: &str) {
     let start = Instant::now();
