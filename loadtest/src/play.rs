@@ -7,13 +7,13 @@
 mod deployments;
 mod pods;
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use http::Method;
 use kube::Client;
 use memory_apiserver::ApiServer;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use self::pods::Kubelets;
 use crate::{
@@ -32,6 +32,8 @@ pub(crate) struct Play {
     server: ApiServer,
     http: Http,
     kubelets: Kubelets,
+    /// The UIDs of Deployments that have not worked out, each of which was told of.
+    failing: HashSet<String>,
 }
 
 // === impl Play ===
@@ -52,16 +54,21 @@ impl Play {
             server: server.clone(),
             http,
             kubelets: Kubelets::default(),
+            failing: HashSet::new(),
         })
     }
 
     /// Plays its parts for as long as it is polled.
     pub(crate) async fn run(mut self) {
         let mut seen = None;
+        let mut last = Instant::now();
         loop {
             let version = self.server.resource_version();
-            if seen != Some(version) || self.kubelets.are_waiting() {
-                seen = Some(version);
+            // A Deployment that has not worked out is tried again, but not as fast as all else goes on.
+            let passed = Instant::now().saturating_duration_since(last);
+            let again = !self.failing.is_empty() && passed >= PAUSE;
+            if seen != Some(version) || self.kubelets.are_waiting() || again {
+                (seen, last) = (Some(version), Instant::now());
                 if let Err(error) = self.turn().await {
                     tracing::warn!("--play: {error:#}");
                     // What did not work is tried again, but not as fast as that.
@@ -77,12 +84,38 @@ impl Play {
         let deployments = list(&self.http, deployments::PATH).await?;
         let pods = list(&self.http, &Resource::Pods.path("", "")).await?;
         for deployment in &deployments {
-            deployments::reconcile(&self.http, deployment, &pods).await?;
+            let outcome = deployments::reconcile(&self.http, deployment, &pods).await;
+            self.tell(deployment, outcome);
         }
+        let uids: HashSet<&str> = deployments.iter().map(uid).collect();
+        self.failing.retain(|failing| uids.contains(&**failing));
         let nodes = list(&self.http, &Resource::Nodes.path("", "")).await?;
         pods::schedule(&self.http, &nodes, &pods).await?;
         self.kubelets.turn(&self.http, &nodes, &pods).await
     }
+
+    /// Says why a Deployment does not work out, once until it does. The server may refuse its pods, for example, which is no
+    /// reason for anything else to stop.
+    fn tell(&mut self, deployment: &Value, outcome: anyhow::Result<()>) {
+        match outcome {
+            Ok(()) => {
+                self.failing.remove(uid(deployment));
+            }
+            Err(error) if self.failing.insert(uid(deployment).to_owned()) => {
+                let (namespace, name) = (
+                    text(deployment, "/metadata/namespace"),
+                    text(deployment, "/metadata/name"),
+                );
+                tracing::warn!("--play: Deployment {namespace}/{name}: {error:#}");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// The UID of an object.
+fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
 }
 
 /// The objects of a collection.

@@ -14,6 +14,7 @@ pub mod compare;
 mod components;
 mod curves;
 mod figures;
+mod flags;
 mod format;
 pub mod model;
 mod page;

@@ -40,12 +40,13 @@ use serde::de::DeserializeOwned;
 
 pub use self::args::Args;
 use self::{
-    measure::{Measured, measure},
+    measure::{Measured, followed, measure},
     session::Session,
     world::World,
 };
 use crate::{
     clean::{self, Cleaned},
+    oracle::Outputs,
     report::{self, model::Report},
     serve,
 };
@@ -56,13 +57,17 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// Does a run, or as many as are wanted; a failed verification is an exit code of its own, not an error.
 pub async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let mut rounds = Vec::new();
+    // The same in all rounds.
+    let mut measured = Outputs::ALL;
     for number in 1..=args.repeat {
         if args.repeat > 1 {
             eprintln!("round {number} of {}", args.repeat);
         }
         let session = Session::prepare(&args).await?;
         let seed = session.plan.seed;
-        let Some(report) = round(&session, number).await? else {
+        let world = World::new(&session.plan, &session.name);
+        measured = followed(&session, &world);
+        let Some(report) = round(&session, world, number).await? else {
             return Ok(ExitCode::from(INTERRUPTED));
         };
         rounds.push(report);
@@ -72,7 +77,7 @@ pub async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     }
     let report = if args.repeat > 1 {
         let mut report = repeat::merged(rounds).context("there was no round")?;
-        report.budgets = budget::judge(&args.budget, &report);
+        report.budgets = budget::judge(&args.budget, &report, measured);
         record::show(&report, args.report.as_deref())?;
         report
     } else {
@@ -88,10 +93,10 @@ pub async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Does one run, shows its report, and takes away what it made; none if the user interrupted it.
-async fn round(session: &Session<'_>, number: u8) -> anyhow::Result<Option<Report>> {
+async fn round(session: &Session<'_>, world: World, number: u8) -> anyhow::Result<Option<Report>> {
     let Session { args, plan, name, .. } = session;
     eprintln!("{}: {}; run {name}, seed {}", plan.name, plan.sizes, plan.seed);
-    let world = World::new(plan, name);
+    let measured = followed(session, &world);
     let stop = serve::asked_to_stop()?;
     if !session.target.is_embedded() {
         refuse_foreign(&session.writing, &world).await?;
@@ -104,7 +109,7 @@ async fn round(session: &Session<'_>, number: u8) -> anyhow::Result<Option<Repor
     };
     // Before cleaning up, which may fail.
     let shown = match &mut outcome {
-        Some(Ok(report)) => show_round(args, number, report),
+        Some(Ok(report)) => show_round(args, number, measured, report),
         _ => Ok(()),
     };
     if let Some(path) = &args.target.kubeconfig {
@@ -123,9 +128,9 @@ async fn round(session: &Session<'_>, number: u8) -> anyhow::Result<Option<Repor
 }
 
 /// Shows the report of the only round, or saves that of one of several.
-fn show_round(args: &Args, number: u8, report: &mut Report) -> anyhow::Result<()> {
+fn show_round(args: &Args, number: u8, measured: Outputs, report: &mut Report) -> anyhow::Result<()> {
     if args.repeat == 1 {
-        report.budgets = budget::judge(&args.budget, report);
+        report.budgets = budget::judge(&args.budget, report, measured);
         return record::show(report, args.report.as_deref());
     }
     if let Some(dir) = &args.report {

@@ -301,7 +301,16 @@ fn a_comparison_fails_where_a_figure_is_worse_by_more_than_is_allowed() {
     let (code, text, _) = compared(&fast, &fast, "1.2");
     assert_eq!(code, Some(0), "{text}");
     assert!(
-        text.ends_with("\nno figure is worse by more than ×1.2\n"),
+        text.ends_with("\nno figure is worse by more than ×1.2, and none is missing\n"),
+        "{text}"
+    );
+    // What a run lacks, and one that went wrong, are told in the last line.
+    let failed = dir.save("failed", &sample::failed()).json;
+    let (code, text, _) = compared(&fast, &failed, "1000");
+    assert_eq!(code, Some(3), "{text}");
+    let last = text.lines().next_back().unwrap();
+    assert!(
+        last.starts_with("failed: ") && last.ends_with(", 1 figure is missing, B was not verified"),
         "{text}"
     );
     for wrong in ["0.9", "x", "inf", "NaN"] {

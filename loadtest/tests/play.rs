@@ -5,6 +5,7 @@
 )]
 
 use std::{
+    fs::File,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -42,6 +43,7 @@ impl Cluster {
             .args(["serve", "--play", "--kubeconfig-out"])
             .arg(home.join("kubeconfig"))
             .stdout(Stdio::piped())
+            .stderr(File::create(home.join("stderr")).unwrap())
             .spawn()
             .unwrap();
         let mut line = String::new();
@@ -259,6 +261,35 @@ async fn a_deployment_gets_pods_and_its_service_their_endpoints() {
         .await;
     cluster.has_endpoints(0, 0).await;
     until("no pod is left", async || cluster.pods().await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_deployment_whose_pods_are_refused_stops_no_other() {
+    let cluster = Cluster::start("refused");
+    let bad = json!({
+        "metadata": { "name": "bad" },
+        "spec": {
+            "replicas": 2,
+            "selector": { "matchLabels": { "app": "bad" } },
+            "template": {
+                "metadata": { "labels": { "app": "bad", "tier": "no label may be like this!" } },
+                "spec": { "containers": [{ "name": "bad", "image": "any" }] },
+            },
+        },
+    });
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    cluster
+        .send(Method::POST, deployments, "application/json", &bad)
+        .await;
+    let told = || {
+        let log = std::fs::read_to_string(cluster.home.join("stderr")).unwrap();
+        log.matches("Deployment default/bad: ").count()
+    };
+    until("the refusal is told", async || told() > 0).await;
+    cluster.apply_sample().await;
+    cluster.has_endpoints(3, 3).await;
+    // Once, though it is tried again at each change.
+    assert_eq!(told(), 1);
 }
 
 #[tokio::test]

@@ -196,6 +196,8 @@ fn hint() -> &'static str {
     if ConfigFile::is_at_hand() {
         "; kubectl's kubeconfig ($KUBECONFIG or ~/.kube/config) is not used unless it is named, since run writes: \
          add --kubeconfig FILE or --context NAME"
+    } else if ConfigFile::is_missing() {
+        "; $KUBECONFIG names no file that exists"
     } else {
         ""
     }

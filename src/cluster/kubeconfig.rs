@@ -83,7 +83,8 @@ impl Loaded {
 /// A kubeconfig file, and the context to use from it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ConfigFile {
-    /// The file; without one, the files that kubectl would use: those that `$KUBECONFIG` names, or `~/.kube/config`.
+    /// The file; without one, the files that kubectl would use: those that `$KUBECONFIG` names, as far as they exist, or
+    /// `~/.kube/config` if none does.
     pub path: Option<PathBuf>,
     /// The context; without one, the current one.
     pub context: Option<String>,
@@ -119,8 +120,13 @@ impl fmt::Display for ConfigFile {
 impl ConfigFile {
     /// Returns whether there is a kubeconfig where kubectl looks for one.
     pub fn is_at_hand() -> bool {
-        let named = std::env::var_os("KUBECONFIG").is_some_and(|names| !names.is_empty());
+        let named = named().is_some_and(|named| !named.is_empty());
         named || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists())
+    }
+
+    /// Returns whether `$KUBECONFIG` names files of which none exists.
+    pub(super) fn is_missing() -> bool {
+        named().is_some_and(|named| named.is_empty())
     }
 }
 
@@ -200,13 +206,8 @@ fn files(chosen: &ConfigFile) -> Result<Vec<PathBuf>, KubeconfigError> {
     if let Some(path) = &chosen.path {
         return Ok(vec![path.clone()]);
     }
-    if let Some(names) = std::env::var_os("KUBECONFIG") {
-        let named: Vec<_> = std::env::split_paths(&names)
-            .filter(|path| !path.as_os_str().is_empty())
-            .collect();
-        if !named.is_empty() {
-            return Ok(named);
-        }
+    if let Some(named) = named().filter(|named| !named.is_empty()) {
+        return Ok(named);
     }
     match std::env::home_dir() {
         Some(home) => Ok(vec![home.join(".kube").join("config")]),
@@ -216,6 +217,20 @@ fn files(chosen: &ConfigFile) -> Result<Vec<PathBuf>, KubeconfigError> {
             fault: "there is no home directory in which to look for .kube/config".to_owned(),
         }),
     }
+}
+
+/// Returns the files that `$KUBECONFIG` names, if it names any. Those that do not exist are left out, as client-go does.
+fn named() -> Option<Vec<PathBuf>> {
+    let names = std::env::var_os("KUBECONFIG")?;
+    let mut named: Vec<_> = std::env::split_paths(&names)
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect();
+    if named.is_empty() {
+        return None;
+    }
+    // One that may not be looked at may exist; reading it gives the reason.
+    named.retain(|path| path.try_exists().unwrap_or(true));
+    Some(named)
 }
 
 /// Returns a file's text. The file is read only once: it may be a pipe.

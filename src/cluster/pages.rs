@@ -2,8 +2,9 @@
 
 use super::cause::{Cause, Silent};
 use super::codec::{Decode, ListReader, Undecodable};
+use bytes::Bytes;
+use http_body::Body;
 use http_body_util::BodyExt as _;
-use kube::client::Body;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -21,10 +22,10 @@ pub(super) async fn within<T>(limit: Option<Duration>, work: impl Future<Output 
     }
 }
 
-/// Reads a list to its end, `size` objects at a time, or in one piece with 0. The server may be silent for `patience`. `query` are its selectors, each after
-/// an ampersand; `get` asks for one page; `each` gets objects as they arrive, and errors about those that cannot be
-/// decoded. Returns the version that the list shows.
-pub(super) async fn read<T, Answer>(
+/// Reads a list to its end, `size` objects at a time, or in one piece with 0. The server may be silent for `patience`. `query`
+/// are its selectors, each after an ampersand; `get` asks for one page; `each` gets objects as they arrive, and errors about
+/// those that cannot be decoded. Returns the version that the list shows.
+pub(super) async fn read<T, B, Answer>(
     path: &str,
     query: &str,
     size: usize,
@@ -34,7 +35,8 @@ pub(super) async fn read<T, Answer>(
 ) -> Result<String, Cause>
 where
     T: Decode,
-    Answer: Future<Output = Result<Body, Cause>>,
+    B: Body<Data = Bytes, Error = kube::Error> + Unpin,
+    Answer: Future<Output = Result<B, Cause>>,
 {
     let first = format!("{path}?limit={size}{query}");
     let mut uri = first.clone();

@@ -1,5 +1,8 @@
 //! One-off reads: whole lists, page by page, and single objects. Nothing is kept here but the page that arrives.
 
+mod slow;
+
+use self::slow::{Answer, Telling};
 use super::codec::{self, Decode, Namespaced};
 use super::encodings::{Encodings, Form};
 use super::http;
@@ -7,16 +10,15 @@ use super::pages::{self, ANSWER, PAGE, within};
 use crate::core::leader::LeaseFacts;
 use crate::core::namespace::Kind;
 use ::http::StatusCode;
+use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use std::convert::Infallible;
 use std::fmt;
-use std::future::pending;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
+pub use self::slow::OnSlow;
 pub use super::cause::{Cause, Silent};
 
 /// How often a request is sent while the server is too busy for it.
@@ -30,11 +32,8 @@ pub struct Reader {
     client: Client,
     encodings: Encodings,
     patience: Option<Duration>,
-    slow: Option<(Duration, OnSlow)>,
+    slow: Option<Telling>,
 }
-
-/// Is told of each request, such as `list pods in all namespaces`, that has had no answer for some time.
-pub type OnSlow = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,11 +143,11 @@ impl Reader {
         Self { patience, ..self }
     }
 
-    /// Has `told` called when a request has had no answer for this long.
+    /// Has `told` called when a request has had no answer for this long, or the answer does not go on for as long.
     #[must_use]
     pub fn telling(self, after: Duration, told: OnSlow) -> Self {
         Self {
-            slow: Some((after, told)),
+            slow: Some(Telling { after, told }),
             ..self
         }
     }
@@ -234,7 +233,7 @@ impl Reader {
             let body = self
                 .answer(Resource::Namespace, &uri, &format!("get {what}"))
                 .await?;
-            within(self.patience, body.collect_bytes()).await??;
+            within(self.patience, body.collect()).await??;
             Ok(())
         };
         match outcome.await {
@@ -257,8 +256,8 @@ impl Reader {
     ) -> Result<Option<T>, ReadError> {
         let outcome = async {
             let body = self.answer(resource, uri, &format!("get {what}")).await?;
-            let object = within(self.patience, body.collect_bytes()).await??;
-            Ok(codec::object(&object)?)
+            let object = within(self.patience, body.collect()).await??;
+            Ok(codec::object(&object.to_bytes())?)
         };
         match outcome.await {
             Ok(object) => Ok(Some(object)),
@@ -322,19 +321,14 @@ impl Reader {
     }
 
     /// Returns the body of the answer to a request. Sends the request again while the server is too busy.
-    async fn answer(&self, resource: Resource, uri: &str, what: &str) -> Result<Body, Cause> {
-        let late = async {
-            if let Some((after, told)) = &self.slow {
-                sleep(*after).await;
-                told(what);
-            }
-            pending::<Infallible>().await
+    async fn answer(&self, resource: Resource, uri: &str, what: &str) -> Result<Answer, Cause> {
+        let tries = self.tries(resource, uri);
+        let body = match &self.slow {
+            Some(telling) => telling.during(what, tries).await?,
+            None => tries.await?,
         };
-        tokio::select! {
-            biased;
-            answer = self.tries(resource, uri) => answer,
-            never = late => match never {},
-        }
+        let telling = self.slow.clone().map(|telling| (telling, what.to_owned()));
+        Ok(Answer::new(body, telling))
     }
 
     async fn tries(&self, resource: Resource, uri: &str) -> Result<Body, Cause> {

@@ -3,14 +3,14 @@
 use super::desired::{Desired, Due};
 use super::differences::{Difference, PodState, endpoints, mirrored, slices};
 use super::published::Around;
-use super::text::{BAD, BOLD, GOOD, Table, WARN, painted, plural};
+use super::text::{BAD, BOLD, GOOD, Page, Piece, Table, WARN, painted, plural};
 use crate::core::hash::hash_of;
 use crate::core::namespace::NamespaceState;
 use crate::core::object::{Output, Verb};
 use serde::Serialize;
 use serde::ser::{SerializeStruct as _, Serializer};
 use std::collections::BTreeSet;
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// The number of differences that are printed for an object.
@@ -221,44 +221,50 @@ impl Report {
 
     /// Returns a summary on one line, with colours that the caller may strip.
     pub fn summary(&self) -> String {
+        self.sum().to_string()
+    }
+
+    fn sum(&self) -> Piece {
         let Counts { services, namespaces } = self.counts;
         let judged = |count: usize, style, what| {
             let style = if count == 0 { GOOD } else { style };
             painted(style, format!("{count} {what}"))
         };
-        let mut text = format!(
-            "{} in {} checked: {}",
+        let mut sum = Piece::from(format!(
+            "{} in {} checked: ",
             plural(services, "Service"),
-            plural(namespaces, "namespace"),
-            judged(self.out_of_sync(), BAD, "out of sync")
-        );
+            plural(namespaces, "namespace")
+        ))
+        .then(judged(self.out_of_sync(), BAD, "out of sync"));
         if self.problems.is_some() {
-            let _ = write!(text, ", {}", judged(self.with_problems(), WARN, "with problems"));
+            sum = sum
+                .then(", ")
+                .then(judged(self.with_problems(), WARN, "with problems"));
         }
-        text
+        sum
     }
 
     /// Formats the report for people, with colours that the caller may strip.
     pub fn to_text(&self) -> String {
-        let mut text = String::new();
+        let mut page = Page::default();
         if !self.findings.is_empty() {
-            text.push_str(&table(&self.findings, true));
-            text.push('\n');
+            page.table(0, &table(&self.findings, true));
+            page.gap();
         }
         let problems = self.problems.as_deref().unwrap_or_default();
         if !problems.is_empty() {
-            text.push_str(&problem_table(problems));
-            text.push('\n');
+            page.table(0, &problem_table(problems));
+            page.gap();
         }
         for note in &self.notes {
-            let _ = writeln!(text, "{note}");
+            page.line(0, note);
         }
-        let _ = writeln!(text, "{}", self.summary());
-        text
+        page.line(0, self.sum());
+        page.finish()
     }
 }
 
-fn problem_table(problems: &[Problem]) -> String {
+fn problem_table(problems: &[Problem]) -> Table {
     let mut table = Table::default();
     table.row(["SERVICE", "PROBLEM", "WHY"].map(|title| painted(BOLD, title)));
     let mut last = None;
@@ -266,17 +272,17 @@ fn problem_table(problems: &[Problem]) -> String {
         let service = format!("{}/{}", problem.namespace, problem.service);
         let again = last.as_ref() == Some(&service);
         table.row([
-            if again { String::new() } else { service.clone() },
+            if again { "" } else { &*service }.into(),
             painted(WARN, problem.reason.as_str()),
-            problem.message.clone(),
+            (&problem.message).into(),
         ]);
         last = Some(service);
     }
-    table.to_string()
+    table
 }
 
-/// Formats findings as a table, with a line for each reason that is shown.
-pub(super) fn table(findings: &[Finding], with_service: bool) -> String {
+/// Lays findings out as a table, with a line for each reason that is shown.
+pub(super) fn table(findings: &[Finding], with_service: bool) -> Table {
     let mut table = Table::default();
     if with_service {
         table.row(["SERVICE", "OBJECT", "WOULD", "WHY"].map(|title| painted(BOLD, title)));
@@ -313,7 +319,7 @@ pub(super) fn table(findings: &[Finding], with_service: bool) -> String {
             table.row(row);
         }
     }
-    table.to_string()
+    table
 }
 
 fn object(finding: &Finding) -> String {

@@ -1,7 +1,11 @@
 //! Helpers to lay out text.
+//!
+//! Whoever may write a slice or Endpoints chooses texts that are printed here, such as the name of a `targetRef`, and the API
+//! server takes any characters in some of them. So what reaches a terminal is made of [`Piece`]s, which escape such texts.
 
+use crate::core::excerpt::Excerpt;
 use anstyle::{AnsiColor, Style};
-use std::fmt::{self, Display, Write as _};
+use std::fmt::{self, Write as _};
 
 /// Titles.
 pub(super) const BOLD: Style = Style::new().bold();
@@ -14,42 +18,111 @@ pub(super) const WARN: Style = AnsiColor::Yellow.on_default();
 /// What is wrong.
 pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
 
+/// A text that is fit for a terminal: on one line, and without control characters but those of its own styles.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Piece(String);
+
+impl Piece {
+    /// Returns this piece with a text behind it.
+    pub(super) fn then(mut self, text: impl Into<Self>) -> Self {
+        self.0.push_str(&text.into().0);
+        self
+    }
+
+    /// Returns whether it has no text.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<&str> for Piece {
+    fn from(text: &str) -> Self {
+        Self(Excerpt::new(text, usize::MAX).to_string())
+    }
+}
+
+impl From<String> for Piece {
+    fn from(text: String) -> Self {
+        Self::from(&*text)
+    }
+}
+
+impl From<&String> for Piece {
+    fn from(text: &String) -> Self {
+        Self::from(&**text)
+    }
+}
+
+impl fmt::Display for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Returns a text in a style. An empty one stays empty.
-pub(super) fn painted(style: Style, text: impl Display) -> String {
-    let text = text.to_string();
+pub(super) fn painted(style: Style, text: impl Into<Piece>) -> Piece {
+    let text = text.into();
     if text.is_empty() {
         return text;
     }
-    format!("{style}{text}{style:#}")
+    Piece(format!("{style}{text}{style:#}"))
+}
+
+/// Lines for people to read.
+#[derive(Debug, Default)]
+pub(super) struct Page(String);
+
+impl Page {
+    /// Adds a line that is indented by so many columns.
+    pub(super) fn line(&mut self, indent: usize, text: impl Into<Piece>) {
+        let _ = writeln!(self.0, "{:indent$}{}", "", text.into());
+    }
+
+    /// Adds an empty line.
+    pub(super) fn gap(&mut self) {
+        self.0.push('\n');
+    }
+
+    /// Adds the lines of a table, indented by so many columns.
+    pub(super) fn table(&mut self, indent: usize, table: &Table) {
+        for line in table.lines() {
+            self.line(indent, line);
+        }
+    }
+
+    /// Returns the text.
+    pub(super) fn finish(self) -> String {
+        self.0
+    }
 }
 
 /// Rows whose cells are aligned in columns. The last cell of a row does not widen its column.
 #[derive(Debug, Default)]
-pub(super) struct Table(Vec<Vec<String>>);
+pub(super) struct Table(Vec<Vec<Piece>>);
 
 impl Table {
-    pub(super) fn row(&mut self, cells: impl Into<Vec<String>>) {
-        self.0.push(cells.into());
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<Piece>>) {
+        self.0.push(cells.into_iter().map(Into::into).collect());
     }
-}
 
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns a line for each row.
+    pub(super) fn lines(&self) -> Vec<Piece> {
         let columns = self.0.iter().map(Vec::len).max().unwrap_or_default();
         let width = |column: usize| {
             let cells = self.0.iter().filter(|row| row.len() > column + 1);
-            cells.map(|row| shown(&row[column])).max().unwrap_or_default()
+            cells.map(|row| shown(&row[column].0)).max().unwrap_or_default()
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
-        for row in &self.0 {
+        let line = |row: &Vec<Piece>| {
             let mut line = String::new();
-            for (cell, width) in row.iter().zip(&widths) {
+            for (Piece(cell), width) in row.iter().zip(&widths) {
                 line.push_str(cell);
                 line.extend(std::iter::repeat_n(' ', width.saturating_sub(shown(cell)) + 2));
             }
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        Ok(())
+            line.truncate(line.trim_end().len());
+            Piece(line)
+        };
+        self.0.iter().map(line).collect()
     }
 }
 
@@ -143,11 +216,31 @@ mod tests {
     #[test]
     fn cells_stand_under_one_another_whatever_their_colour() {
         let mut table = Table::default();
-        table.row(["a", "bcd", "e"].map(str::to_owned));
-        table.row(["\x1b[31mfgh\x1b[0m", "", "i, which is long"].map(str::to_owned));
+        table.row(["a", "bcd", "e"]);
+        table.row([painted(BAD, "fgh"), "".into(), "i, which is long".into()]);
+        let mut page = Page::default();
+        page.table(1, &table);
+        let red = painted(BAD, "fgh");
         assert_eq!(
-            table.to_string(),
-            "a    bcd  e\n\x1b[31mfgh\x1b[0m       i, which is long\n"
+            page.finish(),
+            format!(" a    bcd  e\n {red}       i, which is long\n")
+        );
+    }
+
+    #[test]
+    fn what_others_wrote_forges_no_line_and_moves_no_cursor() {
+        const FORGED: &str = "web\n3 in sync\x1b[2J\u{202e}";
+        const SHOWN: &str = r"web\n3 in sync\u{1b}[2J\u{202e}";
+        let mut page = Page::default();
+        let mut table = Table::default();
+        table.row([FORGED.to_owned(), FORGED.to_owned()]);
+        page.table(0, &table);
+        page.line(2, FORGED);
+        page.line(0, painted(BOLD, FORGED).then(FORGED));
+        let bold = painted(BOLD, SHOWN);
+        assert_eq!(
+            page.finish(),
+            format!("{SHOWN}  {SHOWN}\n  {SHOWN}\n{bold}{SHOWN}\n")
         );
     }
 

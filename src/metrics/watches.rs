@@ -86,7 +86,10 @@ impl Lags {
         for (gauge, seen) in self.0.iter().zip(&SEEN) {
             let lag = match seen.load(Ordering::Relaxed) {
                 0 => Duration::ZERO,
-                seen => now.saturating_sub(Duration::from_millis(seen - 1)),
+                // Never nought, which says that the kind is not followed.
+                seen => now
+                    .saturating_sub(Duration::from_millis(seen - 1))
+                    .max(Duration::from_nanos(1)),
             };
             gauge.set(lag.as_secs_f64());
         }

@@ -82,7 +82,9 @@ async fn errors_keep_their_useful_part() {
 
 #[tokio::test]
 async fn a_kubeconfig_of_kubectl_is_not_taken_for_the_controller() {
-    let ended = endpointd_with(&[("KUBECONFIG", "/a")], &["run", "--admin-port=0"]).await;
+    // Any file that exists will do.
+    let kubectls = [("KUBECONFIG", "/proc/self/status")];
+    let ended = endpointd_with(&kubectls, &["run", "--admin-port=0"]).await;
     let line = ended.refused();
     assert!(line.contains("add --kubeconfig FILE or --context NAME"), "{line}");
     let ended = endpointd(&["run", "--admin-port=0"]).await;
@@ -227,6 +229,31 @@ async fn a_server_that_is_silent_is_waited_for_with_a_word_and_not_for_ever() {
         Instant::now().saturating_duration_since(start) < Duration::from_secs(30),
         "{ended:?}"
     );
+    assert_eq!(ended.code, Some(2));
+    assert_eq!(
+        ended.stderr,
+        "waiting for the API server to answer: list nodes; it gives up after 6 s of silence (--request-timeout)\n\
+         error: cannot list nodes: no answer for 6 s\n"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_falls_silent_in_the_middle_of_an_answer_is_told_of_too() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        let mut open = Vec::new();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await.unwrap();
+            let begun = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{\"items\": [";
+            stream.write_all(begun.as_bytes()).await.unwrap();
+            open.push(stream);
+        }
+    });
+    let ended = endpointd(&["audit", "--server", &url, "--request-timeout=6s"]).await;
+    serving.abort();
     assert_eq!(ended.code, Some(2));
     assert_eq!(
         ended.stderr,

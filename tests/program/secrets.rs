@@ -336,6 +336,35 @@ async fn a_broken_kubeconfig_is_named_by_file_line_and_fault_and_none_of_it_is_p
 }
 
 #[tokio::test]
+async fn a_kubeconfig_that_the_environment_names_may_be_missing() {
+    let scratch = Scratch::new();
+    let there = scratch.file("there", with_user(&["    token: c4n4ry"]));
+    let missing = format!("{there}-not");
+    // Both answer that nothing listens there: the file that exists was read.
+    let alone = endpointd_with(&[("KUBECONFIG", &there)], &["audit"]).await;
+    let list = format!("{missing}:{there}:{missing}");
+    let listed = endpointd_with(&[("KUBECONFIG", &list)], &["audit"]).await;
+    assert_eq!((listed.code, &listed.stderr), (alone.code, &alone.stderr));
+    assert!(!listed.stderr.contains(&missing), "{listed:?}");
+    // Without any, it is as if the variable were not set.
+    let none = endpointd_with(&[("KUBECONFIG", &missing)], &["audit"]).await;
+    is_one_line(&none, "a list of missing files");
+    assert!(none.stderr.contains("this is not a pod of a cluster"), "{none:?}");
+    assert!(
+        none.stderr.contains("$KUBECONFIG names no file that exists"),
+        "{none:?}"
+    );
+    // A file that the command line names has to be there.
+    let told = endpointd(&["audit", "--kubeconfig", &missing]).await;
+    is_one_line(&told, "--kubeconfig");
+    assert!(
+        told.stderr
+            .starts_with(&format!("error: kubeconfig {missing}: cannot be read: ")),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
 async fn the_broken_one_of_several_kubeconfigs_is_named() {
     let scratch = Scratch::new();
     let whole = scratch.file("whole", with_user(&["    token: c4n4ry"]));

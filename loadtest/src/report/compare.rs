@@ -10,7 +10,9 @@ use std::{
 use clap::Parser;
 
 use super::{
-    ABOVE_LIMIT, figures, page, read,
+    ABOVE_LIMIT,
+    figures::{self, Failures},
+    page, read,
     runs::{LETTERS, Run},
     settings, text, write,
 };
@@ -25,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", default_value = "compare.html")]
     out: PathBuf,
     /// Exit with 3 if a figure of another run is worse than the first run's by more than this factor, and by more than
-    /// runs of the same differ.
+    /// runs of the same differ, if another run lacks a figure that the first run has, or if it was not verified.
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     fail_above: Option<f64>,
 }
@@ -46,17 +48,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let groups = figures::groups(&runs);
     write(&args.out, page::of_several(&runs, &groups, &warnings).as_bytes())?;
     let text = text::comparison(&runs, &groups, &warnings, io::stdout().is_terminal());
-    let failures = args
-        .fail_above
-        .map(|limit| figures::worse_than(&runs, &groups, limit));
     let mut text = format!("{text}\n{}\n", args.out.display());
-    if let (Some(limit), Some(failures)) = (args.fail_above, &failures) {
-        let _ = writeln!(text, "{}", above(limit, failures));
+    let mut code = ExitCode::SUCCESS;
+    if let Some(limit) = args.fail_above {
+        let failures = figures::failures(&runs, &groups, limit);
+        text.push_str(&told(limit, &failures));
+        if !failures.is_none() {
+            code = ExitCode::from(ABOVE_LIMIT);
+        }
     }
-    let code = match failures {
-        Some(failures) if !failures.is_empty() => ExitCode::from(ABOVE_LIMIT),
-        _ => ExitCode::SUCCESS,
-    };
     match io::stdout().lock().write_all(text.as_bytes()) {
         // Whoever reads only the first lines has what they want.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
@@ -64,15 +64,47 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What is worse than it may be.
-fn above(limit: f64, failures: &[String]) -> String {
-    if failures.is_empty() {
-        return format!("no figure is worse by more than ×{limit}");
+/// Says what failed; the last line is the outcome.
+fn told(limit: f64, failures: &Failures) -> String {
+    let Failures {
+        worse,
+        missing,
+        unverified,
+    } = failures;
+    let mut text = String::new();
+    for (title, lines) in [
+        (format!("worse by more than ×{limit}:"), worse),
+        ("missing:".to_owned(), missing),
+    ] {
+        if !lines.is_empty() {
+            let _ = writeln!(text, "{title}\n  {}", lines.join("\n  "));
+        }
     }
-    let lines: String = failures
-        .iter()
-        .fold(String::new(), |lines, line| lines + "\n  " + line);
-    format!("worse by more than ×{limit}:{lines}")
+    let mut outcome = Vec::new();
+    let figures = |lines: &[String]| match lines.len() {
+        1 => "1 figure is".to_owned(),
+        count => format!("{count} figures are"),
+    };
+    if !worse.is_empty() {
+        outcome.push(format!("{} worse by more than ×{limit}", figures(worse)));
+    }
+    if !missing.is_empty() {
+        outcome.push(format!("{} missing", figures(missing)));
+    }
+    match &unverified[..] {
+        [] => {}
+        [one] => outcome.push(format!("{one} was not verified")),
+        several => outcome.push(format!("{} were not verified", several.join(" and "))),
+    }
+    let _ = if outcome.is_empty() {
+        writeln!(
+            text,
+            "no figure is worse by more than ×{limit}, and none is missing"
+        )
+    } else {
+        writeln!(text, "failed: {}", outcome.join(", "))
+    };
+    text
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The figures of runs, for pages and for terminals, and how those of several runs stand to the first one's.
 
 use super::{
-    format,
+    flags, format,
     model::{Budget, Goal, Latency, Process, Report, WriteCounts},
     runs::Run,
     spread::{ENOUGH, Spread},
@@ -12,6 +12,10 @@ const SAME: f64 = 0.05;
 
 /// How much of the time the controller's own limits may hold back writes until the run is called throttled.
 const THROTTLED: f64 = 0.01;
+
+/// Two runs that were throttled for shares of the time that differ by no more than this were throttled alike: by how many times
+/// a small share is another says nothing.
+const THROTTLED_ALIKE: f64 = 0.03;
 
 /// How many times as large a figure may be in one run as in another of the same, rounded up from six runs of `steady`, ten
 /// seconds each, on a busy machine of two cores: p50 1.4, p90 4.5, p99 and p99.9 7 to 9, CPU time 1.4, memory 1.04, starts 3.3.
@@ -72,7 +76,7 @@ type OfReport = (
 );
 
 /// The figures of changes and writes.
-const WORK: [OfReport; 7] = [
+const WORK: [OfReport; 6] = [
     (
         "changes made",
         Better::Neither,
@@ -115,16 +119,6 @@ const WORK: [OfReport; 7] = [
         format::micros,
         |report| (report.generator_lag.count > 0).then_some(report.generator_lag.p99 as f64),
     ),
-    (
-        "time throttled",
-        Better::Lower,
-        noise::MEDIAN,
-        format::percent,
-        |report| {
-            let share = report.throttling.as_ref()?.share;
-            Some(if share < THROTTLED { 0.0 } else { share })
-        },
-    ),
 ];
 
 /// The figures of starts.
@@ -166,7 +160,11 @@ pub(super) struct Figure {
     pub(super) name: String,
     pub(super) better: Better,
     pub(super) values: Vec<Option<Spread>>,
+    /// Of each run, whether the figure was measured in all of its rounds.
+    is_whole: Vec<bool>,
     noise: f64,
+    /// Values that differ by no more than this are the same, however small they are.
+    tolerance: f64,
     format: fn(f64) -> String,
 }
 
@@ -218,30 +216,30 @@ pub(super) fn of_writes(counts: &WriteCounts, number: fn(u64) -> String) -> [Str
 
 /// The figures of a process as text.
 pub(super) fn of_process(process: &Process) -> [String; 5] {
-    PROCESS.map(|(_, _, format, value)| format(value(process)))
+    PROCESS.map(|(_, _, format, value)| {
+        process
+            .used(value)
+            .map_or_else(|| format::NONE.to_owned(), format)
+    })
 }
 
 /// The share of the time in which the controller's own limits held back writes, if that is worth a word. None where it is
 /// not known.
 pub(super) fn throttled(report: &Report) -> Option<Throttled> {
     let throttling = report.throttling.as_ref()?;
-    Some(if throttling.share >= THROTTLED {
-        Throttled::For(throttling.share)
-    } else {
-        Throttled::Hardly
+    Some(match throttling.share {
+        share if share >= THROTTLED => Throttled::For(share),
+        share if share > 0.0 => Throttled::Hardly(share),
+        _ => Throttled::Never,
     })
 }
 
 /// What to do about a controller whose own limits hold back writes.
 pub(super) fn advice(report: &Report) -> String {
-    let qps = report.flags.iter().flatten().find_map(|flag| {
-        let (name, value) = flag.split_once('=')?;
-        (name == "--kube-api-qps").then_some(value)
-    });
-    let limit = match (&report.flags, qps) {
-        (_, Some(qps)) => format!("--kube-api-qps={}", format::cut(qps, 12)),
-        (Some(_), None) => "the default --kube-api-qps".to_owned(),
-        (None, None) => "--kube-api-qps".to_owned(),
+    let limit = match flags::of(report).map(|flags| flags.get("--kube-api-qps").copied().flatten()) {
+        Some(Some(qps)) => format!("--kube-api-qps={}", format::cut(qps, 12)),
+        Some(None) => "the default --kube-api-qps".to_owned(),
+        None => "--kube-api-qps".to_owned(),
     };
     format!(
         "Writes that were ready waited for {limit}, or for a pause that the API server asked for: the latencies are those \
@@ -257,8 +255,8 @@ pub(super) fn noise_of(runs: &[Run<'_>]) -> String {
             .to_owned();
     }
     format!(
-        "Runs of the same differ, so where there are fewer than {ENOUGH} rounds nothing is called better or worse below ×{} (p50, CPU), ×{} (starts), ×{} (p90) or \
-         ×{} (p99 and above): run with --repeat {ENOUGH} to see less.",
+        "Runs of the same differ, so where either of two has fewer than {ENOUGH} rounds nothing is called better or worse below \
+         ×{} (p50, CPU), ×{} (starts), ×{} (p90) or ×{} (p99 and above): run both with --repeat {ENOUGH} to see less.",
         noise::MEDIAN,
         noise::START,
         noise::P90,
@@ -269,8 +267,10 @@ pub(super) fn noise_of(runs: &[Run<'_>]) -> String {
 /// Whether the controller's own limits held back writes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Throttled {
-    /// Not enough to be seen in the figures.
-    Hardly,
+    /// Not at all.
+    Never,
+    /// For this share of the time, which is not enough to be seen in the figures.
+    Hardly(f64),
     /// For this share of the time.
     For(f64),
 }
@@ -295,6 +295,12 @@ impl Figure {
         Some([spread.least, spread.most].map(self.format))
     }
 
+    /// Whether the first run has the figure in all of its rounds, and this one does not.
+    fn is_missing(&self, run: usize) -> bool {
+        let is_there = self.values[0].is_some() && self.is_whole[0];
+        self.better == Better::Lower && is_there && !self.is_whole[run]
+    }
+
     /// How a run's figure stands to the first run's.
     pub(super) fn standing(&self, run: usize) -> Standing {
         let (Some(reference), Some(value)) = (self.values[0], self.values[run]) else {
@@ -307,13 +313,11 @@ impl Figure {
             .then(|| value.median / reference.median)
             .filter(|ratio| ratio.is_finite());
         let difference = (value.median - reference.median).abs();
-        let (low, high) = value.likely(self.noise);
-        let (lowest, highest) = reference.likely(self.noise);
         let judgement = match self.better {
-            _ if difference <= SAME * reference.median.abs() => Judgement::Same,
+            _ if difference <= self.tolerance.max(SAME * reference.median.abs()) => Judgement::Same,
             Better::Neither => Judgement::None,
-            Better::Lower if high < lowest => Judgement::Better,
-            Better::Lower if low > highest => Judgement::Worse,
+            Better::Lower if reference.is_above(&value, self.noise) => Judgement::Better,
+            Better::Lower if value.is_above(&reference, self.noise) => Judgement::Worse,
             Better::Lower => Judgement::Noise,
         };
         Standing { ratio, judgement }
@@ -337,7 +341,7 @@ pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
         latency("Endpoints: change to visible", &reports, |report| {
             &report.endpoints
         }),
-        group("Changes and writes", &reports, &WORK),
+        work(&reports),
         processes(&reports),
     ];
     groups.extend(each_process(&reports));
@@ -351,23 +355,69 @@ pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
     groups
 }
 
-/// The figures that are worse than the first run's by more than this factor, a line each.
-pub(super) fn worse_than(runs: &[Run<'_>], groups: &[Group], limit: f64) -> Vec<String> {
-    let mut worse = Vec::new();
+/// What keeps runs from being as good as the first one.
+#[derive(Default)]
+pub(super) struct Failures {
+    /// The figures that are worse by more than the limit, a line each.
+    pub(super) worse: Vec<String>,
+    /// The figures that the first run has and another lacks, in some of its rounds or in all, a line each.
+    pub(super) missing: Vec<String>,
+    /// The letters of the runs that were not verified.
+    pub(super) unverified: Vec<String>,
+}
+
+// === impl Failures ===
+
+impl Failures {
+    /// Nothing keeps them from it.
+    pub(super) fn is_none(&self) -> bool {
+        self.worse.is_empty() && self.missing.is_empty() && self.unverified.is_empty()
+    }
+}
+
+/// Finds what keeps runs from being as good as the first one. Figures are worse only by more than this factor.
+pub(super) fn failures(runs: &[Run<'_>], groups: &[Group], limit: f64) -> Failures {
+    let mut failures = Failures::default();
     for (number, run) in runs.iter().enumerate().skip(1) {
+        if !run.report.verdict.verified {
+            failures.unverified.push(run.letter.to_string());
+        }
         for group in groups {
             for figure in &group.figures {
+                let place = format!("{}: {}, {}", run.letter, format::clean(&group.title), figure.name);
+                let (before, now) = (figure.text(0), figure.text(number));
+                if figure.is_missing(number) {
+                    failures
+                        .missing
+                        .push(format!("{place}: not measured, {before} in {}", runs[0].letter));
+                    continue;
+                }
                 let standing = figure.standing(number);
                 let is_above = standing.ratio.is_none_or(|ratio| ratio > limit);
                 if standing.judgement == Judgement::Worse && is_above {
-                    let (title, name) = (format::clean(&group.title), &figure.name);
-                    let (before, now) = (figure.text(0), figure.text(number));
-                    worse.push(format!("{}: {title}, {name}: {now} after {before}", run.letter));
+                    failures.worse.push(format!("{place}: {now} after {before}"));
                 }
             }
         }
     }
-    worse
+    failures
+}
+
+fn work(reports: &[&Report]) -> Group {
+    let mut work = group("Changes and writes", reports, &WORK);
+    let throttled = figure(
+        reports,
+        "time throttled",
+        Better::Lower,
+        noise::MEDIAN,
+        format::percent,
+        |report| report.throttling.as_ref().map(|throttling| throttling.share),
+    );
+    work.figures.push(Figure {
+        tolerance: THROTTLED_ALIKE,
+        ..throttled
+    });
+    work
 }
 
 fn group(title: &str, reports: &[&Report], figures: &[OfReport]) -> Group {
@@ -389,12 +439,40 @@ fn figure(
     value: impl Fn(&Report) -> Option<f64>,
 ) -> Figure {
     let values = reports.iter().map(|report| Spread::of(report, &value));
+    let is_whole = reports.iter().map(|report| {
+        let rounds = match &report.rounds[..] {
+            [] => std::slice::from_ref(*report),
+            rounds => rounds,
+        };
+        rounds.iter().all(|round| value(round).is_some())
+    });
     Figure {
         name: name.to_owned(),
         better,
         values: values.collect(),
+        is_whole: is_whole.collect(),
         noise,
+        tolerance: 0.0,
         format,
+    }
+}
+
+/// A figure of what processes used.
+fn used(
+    reports: &[&Report],
+    name: &str,
+    noise: f64,
+    format: fn(f64) -> String,
+    value: impl Fn(&Report) -> Option<f64>,
+) -> Figure {
+    // The clock ticks too slowly to tell a short time from nought, so such a figure cannot be compared.
+    let values = reports
+        .iter()
+        .map(|report| Spread::of(report, |report| value(report).filter(|value| *value > 0.0)))
+        .collect();
+    Figure {
+        values,
+        ..figure(reports, name, Better::Lower, noise, format, value)
     }
 }
 
@@ -422,14 +500,18 @@ fn latency(title: &str, reports: &[&Report], of: fn(&Report) -> &Latency) -> Gro
     }
 }
 
+/// A figure of all processes of a run, added up; none where that of one is not known, or where there are none.
+pub(super) fn of_processes(report: &Report, figure: impl Fn(&Process) -> f64) -> Option<f64> {
+    let figures = report.processes.iter().map(|process| process.used(&figure));
+    figures
+        .sum::<Option<f64>>()
+        .filter(|_| !report.processes.is_empty())
+}
+
 /// The processes of each run added up: controllers differ in how many they are.
 fn processes(reports: &[&Report]) -> Group {
     let figures = PROCESS.into_iter().map(|(name, noise, format, value)| {
-        figure(reports, name, Better::Lower, noise, format, |report| {
-            let sum: f64 = report.processes.iter().map(value).sum();
-            // The clock ticks too slowly to tell a short time from nought.
-            (sum > 0.0).then_some(sum)
-        })
+        used(reports, name, noise, format, |report| of_processes(report, value))
     });
     Group {
         title: "Processes, added up".to_owned(),
@@ -455,13 +537,9 @@ fn each_process(reports: &[&Report]) -> Vec<Group> {
     }
     let group = |name: String| {
         let figures = PROCESS.into_iter().map(|(title, noise, format, value)| {
-            figure(reports, title, Better::Lower, noise, format, |report| {
-                report
-                    .processes
-                    .iter()
-                    .find(|process| process.name == name)
-                    .map(value)
-                    .filter(|value| *value > 0.0)
+            used(reports, title, noise, format, |report| {
+                let mut processes = report.processes.iter();
+                processes.find(|process| process.name == name)?.used(value)
             })
         });
         Group {

@@ -278,6 +278,8 @@ pub struct Process {
     pub name: String,
     /// Its number; the last one where it was started again.
     pub pid: u32,
+    /// The system never said what it used, so that the figures below are not known, whatever they say.
+    pub unread: bool,
     /// CPU time during the measured part, in seconds, user and system.
     pub cpu_seconds: f64,
     /// CPU time of it for each change, in microseconds.
@@ -324,6 +326,15 @@ pub struct Restart {
     pub signal: String,
     /// Seconds from then until the next write of its successor was seen.
     pub without_writer_seconds: f64,
+}
+
+// === impl Process ===
+
+impl Process {
+    /// A figure of what it used; none where that is not known.
+    pub(crate) fn used<T>(&self, figure: impl Fn(&Self) -> T) -> Option<T> {
+        (!self.unread).then(|| figure(self))
+    }
 }
 
 // === impl WriteCounts ===

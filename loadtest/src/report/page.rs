@@ -287,28 +287,30 @@ fn latency_tile(report: &Report, name: &str, latency: &Latency) -> Tile {
 
 /// The use of all processes, added up, and how long a start took.
 fn process_tiles(report: &Report) -> Vec<Tile> {
-    let sum = |figure: fn(&Process) -> f64| report.processes.iter().map(figure).sum::<f64>();
+    let sum = |figure: fn(&Process) -> f64, format: fn(f64) -> String| {
+        figures::of_processes(report, figure).map_or_else(|| format::NONE.to_owned(), format)
+    };
     let mut tiles = Vec::new();
     let mut cold = String::new();
     if !report.processes.is_empty() {
-        let in_all = format!("{} in all", format::seconds(sum(|process| process.cpu_seconds)));
-        let per_change = format::micros(sum(|process| process.cpu_micros_per_change));
+        let in_all = format!("{} in all", sum(|process| process.cpu_seconds, format::seconds));
+        let per_change = sum(|process| process.cpu_micros_per_change, format::micros);
         tiles.push(Tile {
             mood: above(report, "cpu"),
             ..tile("CPU per change", per_change, in_all)
         });
         let end = format!(
             "{} at the end",
-            format::bytes(sum(|process| process.rss_bytes as f64))
+            sum(|process| process.rss_bytes as f64, format::bytes)
         );
-        let peak = format::bytes(sum(|process| process.peak_rss_bytes as f64));
+        let peak = sum(|process| process.peak_rss_bytes as f64, format::bytes);
         tiles.push(Tile {
             mood: above(report, "memory"),
             ..tile("Memory at its peak", peak, end)
         });
         cold = format!(
             "{} of CPU time",
-            format::seconds(sum(|process| process.cold_cpu_seconds))
+            sum(|process| process.cold_cpu_seconds, format::seconds)
         );
     }
     let converged = report.converge_seconds.map(format::seconds);

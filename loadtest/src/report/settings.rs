@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     figures::{self, Throttled},
-    format,
+    flags, format,
     model::{Machine, Report},
     runs::Run,
 };
@@ -97,26 +97,23 @@ fn versions(runs: &[Run<'_>]) -> Vec<Setting> {
 
 /// The flags of the runs' controllers, each with its value.
 fn flags(runs: &[Run<'_>]) -> Vec<Setting> {
-    let split = |flag: &String| match flag.split_once('=') {
-        Some((name, value)) => (name.to_owned(), value.to_owned()),
-        None => (flag.clone(), "given".to_owned()),
-    };
-    let given = |report: &Report| report.flags.iter().flatten().map(split).collect::<Vec<_>>();
-    let names: BTreeSet<String> = runs
+    let given = |run| flags::of(run).into_iter().flatten();
+    let names: BTreeSet<&str> = runs
         .iter()
         .flat_map(|run| given(&run.report))
         .map(|(name, _)| name)
         .collect();
     let value = |report: &Report, name: &str| {
-        report.flags.as_ref()?;
-        // As the controller has it, the last one counts.
-        let value = given(report).into_iter().rfind(|(other, _)| other == name);
-        let value = value.map(|(_, value)| value);
-        Some(value.unwrap_or_else(|| "not given".to_owned()))
+        let value = match flags::of(report)?.get(name) {
+            Some(Some(value)) => value,
+            Some(None) => "given",
+            None => "not given",
+        };
+        Some(value.to_owned())
     };
     names
-        .iter()
-        .map(|name| Setting::new(name.as_str(), runs, |report| value(report, name)))
+        .into_iter()
+        .map(|name| Setting::new(name, runs, |report| value(report, name)))
         .collect()
 }
 

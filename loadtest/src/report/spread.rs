@@ -46,14 +46,12 @@ impl Spread {
         })
     }
 
-    /// The values that other runs of the same might have had: those of the rounds if they are enough, or else also those
-    /// around them; around a single value, so many that the greatest is `noise` times the least.
-    pub(crate) fn likely(&self, noise: f64) -> (f64, f64) {
-        if self.rounds >= ENOUGH {
-            return (self.least, self.most);
-        }
-        let around = noise.sqrt();
-        (self.least / around, self.most * around)
+    /// Says whether all of its values are above all of the other's, and not by chance. Where either has too few rounds to
+    /// tell, they have to be above them by a factor of `noise`, by which runs of the same differ.
+    pub(crate) fn is_above(&self, other: &Self, noise: f64) -> bool {
+        let is_sharp = self.rounds >= ENOUGH && other.rounds >= ENOUGH;
+        let factor = if is_sharp { 1.0 } else { noise };
+        self.least > other.most * factor
     }
 }
 
@@ -91,12 +89,16 @@ mod tests {
     }
 
     #[test]
-    fn one_value_stands_for_those_around_it() {
-        let one = spread(&rounds(&[8.0])).unwrap();
-        assert_eq!(one.likely(4.0), (4.0, 16.0));
+    fn what_was_measured_once_differs_by_the_whole_noise_whatever_it_is_compared_with() {
+        let once = |seconds| spread(&rounds(&[seconds])).unwrap();
+        assert!(!once(31.0).is_above(&once(8.0), 4.0));
+        assert!(once(33.0).is_above(&once(8.0), 4.0));
         let three = spread(&rounds(&[8.0, 9.0, 7.0])).unwrap();
-        assert_eq!(three.likely(4.0), (3.5, 18.0), "too few to say");
+        assert!(!once(35.0).is_above(&three, 4.0), "too few to say");
         let five = spread(&rounds(&[8.0, 9.0, 7.0, 8.5, 7.5])).unwrap();
-        assert_eq!(five.likely(4.0), (7.0, 9.0));
+        assert!(!once(35.0).is_above(&five, 4.0) && once(37.0).is_above(&five, 4.0));
+        assert!(!five.is_above(&once(2.0), 4.0) && five.is_above(&once(1.7), 4.0));
+        let others = spread(&rounds(&[10.0, 11.0, 9.1, 10.5, 9.5])).unwrap();
+        assert!(others.is_above(&five, 4.0) && !five.is_above(&others, 4.0));
     }
 }

@@ -192,6 +192,23 @@ fn throttling_and_what_is_above_a_budget_are_shown() {
     free.throttling = Some(model::Throttling::default());
     let page = page::of_one(&free);
     assert!(page.contains("Not throttled") && !page.contains("id=\"throttled\""));
+    assert!(page.contains("did not hold back its writes"));
+    for (share, words) in [
+        (0.008, "for 0.8 % of the time"),
+        (0.0001, "for less than 0.1 % of the time"),
+    ] {
+        free.throttling = Some(model::Throttling {
+            share,
+            ..model::Throttling::default()
+        });
+        let page = page::of_one(&free);
+        assert!(
+            page.contains("Hardly throttled") && page.contains(words),
+            "{share}"
+        );
+        assert!(!page.contains("did not hold back"), "{share}");
+        assert!(table(&free, false).contains("hardly throttled"), "{share}");
+    }
 }
 
 #[test]

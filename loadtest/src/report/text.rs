@@ -289,8 +289,11 @@ impl Table {
         let mut line = format!("{verified}, {kept_up}");
         let throttled = figures::throttled(report);
         match throttled {
-            Some(Throttled::Hardly) => {
+            Some(Throttled::Never) => {
                 let _ = write!(line, ", {}", self.paint.good("not throttled"));
+            }
+            Some(Throttled::Hardly(_)) => {
+                let _ = write!(line, ", {}", self.paint.good("hardly throttled"));
             }
             Some(Throttled::For(share)) => {
                 let share = format!("THROTTLED {} OF THE TIME", format::percent(share));

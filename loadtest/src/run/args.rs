@@ -9,7 +9,7 @@ use crate::{oracle::Outputs, parse::duration};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Load profile (steady, rolling-update, node-loss, scale, flap, restart, huge-service, many-services,
-    /// service-churn, mix, demo, zone-loss or mega), or a YAML file of phases
+    /// service-churn, mix, demo, mirror, leader, zone-loss or mega), or a YAML file of phases
     #[arg(value_name = "PROFILE", value_parser = Source::parse)]
     pub(super) source: Source,
     #[command(flatten)]
@@ -163,6 +163,8 @@ fn metrics_url(text: &str) -> Result<http::Uri, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::phase::Profile;
+    use clap::ValueEnum;
 
     #[test]
     fn a_run_has_a_name_that_fits_in_other_names() {
@@ -172,6 +174,26 @@ mod tests {
         for name in ["", "-a", "a-", "A", "a.b", "a_b", "abcdefghijklmnopqrstu"] {
             assert!(run_name(name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn the_help_names_all_profiles() {
+        let command = <Args as clap::Args>::augment_args(clap::Command::new("run"));
+        let help = command
+            .get_arguments()
+            .find(|argument| argument.get_id() == "source");
+        let help = help.unwrap().get_help().unwrap().to_string();
+        let (_, listed) = help.split_once('(').unwrap();
+        let (listed, _) = listed.split_once(')').unwrap();
+        let listed: Vec<&str> = listed
+            .split([',', ' '])
+            .filter(|word| !matches!(*word, "" | "or"))
+            .collect();
+        let profiles = Profile::value_variants().iter().map(ToString::to_string);
+        let (mut listed, mut profiles) = (listed, profiles.collect::<Vec<_>>());
+        listed.sort_unstable();
+        profiles.sort_unstable();
+        assert_eq!(listed, profiles);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use crate::{
     figures::{bytes, time},
+    oracle::Outputs,
     parse::duration,
     report::{
         model::{self, Latency, Report},
@@ -22,7 +23,7 @@ pub(super) struct Budget {
 /// A figure that can have a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Figure {
-    /// Of one output, or of each that was measured.
+    /// Of one output, or of each that is measured.
     Latency(Option<Output>, Quantile),
     /// CPU time of the controller for each change.
     Cpu,
@@ -49,10 +50,11 @@ enum Quantile {
     Max,
 }
 
-/// Holds the figures of a run, or the medians of its rounds, against the limits.
-pub(super) fn judge(budgets: &[Budget], report: &Report) -> Vec<model::Budget> {
+/// Holds the figures of a run, or the medians of its rounds, against the limits. `measured` are the outputs whose latencies
+/// the run was to measure.
+pub(super) fn judge(budgets: &[Budget], report: &Report, measured: Outputs) -> Vec<model::Budget> {
     let each = budgets.iter().flat_map(|budget| {
-        let figures = budget.figure.measured(report);
+        let figures = budget.figure.each(measured);
         figures.into_iter().map(|figure| budget.judge(figure, report))
     });
     each.collect()
@@ -78,13 +80,23 @@ impl FromStr for Budget {
 
 impl Budget {
     fn judge(&self, figure: Figure, report: &Report) -> model::Budget {
-        let measured = Spread::of(report, |report| figure.value(report)).map(|spread| spread.median);
+        let spread = Spread::of(report, |report| figure.value(report));
+        // What was not measured, in whichever round, may be anything.
+        let rounds = report.rounds.len().max(1);
+        let met = spread.is_some_and(|spread| spread.rounds == rounds && spread.median <= self.limit);
         model::Budget {
             figure: figure.to_string(),
             limit: figure.text(self.limit),
-            measured: measured.map_or_else(|| "not measured".to_owned(), |value| figure.text(value)),
-            // What was not measured may be anything.
-            met: measured.is_some_and(|measured| measured <= self.limit),
+            measured: match spread {
+                None => "not measured".to_owned(),
+                Some(spread) if spread.rounds < rounds => format!(
+                    "{} in {} of {rounds} rounds, and not measured in the others",
+                    figure.text(spread.median),
+                    spread.rounds
+                ),
+                Some(spread) => figure.text(spread.median),
+            },
+            met,
         }
     }
 }
@@ -127,20 +139,20 @@ impl Figure {
         (limit.is_finite() && limit >= 0.0).then_some(limit)
     }
 
-    /// The figures that this one stands for: latencies of no output in particular are those of each that was measured.
-    fn measured(self, report: &Report) -> Vec<Self> {
+    /// The figures that this one stands for: latencies of no output in particular are those of each that is measured.
+    fn each(self, measured: Outputs) -> Vec<Self> {
         let Self::Latency(None, quantile) = self else {
             return vec![self];
         };
-        let mut all: Vec<Self> = [Output::Slices, Output::Endpoints]
-            .into_iter()
-            .map(|output| Self::Latency(Some(output), quantile))
-            .filter(|figure| Spread::of(report, |report| figure.value(report)).is_some())
+        let outputs = [
+            (Output::Slices, measured.slices),
+            (Output::Endpoints, measured.endpoints),
+        ];
+        let measured = outputs.into_iter().filter(|(_, is_measured)| *is_measured);
+        let each: Vec<Self> = measured
+            .map(|(output, _)| Self::Latency(Some(output), quantile))
             .collect();
-        if all.is_empty() {
-            all.push(self);
-        }
-        all
+        if each.is_empty() { vec![self] } else { each }
     }
 
     fn value(self, report: &Report) -> Option<f64> {
@@ -153,8 +165,8 @@ impl Figure {
                 };
                 (latency.count > 0).then(|| quantile.of(latency) as f64)
             }
-            Self::Cpu => controller.map(|process| process.cpu_micros_per_change),
-            Self::Memory => controller.map(|process| process.peak_rss_bytes as f64),
+            Self::Cpu => controller?.used(|process| process.cpu_micros_per_change),
+            Self::Memory => controller?.used(|process| process.peak_rss_bytes as f64),
             Self::Writes => (report.changes.made > 0).then_some(report.writes.per_change),
             Self::Throttled => report.throttling.as_ref().map(|throttling| throttling.share),
         }
@@ -240,7 +252,11 @@ mod tests {
     }
 
     fn judged(budget: &str, report: &Report) -> Vec<(String, String, String, bool)> {
-        let all = judge(&[budget.parse().unwrap()], report);
+        judged_of(budget, report, Outputs::SLICES)
+    }
+
+    fn judged_of(budget: &str, report: &Report, measured: Outputs) -> Vec<(String, String, String, bool)> {
+        let all = judge(&[budget.parse().unwrap()], report, measured);
         all.into_iter()
             .map(|budget| (budget.figure, budget.limit, budget.measured, budget.met))
             .collect()
@@ -277,11 +293,44 @@ mod tests {
         assert_eq!(
             nothing,
             [(
-                "max".to_owned(),
+                "slices.max".to_owned(),
                 "60.0 s".to_owned(),
                 "not measured".to_owned(),
                 false
             )]
+        );
+        let mut unread = report();
+        unread.processes[0].unread = true;
+        for budget in ["cpu=1h", "memory=99GiB"] {
+            let found = judged(budget, &unread).remove(0);
+            assert_eq!((&*found.2, found.3), ("not measured", false), "{budget}");
+        }
+    }
+
+    #[test]
+    fn each_output_that_a_run_measures_has_to_have_been_measured() {
+        let found = judged_of("p99=1m", &report(), Outputs::ALL);
+        let found: Vec<_> = found
+            .iter()
+            .map(|(figure, _, _, met)| (&**figure, *met))
+            .collect();
+        assert_eq!(found, [("slices.p99", true), ("endpoints.p99", false)]);
+    }
+
+    #[test]
+    fn a_figure_has_to_have_been_measured_in_every_round() {
+        let mut once = Report {
+            rounds: vec![report(), report(), report()],
+            ..report()
+        };
+        assert!(judged("p99=1m", &once)[0].3);
+        for round in &mut once.rounds[1..] {
+            round.slices = Latency::default();
+        }
+        let found = judged("p99=1m", &once).remove(0);
+        assert_eq!(
+            (&*found.2, found.3),
+            ("120 ms in 1 of 3 rounds, and not measured in the others", false)
         );
     }
 
@@ -293,7 +342,7 @@ mod tests {
             p99: 1_000,
             ..Latency::default()
         };
-        let both = judged("p99=100ms", &both);
+        let both = judged_of("p99=100ms", &both, Outputs::ALL);
         let both: Vec<_> = both.iter().map(|(figure, _, _, met)| (&**figure, *met)).collect();
         assert_eq!(both, [("slices.p99", false), ("endpoints.p99", true)]);
     }

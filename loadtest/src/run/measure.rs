@@ -34,7 +34,7 @@ use crate::{
     controller::{Controller, Server},
     figures::{number, time},
     observe::watch::{OutputWatch, Scope, Seen},
-    oracle,
+    oracle::{self, Outputs},
     progress::{Stage, every_so_often},
     report::model::{self, Report, Restart},
     settle::{self, Settled},
@@ -86,9 +86,7 @@ pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Resu
     let http = Http::new(session.writing.clone());
     fill(&http, &world, session).await?;
 
-    let mut outputs = session.options().outputs;
-    // There, Endpoints are what the generator changes, and slices what the controller writes.
-    outputs.endpoints &= !matches!(world.layout, Layout::Mirror | Layout::Leader);
+    let outputs = written(session, &world);
     let scope = Scope {
         outputs,
         label: Some(world.label()),
@@ -101,9 +99,7 @@ pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Resu
         seen: watch.seen(),
     };
     let exceeds_endpoints = outputs.endpoints && world.exceeds_endpoints();
-    let mut followed = outputs;
-    // There, Endpoints may be of several groups, of which it is not known whether they show all.
-    followed.endpoints &= world.layout != Layout::Demo;
+    let followed = followed(session, &world);
     let world = Arc::new(Mutex::new(world));
     let _heartbeats = (!session.target.is_embedded()).then(|| heartbeats(http.clone(), Arc::clone(&world)));
     let mut processes = Processes::start(session)?;
@@ -128,6 +124,22 @@ pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Resu
         pods,
         stopped: processes.stop().await,
     })
+}
+
+/// The outputs that the controller writes for a cluster.
+fn written(session: &Session<'_>, world: &World) -> Outputs {
+    let mut outputs = session.options().outputs;
+    // There, Endpoints are what the generator changes, and slices what the controller writes.
+    outputs.endpoints &= !matches!(world.layout, Layout::Mirror | Layout::Leader);
+    outputs
+}
+
+/// Those of them whose latencies are measured.
+pub(super) fn followed(session: &Session<'_>, world: &World) -> Outputs {
+    let mut outputs = written(session, world);
+    // There, Endpoints may be of several groups, of which it is not known whether they show all.
+    outputs.endpoints &= world.layout != Layout::Demo && world.fits_endpoints();
+    outputs
 }
 
 async fn fill(http: &Http, world: &World, session: &Session<'_>) -> anyhow::Result<()> {

@@ -17,7 +17,8 @@ pub(super) struct MeasuredProcess {
     ended: Duration,
     cold: Duration,
     last: Option<Usage>,
-    peak: u64,
+    /// The most memory that it ever had; none until it could be read.
+    peak: Option<u64>,
     /// CPU time of the measured part at the last sample.
     sampled: Duration,
     over_time: Vec<ProcessSample>,
@@ -34,7 +35,7 @@ impl MeasuredProcess {
             ended: Duration::ZERO,
             cold: Duration::ZERO,
             last: None,
-            peak: 0,
+            peak: None,
             sampled: Duration::ZERO,
             over_time: Vec::new(),
         }
@@ -53,7 +54,7 @@ impl MeasuredProcess {
     /// Reads what it uses; the last reading stays when it is gone.
     fn look(&mut self) {
         if let Some(usage) = Usage::of(self.pid) {
-            self.peak = self.peak.max(usage.peak_memory);
+            self.peak = self.peak.max(Some(usage.peak_memory));
             self.last = Some(usage);
         }
     }
@@ -97,11 +98,12 @@ impl MeasuredProcess {
         Process {
             name: self.name.clone(),
             pid: self.pid.cast_unsigned(),
+            unread: self.peak.is_none(),
             cpu_seconds,
             cpu_micros_per_change: cpu_seconds * 1e6 / changes.max(1) as f64,
             cold_cpu_seconds: self.cold.as_secs_f64(),
             rss_bytes: self.last.map(|usage| usage.memory).unwrap_or_default(),
-            peak_rss_bytes: self.peak,
+            peak_rss_bytes: self.peak.unwrap_or_default(),
             over_time: self.over_time.clone(),
         }
     }
@@ -123,16 +125,29 @@ pub(super) fn name_of(pid: i32) -> Option<String> {
 pub(super) fn flags_of(pid: i32) -> Option<Vec<String>> {
     let line = command_line(pid);
     let (_, flags) = line.split_first()?;
-    Some(flags.iter().map(|flag| without_secret(flag)).collect())
+    Some(without_secrets(flags))
 }
 
 /// Whoever gets a report should not get a password with it.
-fn without_secret(flag: &str) -> String {
+fn without_secrets(words: &[String]) -> Vec<String> {
     const SECRET: [&str; 3] = ["token", "password", "secret"];
-    match flag.split_once('=') {
-        Some((name, _)) if SECRET.iter().any(|word| name.contains(word)) => format!("{name}=***"),
-        _ => flag.to_owned(),
+    let is_secret = |name: &str| name.starts_with('-') && SECRET.iter().any(|word| name.contains(word));
+    let mut is_value = false;
+    let mut shown = Vec::new();
+    for word in words {
+        let is_of_secret = is_value && !word.starts_with('-');
+        is_value = false;
+        shown.push(match word.split_once('=') {
+            _ if is_of_secret => "***".to_owned(),
+            Some((name, _)) if is_secret(name) => format!("{name}=***"),
+            Some(_) => word.clone(),
+            None => {
+                is_value = is_secret(word);
+                word.clone()
+            }
+        });
     }
+    shown
 }
 
 /// The words of a process's command line.
@@ -159,9 +174,21 @@ mod tests {
         measured.starts(own);
         let report = measured.report(1_000_000);
         assert!(
-            report.cpu_seconds >= 5.0 && report.rss_bytes > 0 && report.peak_rss_bytes >= report.rss_bytes
+            !report.unread
+                && report.cpu_seconds >= 5.0
+                && report.rss_bytes > 0
+                && report.peak_rss_bytes >= report.rss_bytes
         );
         assert!((report.cpu_micros_per_change - report.cpu_seconds).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_could_never_be_read_is_not_known() {
+        let mut measured = MeasuredProcess::new("gone".to_owned(), i32::MAX);
+        measured.begin(false);
+        let report = measured.report(1);
+        assert!(report.unread, "{report:?}");
+        assert_eq!(report.used(|process| process.peak_rss_bytes), None);
     }
 
     #[test]
@@ -193,8 +220,16 @@ mod tests {
 
     #[test]
     fn secrets_stay_out_of_reports() {
-        assert_eq!(without_secret("--some-token=abc"), "--some-token=***");
-        assert_eq!(without_secret("--token-auth-file=/x"), "--token-auth-file=***");
-        assert_eq!(without_secret("--kube-api-qps=5"), "--kube-api-qps=5");
+        let shown = |words: &str| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            without_secrets(&words).join(" ")
+        };
+        assert_eq!(shown("--some-token=abc"), "--some-token=***");
+        assert_eq!(shown("--token-auth-file=/x"), "--token-auth-file=***");
+        assert_eq!(shown("run --some-token abc def"), "run --some-token *** def");
+        assert_eq!(
+            shown("--some-token --kube-api-qps=5"),
+            "--some-token --kube-api-qps=5"
+        );
     }
 }

@@ -456,6 +456,11 @@ impl World {
         self.groups.iter().any(|group| group.size > MAX_ADDRESSES)
     }
 
+    /// Some Service has so few pods that its Endpoints object shows all of them.
+    pub(super) fn fits_endpoints(&self) -> bool {
+        self.groups.iter().any(|group| group.size <= MAX_ADDRESSES)
+    }
+
     /// The first pod of the group that the Service selects: it stands for all when they come and go with the Service.
     pub(super) fn first_selected(&self, service: usize) -> Option<&Pod> {
         let Selection::Group(group) = self.services[service].selection else {

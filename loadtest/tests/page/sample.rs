@@ -329,6 +329,7 @@ fn process(rng: &mut Rng, shape: &Shape, number: usize, changes: &[Count], made:
     Process {
         name: name.to_owned(),
         pid: 4_000 + number as u32,
+        unread: false,
         cpu_seconds: short(cpu * shape.seconds),
         cpu_micros_per_change: short(cpu * shape.seconds * 1e6 / made as f64),
         cold_cpu_seconds: short(cpu * 7.0),

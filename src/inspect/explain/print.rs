@@ -2,8 +2,7 @@
 
 use super::{Explanation, NearPod, PodFinding, State};
 use crate::inspect::findings::table;
-use crate::inspect::text::{BAD, BOLD, DIM, GOOD, Table, WARN, listed, painted, plural};
-use std::fmt::Write as _;
+use crate::inspect::text::{BAD, BOLD, DIM, GOOD, Page, Piece, Table, WARN, listed, painted, plural};
 
 /// The number of pods without anything to report, and of strays, that are shown unless all are asked for.
 const PLAIN: usize = 10;
@@ -14,40 +13,42 @@ impl Explanation {
     /// Formats the explanation for people, with colours that the caller may strip. `all` also shows all pods and strays
     /// beyond the usual number.
     pub fn to_text(&self, all: bool) -> String {
-        let mut out = String::new();
+        let mut out = Page::default();
         self.push_head(&mut out);
         if self.managed {
             self.push_pods(&mut out, all);
             self.push_nearly(&mut out);
         }
         if !self.strays.is_empty() {
-            let _ = writeln!(out, "\n{}", painted(BAD, "Published for no pod that matches:"));
+            out.gap();
+            out.line(0, painted(BAD, "Published for no pod that matches:"));
             for stray in self.strays.iter().take(if all { usize::MAX } else { PLAIN }) {
-                let _ = writeln!(out, "  {stray}");
+                out.line(2, stray);
             }
             let more = self.strays.len().saturating_sub(PLAIN);
             if more > 0 && !all {
-                let _ = writeln!(out, "  and {more} more");
+                out.line(2, format!("and {more} more"));
             }
         }
         self.push_objects(&mut out);
-        out
+        out.finish()
     }
 
-    fn push_head(&self, out: &mut String) {
+    fn push_head(&self, out: &mut Page) {
         let title = format!("Service {}/{}", self.namespace, self.service);
         let families = if self.managed {
             format!(", {}", self.families.join(" and "))
         } else {
             String::new()
         };
-        let _ = writeln!(out, "{}  {}{families}", painted(BOLD, title), self.r#type);
+        let kind = format!("  {}{families}", self.r#type);
+        out.line(0, painted(BOLD, title).then(kind));
         let mut head = Table::default();
         if !self.selector.is_empty() {
-            head.row(["  selector".to_owned(), self.selector.join(",")]);
+            head.row(["selector".to_owned(), self.selector.join(",")]);
         }
         for (i, port) in self.ports.iter().enumerate() {
-            head.row([if i == 0 { "  ports" } else { "" }.to_owned(), port.clone()]);
+            head.row([if i == 0 { "ports" } else { "" }, port]);
         }
         if let Some(leader) = &self.leader {
             let lease = format!("Lease {}", leader.lease);
@@ -56,50 +57,41 @@ impl Explanation {
             } else {
                 format!("{lease}: {}", leader.says)
             };
-            head.row(["  leader".to_owned(), says]);
+            head.row(["leader".to_owned(), says]);
             if let Some(ran_out) = leader.ran_out() {
-                head.row([String::new(), painted(WARN, ran_out)]);
+                head.row([Piece::default(), painted(WARN, ran_out)]);
             }
         }
-        let _ = write!(out, "{head}");
+        out.table(2, &head);
         for note in &self.notes {
-            let _ = writeln!(out, "  {note}");
+            out.line(2, note);
         }
         for warning in &self.warnings {
-            let _ = writeln!(out, "  {}", painted(WARN, warning));
+            out.line(2, painted(WARN, warning));
         }
         match (self.managed, self.in_sync) {
             (true, Some(true)) => {
-                let text = painted(GOOD, "in sync");
                 let what = if self.endpoints_unknown {
-                    "slices are"
+                    ": slices are what they should be"
                 } else {
-                    "slices and Endpoints are"
+                    ": slices and Endpoints are what they should be"
                 };
-                let _ = writeln!(out, "  {text}: {what} what they should be");
+                out.line(2, painted(GOOD, "in sync").then(what));
             }
             (true, None) => {
-                let _ = writeln!(
-                    out,
-                    "  {}: see above",
-                    painted(WARN, "cannot tell whether it is in sync")
-                );
+                let unknown = painted(WARN, "cannot tell whether it is in sync");
+                out.line(2, unknown.then(": see above"));
             }
             (_, Some(false)) => {
-                let text = painted(BAD, "OUT OF SYNC");
-                let _ = writeln!(
-                    out,
-                    "  {text} (right after a change, look again in a moment); the controller would"
-                );
-                for line in table(&self.out_of_sync, false).lines() {
-                    let _ = writeln!(out, "    {line}");
-                }
+                let so = " (right after a change, look again in a moment); the controller would";
+                out.line(2, painted(BAD, "OUT OF SYNC").then(so));
+                out.table(4, &table(&self.out_of_sync, false));
             }
             (false, _) => {}
         }
     }
 
-    fn push_pods(&self, out: &mut String, all: bool) {
+    fn push_pods(&self, out: &mut Page, all: bool) {
         let count = |state| self.pods.iter().filter(|pod| pod.state == state).count();
         let mut counts = Vec::new();
         for (state, text) in [
@@ -132,7 +124,8 @@ impl Explanation {
         } else {
             format!(": {}", counts.join(", "))
         };
-        let _ = writeln!(out, "\n{title}{counts}");
+        out.gap();
+        out.line(0, title.then(counts));
         let mut rows = Table::default();
         let mut below = Vec::new();
         let (mut plain, mut hidden) = (0, 0);
@@ -147,29 +140,24 @@ impl Explanation {
             rows.row(row(pod));
             below.push(said(pod));
         }
-        for (line, said) in rows.to_string().lines().zip(below) {
-            let _ = writeln!(out, "{line}");
+        for (line, said) in rows.lines().into_iter().zip(below) {
+            out.line(2, line);
             for line in said {
-                let _ = writeln!(out, "      {line}");
+                out.line(6, line);
             }
         }
         if hidden > 0 {
-            let _ = writeln!(
-                out,
-                "  and {} like the last (--all shows them)",
-                plural(
-                    hidden,
-                    if self.leader.is_some() {
-                        "more pod"
-                    } else {
-                        "more ready pod"
-                    }
-                )
-            );
+            let noun = if self.leader.is_some() {
+                "more pod"
+            } else {
+                "more ready pod"
+            };
+            let hidden = plural(hidden, noun);
+            out.line(2, format!("and {hidden} like the last (--all shows them)"));
         }
     }
 
-    fn push_nearly(&self, out: &mut String) {
+    fn push_nearly(&self, out: &mut Page) {
         if self.nearly.is_empty() {
             return;
         }
@@ -182,28 +170,27 @@ impl Explanation {
             "{} nearly {verb}, but for one label:",
             plural(self.nearly_total, "pod")
         );
-        let _ = writeln!(out, "\n{}", painted(BOLD, title));
+        out.gap();
+        out.line(0, painted(BOLD, title));
         let mut rest = &self.nearly[..];
         while let [first, ..] = rest {
             // Pods with the same difference are next to each other.
             let same = |pod: &&NearPod| pod.difference() == first.difference();
             let count = rest.iter().take_while(same).count();
             let names: Vec<&str> = rest[..count].iter().map(|pod| &*pod.pod).collect();
-            let _ = writeln!(
-                out,
-                "  {}: {}",
-                painted(WARN, first.difference()),
-                listed(&names, NAMES)
-            );
+            let names = format!(": {}", listed(&names, NAMES));
+            out.line(2, painted(WARN, first.difference()).then(names));
             rest = &rest[count..];
         }
         if self.nearly_total > self.nearly.len() {
-            let _ = writeln!(out, "  and {} more", self.nearly_total - self.nearly.len());
+            let more = self.nearly_total - self.nearly.len();
+            out.line(2, format!("and {more} more"));
         }
     }
 
-    fn push_objects(&self, out: &mut String) {
-        let _ = writeln!(out, "\n{}", painted(BOLD, plural(self.slices.len(), "slice")));
+    fn push_objects(&self, out: &mut Page) {
+        out.gap();
+        out.line(0, painted(BOLD, plural(self.slices.len(), "slice")));
         let mut rows = Table::default();
         for slice in &self.slices {
             let ports = if slice.ports.is_empty() {
@@ -219,41 +206,35 @@ impl Explanation {
             let note = slice.note.clone().unwrap_or_default();
             let remark = [by, note].into_iter().filter(|text| !text.is_empty());
             rows.row([
-                format!("  {}", slice.name),
-                slice.family.unwrap_or("-").to_owned(),
-                format!("{} of {} ready", slice.ready, slice.endpoints),
-                ports,
+                (&slice.name).into(),
+                slice.family.unwrap_or("-").into(),
+                format!("{} of {} ready", slice.ready, slice.endpoints).into(),
+                ports.into(),
                 painted(WARN, remark.collect::<Vec<_>>().join(", ")),
             ]);
         }
-        let _ = write!(out, "{rows}");
+        out.table(2, &rows);
         let title = painted(BOLD, "Endpoints");
-        match &self.endpoints {
-            None if self.endpoints_unknown => {
-                let _ = writeln!(out, "{title}: could not be read");
-            }
-            None => {
-                let _ = writeln!(out, "{title}: there is no such object");
-            }
+        let line = match &self.endpoints {
+            None if self.endpoints_unknown => title.then(": could not be read"),
+            None => title.then(": there is no such object"),
             Some(endpoints) => {
-                let _ = write!(
-                    out,
-                    "{title}: {} ready, {} not ready",
-                    endpoints.ready, endpoints.not_ready
-                );
+                let counts = format!(": {} ready, {} not ready", endpoints.ready, endpoints.not_ready);
+                let mut line = title.then(counts);
                 if endpoints.truncated {
-                    let _ = write!(out, ", {}", painted(WARN, "truncated"));
+                    line = line.then(", ").then(painted(WARN, "truncated"));
                 }
                 if !endpoints.ours {
-                    let _ = write!(out, ", {}", painted(WARN, "without our label"));
+                    line = line.then(", ").then(painted(WARN, "without our label"));
                 }
-                out.push('\n');
+                line
             }
-        }
+        };
+        out.line(0, line);
     }
 }
 
-fn row(pod: &PodFinding) -> Vec<String> {
+fn row(pod: &PodFinding) -> [Piece; 6] {
     let state = match pod.state {
         _ if !pod.amiss.is_empty() => painted(BAD, state(pod.state)),
         State::Ready if pod.is_plain() => painted(GOOD, state(pod.state)),
@@ -285,16 +266,16 @@ fn row(pod: &PodFinding) -> Vec<String> {
         .collect();
     hints.dedup();
     let hints = if hints.is_empty() {
-        String::new()
+        Piece::default()
     } else {
         painted(DIM, format!("hints: {}", hints.join("; ")))
     };
-    vec![
-        format!("  {state}"),
-        pod.name.clone(),
-        addresses,
-        slices,
-        node,
+    [
+        state,
+        (&pod.name).into(),
+        addresses.into(),
+        slices.into(),
+        node.into(),
         hints,
     ]
 }
@@ -309,12 +290,15 @@ fn state(state: State) -> &'static str {
 }
 
 /// Returns the lines that are printed below a pod's own line.
-fn said(pod: &PodFinding) -> Vec<String> {
+fn said(pod: &PodFinding) -> Vec<Piece> {
     let amiss = pod.amiss.iter().map(|text| painted(BAD, text));
     let leads = pod.leads.map(|leads| match (leads, pod.published.is_empty()) {
-        (true, false) => "published as the leader".to_owned(),
-        (true, true) => "the leader, and not published".to_owned(),
-        (false, _) => "not the leader".to_owned(),
+        (true, false) => "published as the leader".into(),
+        (true, true) => "the leader, and not published".into(),
+        (false, _) => "not the leader".into(),
     });
-    amiss.chain(leads).chain(pod.why.iter().cloned()).collect()
+    amiss
+        .chain(leads)
+        .chain(pod.why.iter().map(Piece::from))
+        .collect()
 }

@@ -20,15 +20,21 @@ pub(super) enum LeaseSight {
     },
     /// It does not exist.
     Missing,
-    /// Its record, and when it was first seen like this. Times of other clocks are not compared with ours.
-    Seen(Record, Duration),
+    /// Its record. Times of other clocks are not compared with ours.
+    Seen {
+        record: Record,
+        /// When it was first seen like this.
+        since: Duration,
+        /// When it was last read. What has happened since, nobody has looked.
+        read: Duration,
+    },
 }
 
 impl LeaseSight {
     /// Takes out the record that was seen last, and since when.
     fn take_seen(&mut self) -> Option<(Record, Duration)> {
         match std::mem::replace(self, Self::Unread) {
-            Self::Seen(record, since) => Some((record, since)),
+            Self::Seen { record, since, .. } => Some((record, since)),
             Self::Failed { before, .. } => before,
             Self::Unread | Self::Missing => None,
         }
@@ -50,7 +56,7 @@ pub(super) struct Model {
     pub(super) restarted: bool,
     pub(super) lease: LeaseSight,
     pub(super) hot: HotServices,
-    /// When slices were first watched.
+    /// Since when slices are watched without a gap.
     pub(super) followed: Option<Duration>,
     /// The reason why slices are not watched at the moment.
     pub(super) watch_failure: Option<String>,
@@ -104,7 +110,11 @@ impl Model {
                 // One that is not renewed runs out, whether reading it fails in between or not.
                 let since = before.filter(|(known, _)| *known == record);
                 let since = since.map_or(now, |(_, since)| since);
-                LeaseSight::Seen(record, since)
+                LeaseSight::Seen {
+                    record,
+                    since,
+                    read: now,
+                }
             }
         };
     }
@@ -113,8 +123,12 @@ impl Model {
     pub(super) fn slices(&mut self, news: SliceNews, now: Duration) {
         match news {
             SliceNews::Follows => {
+                if self.watch_failure.take().is_some() {
+                    // What changed in between was missed, so counting begins anew.
+                    self.hot = HotServices::default();
+                    self.followed = None;
+                }
                 self.followed.get_or_insert(now);
-                self.watch_failure = None;
             }
             SliceNews::Changed {
                 namespace,

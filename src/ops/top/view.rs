@@ -1,5 +1,6 @@
 //! The content of the screen, as text: pure, so that tests can look at it.
 
+use super::exposition::Exposition;
 use super::hot::{COUNTED, HotService, Sort};
 use super::model::{LeaseSight, Model};
 use super::rates::{Quantile, Span};
@@ -61,7 +62,7 @@ impl View {
             facts.push(fact("Metrics", vec!["not read yet".to_owned()]));
         }
         facts.extend(process(model));
-        facts.extend(lease(model, now));
+        facts.extend(lease(model));
         facts.extend(writes(model));
         facts.extend(state(model));
         facts.extend(latency(model));
@@ -69,6 +70,7 @@ impl View {
         let counted = model.followed.map(|since| now.saturating_sub(since));
         let counted = match counted {
             None => "not counted yet".to_owned(),
+            Some(_) if model.watch_failure.is_some() => "until the watch ended".to_owned(),
             Some(counted) if counted >= COUNTED => "in the last minute".to_owned(),
             Some(counted) => format!("in the last {}", age(counted)),
         };
@@ -152,16 +154,22 @@ fn process(model: &Model) -> Option<Fact> {
     Some(fact("Process", pieces))
 }
 
-fn lease(model: &Model, now: Duration) -> Option<Fact> {
+/// Returns whether the controller is known to run without leader election, as a dry run does: then it needs no Lease.
+fn needs_no_lease(model: &Model) -> bool {
+    let elects = |metrics: &Exposition| metrics.sum("leader_election_master_status", &[]).is_some();
+    model.latest().is_some_and(|latest| !elects(&latest.metrics))
+}
+
+fn lease(model: &Model) -> Option<Fact> {
     let name = &model.lease_name;
-    Some(match &model.lease {
+    let fact = match &model.lease {
         LeaseSight::Unread => return None,
         LeaseSight::Failed { why, .. } => {
             alarm("Lease", vec![format!("{name} cannot be read:"), why.clone()])
         }
         LeaseSight::Missing => alarm("Lease", vec![format!("{name} does not exist")]),
-        LeaseSight::Seen(record, since) => {
-            let unchanged = now.saturating_sub(*since);
+        LeaseSight::Seen { record, since, read } => {
+            let unchanged = read.saturating_sub(*since);
             let seconds = u64::try_from(record.seconds).unwrap_or_default();
             let seen = format!("unchanged for {}", age(unchanged));
             let expired = unchanged > Duration::from_secs(seconds);
@@ -174,6 +182,10 @@ fn lease(model: &Model, now: Duration) -> Option<Fact> {
                 holder => fact("Lease", vec![short(holder), format!("holds {name}"), seen]),
             }
         }
+    };
+    Some(Fact {
+        alarm: fact.alarm && !needs_no_lease(model),
+        ..fact
     })
 }
 
@@ -310,7 +322,15 @@ fn lag(model: &Model) -> Option<Fact> {
     lags.sort_by_key(|(resource, _)| *resource);
     let pieces = lags
         .iter()
-        .map(|(resource, lag)| format!("{} {}", Excerpt::value(resource), duration(*lag)))
+        .map(|(resource, lag)| {
+            // The metric is nought while the resource is not watched, and above it while it is.
+            let passed = if *lag > 0.0 {
+                duration(*lag)
+            } else {
+                "-".to_owned()
+            };
+            format!("{} {passed}", Excerpt::value(resource))
+        })
         .collect();
     // A quiet watch shows a bookmark each minute.
     let late = lags.iter().any(|(_, lag)| *lag > 120.0);

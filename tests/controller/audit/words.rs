@@ -38,6 +38,29 @@ async fn patch_slice(world: &World, patch: Value) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_tenant_writes_into_a_slice_forges_no_row() {
+    const FORGED: &str = "x\nn/other  endpointslice other  delete\u{1b}[2J";
+    let world = settled(&json!({})).await;
+    let endpoint = json!({"addresses": ["10.9.9.9"], "conditions": {"ready": true}, "zone": FORGED,
+        "targetRef": {"kind": "Pod", "namespace": NS, "name": FORGED, "uid": "u"}});
+    patch_slice(&world, json!({"endpoints": [endpoint]})).await;
+    let report = report(&world).await;
+    let text = report.to_text();
+    assert!(
+        text.contains(r"10.9.9.9 (pod x\nn/other  endpointslice other  delete\u{1b}[2J) should not be there"),
+        "{text}"
+    );
+    assert!(!text.contains("\u{1b}[2J"), "{text:?}");
+    assert!(!text.lines().any(|line| line.starts_with("n/other")), "{text}");
+    // A program reads what is stored.
+    assert!(
+        serde_json::to_string(&report)
+            .unwrap()
+            .contains(r"(pod x\nn/other")
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn endpoints_are_compared_one_by_one() {
     let world = settled(&json!({"metadata": {"labels": {"team": "a"}}})).await;
     let mut endpoints: Vec<Value> = items(&slice(&world).await["endpoints"]).cloned().collect();

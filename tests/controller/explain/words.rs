@@ -1,7 +1,7 @@
 //! The words of `explain` about pods, Services, and what is published for them.
 
 use super::{explain, of};
-use crate::world::{NS, World, dual_pod, node, pod, service_with};
+use crate::world::{NS, World, dual_pod, node, pod, service_with, text};
 use endpointd::inspect::explain::{Explanation, State};
 use serde_json::{Value, json};
 
@@ -255,6 +255,21 @@ async fn differences_are_named_for_the_pod_and_for_the_service() {
     let text = anstream::adapter::strip_str(&found.to_text(false)).to_string();
     assert!(text.contains("OUT OF SYNC"), "{text}");
     assert!(text.contains("10.1.0.4 (pod new) is missing"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tenant_writes_into_a_slice_forges_no_line() {
+    let world = settled(&json!({}), &[pod("p1", "10.1.0.1", "n1")]).await;
+    let slice = text(&world.slices().await[0]["metadata"]["name"]);
+    let endpoint = json!({"addresses": ["10.9.9.9"], "conditions": {"ready": true},
+        "targetRef": {"kind": "Pod", "namespace": NS, "name": "x\n  in sync\u{1b}[8m", "uid": "u"}});
+    let endpoints = json!({"endpoints": [endpoint]});
+    world.patch("EndpointSlice", &slice, endpoints).await;
+    let shown = said(&world).await.to_text(true);
+    assert!(shown.contains(r"10.9.9.9 in slice s-"), "it is a stray: {shown}");
+    assert!(shown.contains(r"pod x\n  in sync\u{1b}[8m is gone"), "{shown}");
+    assert!(!shown.contains("\u{1b}[8m"), "{shown:?}");
+    assert!(!shown.lines().any(|line| line == "  in sync"), "{shown}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{
     super::{
         figures::{Figure, Group, Judgement},
-        model::Report,
+        model::{Report, Throttling},
         sample,
         text::WIDTH,
     },
@@ -104,10 +104,48 @@ fn rounds_that_overlap_are_neither_better_nor_worse() {
 }
 
 #[test]
+fn a_repeated_run_and_a_single_one_differ_by_all_of_the_noise() {
+    let p50 = [100, 101, 102, 103, 104];
+    let judged = |one: &[u64], other: &[u64]| {
+        let groups = figures::groups(&runs([repeated(one, 100.0), repeated(other, 100.0)]));
+        figure(&groups, "Slices", "p50").standing(1).judgement
+    };
+    assert_eq!(judged(&p50, &[150]), Judgement::Noise);
+    assert_eq!(judged(&p50, &[160]), Judgement::Worse);
+    assert_eq!(judged(&[150], &p50), Judgement::Noise);
+    assert_eq!(judged(&[160], &p50), Judgement::Better);
+}
+
+#[test]
+fn shares_of_throttled_time_differ_by_points_and_not_by_times() {
+    let throttled = |share| {
+        let mut report = sample::endpointd();
+        let throttling = Throttling {
+            share,
+            ..Throttling::default()
+        };
+        report.throttling = Some(throttling);
+        report
+    };
+    let judged = |one, other| {
+        let runs = runs([throttled(one), throttled(other)]);
+        let groups = figures::groups(&runs);
+        let failures = figures::failures(&runs, &groups, 1.2).worse;
+        let throttled = figure(&groups, "Changes", "time throttled");
+        (throttled.text(1), throttled.standing(1).judgement, failures.len())
+    };
+    assert_eq!(judged(0.0, 0.012), ("1.2 %".to_owned(), Judgement::Same, 0));
+    assert_eq!(judged(0.004, 0.02), ("2.0 %".to_owned(), Judgement::Same, 0));
+    assert_eq!(judged(0.012, 0.004), ("0.4 %".to_owned(), Judgement::Same, 0));
+    assert_eq!(judged(0.0, 0.2), ("20 %".to_owned(), Judgement::Worse, 1));
+    assert_eq!(judged(0.2, 0.0), ("0.0 %".to_owned(), Judgement::Better, 0));
+}
+
+#[test]
 fn what_is_worse_by_more_than_the_limit_is_named() {
     let worse = |reports: [Report; 2], limit| {
         let runs = runs(reports);
-        figures::worse_than(&runs, &figures::groups(&runs), limit)
+        figures::failures(&runs, &figures::groups(&runs), limit).worse
     };
     let p50 = [100, 101, 102, 103, 104];
     let (fast, slow) = (repeated(&p50, 100.0), repeated(&p50, 130.0));
@@ -127,6 +165,57 @@ fn what_is_worse_by_more_than_the_limit_is_named() {
     failing.changes.failed = 3;
     let found = worse([sample::endpointd(), failing], 5.0);
     assert_eq!(found, ["B: Changes and writes, changes failed: 3 after 0"]);
+}
+
+/// What `--fail-above 1.2` says of these, and its last line.
+fn failed(reports: [Report; 2]) -> (Failures, String) {
+    let runs = runs(reports);
+    let failures = figures::failures(&runs, &figures::groups(&runs), 1.2);
+    let told = told(1.2, &failures);
+    let last = told.lines().next_back().unwrap().to_owned();
+    (failures, last)
+}
+
+#[test]
+fn a_figure_that_is_gone_is_a_failure() {
+    let mut gone = sample::endpointd();
+    gone.slices.count = 0;
+    gone.slices.never_seen = 12;
+    let (failures, last) = failed([sample::endpointd(), gone.clone()]);
+    assert_eq!(failures.missing.len(), 5, "{:?}", failures.missing);
+    assert!(
+        failures.missing[0].starts_with("B: Slices: change to visible, p50: not measured, "),
+        "{:?}",
+        failures.missing
+    );
+    assert!(last.contains("5 figures are missing"), "{last}");
+    // What the reference lacks is not missed.
+    assert!(failed([gone, sample::endpointd()]).0.missing.is_empty());
+    let p50 = [100, 101, 102, 103, 104];
+    let mut once = repeated(&p50, 100.0);
+    for round in &mut once.rounds[1..] {
+        round.slices.count = 0;
+    }
+    let (failures, _) = failed([repeated(&p50, 100.0), once]);
+    assert_eq!(failures.missing.len(), 6, "in one round of five");
+    // A short time that the clock did not show is not missing.
+    let mut quick = sample::endpointd();
+    quick.processes[0].cold_cpu_seconds = 0.0;
+    assert!(failed([sample::endpointd(), quick.clone()]).0.is_none());
+    quick.processes[0].unread = true;
+    assert!(!failed([sample::endpointd(), quick]).0.missing.is_empty());
+}
+
+#[test]
+fn a_run_that_was_not_verified_is_a_failure() {
+    let mut wrong = sample::endpointd();
+    wrong.verdict.verified = false;
+    let (failures, last) = failed([sample::endpointd(), wrong]);
+    assert!(!failures.is_none());
+    assert_eq!(last, "failed: B was not verified");
+    let (failures, last) = failed([sample::endpointd(), sample::endpointd()]);
+    assert!(failures.is_none());
+    assert_eq!(last, "no figure is worse by more than ×1.2, and none is missing");
 }
 
 #[test]
@@ -161,6 +250,26 @@ fn flags_that_differ_are_warned_of_where_they_are_known() {
         ]
     );
     assert!(settings::warnings(&runs([old.clone(), old])).is_empty());
+}
+
+#[test]
+fn a_flag_whose_value_is_a_word_of_its_own_is_the_same_flag() {
+    let with = |flags: &[&str]| {
+        let mut report = sample::endpointd();
+        report.flags = Some(flags.iter().map(|&flag| flag.to_owned()).collect());
+        report
+    };
+    let [one, other] = [
+        &["run", "--kube-api-qps", "100"][..],
+        &["run", "--kube-api-qps=100"][..],
+    ]
+    .map(with);
+    assert!(figures::advice(&one).contains(" waited for --kube-api-qps=100, "));
+    assert!(settings::warnings(&runs([one.clone(), other])).is_empty());
+    assert_eq!(
+        settings::warnings(&runs([one, with(&["--kube-api-qps=1", "--kube-api-qps", "50"])])),
+        ["flag of the controller: --kube-api-qps: 100 (A); 50 (B)"]
+    );
 }
 
 #[test]

@@ -31,12 +31,22 @@ pub(super) fn kept_up(report: &Report) -> Markup {
 pub(super) fn throttled(report: &Report) -> Markup {
     html! {
         @match figures::throttled(report) {
-            Some(Throttled::Hardly) => (badge(Mood::Good, "Not throttled")),
+            Some(Throttled::Never) => (badge(Mood::Good, "Not throttled")),
+            Some(Throttled::Hardly(_)) => (badge(Mood::Good, "Hardly throttled")),
             Some(Throttled::For(share)) => {
                 (badge(Mood::Doubtful, &format!("Throttled {} of the time", format::percent(share))))
             }
             None => {},
         }
+    }
+}
+
+/// A share below a hundredth, which is not nought.
+fn small(share: f64) -> String {
+    if share < 0.0005 {
+        "less than 0.1 %".to_owned()
+    } else {
+        format::percent(share)
     }
 }
 
@@ -105,10 +115,19 @@ pub(super) fn verdict(report: &Report) -> Markup {
                 }
             }
             @match figures::throttled(report) {
-                Some(Throttled::Hardly) => {
+                Some(Throttled::Never) => {
                     div.card.good {
                         (throttled(report))
                         p { "The controller's own limits did not hold back its writes." }
+                    }
+                },
+                Some(Throttled::Hardly(share)) => {
+                    div.card.good {
+                        (throttled(report))
+                        p {
+                            "The controller's own limits held back its writes for " (small(share)) " of the time, too little to "
+                            "be seen in the figures."
+                        }
                     }
                 },
                 Some(Throttled::For(_)) => {

@@ -24,7 +24,7 @@ const WORDS: [&str; 22] = [
     "48 MiB",
     "endpointd-7c9d5b8f6d-x2x7q",
     "holds kube-system/endpointd",
-    "unchanged for 1s",
+    "unchanged for 0s",
     "remove 12.0",
     "add 50.0",
     "failed 0.0",

@@ -40,7 +40,7 @@ pub(in crate::ops::top) fn page(step: u32) -> Exposition {
          endpointd_watch_lag_seconds{{resource=\"pods\"}} 0.2\n\
          endpointd_watch_lag_seconds{{resource=\"services\"}} 12\n\
          endpointd_watch_lag_seconds{{resource=\"nodes\"}} 3.25\n\
-         endpointd_watch_lag_seconds{{resource=\"endpointslices\"}} 0\n\
+         endpointd_watch_lag_seconds{{resource=\"endpointslices\"}} 0.00001\n\
          endpointd_watch_lag_seconds{{resource=\"endpoints\"}} 0\n",
         cpu = f64::from(step) * 0.25,
         removes = 100 + 24 * step,
@@ -92,14 +92,14 @@ fn a_leader_under_load_is_shown_with_its_rates() {
     let expected = "\
 endpointd at http://127.0.0.1:10270
 Process    the leader  version 0.1.0  0.12 CPUs  48 MiB
-Lease      endpointd-7c9d5b8f6d-x2x7q  holds kube-system/endpointd  unchanged for 1s
+Lease      endpointd-7c9d5b8f6d-x2x7q  holds kube-system/endpointd  unchanged for 0s
 Writes/s   remove 12.0  add 50.0  rest 0.0
 Requests/s create 0.0  update 50.0  delete 0.0  get 0.0  failed 0.0
 Queue      12034 waiting  the oldest: remove 100 ms  add 420 ms  rest 75 s
 Window     12 of 64 requests in flight  throttled 60 % of the time
 Behind     1203 Services out of sync  the oldest for 32 s
 Change→ack endpointslice: p50 5.0 ms p99 9.9 ms  endpoints: p50 55 ms p99 99 ms
-Last event endpoints 0 s  endpointslices 0 s  nodes 3.2 s  pods 200 ms  services 12 s
+Last event endpoints -  endpointslices 0 s  nodes 3.2 s  pods 200 ms  services 12 s
 
 Services by slice changes in the last 10s, sorted by changes
 CHANGES  DELETES  LAST  SERVICE
@@ -166,19 +166,19 @@ fn metrics_that_go_away_are_shown_with_their_age_and_come_back() {
 #[test]
 fn what_is_wrong_with_the_lease_is_said() {
     let mut model = Model::new("u".to_owned(), "n/l".to_owned());
-    let line = |model: &Model, now| {
-        let view = View::of(model, Sort::default(), "", at(now));
+    let line = |model: &Model| {
+        let view = View::of(model, Sort::default(), "", at(60));
         let fact = view.facts.into_iter().find(|fact| fact.label == "Lease");
         fact.map(|fact| (fact.pieces.join(" "), fact.alarm))
     };
-    assert_eq!(line(&model, 0), None);
+    assert_eq!(line(&model), None);
     model.lease_read(Err("forbidden".to_owned()), at(1));
     assert_eq!(
-        line(&model, 1),
+        line(&model),
         Some(("n/l cannot be read: forbidden".to_owned(), true))
     );
     model.lease_read(Ok(None), at(2));
-    assert_eq!(line(&model, 2), Some(("n/l does not exist".to_owned(), true)));
+    assert_eq!(line(&model), Some(("n/l does not exist".to_owned(), true)));
     let mut record = Record {
         holder: "host_with_parts".to_owned(),
         seconds: 15,
@@ -187,11 +187,13 @@ fn what_is_wrong_with_the_lease_is_said() {
     model.lease_read(Ok(Some(record.clone())), at(3));
     model.lease_read(Ok(Some(record.clone())), at(9));
     assert_eq!(
-        line(&model, 10),
-        Some(("host_with_parts holds n/l unchanged for 7s".to_owned(), false))
+        line(&model),
+        Some(("host_with_parts holds n/l unchanged for 6s".to_owned(), false)),
+        "nobody has looked since"
     );
+    model.lease_read(Ok(Some(record.clone())), at(19));
     assert_eq!(
-        line(&model, 19),
+        line(&model),
         Some((
             "host_with_parts held n/l and has let it expire unchanged for 16s".to_owned(),
             true
@@ -200,9 +202,58 @@ fn what_is_wrong_with_the_lease_is_said() {
     record.holder.clear();
     model.lease_read(Ok(Some(record)), at(20));
     assert_eq!(
-        line(&model, 20),
+        line(&model),
         Some(("n/l is held by nobody unchanged for 0s".to_owned(), true))
     );
+}
+
+#[test]
+fn a_controller_without_leader_election_needs_no_lease() {
+    let alarms = |page: &str| {
+        let mut model = Model::new("u".to_owned(), "n/l".to_owned());
+        model.scraped(Ok(Exposition::parse(page).unwrap()), at(1));
+        model.lease_read(Ok(None), at(2));
+        let facts = View::of(&model, Sort::default(), "", at(3)).facts;
+        let role = facts[0].pieces[0].clone();
+        let lease = facts.into_iter().find(|fact| fact.label == "Lease").unwrap();
+        assert_eq!(lease.pieces, ["n/l does not exist"]);
+        (role, lease.alarm)
+    };
+    assert_eq!(
+        alarms("endpointd_lease_held 1\n"),
+        ("writes without leader election".to_owned(), false)
+    );
+    assert_eq!(
+        alarms("endpointd_shards 1\n"),
+        ("a dry run: it writes nothing".to_owned(), false)
+    );
+    let standby = "endpointd_lease_held 0\nleader_election_master_status{name=\"l\"} 0\n";
+    assert!(alarms(standby).1);
+}
+
+#[test]
+fn a_lease_that_is_seldom_read_has_not_expired_in_between() {
+    let mut model = model();
+    let shown = |model: &Model, now| {
+        let view = View::of(model, Sort::default(), "", at(now));
+        let fact = view.facts.into_iter().find(|fact| fact.label == "Lease").unwrap();
+        (fact.pieces.last().unwrap().clone(), fact.alarm)
+    };
+    // It was read at 9, and is read again after 30 seconds, with --interval=30s.
+    assert_eq!(shown(&model, 38), ("unchanged for 0s".to_owned(), false));
+    let mut record = Record {
+        holder: HOLDER.to_owned(),
+        seconds: 15,
+        transitions: 1,
+        ..Record::default()
+    };
+    model.lease_read(Ok(Some(record.clone())), at(39));
+    assert_eq!(shown(&model, 68), ("unchanged for 0s".to_owned(), false));
+    model.lease_read(Ok(Some(record.clone())), at(69));
+    assert_eq!(shown(&model, 70), ("unchanged for 30s".to_owned(), true));
+    record.transitions = 2;
+    model.lease_read(Ok(Some(record)), at(99));
+    assert_eq!(shown(&model, 120), ("unchanged for 0s".to_owned(), false));
 }
 
 #[test]
@@ -264,6 +315,25 @@ fn a_broken_watch_is_said_until_it_works_again() {
     assert!(text(&model).contains("not watched now: forbidden"));
     model.slices(SliceNews::Follows, at(9));
     assert!(!text(&model).contains("not watched"));
+}
+
+#[test]
+fn counting_begins_anew_after_a_gap() {
+    let mut model = model();
+    let heading = |model: &Model, now| View::of(model, Sort::default(), "", at(now)).heading;
+    assert!(heading(&model, 90).contains(" in the last minute, "));
+    model.slices(SliceNews::Broken("no answer".to_owned()), at(91));
+    assert_eq!(
+        heading(&model, 95),
+        "Services by slice changes until the watch ended, sorted by changes; not watched now: no answer"
+    );
+    model.slices(SliceNews::Follows, at(96));
+    assert!(heading(&model, 99).contains(" in the last 3s, "));
+    let services = View::of(&model, Sort::default(), "", at(99)).services;
+    assert_eq!(services, [], "those of before the gap are not of the last 3 s");
+    // A watch that goes on where it ended has no gap.
+    model.slices(SliceNews::Follows, at(110));
+    assert!(heading(&model, 116).contains(" in the last 20s, "));
 }
 
 #[test]

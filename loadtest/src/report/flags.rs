@@ -1,0 +1,57 @@
+//! The flags on command lines, however they are written.
+
+use std::collections::BTreeMap;
+
+use super::model::Report;
+
+/// The flags that the controller ran with, by name; none where they are not known. The value may follow after an equals sign
+/// or as a word of its own. Of a flag that is given more than once, the last one counts, as the controller has it.
+pub(super) fn of(report: &Report) -> Option<BTreeMap<&str, Option<&str>>> {
+    let mut words = report.flags.as_ref()?.iter().map(String::as_str).peekable();
+    let mut flags = BTreeMap::new();
+    while let Some(word) = words.next() {
+        if !word.starts_with('-') {
+            // The name of a command, for example.
+            continue;
+        }
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, words.next_if(|next| !next.starts_with('-'))),
+        };
+        flags.insert(name, value);
+    }
+    Some(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_may_be_a_word_of_its_own_and_the_last_one_counts() {
+        let given = |words: &[&str]| {
+            let report = Report {
+                flags: Some(words.iter().map(|&word| word.to_owned()).collect()),
+                ..Report::default()
+            };
+            let flags = of(&report).unwrap();
+            let flag = |(name, value): (&str, Option<&str>)| format!("{name} {}", value.unwrap_or("-"));
+            flags.into_iter().map(flag).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            given(&[
+                "run",
+                "--kube-api-qps",
+                "100",
+                "--leader-elect",
+                "-v",
+                "2",
+                "--x=y=z"
+            ]),
+            ["--kube-api-qps 100", "--leader-elect -", "--x y=z", "-v 2"]
+        );
+        assert_eq!(given(&["--a=1", "--a", "2"]), ["--a 2"]);
+        assert_eq!(given(&["--a", "1", "--a=2"]), ["--a 2"]);
+        assert_eq!(of(&Report::default()), None);
+    }
+}
