@@ -63,8 +63,8 @@ impl Inbox {
         *self.turned.lock()
     }
 
-    pub(super) fn turns(&self) {
-        *self.turned.lock() = Some(Instant::now());
+    pub(super) fn turns(&self, now: Instant) {
+        *self.turned.lock() = Some(now);
     }
 
     /// Returns the number of the last delivery, unless the shard has applied it.

@@ -92,7 +92,7 @@ impl ShardState {
     async fn give_way(&mut self) {
         yield_now().await;
         self.turn = Budget::new(TURN);
-        self.inbox.turns();
+        self.inbox.turns(Instant::now());
     }
 
     /// Handles a message except for planning. Returns the reports for the writer, and when the changes behind the
@@ -107,7 +107,6 @@ impl ShardState {
                 self.sequence = sequence;
                 let mut applying = pending.begin();
                 self.turn = Budget::new(TURN);
-                self.inbox.turns();
                 while !applying.step(&mut self.core, &mut self.nodes, &mut self.turn) {
                     self.give_way().await;
                 }
@@ -157,7 +156,6 @@ impl ShardState {
     /// Plans, yielding between turns, and sends the reports to the writer in this order.
     async fn plan(&mut self, mut said: Vec<(ObjectName, Report)>, noticed: Instant) {
         let mut wants = Vec::new();
-        self.inbox.turns();
         loop {
             let planned = self.core.step_plan(&mut wants, &mut self.turn);
             let wanted = wants.drain(..);
@@ -339,6 +337,7 @@ impl Actor for Shard {
     ) -> Result<(), ActorProcessingErr> {
         let replies = matches!(message, ShardMsg::Grant(_) | ShardMsg::Outcome(..));
         let (before, began) = (state.core.work().total(), Instant::now());
+        state.inbox.turns(began);
         let (said, noticed) = state.take(message).await;
         if let Some(comparison) = &mut state.comparison
             && let Some(delay) = comparison.arm(&state.core)
@@ -350,7 +349,7 @@ impl Actor for Shard {
             state.turn.spend(state.core.work().total() - before);
         }
         if state.comparison.is_none() {
-            state.plan(said, noticed.unwrap_or_else(Instant::now)).await;
+            state.plan(said, noticed.unwrap_or(began)).await;
         }
         state.ask_for_leases(&myself);
         state.await_nodes(&myself);

@@ -9,7 +9,7 @@
 use super::http::Head;
 use crate::metrics::RequestLayer;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body::Body as Answer;
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -60,7 +60,14 @@ impl Transport {
         let service = client.map_err(BoxError::from);
         let service = config.extra_headers_layer()?.layer(service);
         let service = option_layer(config.auth_layer()?).layer(service);
-        let service = config.base_uri_layer().layer(service);
+        let url = &config.cluster_url;
+        if url.path() != "/" || url.scheme().is_none() || url.authority().is_none() {
+            let service = config.base_uri_layer().layer(service);
+            return Ok(Self::of(requests.layer(service)));
+        }
+        // Nearly always. No text has to be put together, and parsed once more.
+        let base = url.clone();
+        let service = service.map_request(move |request| at_server(request, &base));
         Ok(Self::of(requests.layer(service)))
     }
 
@@ -85,6 +92,14 @@ impl Transport {
     }
 }
 
+/// Adds the scheme and the host of a server to the URI of a request.
+fn at_server(mut request: Request<Body>, base: &Uri) -> Request<Body> {
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    (parts.scheme, parts.authority) = (base.scheme().cloned(), base.authority().cloned());
+    *request.uri_mut() = Uri::from_parts(parts).expect("a path with a scheme and a host is a URI");
+    request
+}
+
 /// Reads the body of an answer to its end.
 pub(super) async fn read_all(body: UnsyncBoxBody<Bytes, BoxError>) -> Result<Bytes, kube::Error> {
     Ok(body.collect().await.map_err(failure)?.to_bytes())
@@ -95,5 +110,23 @@ fn failure(error: BoxError) -> kube::Error {
     match error.downcast::<kube::Error>() {
         Ok(error) => *error,
         Err(error) => kube::Error::Service(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_goes_to_the_server_with_its_path_and_query() {
+        for base in ["https://10.0.0.1:6443", "http://[::1]/"] {
+            let request = Request::get("/api/v1/pods?limit=1").body(Body::empty()).unwrap();
+            let base: Uri = base.parse().unwrap();
+            let there = at_server(request, &base);
+            assert_eq!(
+                *there.uri(),
+                format!("{}api/v1/pods?limit=1", base).parse::<Uri>().unwrap()
+            );
+        }
     }
 }
