@@ -273,6 +273,11 @@ fn churn(goals: &mut Goals) {
     );
 }
 
+/// Makes every process a standby.
+const HELD_LEASE: &str = "{apiVersion: coordination.k8s.io/v1, kind: Lease, \
+    metadata: {name: endpointd, namespace: kube-system}, \
+    spec: {holderIdentity: another, leaseDurationSeconds: 3600}}";
+
 fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_endpointd"))
 }
@@ -304,6 +309,15 @@ fn resident(goals: &mut Goals) {
         sleep(Duration::from_secs(15)).await;
         report_resident(goals, "adopting everything", &adopted, floor);
         drop(adopted);
+        let dry = Process::start(program(), &full.url(), &["--dry-run"]);
+        sleep(Duration::from_secs(15)).await;
+        report_resident(goals, "as a dry run", &dry, floor);
+        drop(dry);
+        full.server().load(HELD_LEASE).expect("it is a Lease");
+        let standby = Process::start(program(), &full.url(), &["--leader-elect=true"]);
+        sleep(Duration::from_secs(15)).await;
+        report_resident(goals, "as a standby", &standby, floor);
+        drop(standby);
     });
 }
 

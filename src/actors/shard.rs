@@ -28,7 +28,7 @@ const BYTES: usize = 32;
 /// The longest time that a timer for Leases is set to, whatever a Lease says: it outlives the shard by this much.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The interval at which pods on nodes that do not exist are looked for. After twelve looks, three minutes, a node is
+/// The interval at which pods on nodes that do not exist are looked for. After eight looks, two minutes, a node is
 /// reported. When a node has been deleted, kube-controller-manager (1.36) deletes its pods: it waits for 40 to 60 seconds, and
 /// then deletes one pod after another. Nobody needs to be told of those.
 const NODE_PATIENCE: Duration = Duration::from_secs(15);

@@ -204,7 +204,7 @@ fn told_of_nodes(model: &mut Model) -> (Vec<String>, Vec<String>) {
 }
 
 /// The looks after which a node is reported.
-const LOOKS: usize = 12;
+const LOOKS: usize = 8;
 
 fn look(model: &mut Model, times: usize) {
     for _ in 0..times {
@@ -213,7 +213,7 @@ fn look(model: &mut Model, times: usize) {
 }
 
 #[test]
-fn a_node_that_is_missing_at_twelve_looks_is_reported_once_until_it_has_been_there() {
+fn a_node_that_is_missing_at_eight_looks_is_reported_once_until_it_has_been_there() {
     let mut model = published();
     for round in 0..2 {
         model.node_gone(0);

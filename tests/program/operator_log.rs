@@ -160,7 +160,7 @@ async fn pods_that_are_left_out_for_a_node_that_does_not_exist_are_logged_and_ha
         "node=n9",
         "pod=p",
     ];
-    line_within(Duration::from_secs(150), &process, &parts).await;
+    line_within(Duration::from_secs(170), &process, &parts).await;
     let events = api.list("Event", "default").await.unwrap();
     let event = events
         .iter()

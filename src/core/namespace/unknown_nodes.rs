@@ -20,7 +20,7 @@ const SERVICES: usize = 20;
 const NAMES: usize = 3;
 
 /// After this many looks at which a node did not exist, it is reported.
-const LOOKS: u64 = 12;
+const LOOKS: u64 = 8;
 
 /// The nodes that pods of the namespace are on, that do not exist, and of which no Service's owner was told.
 #[derive(Clone, Debug, Default)]
