@@ -3,26 +3,47 @@
 use super::codec::Encoding;
 use crate::core::namespace::Kind;
 use crate::metrics::FallbackMetrics;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// Media type of objects in JSON.
+pub(crate) static JSON: HeaderValue = HeaderValue::from_static(Encoding::Json.media_type());
+/// Media type of objects in protobuf.
+static PROTOBUF: HeaderValue = HeaderValue::from_static(Encoding::Protobuf.media_type());
+
 /// What is asked for, in protobuf if the server has it; and what it is asked to leave out. API servers before 1.38
 /// ignore `drop`, and from then on a parameter may stand there only once.
-const WHOLE: &str = "application/vnd.kubernetes.protobuf;drop=metadata.managedFields,\
-    application/json;drop=metadata.managedFields";
+static WHOLE: HeaderValue = HeaderValue::from_static(
+    "application/vnd.kubernetes.protobuf;drop=metadata.managedFields,\
+    application/json;drop=metadata.managedFields",
+);
 /// The same, without anything left out: who reads it wants to know who changed the object.
-const EDITED: &str = "application/vnd.kubernetes.protobuf,application/json";
-const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;drop=metadata.managedFields,\
-    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;drop=metadata.managedFields";
-const METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;drop=metadata.managedFields,\
-    application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;drop=metadata.managedFields";
+static EDITED: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf,application/json");
+static METADATA: HeaderValue = HeaderValue::from_static(
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;drop=metadata.managedFields,\
+    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;drop=metadata.managedFields",
+);
+static METADATA_LIST: HeaderValue = HeaderValue::from_static(
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;drop=metadata.managedFields,\
+    application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;drop=metadata.managedFields",
+);
 
 /// The same in JSON. A server that refuses the above may be refusing `drop` as well.
-const METADATA_JSON: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-const METADATA_LIST_JSON: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+static METADATA_JSON: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+static METADATA_LIST_JSON: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
+
+/// Returns the media type of an encoding.
+pub(super) fn media_type(encoding: Encoding) -> &'static HeaderValue {
+    match encoding {
+        Encoding::Json => &JSON,
+        Encoding::Protobuf => &PROTOBUF,
+    }
+}
 
 /// The forms that an answer can be asked for in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +106,8 @@ impl Encodings {
     /// Returns the encoding of a resource.
     pub fn of(&self, kind: Kind) -> Encoding {
         let until = self.0.resources[kind.index()].json_until.load(Ordering::Relaxed);
-        if self.now() < until {
+        // Nearly always there is no time to be asked for.
+        if until > 0 && self.now() < until {
             Encoding::Json
         } else {
             self.0.preferred
@@ -98,15 +120,15 @@ impl Encodings {
     }
 
     /// Returns the media types to accept for a resource.
-    pub(super) fn accept(&self, kind: Kind, form: Form) -> &'static str {
+    pub(super) fn accept(&self, kind: Kind, form: Form) -> &'static HeaderValue {
         match (self.of(kind), form) {
-            (Encoding::Protobuf, Form::Whole) => WHOLE,
-            (Encoding::Protobuf, Form::Metadata) => METADATA,
-            (Encoding::Protobuf, Form::MetadataList) => METADATA_LIST,
-            (Encoding::Protobuf, Form::Edited) => EDITED,
-            (Encoding::Json, Form::Whole | Form::Edited) => Encoding::Json.media_type(),
-            (Encoding::Json, Form::Metadata) => METADATA_JSON,
-            (Encoding::Json, Form::MetadataList) => METADATA_LIST_JSON,
+            (Encoding::Protobuf, Form::Whole) => &WHOLE,
+            (Encoding::Protobuf, Form::Metadata) => &METADATA,
+            (Encoding::Protobuf, Form::MetadataList) => &METADATA_LIST,
+            (Encoding::Protobuf, Form::Edited) => &EDITED,
+            (Encoding::Json, Form::Whole | Form::Edited) => &JSON,
+            (Encoding::Json, Form::Metadata) => &METADATA_JSON,
+            (Encoding::Json, Form::MetadataList) => &METADATA_LIST_JSON,
         }
     }
 

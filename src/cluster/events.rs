@@ -3,6 +3,7 @@
 use super::cause::Silent;
 use super::client_error::ClientError;
 use super::codec;
+use super::encodings::JSON;
 use super::fence::Fence;
 use super::http::{self, Head};
 use crate::core::events::{EventOutcome, EventRequest, EventWrite};
@@ -78,12 +79,10 @@ impl EventClient {
     async fn exchange(&self, write: &EventWrite) -> Result<(Head, Bytes), ClientError> {
         let collection = http::events(&write.namespace);
         let request = match &write.request {
-            EventRequest::Create(body) => {
-                http::write(Method::POST, &collection, http::JSON, http::JSON, body.clone())
-            }
+            EventRequest::Create(body) => http::write(Method::POST, &collection, &JSON, &JSON, body.clone()),
             EventRequest::Patch(body) => {
                 let uri = format!("{collection}/{}", write.name);
-                http::write(Method::PATCH, &uri, http::JSON, http::MERGE_PATCH, body.clone())
+                http::write(Method::PATCH, &uri, &JSON, &http::MERGE_PATCH, body.clone())
             }
         };
         let (head, body) = http::send(&self.client, request?).await?;

@@ -4,8 +4,8 @@
 //! lists and watches): the same status means different things for a write, for a fetch and for a list.
 
 use super::codec;
-use super::codec::{Encoding, Status};
-use super::encodings::{Encodings, Form};
+use super::codec::Status;
+use super::encodings::{Encodings, Form, JSON};
 use crate::core::namespace::Kind;
 use http::request::Builder;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
@@ -13,10 +13,8 @@ use kube::Client;
 use kube::client::Body;
 use std::time::Duration;
 
-/// Media type of objects in JSON.
-pub(crate) const JSON: &str = Encoding::Json.media_type();
 /// Media type of a merge patch (RFC 7396).
-pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
+pub(super) static MERGE_PATCH: HeaderValue = HeaderValue::from_static("application/merge-patch+json");
 
 /// Returns the path of a kind's objects, in one namespace or in all.
 pub(super) fn collection(kind: Kind, namespace: Option<&str>) -> String {
@@ -52,7 +50,7 @@ fn within(group: &str, namespace: &str, resource: &str) -> String {
 }
 
 /// Builds a request that reads.
-pub(super) fn get(uri: &str, accept: &str) -> Result<Request<Body>, kube::Error> {
+pub(super) fn get(uri: &str, accept: &'static HeaderValue) -> Result<Request<Body>, kube::Error> {
     finish(builder(Method::GET, uri, accept), Vec::new())
 }
 
@@ -60,8 +58,8 @@ pub(super) fn get(uri: &str, accept: &str) -> Result<Request<Body>, kube::Error>
 pub(crate) fn write(
     method: Method,
     uri: &str,
-    accept: &str,
-    content: &str,
+    accept: &'static HeaderValue,
+    content: &'static HeaderValue,
     body: Vec<u8>,
 ) -> Result<Request<Body>, kube::Error> {
     let mut request = builder(method, uri, accept);
@@ -71,7 +69,7 @@ pub(crate) fn write(
     finish(request, body)
 }
 
-fn builder(method: Method, uri: &str, accept: &str) -> Builder {
+fn builder(method: Method, uri: &str, accept: &'static HeaderValue) -> Builder {
     Request::builder()
         .method(method)
         .uri(uri)
@@ -153,7 +151,7 @@ pub(super) async fn read_json(
     client: &Client,
     uri: &str,
 ) -> Result<Result<Body, (Head, Status)>, kube::Error> {
-    let (head, body) = send(client, get(uri, JSON)?).await?;
+    let (head, body) = send(client, get(uri, &JSON)?).await?;
     Ok(opened(head, body).await)
 }
 
@@ -200,10 +198,10 @@ mod tests {
 
     #[test]
     fn a_write_without_a_body_has_no_content_type() {
-        let request = write(Method::DELETE, "/x", "*/*", JSON, Vec::new()).unwrap();
+        let request = write(Method::DELETE, "/x", &MERGE_PATCH, &JSON, Vec::new()).unwrap();
         assert!(!request.headers().contains_key(header::CONTENT_TYPE));
-        let request = write(Method::PUT, "/x", "*/*", JSON, b"{}".to_vec()).unwrap();
+        let request = write(Method::PUT, "/x", &MERGE_PATCH, &JSON, b"{}".to_vec()).unwrap();
         assert_eq!(request.headers()[header::CONTENT_TYPE], JSON);
-        assert_eq!(request.headers()[header::ACCEPT], "*/*");
+        assert_eq!(request.headers()[header::ACCEPT], MERGE_PATCH);
     }
 }

@@ -3,6 +3,7 @@
 use super::cause::{Cause, Silent};
 use super::client_error::ClientError;
 use super::codec::{self, Event, EventKind};
+use super::encodings::JSON;
 use super::event_stream::EventStream;
 use super::http::{self, Head};
 use super::outage::OutageLog;
@@ -143,7 +144,7 @@ impl LeaseClient {
             object
         };
         let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
-        let request = http::write(method, &uri, http::JSON, http::JSON, body)?;
+        let request = http::write(method, &uri, &JSON, &JSON, body)?;
         let (head, body) = http::send(&self.client, request).await?;
         Ok((head.code, body.collect_bytes().await?.to_vec()))
     }

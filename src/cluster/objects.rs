@@ -5,7 +5,7 @@ mod judge;
 use super::cause::Silent;
 use super::client_error::ClientError;
 use super::codec::Encoding;
-use super::encodings::{Encodings, Form};
+use super::encodings::{Encodings, Form, media_type};
 use super::fence::{Closed, Fence};
 use super::http::{self, Head};
 use super::transport::{Transport, read_all};
@@ -186,7 +186,7 @@ impl ObjectClient {
                 method,
                 uri,
                 accept(Form::Metadata),
-                Encoding::of(&body).media_type(),
+                media_type(Encoding::of(&body)),
                 body,
             )
         };

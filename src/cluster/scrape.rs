@@ -19,6 +19,9 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
+/// Media type of metrics in the text format.
+static METRICS: HeaderValue = HeaderValue::from_static("text/plain;version=0.0.4");
+
 /// The page may have this many bytes. endpointd's has some hundred thousand.
 const LONGEST: usize = 8 << 20;
 /// The part of an error page that is shown, in characters.
@@ -187,7 +190,7 @@ impl Scraper {
     }
 
     async fn exchange(&self) -> Result<String, ScrapeError> {
-        let mut request = http::get(&self.path, "text/plain;version=0.0.4").map_err(ClientError::from)?;
+        let mut request = http::get(&self.path, &METRICS).map_err(ClientError::from)?;
         if let Some(token) = &self.token {
             request.headers_mut().insert(AUTHORIZATION, token.header());
         }

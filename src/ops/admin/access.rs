@@ -2,6 +2,7 @@
 //! may (`SubjectAccessReview`). Both answers are cached for a while, as in kube-controller-manager.
 
 use crate::cluster::client_error::ClientError;
+use crate::cluster::encodings::JSON;
 use crate::cluster::http::{self, Head};
 use crate::core::hash::KeyedMap;
 use ::http::header::AUTHORIZATION;
@@ -161,7 +162,7 @@ async fn try_review(
 
 async fn post(client: &Client, uri: &str, review: &Value) -> Result<Value, ClientError> {
     let body = review.to_string().into_bytes();
-    let request = http::write(Method::POST, uri, http::JSON, http::JSON, body)?;
+    let request = http::write(Method::POST, uri, &JSON, &JSON, body)?;
     let (Head { code, .. }, body) = http::send(client, request).await?;
     if !code.is_success() {
         return Err(ClientError::new(format!("{uri}: the API server answers {code}")));
