@@ -23,7 +23,7 @@ use tokio::time::Instant;
 pub enum ShardMsg {
     /// Changes wait in the inbox. At most one of these is in the mailbox.
     Wake,
-    /// The writer is ready to send a request for each of these objects, at most [`GRANTED_AT_ONCE`].
+    /// The writer is ready to send a request for each of these objects, at most `GRANTED_AT_ONCE`.
     Grant(SmallVec<[ObjectName; 2]>),
     /// The outcome of this object's request, and the server's message if it refused the request.
     Outcome(ObjectName, Outcome, Option<Box<str>>),

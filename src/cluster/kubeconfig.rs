@@ -120,8 +120,10 @@ impl fmt::Display for ConfigFile {
 impl ConfigFile {
     /// Returns whether there is a kubeconfig where kubectl looks for one.
     pub fn is_at_hand() -> bool {
-        let named = named().is_some_and(|named| !named.is_empty());
-        named || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists())
+        match named() {
+            Some(named) => !named.is_empty(),
+            None => std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists()),
+        }
     }
 
     /// Returns whether `$KUBECONFIG` names files of which none exists.
@@ -206,8 +208,17 @@ fn files(chosen: &ConfigFile) -> Result<Vec<PathBuf>, KubeconfigError> {
     if let Some(path) = &chosen.path {
         return Ok(vec![path.clone()]);
     }
-    if let Some(named) = named().filter(|named| !named.is_empty()) {
-        return Ok(named);
+    match named() {
+        // Another cluster's file must not take the place of one that is missing.
+        Some(named) if named.is_empty() => {
+            return Err(KubeconfigError {
+                file: None,
+                place: None,
+                fault: "$KUBECONFIG names no file that exists".to_owned(),
+            });
+        }
+        Some(named) => return Ok(named),
+        None => {}
     }
     match std::env::home_dir() {
         Some(home) => Ok(vec![home.join(".kube").join("config")]),

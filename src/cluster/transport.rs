@@ -13,6 +13,7 @@ use http::{Request, Response, Uri};
 use http_body::Body as Answer;
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
+use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -54,8 +55,10 @@ impl Transport {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
-        connector.set_connect_timeout(config.connect_timeout);
         let connector = config.rustls_https_connector_with_connector(connector)?;
+        // Around all of it: a server may accept a connection and then not answer the TLS handshake.
+        let mut connector = TimeoutConnector::new(connector);
+        connector.set_connect_timeout(config.connect_timeout);
         let client = legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(connector);
         let service = client.map_err(BoxError::from);
         let service = config.extra_headers_layer()?.layer(service);
@@ -125,7 +128,7 @@ mod tests {
             let there = at_server(request, &base);
             assert_eq!(
                 *there.uri(),
-                format!("{}api/v1/pods?limit=1", base).parse::<Uri>().unwrap()
+                format!("{base}api/v1/pods?limit=1").parse::<Uri>().unwrap()
             );
         }
     }

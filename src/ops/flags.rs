@@ -304,7 +304,7 @@ pub(crate) struct RunArgs {
     pub max_requests_in_flight: u16,
 
     /// Have the API server stop tracking which client owns which field of an object from its first update on, which
-    /// takes a quarter of its work off each write; `managedFields` then does not show who edited a slice
+    /// saved 3 to 14% of its CPU time a change where it was measured; `managedFields` then does not show who edited a slice
     #[arg(
         long,
         value_name = "BOOL",

@@ -34,6 +34,8 @@ pub(crate) fn start_logging(args: &RunArgs) {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // It would complain to the same stream that it cannot write to, and panic when that fails, too.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     let bounded = filter_fn(|metadata| may_be_logged(metadata.target(), *metadata.level()));
     // Logging may already be set up, in a test for example.

@@ -295,10 +295,10 @@ impl Figure {
         Some([spread.least, spread.most].map(self.format))
     }
 
-    /// Whether the first run has the figure in all of its rounds, and this one does not.
+    /// Whether the first run has the figure, and this one does not, or not in all of its rounds as the first.
     fn is_missing(&self, run: usize) -> bool {
-        let is_there = self.values[0].is_some() && self.is_whole[0];
-        self.better == Better::Lower && is_there && !self.is_whole[run]
+        let is_gone = !self.is_whole[run] && (self.is_whole[0] || self.values[run].is_none());
+        self.better == Better::Lower && self.values[0].is_some() && is_gone
     }
 
     /// How a run's figure stands to the first run's.

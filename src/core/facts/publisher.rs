@@ -5,7 +5,7 @@ use crate::core::outputs::Outputs;
 use crate::core::selector::{Selector, SelectorError};
 use std::sync::Arc;
 
-/// The value of the annotation [`ANNOTATION_SELECTOR`].
+/// The value of the annotation `ANNOTATION_SELECTOR`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AnnotatedSelector {
     /// A selector.
@@ -76,7 +76,7 @@ impl Manager {
             .find(|manager| manager.as_str() == label)
     }
 
-    /// Returns the value of [`LABEL_MANAGED_BY`].
+    /// Returns the value of `LABEL_MANAGED_BY`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Builtin => MANAGED_BY,

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 /// Number of nodes that are reported at once. The others follow at the next look.
 const NODES: usize = 100;
 /// Number of memberships of pods in Services that are looked at for a node: whoever creates pods can make them many.
+/// Of all nodes together, twice as many at a look.
 const MEMBERS: usize = 10_000;
 /// Number of Services that get an Event for a node.
 const SERVICES: usize = 20;
@@ -47,7 +48,11 @@ impl UnknownNodes {
         self.looks += 1;
         let lasting = |looked: u64| self.looks - looked >= LOOKS;
         let lasting = self.missing.iter().filter(|(_, looked)| lasting(**looked));
-        let nodes: Vec<_> = lasting.map(|(node, _)| *node).take(NODES).collect();
+        // Those that have waited longest: others may be looked at again and again, and never be reported.
+        let mut nodes: Vec<_> = lasting.map(|(node, looked)| (*looked, *node)).collect();
+        nodes.sort_unstable();
+        nodes.truncate(NODES);
+        let nodes: Vec<_> = nodes.into_iter().map(|(_, node)| node).collect();
         for node in &nodes {
             self.missing.remove(node);
         }
@@ -66,11 +71,12 @@ impl NamespaceState {
         !self.starting && !self.pending_lists.any()
     }
 
-    /// Notifies people of nodes that did not exist at the last [`LOOKS`] looks. The time between two is up to the caller.
+    /// Notifies people of nodes that did not exist at the last `LOOKS` looks. The time between two is up to the caller.
     pub fn look_at_unknown_nodes(&mut self) {
         if self.may_tell_of_nodes() {
+            let mut members = 2 * MEMBERS;
             for node in self.unknown_nodes.look() {
-                if !self.report_unknown_node(node) {
+                if !self.report_unknown_node(node, &mut members) {
                     // A Service that selects its pods may come later.
                     self.unknown_nodes.insert(node);
                 }
@@ -87,13 +93,15 @@ impl NamespaceState {
         }
     }
 
-    /// Returns false if no Service leaves out pods because of the node, so that there is nothing to report.
-    fn report_unknown_node(&mut self, id: NodeId) -> bool {
+    /// Returns false if no Service leaves out pods because of the node, so that there is nothing to report. Looks at no more
+    /// memberships than `left`, and takes them off it.
+    fn report_unknown_node(&mut self, id: NodeId, left: &mut usize) -> bool {
         let node = &self.nodes[id];
         let mut affected: BTreeMap<ServiceId, Vec<&str>> = BTreeMap::new();
         let pods = node.pods.iter().map(|pod| &self.pods[*pod]);
         let members = pods.flat_map(|pod| pod.members.iter().map(move |member| (pod, member)));
-        for (pod, member) in members.take(MEMBERS) {
+        for (pod, member) in members.take(MEMBERS.min(*left)) {
+            *left -= 1;
             let facts = &self.services[member.service].facts;
             if self.writes_slices(facts)
                 && !facts.publish_not_ready

@@ -78,7 +78,7 @@ pub(crate) struct LeaseArgs {
         long = "leader-elect-resource-name",
         value_name = "NAME",
         default_value = "endpointd",
-        value_parser = parse_name
+        value_parser = parse_lease
     )]
     name: String,
 
@@ -90,6 +90,15 @@ pub(crate) struct LeaseArgs {
         value_parser = parse_name
     )]
     namespace: String,
+}
+
+/// Parses the name of a Lease, which must be of our own.
+fn parse_lease(text: &str) -> Result<String, &'static str> {
+    if text == "kube-controller-manager" {
+        // With it, none of kube-controller-manager's controllers would run.
+        return Err("this is the Lease of kube-controller-manager; leave the flag out");
+    }
+    parse_name(text)
 }
 
 impl LeaseArgs {

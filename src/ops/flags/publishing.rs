@@ -26,8 +26,9 @@ pub(crate) struct PublishingArgs {
     /// decides
     ///
     /// endpointd replaces endpoints-controller, endpointslice-controller and endpointslice-mirroring-controller. Each of
-    /// them must be off in kube-controller-manager. The list may also name other controllers of kube-controller-manager,
-    /// which endpointd does not run.
+    /// them must be off in kube-controller-manager. custom-selector-controller, which * does not include, serves Services
+    /// with the annotation endpointd.io/selector or endpointd.io/leader. The list may also name other controllers of
+    /// kube-controller-manager, which endpointd does not run.
     #[arg(
         long,
         value_name = "LIST",

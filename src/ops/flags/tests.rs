@@ -295,6 +295,10 @@ fn election_is_on_with_upstreams_times_and_a_name_of_its_own() {
         ("--leader-elect-retry-period=-1s", "negative"),
         ("--leader-elect-resource-lock=configmaps", "leases"),
         ("--leader-elect-resource-name=", "not a name"),
+        (
+            "--leader-elect-resource-name=kube-controller-manager",
+            "this is the Lease of kube-controller-manager",
+        ),
         ("--leader-elect-resource-namespace=A", "not a name"),
         ("--leader-elect=maybe", "maybe"),
     ] {

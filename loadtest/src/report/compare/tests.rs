@@ -198,6 +198,14 @@ fn a_figure_that_is_gone_is_a_failure() {
     }
     let (failures, _) = failed([repeated(&p50, 100.0), once]);
     assert_eq!(failures.missing.len(), 6, "in one round of five");
+    let (mut most, mut none) = (repeated(&p50, 100.0), repeated(&p50, 100.0));
+    most.rounds[0].slices.count = 0;
+    none.rounds.iter_mut().for_each(|round| round.slices.count = 0);
+    let (failures, _) = failed([most, none]);
+    assert!(
+        !failures.missing.is_empty(),
+        "in four rounds of five, and in none"
+    );
     // A short time that the clock did not show is not missing.
     let mut quick = sample::endpointd();
     quick.processes[0].cold_cpu_seconds = 0.0;

@@ -162,6 +162,7 @@ impl NamespaceState {
                 self.lost::<T>(id);
             }
             (Effect::GivenAway, _) => {
+                object.interference = None;
                 self.forget_arrival::<T>(id);
                 T::give_away(self, id);
             }
