@@ -273,6 +273,7 @@ fn churn(goals: &mut Goals) {
     );
 }
 
+const DRY_RUN: &str = "as a dry run";
 /// Makes every process a standby.
 const HELD_LEASE: &str = "{apiVersion: coordination.k8s.io/v1, kind: Lease, \
     metadata: {name: endpointd, namespace: kube-system}, \
@@ -311,7 +312,7 @@ fn resident(goals: &mut Goals) {
         drop(adopted);
         let dry = Process::start(program(), &full.url(), &["--dry-run"]);
         sleep(Duration::from_secs(15)).await;
-        report_resident(goals, "as a dry run", &dry, floor);
+        report_resident(goals, DRY_RUN, &dry, floor);
         drop(dry);
         full.server().load(HELD_LEASE).expect("it is a Lease");
         let standby = Process::start(program(), &full.url(), &["--leader-elect=true"]);
@@ -324,15 +325,16 @@ fn resident(goals: &mut Goals) {
 fn report_resident(goals: &mut Goals, start: &str, process: &Process, floor: f64) {
     let each = |bytes: f64| Some(bytes / f64::from(CLUSTER.pods));
     let (now, peak) = (process.status("VmRSS"), process.status("VmHWM"));
-    goals.at_most(
-        &format!(
-            "process: {} pods, a start {start}, peak of resident memory",
-            CLUSTER.pods
-        ),
-        each(peak),
-        1024.0,
-        " bytes a pod",
+    let name = format!(
+        "process: {} pods, a start {start}, peak of resident memory",
+        CLUSTER.pods
     );
+    if start == DRY_RUN {
+        // It keeps what others have written as well.
+        goals.note(&name, each(peak), " bytes a pod");
+    } else {
+        goals.at_most(&name, each(peak), 1024.0, " bytes a pod");
+    }
     goals.note(
         &format!("process: a start {start}, peak above that of an empty cluster"),
         each(peak - floor),
