@@ -64,7 +64,7 @@ pub enum ConnectError {
     Client(#[from] ClientError),
 }
 
-/// Clients for three purposes. kube's have a queue inside: watches must not wait for Events.
+/// Clients for three purposes. Those of kube have a queue inside, and watches must not wait for Events.
 #[derive(Clone)]
 pub struct Clients {
     /// For lists and watches.
