@@ -1,6 +1,6 @@
 //! Modules import downwards only, and never in a circle.
 //!
-//! The floors of `src` are in [`FLOORS`]; the program's root, `lib.rs`, stands above them. Beside that, modules that stand
+//! The layers of `src` are in [`LAYERS`]; the program's root, `lib.rs`, stands above them. Beside that, modules that stand
 //! next to each other in one folder never need each other in a circle, at whatever depth. A file and the folder of its
 //! name are one module there: children use what their parent holds, and the parent uses its children.
 
@@ -13,8 +13,8 @@ use source::rust_files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The rooms of `src` from the ground up. A room imports from lower floors only, not from others on its own.
-const FLOORS: [&[&str]; 6] = [
+/// The top-level modules of `src` from the lowest layer up. Each imports from lower layers only.
+const LAYERS: [&[&str]; 6] = [
     &["core"],
     &["metrics"],
     &["tenant_log"],
@@ -43,18 +43,18 @@ impl Imports {
         Self(imports.collect())
     }
 
-    /// Imports that do not lead to a lower floor.
+    /// Imports that do not lead to a lower layer.
     fn upward(&self) -> Vec<String> {
-        let floor = |module: &Module| {
-            let room = module.first()?;
-            FLOORS.iter().position(|rooms| rooms.contains(&room.as_str()))
+        let layer = |module: &Module| {
+            let top = module.first()?;
+            LAYERS.iter().position(|modules| modules.contains(&top.as_str()))
         };
         let mut found = Vec::new();
         for (own, others) in &self.0 {
             for other in others {
-                let up = match (floor(own), floor(other)) {
+                let up = match (layer(own), layer(other)) {
                     (Some(at), Some(to)) => at <= to && own[0] != other[0],
-                    // A room that is on no floor, or the root.
+                    // A module of no layer, or the root.
                     (Some(_), None) => true,
                     (None, _) => false,
                 };
@@ -267,11 +267,11 @@ fn source_of(root: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn rooms_import_from_lower_floors_only() {
+fn modules_import_from_lower_layers_only() {
     let imports = Imports::of(&source_of("src"));
-    for room in imports.0.keys().filter_map(|module| module.first()) {
-        let known = FLOORS.iter().any(|rooms| rooms.contains(&room.as_str()));
-        assert!(known, "{room} is on no floor");
+    for top in imports.0.keys().filter_map(|module| module.first()) {
+        let known = LAYERS.iter().any(|modules| modules.contains(&top.as_str()));
+        assert!(known, "{top} is in no layer");
     }
     let found = imports.upward();
     assert!(found.is_empty(), "{found:#?}");

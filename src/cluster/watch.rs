@@ -247,10 +247,15 @@ impl<S: Source> Serving<S> {
 
     fn list(&mut self, watch: &mut Watch) {
         if std::mem::take(&mut self.listed) {
-            tracing::info!(
-                resource = S::KIND.as_str(),
-                "listing again: the watch cannot be resumed, or has not shown yet that it is as new as the term of this leader"
-            );
+            let resource = S::KIND.as_str();
+            if self.view.is_proven() {
+                tracing::info!(resource, "listing again, because the watch cannot be resumed");
+            } else {
+                tracing::info!(
+                    resource,
+                    "listing again, because a new leader writes only what it has read since it was elected"
+                );
+            }
         }
         if std::mem::take(&mut watch.used) {
             watch.epoch = watch.epoch.wrapping_add(1);

@@ -9,8 +9,9 @@
 //! hundred then count alike, and a single answer that takes a thousand times longer than others changes almost nothing.
 //!
 //! The base that answers are compared with is learned from answers that came while few requests were in flight. Under
-//! lasting load there are none, so now and then the window shrinks to a quarter for the time of a few answers; a base
-//! that is too short cannot last either, because it makes the window shrink until such answers come.
+//! lasting load there are none, so now and then the window shrinks to a quarter for the time of a few answers. A base
+//! that is too short makes the window shrink, and does not last: if half as many requests are in flight and answers take
+//! as long as before, it is not our requests that make them slow, but those of others, or the server itself.
 
 use std::time::Duration;
 
@@ -20,6 +21,13 @@ const STRETCH: f64 = 2.0;
 const GAIN: f64 = 0.6;
 /// The largest logarithm by which a single answer may differ from the base.
 const BOUND: f64 = 1.5;
+/// The largest logarithm by which a single answer may change a base that was too short.
+const FAR: f64 = 3.0;
+/// The part of the requests in flight that has to be left for an answer's time to show whether it depends on them.
+const LEFT: f64 = 0.5;
+/// Answers that became faster by no more than this logarithm, while the requests in flight became fewer by [`LEFT`], do
+/// not depend on them.
+const ALIKE: f64 = 0.3;
 /// A round whose answers were faster than the base by this logarithm proves that the base is too long.
 const FASTER: f64 = 0.5;
 /// The weight of one answer in the base.
@@ -86,6 +94,8 @@ pub(crate) struct Window {
     /// The last time at which more than few requests were in flight.
     crowded: Duration,
     round: Round,
+    /// Of the slowest round since the window began to shrink: the requests in flight, and the logarithm of the time.
+    slowest: Option<(f64, f64)>,
     /// The usual time of an answer, by the last round.
     usual: Option<Duration>,
     /// The time from one answer to the next, by the same.
@@ -107,6 +117,8 @@ struct Round {
     answers: u32,
     /// The sum of the logarithms by which they took longer than the base.
     longer: f64,
+    /// The same with the wider bound [`FAR`].
+    far: f64,
     /// The sum of the requests that were in flight at each of them.
     in_flight: usize,
 }
@@ -129,6 +141,7 @@ impl Window {
             alone: 0,
             crowded: Duration::ZERO,
             round: Round::default(),
+            slowest: None,
             usual: None,
             pace: None,
             probe: None,
@@ -186,7 +199,8 @@ impl Window {
             }
             Sign::Answered => {
                 let time = took.max(FASTEST).as_secs_f64().ln();
-                let longer = (time - *self.base.get_or_insert(time)).clamp(-BOUND, BOUND);
+                let far = time - *self.base.get_or_insert(time);
+                let longer = far.clamp(-BOUND, BOUND);
                 if sent > self.crowded {
                     self.learn(longer, now);
                 }
@@ -197,6 +211,7 @@ impl Window {
                 } else if held_back && sent >= self.round.since {
                     self.round.answers += 1;
                     self.round.longer += longer;
+                    self.round.far += far.clamp(-FAR, FAR);
                     self.round.in_flight += in_flight;
                     if self.round.answers >= ENOUGH.max(self.size as u32) {
                         self.end_round(now);
@@ -246,15 +261,22 @@ impl Window {
     /// Adjusts the window to the answers of a round.
     fn end_round(&mut self, now: Duration) {
         let answers = f64::from(self.round.answers);
-        let longer = self.round.longer / answers;
+        let mut longer = self.round.longer / answers;
+        let far = self.round.far / answers;
         let in_flight = self.round.in_flight as f64 / answers;
         self.round = Round {
             since: now,
             ..Round::default()
         };
         let Some(mut base) = self.base else { return };
-        let usual = Duration::from_secs_f64((base + longer).exp());
+        let usual = Duration::from_secs_f64((base + far).exp());
         (self.usual, self.pace) = (Some(usual), Some(usual.div_f64(in_flight)));
+        if let Some(before) = self.slow_all_the_same(longer, in_flight, base + far) {
+            (base, longer) = (base + far, 0.0);
+            self.size = self.size.max(before);
+            // It is learned from more requests than few.
+            self.probe_at = self.probe_at.min(self.after_answers(ANSWERS_BETWEEN_PROBES, now));
+        }
         base += (longer + FASTER).min(0.0);
         self.base = Some(base);
         let grown = self.size * (GAIN * (STRETCH.ln() - longer)).exp();
@@ -274,6 +296,25 @@ impl Window {
                 until: self.after_answers(LONGEST_PROBE, now),
             });
         }
+    }
+
+    /// Takes in a round of slow answers. If it shows that fewer requests in flight do not make them faster, returns how
+    /// many there were before.
+    fn slow_all_the_same(&mut self, longer: f64, in_flight: f64, time: f64) -> Option<f64> {
+        if longer <= STRETCH.ln() {
+            self.slowest = None;
+            return None;
+        }
+        let (most, slowest) = *self.slowest.get_or_insert((in_flight, time));
+        if time > slowest {
+            self.slowest = Some((in_flight, time));
+        }
+        let alike = time >= slowest - ALIKE;
+        if in_flight <= self.few() as f64 || (alike && in_flight <= most * LEFT) {
+            self.slowest = None;
+            return Some(if alike { most } else { in_flight });
+        }
+        None
     }
 
     fn end_probe(&mut self, probe: Probe, now: Duration) {

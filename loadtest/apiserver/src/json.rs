@@ -2,20 +2,31 @@
 
 use serde_json::{Map, Value};
 
+/// What a value has at a place. [`Value::pointer`] makes a text of each part, in case it holds escapes; where there are
+/// none, nothing is made.
+pub(crate) fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
+    match pointer.strip_prefix('/') {
+        Some(path) if !path.contains('~') => path.split('/').try_fold(value, |value, part| match value {
+            Value::Object(fields) => fields.get(part),
+            other => other.pointer(&format!("/{part}")),
+        }),
+        _ => value.pointer(pointer),
+    }
+}
+
 /// A text inside a value, empty when it is not there.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or("")
+    at(value, pointer).and_then(Value::as_str).unwrap_or("")
 }
 
 /// A whole number inside a value, 0 when it is not there.
 pub(crate) fn number(value: &Value, pointer: &str) -> i64 {
-    value.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
+    at(value, pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
 /// A list inside a value, empty when it is not there.
 pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value
-        .pointer(pointer)
+    at(value, pointer)
         .and_then(Value::as_array)
         .map_or(&[], Vec::as_slice)
 }
@@ -52,4 +63,34 @@ pub(crate) fn object_at<'a>(value: &'a mut Value, field: &str) -> &'a mut Map<St
     value[field]
         .as_object_mut()
         .expect("it was made an object just now")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_place_is_found_as_serde_json_finds_it() {
+        let value = json!({"a": {"b": [{"c": 1}, 2], "x/y": {"~": 3}, "": 4}, "0": 5});
+        for pointer in [
+            "",
+            "/",
+            "a",
+            "/a",
+            "/a/b",
+            "/a/b/0/c",
+            "/a/b/1",
+            "/a/b/2",
+            "/a/b/x",
+            "/a/",
+            "/a/x~1y/~0",
+            "/0",
+            "/a/b/0/c/d",
+            "/a/b/+1",
+            "/a/b/01",
+        ] {
+            assert_eq!(at(&value, pointer), value.pointer(pointer), "{pointer}");
+        }
+    }
 }

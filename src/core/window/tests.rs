@@ -112,6 +112,13 @@ fn a_server_that_others_keep_busy_gives_us_a_share() {
         let (mut window, mut server) = (Window::new(64), Server::new(workers, each));
         server.last(&mut window, 60 * SECOND);
         server.others = others;
+        // Before it is known that the others are the reason, as many requests are sent as are known to be right, or fewer.
+        server.rounds(&mut window, 10);
+        let (early, _) = server.last(&mut window, server.time(others) * 10);
+        assert!(
+            early >= right(workers).start() * 2.0,
+            "{workers} workers, {others} others: {early:.1} early"
+        );
         let (_, at_first) = server.last(&mut window, 20 * SECOND);
         let (size, answers) = server.last(&mut window, 20 * SECOND);
         let case =

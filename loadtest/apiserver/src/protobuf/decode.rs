@@ -86,18 +86,12 @@ fn read_field(field: &Field, raw: Raw<'_>, fields: &mut Map<String, Value>) -> R
         }
         (Shape::Map(item), Raw::Bytes(bytes)) => {
             let (key, value) = entry(item, bytes, wrong)?;
-            if let Value::Object(map) = fields
-                .entry(field.name)
-                .or_insert_with(|| Value::Object(Map::new()))
-            {
+            if let Value::Object(map) = there(fields, field.name, || Map::new().into()) {
                 map.insert(key, value);
             }
         }
         (Shape::Struct(index), Raw::Bytes(bytes)) => {
-            let there = fields
-                .entry(field.name)
-                .or_insert_with(|| Value::Object(Map::new()));
-            if let Value::Object(fields) = there {
+            if let Value::Object(fields) = there(fields, field.name, || Map::new().into()) {
                 read(*index, bytes, fields)?;
             }
         }
@@ -120,9 +114,17 @@ fn read_field(field: &Field, raw: Raw<'_>, fields: &mut Map<String, Value>) -> R
 }
 
 fn list_at<'f>(fields: &'f mut Map<String, Value>, name: &str) -> &'f mut Vec<Value> {
-    let list = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
-    list.as_array_mut()
+    there(fields, name, || Vec::<Value>::new().into())
+        .as_array_mut()
         .expect("only this function fills fields that are lists")
+}
+
+/// A field's value, which is made if it is not there. The name becomes a text of its own only then.
+fn there<'f>(fields: &'f mut Map<String, Value>, name: &str, make: impl FnOnce() -> Value) -> &'f mut Value {
+    if !fields.contains_key(name) {
+        fields.insert(name.to_owned(), make());
+    }
+    fields.get_mut(name).expect("it was put there if it was missing")
 }
 
 fn is_zero(value: &Value) -> bool {
