@@ -313,12 +313,8 @@ fn a_watch_in_protobuf_shows_the_same_events() {
 
 #[test]
 fn answers_in_protobuf() {
-    let identity = |name| codec::identity(&capture(name)).unwrap();
-    let (got, put, metadata) = (
-        identity("get.slice.pb"),
-        identity("put.slice.pb"),
-        identity("put.slice.metadata.pb"),
-    );
+    let bodies = ["get.slice.pb", "put.slice.pb", "put.slice.metadata.pb"].map(capture);
+    let [got, put, metadata] = [0, 1, 2].map(|at| codec::identity(&bodies[at]).unwrap());
     assert_eq!((&*got.kind, &*put.kind), ("EndpointSlice", "EndpointSlice"));
     assert_eq!(&*metadata.kind, "PartialObjectMetadata");
     assert_eq!((&got.name, &got.uid), (&put.name, &put.uid));

@@ -4,6 +4,7 @@ use super::cause::{Cause, Silent};
 use super::codec;
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
+use http_body::Frame;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use std::time::Duration;
@@ -15,15 +16,22 @@ const GULP: usize = 256 << 10;
 /// The events of a watch, not yet parsed.
 pub(super) struct EventStream {
     body: Body,
-    buffer: BytesMut,
+    arrived: Arrived,
     ended: bool,
+}
+
+/// Data that has arrived and was not handed on. Usually that is one piece with whole events, which is handed on as it
+/// came, without a copy.
+enum Arrived {
+    One(Bytes),
+    Several(BytesMut),
 }
 
 impl EventStream {
     pub(super) fn new(body: Body) -> Self {
         Self {
             body,
-            buffer: BytesMut::new(),
+            arrived: Arrived::One(Bytes::new()),
             ended: false,
         }
     }
@@ -34,7 +42,7 @@ impl EventStream {
             let frame = timeout(silence, self.body.frame())
                 .await
                 .map_err(|_| Silent(silence))?;
-            self.ended = !take_frame(frame, &mut self.buffer)?;
+            self.take_frame(frame)?;
             // Take along all data that has arrived already.
             if let Some(events) = self.arrived()? {
                 return Ok(Some(events));
@@ -46,29 +54,63 @@ impl EventStream {
 
     /// Returns the whole events that have arrived already, if there are any.
     pub(super) fn arrived(&mut self) -> Result<Option<Bytes>, Cause> {
-        while !self.ended && self.buffer.len() < GULP {
+        while !self.ended && self.arrived.data().len() < GULP {
             let Some(frame) = self.body.frame().now_or_never() else {
                 break;
             };
-            self.ended = !take_frame(frame, &mut self.buffer)?;
+            self.take_frame(frame)?;
         }
-        let whole = codec::whole_events(&self.buffer).map_err(|error| Cause::Malformed(error.to_string()))?;
-        Ok((whole > 0).then(|| self.buffer.split_to(whole).freeze()))
+        let whole = codec::whole_events(self.arrived.data());
+        let whole = whole.map_err(|error| Cause::Malformed(error.to_string()))?;
+        Ok((whole > 0).then(|| self.arrived.split(whole)))
+    }
+
+    /// Takes the data of a frame, or notes the end of the stream.
+    fn take_frame(&mut self, frame: Option<Result<Frame<Bytes>, kube::Error>>) -> Result<(), Cause> {
+        match frame {
+            None => self.ended = true,
+            Some(frame) => {
+                if let Ok(data) = frame?.into_data() {
+                    self.arrived.add(data);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
-/// Adds a frame's data to the buffer. Returns false at the end of the stream.
-fn take_frame(
-    frame: Option<Result<http_body::Frame<Bytes>, kube::Error>>,
-    buffer: &mut BytesMut,
-) -> Result<bool, Cause> {
-    match frame {
-        None => Ok(false),
-        Some(frame) => {
-            if let Ok(data) = frame?.into_data() {
-                buffer.extend_from_slice(&data);
-            }
-            Ok(true)
+impl Arrived {
+    fn data(&self) -> &[u8] {
+        match self {
+            Self::One(data) => data,
+            Self::Several(data) => data,
         }
+    }
+
+    fn add(&mut self, more: Bytes) {
+        match self {
+            Self::One(data) if data.is_empty() => *data = more,
+            Self::One(data) => {
+                let mut both = BytesMut::with_capacity(data.len() + more.len());
+                both.extend_from_slice(data);
+                both.extend_from_slice(&more);
+                *self = Self::Several(both);
+            }
+            Self::Several(data) => data.extend_from_slice(&more),
+        }
+    }
+
+    /// Splits off the first bytes.
+    fn split(&mut self, at: usize) -> Bytes {
+        let first = match self {
+            Self::One(data) => data.split_to(at),
+            Self::Several(data) => data.split_to(at).freeze(),
+        };
+        *self = match self.data() {
+            [] => Self::One(Bytes::new()),
+            // The rest of a piece would keep all of it in memory until the event's end has come.
+            rest => Self::Several(rest.into()),
+        };
+        first
     }
 }

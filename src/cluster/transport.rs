@@ -3,12 +3,15 @@
 //!
 //! - A queue, and a task that empties it. A write that has passed the fence would wait there once more.
 //! - A span for each request, and a box around each piece of an answer, which nobody looks at.
+//! - The server's name in each request. The pool of connections hashes it letter by letter, twice for each request.
 //! - Nagle's algorithm, by which the last part of a write waits until the server has acknowledged the rest.
 
 use super::http::Head;
 use crate::metrics::RequestLayer;
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::header::HOST;
+use http::uri::{Authority, Scheme};
+use http::{HeaderValue, Request, Response, Uri};
 use http_body::Body as Answer;
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -19,6 +22,7 @@ use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::{Client, Config};
 use std::fmt;
+use std::sync::Arc;
 use tower::util::{BoxCloneSyncService, option_layer};
 use tower::{BoxError, Layer as _, Service, ServiceExt as _, service_fn};
 
@@ -26,7 +30,7 @@ type Sending = BoxCloneSyncService<Request<Body>, Response<UnsyncBoxBody<Bytes, 
 
 /// Sends requests for single objects. Cheap to clone; clones share their connections.
 #[derive(Clone)]
-pub struct Transport(Sending);
+pub struct Transport(Arc<Sending>);
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,18 +62,19 @@ impl Transport {
         // Around all of it: a server may accept a connection and then not answer the TLS handshake.
         let mut connector = TimeoutConnector::new(connector);
         connector.set_connect_timeout(config.connect_timeout);
+        let url = &config.cluster_url;
+        let place = Place::of(url);
+        let server = place.is_some().then(|| url.clone());
+        let connector = connector.map_request(move |asked| server.clone().unwrap_or(asked));
         let client = legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(connector);
         let service = client.map_err(BoxError::from);
         let service = config.extra_headers_layer()?.layer(service);
         let service = option_layer(config.auth_layer()?).layer(service);
-        let url = &config.cluster_url;
-        if url.path() != "/" || url.scheme().is_none() || url.authority().is_none() {
+        let Some(place) = place else {
             let service = config.base_uri_layer().layer(service);
             return Ok(Self::of(requests.layer(service)));
-        }
-        // Nearly always. No text has to be put together, and parsed once more.
-        let base = url.clone();
-        let service = service.map_request(move |request| at_server(request, &base));
+        };
+        let service = service.map_request(move |request| place.take(request));
         Ok(Self::of(requests.layer(service)))
     }
 
@@ -80,7 +85,7 @@ impl Transport {
         B: Answer<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let boxed = |answer: Response<B>| answer.map(|body| body.map_err(Into::into).boxed_unsync());
-        Self(BoxCloneSyncService::new(service.map_response(boxed)))
+        Self(Arc::new(BoxCloneSyncService::new(service.map_response(boxed))))
     }
 
     /// Sends a request, and waits for the head of its answer.
@@ -88,18 +93,47 @@ impl Transport {
         &self,
         request: Request<Body>,
     ) -> Result<(Head, UnsyncBoxBody<Bytes, BoxError>), kube::Error> {
-        let answer = self.0.clone().oneshot(request).await.map_err(failure)?;
+        let answer = Sending::clone(&self.0).oneshot(request).await.map_err(failure)?;
         let (head, body) = answer.into_parts();
         Ok((Head::of(head.status, &head.headers), body))
     }
 }
 
-/// Adds the scheme and the host of a server to the URI of a request.
-fn at_server(mut request: Request<Body>, base: &Uri) -> Request<Body> {
-    let mut parts = std::mem::take(request.uri_mut()).into_parts();
-    (parts.scheme, parts.authority) = (base.scheme().cloned(), base.authority().cloned());
-    *request.uri_mut() = Uri::from_parts(parts).expect("a path with a scheme and a host is a URI");
-    request
+/// The only server that requests go to. Nearly all are at the root of theirs.
+#[derive(Clone)]
+struct Place {
+    scheme: Scheme,
+    /// Stands for the server where connections are pooled. The connector knows the real one.
+    short: Authority,
+    /// The header `Host`.
+    host: HeaderValue,
+}
+
+impl Place {
+    /// Returns `None` if paths have to be put after one of the server's.
+    fn of(url: &Uri) -> Option<Self> {
+        let (scheme, host) = (url.scheme()?.clone(), url.host()?);
+        let usual = if scheme == Scheme::HTTPS { 443 } else { 80 };
+        let host = match url.port_u16().filter(|port| *port != usual) {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        let place = Self {
+            scheme,
+            short: Authority::from_static("k"),
+            host: HeaderValue::try_from(host).ok()?,
+        };
+        (url.path() == "/" && url.query().is_none()).then_some(place)
+    }
+
+    /// Addresses a request, which has a path only, to this server.
+    fn take(&self, mut request: Request<Body>) -> Request<Body> {
+        let mut parts = std::mem::take(request.uri_mut()).into_parts();
+        (parts.scheme, parts.authority) = (Some(self.scheme.clone()), Some(self.short.clone()));
+        *request.uri_mut() = Uri::from_parts(parts).expect("a path with a scheme and a host is a URI");
+        request.headers_mut().insert(HOST, self.host.clone());
+        request
+    }
 }
 
 /// Reads the body of an answer to its end.
@@ -121,14 +155,21 @@ mod tests {
 
     #[test]
     fn a_request_goes_to_the_server_with_its_path_and_query() {
-        for base in ["https://10.0.0.1:6443", "http://[::1]/"] {
+        for (server, host) in [
+            ("https://10.0.0.1:6443", "10.0.0.1:6443"),
+            ("https://kubernetes.default.svc:443/", "kubernetes.default.svc"),
+            ("https://kubernetes.default.svc:80/", "kubernetes.default.svc:80"),
+            ("http://[::1]/", "[::1]"),
+            ("http://localhost:8080", "localhost:8080"),
+        ] {
             let request = Request::get("/api/v1/pods?limit=1").body(Body::empty()).unwrap();
-            let base: Uri = base.parse().unwrap();
-            let there = at_server(request, &base);
-            assert_eq!(
-                *there.uri(),
-                format!("{base}api/v1/pods?limit=1").parse::<Uri>().unwrap()
-            );
+            let place = Place::of(&server.parse().unwrap()).unwrap();
+            let request = place.take(request);
+            assert_eq!(request.uri().path_and_query().unwrap(), "/api/v1/pods?limit=1");
+            assert_eq!(request.headers()[HOST], host);
+        }
+        for elsewhere in ["https://rancher/k8s/clusters/c-1", "/relative"] {
+            assert!(Place::of(&elsewhere.parse().unwrap()).is_none(), "{elsewhere}");
         }
     }
 }

@@ -270,7 +270,6 @@ impl<S: Source> Serving<S> {
 
     /// Handles a result.
     fn went_on(&mut self, watch: &mut Watch, progress: Progress<S>) {
-        let now = since(self.start);
         match progress {
             Progress::Listed(Ok(listing)) => {
                 self.stream = Stream::None;
@@ -285,13 +284,14 @@ impl<S: Source> Serving<S> {
                     handler.end_list(S::KIND, watch.epoch, version, asked);
                     watch.used = true;
                 }
-                self.view.listed(version, objects, now, watch.random.f64());
+                self.view
+                    .listed(version, objects, since(self.start), watch.random.f64());
             }
             Progress::Listed(Err(error)) => {
                 self.stream = Stream::None;
                 self.way = self.way.after(&error);
                 watch.reader.outages.failed(S::KIND.as_str(), &error);
-                self.view.list_failed(now, watch.random.f64());
+                self.view.list_failed(since(self.start), watch.random.f64());
             }
             Progress::Opened(Ok(body)) => {
                 watch.reader.metrics.alive();

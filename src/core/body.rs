@@ -378,41 +378,41 @@ pub struct AddressBody<'a> {
 }
 
 impl Hash for AddressBody<'_> {
-    /// Hashes in as few pieces as possible, because an object has up to 1,000 addresses.
+    /// Hashes in as few pieces as possible, because an object has up to 1,000 addresses. The first piece says which others
+    /// there are, and how long they are.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let mut fixed = [0; 48];
+        let mut first = [0; 32];
+        put_length(&mut first, 4, self.node);
+        put_length(&mut first, 8, self.hostname);
         match self.ip {
-            IpAddr::V4(ip) => fixed[0..4].copy_from_slice(&ip.octets()),
-            IpAddr::V6(ip) => {
-                fixed[47] = 1;
-                fixed[0..16].copy_from_slice(&ip.octets());
+            IpAddr::V4(ip) => first[0..4].copy_from_slice(&ip.octets()),
+            IpAddr::V6(_) => first[12] = 1,
+        }
+        match self.target.uid {
+            Uid::Uuid(uid) => first[16..32].copy_from_slice(uid),
+            Uid::Text(uid) => {
+                first[13] = 1;
+                put_length(&mut first, 16, Some(self.target.name));
+                put_length(&mut first, 20, Some(uid));
             }
         }
-        put_length(&mut fixed, 32, self.node);
-        put_length(&mut fixed, 35, self.hostname);
-        let named = match self.target.uid {
-            // The API server gives a UUID to one pod, and a pod keeps its name.
-            Uid::Uuid(uid) => {
-                fixed[16..32].copy_from_slice(uid);
-                None
+        hasher.write(&first);
+        if let IpAddr::V6(ip) = self.ip {
+            hasher.write(&ip.octets());
+        }
+        // The API server gives a UUID to one pod, and a pod keeps its name, its hostname, and its node once it has one.
+        if let Uid::Text(uid) = self.target.uid {
+            let others = self.node.into_iter().chain(self.hostname);
+            for text in others.chain([self.target.name, uid]) {
+                hasher.write(text.as_bytes());
             }
-            Uid::Text(uid) => {
-                put_length(&mut fixed, 38, Some(self.target.name));
-                put_length(&mut fixed, 41, Some(uid));
-                Some([self.target.name, uid])
-            }
-        };
-        hasher.write(&fixed);
-        let texts = self.node.into_iter().chain(self.hostname);
-        for text in texts.chain(named.into_iter().flatten()) {
-            hasher.write(text.as_bytes());
         }
     }
 }
 
-/// Writes the length of a text that is hashed later, which tells it from the next one, and whether there is one at all. No
-/// text is longer than the API server's largest object, which is 3 MiB.
-fn put_length(fixed: &mut [u8; 48], at: usize, text: Option<&str>) {
+/// Writes the length of a text that is hashed later, which tells it from the next one, and whether there is one at all.
+fn put_length(piece: &mut [u8; 32], at: usize, text: Option<&str>) {
+    // No text is longer than the API server's largest object, which is 3 MiB.
     let length = text.map_or(u32::MAX, |text| text.len() as u32);
-    fixed[at..at + 3].copy_from_slice(&length.to_le_bytes()[..3]);
+    piece[at..at + 4].copy_from_slice(&length.to_le_bytes());
 }

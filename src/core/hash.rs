@@ -194,6 +194,12 @@ pub(crate) fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
     KeyedState.hash_one(value)
 }
 
+/// Returns the hash of a text, which is another than [`hash_of`] returns: at once, where that one takes it in two pieces.
+pub(crate) fn hash_of_text(text: &str) -> u64 {
+    let KeyedHasher(hasher) = KeyedState.build_hasher();
+    hasher.hash(text.as_bytes())
+}
+
 /// The number of bytes of a long text that are condensed at a time.
 const BLOCK: usize = 1024;
 

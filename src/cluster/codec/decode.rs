@@ -1,6 +1,6 @@
 //! Decoding: single objects, and what the decoders of all kinds share.
 
-use super::fields::{self, Str, StrMap};
+use super::fields::{self, Str};
 use super::protobuf::envelope::{Envelope, MAGIC};
 use super::protobuf::message::{Malformed, Message, Value, read, read_into};
 use crate::core::address::parse_sloppy;
@@ -8,11 +8,11 @@ use crate::core::excerpt::Excerpt;
 use crate::core::facts::{Extras, LABEL_MANAGED_BY, NodeFacts, ObjectReference, OwnerReference};
 use crate::core::hints::NodeCapacity;
 use crate::core::ids::Uid;
-use crate::core::labels::Labels;
 use crate::core::ports::{Protocol, SlicePort};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// This program in `managedFields`: the beginning of its User-Agent.
@@ -171,10 +171,6 @@ pub(super) fn required(text: &Str<'_>, field: &'static str) -> Result<Box<str>, 
     }
 }
 
-pub(super) fn labels(map: &mut StrMap<'_>) -> Labels {
-    Labels::new(&mut map.0)
-}
-
 pub(super) fn set<'s>(text: Option<&'s Str<'_>>) -> Option<&'s str> {
     text.map(|text| &**text).filter(|text| !text.is_empty())
 }
@@ -186,7 +182,7 @@ pub fn is_managed_by(object: &[u8], controllers: &[&str]) -> Result<bool, Decode
         .metadata
         .labels
         .get(LABEL_MANAGED_BY)
-        .is_some_and(|by| controllers.contains(&&**by)))
+        .is_some_and(|by| controllers.contains(&&*by)))
 }
 
 pub(super) fn slice_port(port: &fields::SlicePort<'_>) -> SlicePort {
@@ -201,11 +197,8 @@ pub(super) fn slice_port(port: &fields::SlicePort<'_>) -> SlicePort {
 /// Collects the metadata to preserve: `generateName`, finalizers, and all other owners and annotations than those
 /// given.
 pub(super) fn extras(wire: &fields::Meta<'_>, owner: Option<&str>, without: &[&str]) -> Extras {
-    let annotations = wire
-        .annotations
-        .0
-        .iter()
-        .filter(|(key, _)| !without.contains(&&**key));
+    let annotations = wire.annotations.iter();
+    let annotations = annotations.filter(|(key, _)| !without.contains(&&**key));
     let others = wire
         .owner_references
         .iter()
@@ -214,7 +207,7 @@ pub(super) fn extras(wire: &fields::Meta<'_>, owner: Option<&str>, without: &[&s
     Extras {
         generate_name: set(wire.generate_name.as_ref()).map(Into::into),
         annotations: annotations
-            .map(|(key, value)| ((**key).into(), (**value).into()))
+            .map(|(key, value)| (key.into(), value.into()))
             .collect(),
         owners: others
             .map(|owner| OwnerReference {
@@ -286,13 +279,13 @@ pub fn object_version(object: &[u8]) -> Result<String, DecodeError> {
 
 /// The identity of an object, as the answer to a request shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Identity {
+pub struct Identity<'a> {
     /// `kind`, which is `PartialObjectMetadata` where only that was asked for.
-    pub kind: Box<str>,
+    pub kind: Cow<'a, str>,
     /// `metadata.namespace`.
-    pub namespace: Box<str>,
+    pub namespace: Cow<'a, str>,
     /// `metadata.name`.
-    pub name: Box<str>,
+    pub name: Cow<'a, str>,
     /// `metadata.uid`.
     pub uid: Uid,
     /// `metadata.resourceVersion`, if it is a number.
@@ -300,7 +293,7 @@ pub struct Identity {
 }
 
 /// Returns the identity of an object of any kind.
-pub fn identity(object: &[u8]) -> Result<Identity, DecodeError> {
+pub fn identity(object: &[u8]) -> Result<Identity<'_>, DecodeError> {
     let fields::IdentityOnly { kind, metadata: meta } = if object.starts_with(MAGIC) {
         let envelope = Envelope::open(object)?;
         fields::IdentityOnly {
@@ -311,11 +304,11 @@ pub fn identity(object: &[u8]) -> Result<Identity, DecodeError> {
         serde_json::from_slice(object)?
     };
     Ok(Identity {
-        kind: (*kind).into(),
-        namespace: (*meta.namespace).into(),
-        name: (*meta.name).into(),
         uid: Uid::from(&*meta.uid),
         version: version(&meta.resource_version).ok(),
+        kind: kind.into(),
+        namespace: meta.namespace.into(),
+        name: meta.name.into(),
     })
 }
 

@@ -1,8 +1,8 @@
 //! Endpoints objects: the fields that are read, how they become facts, and how desired objects are written.
 
 use super::decode::{
-    Decode, DecodeError, Namespaced, canonical, extras, labels, other_target, plain_pod, required, set,
-    slice_port, version,
+    Decode, DecodeError, Namespaced, canonical, extras, other_target, plain_pod, required, set, slice_port,
+    version,
 };
 use super::fields::{self, Meta, SlicePort, Str, TargetRef};
 use super::protobuf::encode::Messages;
@@ -93,15 +93,9 @@ fn meta(meta: &fields::Meta<'_>) -> Result<Namespaced<EndpointsMeta>, DecodeErro
         name: Arc::from(required(&meta.name, "metadata.name")?),
         uid: Uid::from(&*meta.uid),
         version: version(&meta.resource_version)?,
-        ours: meta
-            .labels
-            .get(LABEL_ENDPOINTS_MANAGED_BY)
-            .is_some_and(|by| &**by == ENDPOINTS_MANAGED_BY),
-        leader: meta.annotations.get(ANNOTATION_LEADER).is_some(),
-        skip_mirror: meta
-            .labels
-            .get(LABEL_SKIP_MIRROR)
-            .is_some_and(|value| &**value == "true"),
+        ours: meta.labels.has(LABEL_ENDPOINTS_MANAGED_BY, ENDPOINTS_MANAGED_BY),
+        leader: meta.annotations.contains(ANNOTATION_LEADER),
+        skip_mirror: meta.labels.has(LABEL_SKIP_MIRROR, "true"),
         deleting: meta.deletion_timestamp.is_some(),
     };
     Ok(Namespaced {
@@ -113,7 +107,7 @@ fn meta(meta: &fields::Meta<'_>) -> Result<Namespaced<EndpointsMeta>, DecodeErro
 impl Decode for Namespaced<EndpointsFacts> {
     type Wire<'a> = Endpoints<'a>;
 
-    fn decode(mut endpoints: Endpoints<'_>) -> Result<Self, DecodeError> {
+    fn decode(endpoints: Endpoints<'_>) -> Result<Self, DecodeError> {
         let Namespaced {
             namespace,
             facts: meta,
@@ -125,14 +119,14 @@ impl Decode for Namespaced<EndpointsFacts> {
                 None,
                 &[ANNOTATION_TRIGGER_TIME, ANNOTATION_OVER_CAPACITY],
             ),
-            over_capacity: over_capacity.map(|value| (**value).into()),
+            over_capacity: over_capacity.map(Into::into),
             subsets: endpoints
                 .subsets
                 .iter()
                 .flatten()
                 .map(|wire| subset(wire, &namespace))
                 .collect(),
-            labels: labels(&mut endpoints.metadata.labels),
+            labels: endpoints.metadata.labels.labels(),
             meta,
         };
         Ok(Self { namespace, facts })

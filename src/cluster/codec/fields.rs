@@ -2,7 +2,8 @@
 //! fields are skipped, never stored; strings borrow from the buffer where they can. The server writes `null` for empty
 //! lists in JSON, so every list is optional.
 
-use super::protobuf::message::{Field, Malformed, Message, Value, bytes, message, read_into};
+use super::protobuf::message::{Field, Malformed, Message, Value, bytes, lossy, message, read_into};
+use crate::core::labels::Labels;
 use crate::core::time::Time;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -24,6 +25,12 @@ impl Deref for Str<'_> {
 impl AsRef<str> for Str<'_> {
     fn as_ref(&self) -> &str {
         &self.0
+    }
+}
+
+impl<'a> From<Str<'a>> for Cow<'a, str> {
+    fn from(text: Str<'a>) -> Self {
+        text.0
     }
 }
 
@@ -61,11 +68,121 @@ impl<'a> Field<'a> for Str<'a> {
     }
 }
 
+/// A string that is made text when it is asked for: most labels, annotations and conditions never are.
+#[derive(Clone, Debug)]
+pub(super) enum Raw<'a> {
+    Text(Str<'a>),
+    /// From protobuf; not checked.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Raw<'a> {
+    /// Returns whether it is this text.
+    pub(super) fn is(&self, text: &str) -> bool {
+        match self {
+            Self::Text(own) => **own == *text,
+            Self::Bytes(own) => *own == text.as_bytes(),
+        }
+    }
+
+    /// Returns the text. What is not UTF-8 is replaced.
+    pub(super) fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Bytes(bytes) => lossy(bytes),
+        }
+    }
+}
+
+impl Default for Raw<'_> {
+    fn default() -> Self {
+        Self::Bytes(&[])
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Str::deserialize(deserializer).map(Self::Text)
+    }
+}
+
+impl<'a> Field<'a> for Raw<'a> {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        *self = Self::Bytes(bytes(number, value)?);
+        Ok(())
+    }
+}
+
+/// A map of strings, in the order of the input, of which few are asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RawMap<'a>(Vec<(Raw<'a>, Raw<'a>)>);
+
+impl RawMap<'_> {
+    /// Returns the value of a key.
+    pub(super) fn get(&self, key: &str) -> Option<Cow<'_, str>> {
+        self.value(key).map(Raw::text)
+    }
+
+    /// Returns whether a key has this value.
+    pub(super) fn has(&self, key: &str, value: &str) -> bool {
+        self.value(key).is_some_and(|own| own.is(value))
+    }
+
+    /// Returns whether a key has a value.
+    pub(super) fn contains(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+
+    fn value(&self, key: &str) -> Option<&Raw<'_>> {
+        self.0.iter().find(|(own, _)| own.is(key)).map(|(_, value)| value)
+    }
+
+    /// Returns the labels that these are.
+    pub(super) fn labels(&self) -> Labels {
+        Labels::new(&mut self.iter().collect::<Vec<_>>())
+    }
+
+    /// Returns all keys and values.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+        self.0.iter().map(|(key, value)| (key.text(), value.text()))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawMap<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let StrMap(pairs) = StrMap::deserialize(deserializer)?;
+        let raw = pairs
+            .into_iter()
+            .map(|(key, value)| (Raw::Text(key), Raw::Text(value)));
+        Ok(Self(raw.collect()))
+    }
+}
+
+impl<'a> Field<'a> for RawMap<'a> {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        let mut entry = Entry::<Raw<'a>, Raw<'a>>::default();
+        read_into(&mut entry, bytes(number, value)?)?;
+        if self.0.capacity() == 0 {
+            self.0.reserve(USUAL);
+        }
+        self.0.push((entry.key, entry.value));
+        Ok(())
+    }
+}
+
+/// The number of labels that an object usually has at most.
+const USUAL: usize = 8;
+
 /// A map of strings, in the order of the input.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StrMap<'a>(pub(super) Vec<(Str<'a>, Str<'a>)>);
 
 impl<'a> StrMap<'a> {
+    /// Returns the labels that these are. Their order here may change.
+    pub(super) fn labels(&mut self) -> Labels {
+        Labels::new(&mut self.0)
+    }
+
     /// Returns the value of a key.
     pub(super) fn get(&self, key: &str) -> Option<&Str<'a>> {
         self.0.iter().find(|(k, _)| **k == *key).map(|(_, v)| v)
@@ -98,8 +215,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for StrMap<'a> {
 
 impl<'a> Field<'a> for StrMap<'a> {
     fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
-        let mut entry = Entry::<Str<'a>>::default();
+        let mut entry = Entry::<Str<'a>, Str<'a>>::default();
         read_into(&mut entry, bytes(number, value)?)?;
+        if self.0.capacity() == 0 {
+            self.0.reserve(USUAL);
+        }
         self.0.push((entry.key, entry.value));
         Ok(())
     }
@@ -107,12 +227,12 @@ impl<'a> Field<'a> for StrMap<'a> {
 
 /// An entry of a map in protobuf.
 #[derive(Default)]
-struct Entry<'a, V> {
-    key: Str<'a>,
+struct Entry<K, V> {
+    key: K,
     value: V,
 }
 
-impl<'a, V: Field<'a>> Message<'a> for Entry<'a, V> {
+impl<'a, K: Field<'a>, V: Field<'a>> Message<'a> for Entry<K, V> {
     fn field(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
         match number {
             1 => self.key.merge(number, value),
@@ -129,7 +249,7 @@ pub(super) struct Quantities<'a>(#[serde(borrow)] pub(super) StrMap<'a>);
 
 impl<'a> Field<'a> for Quantities<'a> {
     fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
-        let mut entry = Entry::<Quantity<'a>>::default();
+        let mut entry = Entry::<Str<'a>, Quantity<'a>>::default();
         read_into(&mut entry, bytes(number, value)?)?;
         self.0.0.push((entry.key, entry.value.text));
         Ok(())
@@ -207,8 +327,8 @@ pub(super) struct Meta<'a> {
     pub(super) generate_name: Option<Str<'a>>,
     pub(super) creation_timestamp: Option<Timestamp<'a>>,
     pub(super) deletion_timestamp: Option<Timestamp<'a>>,
-    pub(super) labels: StrMap<'a>,
-    pub(super) annotations: StrMap<'a>,
+    pub(super) labels: RawMap<'a>,
+    pub(super) annotations: RawMap<'a>,
     pub(super) owner_references: Option<Vec<Owner<'a>>>,
     pub(super) finalizers: Option<Vec<Str<'a>>>,
 }
@@ -323,8 +443,8 @@ message!('a, BookmarkMeta<'a> { 6 => resource_version, 12 => annotations });
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Condition<'a> {
     #[serde(borrow, rename = "type")]
-    pub(super) kind: Str<'a>,
-    pub(super) status: Str<'a>,
+    pub(super) kind: Raw<'a>,
+    pub(super) status: Raw<'a>,
     pub(super) last_transition_time: Option<Timestamp<'a>>,
 }
 

@@ -51,9 +51,9 @@ impl Decode for NamedNode {
             .conditions
             .iter()
             .flatten()
-            .find(|condition| &*condition.kind == "Ready");
+            .find(|condition| condition.kind.is("Ready"));
         let capacity = NodeCapacity {
-            ready: ready.is_some_and(|condition| &*condition.status == "True"),
+            ready: ready.is_some_and(|condition| condition.status.is("True")),
             excluded: labels.get(LABEL_CONTROL_PLANE).is_some() || labels.get(LABEL_MASTER).is_some(),
             zone: zone.clone(),
             cpu: status.allocatable.0.get("cpu").and_then(|cpu| milli_cpu(cpu)),

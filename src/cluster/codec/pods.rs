@@ -1,6 +1,6 @@
 //! Pods: the fields that are read, and how they become facts.
 
-use super::decode::{Decode, DecodeError, Namespaced, Twice, labels, required, set};
+use super::decode::{Decode, DecodeError, Namespaced, Twice, required, set};
 use super::fields::{Condition, Str, StrMap, Timestamp};
 use super::protobuf::message::message;
 use crate::core::address::{Family, parse_sloppy};
@@ -139,7 +139,7 @@ impl Decode for Namespaced<PodFacts> {
             .conditions
             .iter()
             .flatten()
-            .find(|condition| &*condition.kind == "Ready");
+            .find(|condition| condition.kind.is("Ready"));
         let spec = &pod.spec;
         let subdomain = set(spec.subdomain.as_ref()).unwrap_or_default();
         let facts = PodFacts {
@@ -162,11 +162,11 @@ impl Decode for Namespaced<PodFacts> {
                 })
             }),
             host_network: spec.host_network,
-            ready: ready.is_some_and(|condition| &*condition.status == "True"),
+            ready: ready.is_some_and(|condition| condition.status.is("True")),
             terminating: pod.metadata.deletion_timestamp.is_some(),
             terminal: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),
             ready_time: ready.and_then(|condition| condition.last_transition_time.as_ref()?.time()),
-            labels: labels(&mut pod.metadata.labels),
+            labels: pod.metadata.labels.labels(),
         };
         Ok(Self { namespace, facts })
     }

@@ -1,6 +1,6 @@
 //! Services: the fields that are read, and how they become facts.
 
-use super::decode::{Decode, DecodeError, Namespaced, Twice, labels, required, set};
+use super::decode::{Decode, DecodeError, Namespaced, Twice, required, set};
 use super::fields::{Meta, Str, StrMap, Timestamp};
 use super::protobuf::message::message;
 use crate::core::address::{Family, parse_sloppy};
@@ -100,7 +100,7 @@ impl Decode for Namespaced<ServiceFacts> {
         let (meta, spec) = (&mut service.metadata, &mut service.spec);
         let namespace = Arc::from(required(&meta.namespace, "metadata.namespace")?);
         let external = spec.kind.as_deref() == Some("ExternalName");
-        let selector = Selector::new(labels(&mut spec.selector)).filter(|_| !external);
+        let selector = Selector::new(spec.selector.labels()).filter(|_| !external);
         let cluster_ip = set(spec.cluster_ip.as_ref());
         let listed = || {
             let families = spec.ip_families.iter().flatten();
@@ -120,7 +120,7 @@ impl Decode for Namespaced<ServiceFacts> {
                 None => families = [true; 2],
             }
         }
-        let annotation = |key| meta.annotations.get(key).map(|value| &**value);
+        let annotation = |key| meta.annotations.get(key);
         let ports = spec
             .ports
             .iter()
@@ -135,8 +135,8 @@ impl Decode for Namespaced<ServiceFacts> {
             external,
             selectorless: selector.is_none() && !external,
             selector,
-            annotated: annotation(ANNOTATION_SELECTOR).map(|text| Box::new(AnnotatedSelector::from(text))),
-            leader: annotation(ANNOTATION_FOLLOWED).map(|lease| Box::new(FollowedLeader::from(lease))),
+            annotated: annotation(ANNOTATION_SELECTOR).map(|text| Box::new(AnnotatedSelector::from(&*text))),
+            leader: annotation(ANNOTATION_FOLLOWED).map(|lease| Box::new(FollowedLeader::from(&*lease))),
             custom: false,
             headless: cluster_ip.is_none_or(|ip| ip == "None"),
             no_cluster_ip: cluster_ip == Some("None"),
@@ -145,13 +145,13 @@ impl Decode for Namespaced<ServiceFacts> {
             ports,
             publish_not_ready: spec.publish_not_ready_addresses.unwrap_or_default(),
             tolerate_unready: annotation(ANNOTATION_TOLERATE_UNREADY)
-                .map_or(TolerateUnready::Unset, TolerateUnready::from),
+                .map_or(TolerateUnready::Unset, |text| TolerateUnready::from(&*text)),
             hints: HintMode::of(
-                annotation(ANNOTATION_TOPOLOGY_AWARE_HINTS),
-                annotation(ANNOTATION_TOPOLOGY_MODE),
+                annotation(ANNOTATION_TOPOLOGY_AWARE_HINTS).as_deref(),
+                annotation(ANNOTATION_TOPOLOGY_MODE).as_deref(),
                 spec.traffic_distribution.as_deref(),
             ),
-            labels: labels(&mut meta.labels),
+            labels: meta.labels.labels(),
         };
         Ok(Self { namespace, facts })
     }

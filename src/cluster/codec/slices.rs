@@ -1,8 +1,8 @@
 //! `EndpointSlice` objects: the fields that are read, how they become facts, and how desired slices are written.
 
 use super::decode::{
-    Decode, DecodeError, Namespaced, canonical, extras, labels, other_target, plain_pod, required,
-    slice_port, version,
+    Decode, DecodeError, Namespaced, canonical, extras, other_target, plain_pod, required, slice_port,
+    version,
 };
 use super::fields::{self, Meta, SlicePort, Str, StrMap, TargetRef, Timestamp};
 use super::protobuf::encode::Messages;
@@ -101,7 +101,7 @@ fn slice_meta(meta: &fields::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeEr
         service: meta
             .labels
             .get(LABEL_SERVICE_NAME)
-            .map_or_else(|| Arc::from(""), |name| Arc::from(&**name)),
+            .map_or_else(|| Arc::from(""), Arc::from),
         manager: manager(meta),
         owner: subjects(meta).map(|owner| Uid::from(&*owner.uid)).collect(),
         deleting: meta.deletion_timestamp.is_some(),
@@ -116,7 +116,7 @@ fn slice_meta(meta: &fields::Meta<'_>) -> Result<Namespaced<SliceMeta>, DecodeEr
 /// first, and are told apart by whoever reads them whole.
 fn manager(meta: &fields::Meta<'_>) -> Manager {
     let label = meta.labels.get(LABEL_MANAGED_BY);
-    label.and_then(|by| Manager::parse(by)).unwrap_or_default()
+    label.and_then(|by| Manager::parse(&by)).unwrap_or_default()
 }
 
 /// Returns whether a slice mirrors Endpoints.
@@ -171,7 +171,7 @@ impl Decode for Namespaced<SliceFacts> {
                 .flatten()
                 .map(|e| endpoint(e, &namespace))
                 .collect(),
-            labels: labels(&mut wire.labels),
+            labels: wire.labels.labels(),
             meta,
         };
         Ok(Self { namespace, facts })

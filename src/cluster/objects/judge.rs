@@ -44,7 +44,7 @@ impl Asked<'_> {
     }
 
     /// Returns the object in an answer, if it is the requested one.
-    fn object(&self, body: &[u8]) -> Result<Identity, Unreadable> {
+    fn object<'b>(&self, body: &'b [u8]) -> Result<Identity<'b>, Unreadable> {
         let object = codec::identity(body)?;
         let whole = *object.kind == *self.resource().kind;
         let fits = (whole || (self.verb != Flight::Fetch && *object.kind == *METADATA))

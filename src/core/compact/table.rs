@@ -1,7 +1,7 @@
 //! Objects by number and by name: each is stored once, with its name in it.
 
 use super::intern::make_room;
-use crate::core::hash::hash_of;
+use crate::core::hash::hash_of_text;
 use hashbrown::HashTable;
 use slab::Slab;
 use std::fmt;
@@ -83,7 +83,7 @@ impl<I: EntryId, T: Named> Table<I, T> {
     /// Returns the number of the entry of a name.
     pub(crate) fn find(&self, name: &str) -> Option<I> {
         let is_named = |&id: &u32| self.entries[id as usize].name() == name;
-        let found = self.by_name.find(hash_of(name), is_named);
+        let found = self.by_name.find(hash_of_text(name), is_named);
         found.map(|&id| I::from(id as usize))
     }
 
@@ -104,7 +104,7 @@ impl<I: EntryId, T: Named> Table<I, T> {
     /// Makes an entry unknown by its name, which another may take. It stays until it is removed.
     pub(crate) fn hide(&mut self, id: I) {
         let index: usize = id.into();
-        let hash = hash_of(self.entries[index].name());
+        let hash = hash_of_text(self.entries[index].name());
         if let Ok(entry) = self.by_name.find_entry(hash, |&other| other as usize == index) {
             entry.remove();
         }
@@ -118,7 +118,7 @@ impl<I: EntryId, T: Named> Table<I, T> {
     }
 
     fn index(&mut self, id: usize) {
-        let hash = |&id: &u32| hash_of(self.entries[id as usize].name());
+        let hash = |&id: &u32| hash_of_text(self.entries[id as usize].name());
         let id = u32::try_from(id).expect("no table of one namespace holds 2^32 entries");
         self.by_name.insert_unique(hash(&id), id, hash);
     }

@@ -5,10 +5,14 @@ use hashbrown::HashTable;
 use std::borrow::Borrow;
 use std::hash::Hash;
 
+/// Up to so many keys are compared one by one.
+const FEW: usize = 8;
+
 /// Values by key, in the order in which the keys came first, since their processing must not depend on hashes.
 #[derive(Clone, Debug)]
 pub(super) struct Latest<K, V> {
     entries: Vec<(K, V)>,
+    /// Empty while there are no more than [`FEW`].
     by_key: HashTable<u32>,
 }
 
@@ -47,6 +51,9 @@ impl<K: Hash + Eq, V> Latest<K, V> {
     where
         K: Borrow<Q>,
     {
+        if self.entries.len() <= FEW {
+            return self.entries.iter().position(|(own, _)| own.borrow() == key);
+        }
         let found = self
             .by_key
             .find(hash_of(key), |&at| self.entries[at as usize].0.borrow() == key);
@@ -55,16 +62,22 @@ impl<K: Hash + Eq, V> Latest<K, V> {
 
     /// Sets the value of a key.
     pub(super) fn insert(&mut self, key: K, value: V) {
-        let hash = hash_of(&key);
-        let entries = &mut self.entries;
-        if let Some(&at) = self.by_key.find(hash, |&at| entries[at as usize].0 == key) {
-            entries[at as usize].1 = value;
+        if let Some(at) = self.find(&key) {
+            self.entries[at].1 = value;
             return;
         }
-        let at = u32::try_from(entries.len()).expect("no namespace has 2^32 objects");
-        entries.push((key, value));
-        self.by_key
-            .insert_unique(hash, at, |&at| hash_of(&entries[at as usize].0));
+        self.entries.push((key, value));
+        let entries = &self.entries;
+        let from = match entries.len() {
+            0..=FEW => return,
+            length if self.by_key.is_empty() => length - FEW - 1,
+            length => length - 1,
+        };
+        let hash = |&at: &u32| hash_of(&entries[at as usize].0);
+        for at in from..entries.len() {
+            let at = u32::try_from(at).expect("no namespace has 2^32 objects");
+            self.by_key.insert_unique(hash(&at), at, hash);
+        }
     }
 
     /// Returns all keys, in order.
@@ -104,6 +117,11 @@ mod tests {
             map
         });
         assert_eq!(map.get("999"), Some(&999));
+        for i in 0..1000 {
+            map.insert(i.to_string(), i + 1);
+        }
+        let all: Vec<u32> = map.clone().into_entries().map(|(_, value)| value).collect();
+        assert_eq!(all, (1..=1000).collect::<Vec<_>>());
         map.clear();
         assert_eq!((map.len(), map.get("999")), (0, None));
     }

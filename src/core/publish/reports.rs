@@ -67,9 +67,9 @@ pub enum Taken {
     Reported(Hashed<ObjectKey>, Reported),
 }
 
-/// The reports of all objects that wait, and the change of role that comes before them. Filled by shards, emptied by the writer: namespaces take turns, so that one
-/// with a hundred thousand objects does not hold up the others. Objects of one are taken in the order in which they
-/// were first reported.
+/// The reports of all objects that wait, and the change of role that comes before them. Filled by shards, emptied by the
+/// writer: namespaces take turns, so that one with a hundred thousand objects does not hold up the others. Objects of one
+/// are taken in the order in which they were first reported.
 #[derive(Clone, Default, Debug)]
 pub struct Reports {
     role: Option<RoleChange>,

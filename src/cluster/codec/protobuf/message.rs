@@ -166,12 +166,16 @@ impl<'a> Field<'a> for &'a str {
 
 impl<'a> Field<'a> for Cow<'a, str> {
     fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
-        let bytes = bytes(number, value)?;
-        // What is not UTF-8 is replaced, as in the API server's JSON. Whoever may write an annotation must not be able to
-        // make an object unreadable. A check takes a fraction of the time that replacing nothing does.
-        *self = std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
+        *self = lossy(bytes(number, value)?);
         Ok(())
     }
+}
+
+/// Returns the text of a field. What is not UTF-8 is replaced, as in the API server's JSON: whoever may write an
+/// annotation must not be able to make an object unreadable.
+pub(in crate::cluster::codec) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    // A check takes a fraction of the time that replacing nothing does.
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 impl<'a> Field<'a> for String {
