@@ -98,6 +98,13 @@ pub async fn connect(target: &Target) -> Result<Client, ConnectError> {
     source(target).await?.client().await
 }
 
+/// The same. Returns the server's URL too.
+pub async fn connect_and_tell(target: &Target) -> Result<(Client, String), ConnectError> {
+    let source = source(target).await?;
+    let url = source.config().cluster_url.to_string();
+    Ok((source.client().await?, url.trim_end_matches('/').to_owned()))
+}
+
 /// How long a credential plugin may take before the first request.
 const PLUGIN_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -112,6 +119,13 @@ enum Source {
 }
 
 impl Source {
+    fn config(&self) -> &Config {
+        match self {
+            Self::Kubeconfig(loaded) => &loaded.config,
+            Self::Other(config) => config,
+        }
+    }
+
     /// Creates a client of kube's.
     async fn client(&self) -> Result<Client, ConnectError> {
         self.make(|config, requests| {
@@ -144,10 +158,7 @@ impl Source {
     }
 
     fn make_here<T>(&self, make: Make<T>) -> Result<T, ConnectError> {
-        let config = match self {
-            Self::Kubeconfig(loaded) => &loaded.config,
-            Self::Other(config) => config,
-        };
+        let config = self.config();
         let host = config
             .cluster_url
             .authority()

@@ -14,7 +14,7 @@ pub(crate) static JSON: HeaderValue = HeaderValue::from_static(Encoding::Json.me
 /// Media type of objects in protobuf.
 static PROTOBUF: HeaderValue = HeaderValue::from_static(Encoding::Protobuf.media_type());
 
-/// What is asked for, in protobuf if the server has it; and what it is asked to leave out. API servers before 1.38
+/// What is asked for, in protobuf if the server has it; and what it is asked to leave out. API servers without KEP-5958
 /// ignore `drop`, and from then on a parameter may stand there only once.
 static WHOLE: HeaderValue = HeaderValue::from_static(
     "application/vnd.kubernetes.protobuf;drop=metadata.managedFields,\

@@ -4,7 +4,7 @@ use super::cause::{Cause, Silent};
 use super::codec;
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
-use http_body::Frame;
+use http_body::{Body as HttpBody, Frame};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use tokio::time::timeout;
 const GULP: usize = 256 << 10;
 
 /// The events of a watch, not yet parsed.
-pub(super) struct EventStream {
-    body: Body,
+pub(super) struct EventStream<B = Body> {
+    body: B,
     arrived: Arrived,
     ended: bool,
 }
@@ -27,8 +27,8 @@ enum Arrived {
     Several(BytesMut),
 }
 
-impl EventStream {
-    pub(super) fn new(body: Body) -> Self {
+impl<B: HttpBody<Data = Bytes, Error = kube::Error> + Unpin> EventStream<B> {
+    pub(super) fn new(body: B) -> Self {
         Self {
             body,
             arrived: Arrived::One(Bytes::new()),
@@ -112,5 +112,60 @@ impl Arrived {
             rest => Self::Several(rest.into()),
         };
         first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::stream::iter;
+    use http_body_util::StreamBody;
+
+    /// Events of several sizes, and one that is cut off.
+    fn events() -> Vec<u8> {
+        let mut data = Vec::new();
+        for size in [0, 3, 200, 9000, 40, 5, 5000, 1] {
+            data.extend_from_slice(b"{\"type\":\"ADDED\",\"object\":{\"name\":\"");
+            data.resize(data.len() + size, b'x');
+            data.extend_from_slice(b"\"}}\n");
+        }
+        data
+    }
+
+    #[tokio::test]
+    async fn whole_events_come_out_however_they_are_cut() {
+        let (whole, cut) = (events(), b"{\"type\":\"ADD");
+        let sent = [&whole[..], cut].concat();
+        for size in [1, 2, 7, 63, 64, 300, 4096, 100_000] {
+            let frames: Vec<_> = sent
+                .chunks(size)
+                .flat_map(|chunk| [Bytes::new(), Bytes::copy_from_slice(chunk)])
+                .map(|data| Ok::<_, kube::Error>(Frame::data(data)))
+                .collect();
+            let mut stream = EventStream::new(StreamBody::new(iter(frames)));
+            let mut came = Vec::new();
+            while let Some(events) = stream.next(Duration::from_secs(1)).await.unwrap() {
+                assert_eq!(events.last(), Some(&b'\n'), "in pieces of {size}");
+                came.extend_from_slice(&events);
+            }
+            assert!(
+                came == whole,
+                "in pieces of {size}: {} of {}",
+                came.len(),
+                whole.len()
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_piece_is_joined_with_the_next() {
+        let mut arrived = Arrived::One(Bytes::new());
+        let mut came = Vec::new();
+        for piece in ["ab", "", "cdef", "g", "hijklm", "n"] {
+            arrived.add(Bytes::from_static(piece.as_bytes()));
+            let whole = arrived.data().len() / 3 * 3;
+            came.extend_from_slice(&arrived.split(whole));
+        }
+        assert_eq!((&came[..], arrived.data()), (&b"abcdefghijkl"[..], &b"mn"[..]));
     }
 }

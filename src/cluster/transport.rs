@@ -152,6 +152,23 @@ fn failure(error: BoxError) -> kube::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+    use tokio::net::TcpListener;
+    use tokio::time::{Instant, timeout};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_the_handshake_is_given_up_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let mut config = Config::new(url.parse().unwrap());
+        config.connect_timeout = Some(Duration::from_secs(10));
+        let transport = Transport::new(&config, &RequestLayer::new("server")).unwrap();
+        let start = Instant::now();
+        let request = Request::get("/api").body(Body::empty()).unwrap();
+        let sent = timeout(Duration::from_secs(60), transport.send(request)).await;
+        assert!(matches!(sent, Ok(Err(_))));
+        assert_eq!(start.elapsed().as_secs(), 10);
+    }
 
     #[test]
     fn a_request_goes_to_the_server_with_its_path_and_query() {

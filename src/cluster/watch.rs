@@ -253,7 +253,7 @@ impl<S: Source> Serving<S> {
             } else {
                 tracing::info!(
                     resource,
-                    "listing again, because a new leader writes only what it has read since it was elected"
+                    "listing again, to be certain that nothing newer was missed before anything is written"
                 );
             }
         }

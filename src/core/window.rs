@@ -11,7 +11,8 @@
 //! The base that answers are compared with is learned from answers that came while few requests were in flight. Under
 //! lasting load there are none, so now and then the window shrinks to a quarter for the time of a few answers. A base
 //! that is too short makes the window shrink, and does not last: if half as many requests are in flight and answers take
-//! as long as before, it is not our requests that make them slow, but those of others, or the server itself.
+//! as long as before, it is not our requests that make them slow, but those of others, or the server itself. In the
+//! smallest window, where there cannot be fewer, two slow rounds are enough.
 
 use std::time::Duration;
 
@@ -94,8 +95,8 @@ pub(crate) struct Window {
     /// The last time at which more than few requests were in flight.
     crowded: Duration,
     round: Round,
-    /// Of the slowest round since the window began to shrink: the requests in flight, and the logarithm of the time.
-    slowest: Option<(f64, f64)>,
+    /// The slowest round since the window began to shrink.
+    slowest: Option<Slow>,
     /// The usual time of an answer, by the last round.
     usual: Option<Duration>,
     /// The time from one answer to the next, by the same.
@@ -117,10 +118,25 @@ struct Round {
     answers: u32,
     /// The sum of the logarithms by which they took longer than the base.
     longer: f64,
-    /// The same with the wider bound [`FAR`].
+    /// The base when it began.
+    base: f64,
+    /// The sum of the logarithms by which they took longer than that, with the wider bound [`FAR`].
     far: f64,
     /// The sum of the requests that were in flight at each of them.
     in_flight: usize,
+}
+
+/// A round of slow answers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Slow {
+    /// The window.
+    size: f64,
+    /// The requests in flight, on average.
+    in_flight: f64,
+    /// The logarithm of the seconds that an answer took.
+    time: f64,
+    /// True if few requests were in flight in the last round.
+    few: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -199,8 +215,8 @@ impl Window {
             }
             Sign::Answered => {
                 let time = took.max(FASTEST).as_secs_f64().ln();
-                let far = time - *self.base.get_or_insert(time);
-                let longer = far.clamp(-BOUND, BOUND);
+                let base = *self.base.get_or_insert(time);
+                let longer = (time - base).clamp(-BOUND, BOUND);
                 if sent > self.crowded {
                     self.learn(longer, now);
                 }
@@ -209,9 +225,12 @@ impl Window {
                         self.end_probe(probe, now);
                     }
                 } else if held_back && sent >= self.round.since {
+                    if self.round.answers == 0 {
+                        self.round.base = base;
+                    }
                     self.round.answers += 1;
                     self.round.longer += longer;
-                    self.round.far += far.clamp(-FAR, FAR);
+                    self.round.far += (time - self.round.base).clamp(-FAR, FAR);
                     self.round.in_flight += in_flight;
                     if self.round.answers >= ENOUGH.max(self.size as u32) {
                         self.end_round(now);
@@ -262,20 +281,22 @@ impl Window {
     fn end_round(&mut self, now: Duration) {
         let answers = f64::from(self.round.answers);
         let mut longer = self.round.longer / answers;
-        let far = self.round.far / answers;
+        let time = self.round.base + self.round.far / answers;
         let in_flight = self.round.in_flight as f64 / answers;
         self.round = Round {
             since: now,
             ..Round::default()
         };
         let Some(mut base) = self.base else { return };
-        let usual = Duration::from_secs_f64((base + far).exp());
+        let usual = Duration::from_secs_f64(time.exp());
         (self.usual, self.pace) = (Some(usual), Some(usual.div_f64(in_flight)));
-        if let Some(before) = self.slow_all_the_same(longer, in_flight, base + far) {
-            (base, longer) = (base + far, 0.0);
-            self.size = self.size.max(before);
-            // It is learned from more requests than few.
-            self.probe_at = self.probe_at.min(self.after_answers(ANSWERS_BETWEEN_PROBES, now));
+        if let Some(before) = self.slow_all_the_same(longer, in_flight, time) {
+            (base, longer) = (time, 0.0);
+            if self.refused.is_none() {
+                self.size = self.size.max(before);
+            }
+            // It is learned from more requests than few, and while something was changing.
+            self.probe_at = self.probe_at.min(self.after_answers(PROBE_AGAIN, now));
         }
         base += (longer + FASTER).min(0.0);
         self.base = Some(base);
@@ -298,21 +319,29 @@ impl Window {
         }
     }
 
-    /// Takes in a round of slow answers. If it shows that fewer requests in flight do not make them faster, returns how
-    /// many there were before.
+    /// Takes in a round of slow answers. If it shows that fewer requests in flight do not make them faster, returns the
+    /// window before it shrank for nothing. In the smallest windows there are no fewer: there, two rounds in a row show
+    /// how long answers take now.
     fn slow_all_the_same(&mut self, longer: f64, in_flight: f64, time: f64) -> Option<f64> {
         if longer <= STRETCH.ln() {
             self.slowest = None;
             return None;
         }
-        let (most, slowest) = *self.slowest.get_or_insert((in_flight, time));
-        if time > slowest {
-            self.slowest = Some((in_flight, time));
-        }
-        let alike = time >= slowest - ALIKE;
-        if in_flight <= self.few() as f64 || (alike && in_flight <= most * LEFT) {
+        let few = in_flight <= self.few() as f64;
+        let this = Slow {
+            size: self.size,
+            in_flight,
+            time,
+            few,
+        };
+        let slowest = self.slowest.replace(this).unwrap_or(this);
+        let alike = time >= slowest.time - ALIKE;
+        if (few && slowest.few && slowest != this) || (alike && in_flight <= slowest.in_flight * LEFT) {
             self.slowest = None;
-            return Some(if alike { most } else { in_flight });
+            return Some(if alike { slowest.size } else { self.size });
+        }
+        if time <= slowest.time {
+            self.slowest = Some(Slow { few, ..slowest });
         }
         None
     }
@@ -329,6 +358,7 @@ impl Window {
             _ => next,
         };
         self.probe = None;
+        self.slowest = None;
         self.alone = 0;
         self.round = Round {
             since: now,
@@ -341,6 +371,7 @@ impl Window {
             self.refused = Some(self.size);
             self.size = (self.size * AFTER_REFUSAL).max(LEAST.min(self.limit));
             self.shrunk = now;
+            self.slowest = None;
             self.round = Round {
                 since: now,
                 ..Round::default()

@@ -20,6 +20,8 @@ pub(crate) struct Census {
     managed: KeyedSet<(Arc<str>, Arc<str>)>,
     /// Those among them that follow a Lease.
     led: KeyedSet<(Arc<str>, Arc<str>)>,
+    /// The number of Services that their annotations would decide, if that had been asked for.
+    left_out: usize,
     pending_lists: PendingLists,
     /// The number of times that each kind's list was restarted.
     epochs: [u8; Kind::ALL.len()],
@@ -33,6 +35,7 @@ impl Census {
             namespaces: BTreeMap::new(),
             managed: KeyedSet::default(),
             led: KeyedSet::default(),
+            left_out: 0,
             pending_lists: PendingLists::all(settings.outputs),
             epochs: [0; Kind::ALL.len()],
         }
@@ -52,7 +55,14 @@ impl Census {
         if kind == Kind::Service {
             self.managed.clear();
             self.led.clear();
+            self.left_out = 0;
         }
+    }
+
+    /// Returns the number of Services whose annotations would decide what is published for them, if that had been asked
+    /// for.
+    pub(crate) fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// Returns the epoch of a kind's current list.
@@ -68,6 +78,8 @@ impl Census {
 
     /// Adds a listed Service.
     pub(crate) fn service(&mut self, namespace: &Arc<str>, facts: ServiceFacts) {
+        let annotated = facts.annotated.is_some() || facts.leader.is_some();
+        self.left_out += usize::from(annotated && facts.selectorless && !self.settings.outputs.custom);
         let facts = facts.resolve(namespace, self.settings.outputs);
         if facts.is_managed() {
             self.managed.insert((namespace.clone(), facts.name.clone()));

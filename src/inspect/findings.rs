@@ -182,6 +182,23 @@ pub(crate) fn not_judged(followers: &[usize], why: &impl Display) -> String {
     )
 }
 
+/// Says of how many Services nothing is said, because those that annotations decide were not asked for; `None` if there
+/// are none.
+pub(crate) fn left_out(services: usize) -> Option<String> {
+    let (are, them) = if services == 1 {
+        ("is", "its")
+    } else {
+        ("are", "their")
+    };
+    (services > 0).then(|| {
+        format!(
+            "{} with the annotation endpointd.io/selector or endpointd.io/leader {are} left out: what {them} slices should \
+             hold is checked if --controllers names custom-selector-controller",
+            plural(services, "Service")
+        )
+    })
+}
+
 /// The result of an audit.
 #[derive(Clone, Debug)]
 pub struct Report {

@@ -12,7 +12,7 @@ use crate::core::nodes::NodeTable;
 use crate::core::work::Work;
 use crate::inspect::census::Census;
 use crate::inspect::examine::Objects;
-use crate::inspect::findings::{Finding, Problem, Report, not_judged};
+use crate::inspect::findings::{Finding, Problem, Report, left_out, not_judged};
 use crate::inspect::lasting::still;
 use crate::inspect::problems::problems;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -157,6 +157,7 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Report, Suspects, Nod
         census.end(kind, &mut nodes);
         if kind == Kind::Service {
             notes.extend(follow_leases(reader, &mut census).await?);
+            notes.extend(left_out(census.left_out()));
         }
     }
     let counts = census.counts();

@@ -1,11 +1,13 @@
 //! The read-only commands: flags in, text and an exit code out.
 
+use super::audit::AuditError;
+use super::explain::ExplainError;
 use super::flags::{AuditArgs, Colour, ConnectionArgs, ExplainArgs, TimeoutArgs};
 use super::logging::one_line;
 use super::{audit, explain};
-use crate::cluster::connect::connect;
+use crate::cluster::connect::connect_and_tell;
 use crate::cluster::encodings::Encodings;
-use crate::cluster::read::Reader;
+use crate::cluster::read::{ReadError, Reader};
 use crate::inspect::text::fit;
 use anstream::{AutoStream, ColorChoice};
 use ratatui::crossterm::terminal;
@@ -39,9 +41,12 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
         problems: args.problems,
     };
     let report = async {
-        let (reader, _) = reader(&args.connection, args.timeout).await?;
+        let Opened { reader, server, .. } = reader(&args.connection, args.timeout).await?;
         let report = audit::audit(&reader, &scope).await;
-        report.map_err(|error| one_line(&error))
+        report.map_err(|error| match error {
+            AuditError::Read(error) => unread(&error, &server),
+            AuditError::NoNamespace(_) => one_line(&error),
+        })
     };
     let report = match report.await {
         Ok(report) => report,
@@ -69,11 +74,14 @@ pub(crate) async fn audit(args: AuditArgs) -> ExitCode {
 pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
     let explanation = async {
         let (namespace, name) = args.service.in_namespace(args.namespace.as_deref())?;
-        let (reader, usual) = reader(&args.connection, args.timeout).await?;
-        let namespace = namespace.unwrap_or(&usual);
+        let opened = reader(&args.connection, args.timeout).await?;
+        let (reader, namespace) = (opened.reader, namespace.unwrap_or(&opened.namespace));
         let max_mirrored = usize::from(args.mirroring.max_per_subset);
         let explanation = explain::look(&reader, namespace, name, max_mirrored).await;
-        explanation.map_err(|error| one_line(&error))
+        explanation.map_err(|error| match error {
+            ExplainError::Read(error) => unread(&error, &opened.server),
+            _ => one_line(&error),
+        })
     };
     let explanation = match explanation.await {
         Ok(explanation) => explanation,
@@ -90,17 +98,31 @@ pub(crate) async fn explain(args: ExplainArgs) -> ExitCode {
     }
 }
 
-/// Returns a reader of the server that the flags select, and the namespace of its context.
-async fn reader(connection: &ConnectionArgs, timeout: TimeoutArgs) -> Result<(Reader, String), String> {
+/// The server that the flags select.
+struct Opened {
+    reader: Reader,
+    /// The namespace of the kubeconfig's context.
+    namespace: String,
+    /// The server's URL.
+    server: String,
+}
+
+/// Says why a server could not be read, and which one: the reason may be that another is meant.
+fn unread(error: &ReadError, server: &str) -> String {
+    format!("{}; the API server is {server}", one_line(error))
+}
+
+/// Returns a reader of the server that the flags select.
+async fn reader(connection: &ConnectionArgs, timeout: TimeoutArgs) -> Result<Opened, String> {
     let target = connection.target_of_tool();
     let slow = async {
         sleep(SLOW).await;
         eprintln!("waiting for the credential plugin of the kubeconfig");
         pending::<Infallible>().await
     };
-    let client = tokio::select! {
+    let (client, server) = tokio::select! {
         biased;
-        client = connect(&target) => client.map_err(|error| one_line(&error))?,
+        client = connect_and_tell(&target) => client.map_err(|error| one_line(&error))?,
         never = slow => match never {},
     };
     let namespace = client.default_namespace().to_owned();
@@ -120,7 +142,11 @@ async fn reader(connection: &ConnectionArgs, timeout: TimeoutArgs) -> Result<(Re
     let reader = Reader::new(client, Encodings::new(connection.encoding))
         .waiting(limit)
         .telling(SLOW, Arc::new(told));
-    Ok((reader, namespace))
+    Ok(Opened {
+        reader,
+        namespace,
+        server,
+    })
 }
 
 fn cannot_tell(error: &(impl ToString + ?Sized)) -> ExitCode {

@@ -5,6 +5,8 @@ use crate::objects::{node, pod, service};
 use crate::process::Process;
 use memory_apiserver::{Config, Handle};
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -255,4 +257,32 @@ async fn a_server_that_is_not_there_yet_is_waited_for() {
     let (_handle, api) = cluster::serve(Config::default().port(address.port())).await;
     fill(&api).await;
     endpoints(&api, 3).await;
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_any_more_ends_nothing() {
+    let (handle, api) = server().await;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_endpointd"))
+        .args([
+            "run",
+            "--admin-port=0",
+            "--log-level=debug",
+            "--server",
+            &handle.url(),
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    assert_ne!(log.read_line(&mut String::new()).unwrap(), 0);
+    drop(log);
+    fill(&api).await;
+    endpoints(&api, 3).await;
+    let kill = format!("kill -TERM {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let ended = tokio::task::spawn_blocking(move || child.wait().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(ended.code(), Some(0));
 }

@@ -232,8 +232,10 @@ async fn a_server_that_is_silent_is_waited_for_with_a_word_and_not_for_ever() {
     assert_eq!(ended.code, Some(2));
     assert_eq!(
         ended.stderr,
-        "waiting for the API server to answer: list nodes; it gives up after 6 s of silence (--request-timeout)\n\
-         error: cannot list nodes: no answer for 6 s\n"
+        format!(
+            "waiting for the API server to answer: list nodes; it gives up after 6 s of silence (--request-timeout)\n\
+             error: cannot list nodes: no answer for 6 s; the API server is {url}\n"
+        )
     );
 }
 
@@ -257,8 +259,10 @@ async fn a_server_that_falls_silent_in_the_middle_of_an_answer_is_told_of_too() 
     assert_eq!(ended.code, Some(2));
     assert_eq!(
         ended.stderr,
-        "waiting for the API server to answer: list nodes; it gives up after 6 s of silence (--request-timeout)\n\
-         error: cannot list nodes: no answer for 6 s\n"
+        format!(
+            "waiting for the API server to answer: list nodes; it gives up after 6 s of silence (--request-timeout)\n\
+             error: cannot list nodes: no answer for 6 s; the API server is {url}\n"
+        )
     );
 }
 

@@ -115,8 +115,9 @@ fn a_server_that_others_keep_busy_gives_us_a_share() {
         // Before it is known that the others are the reason, as many requests are sent as are known to be right, or fewer.
         server.rounds(&mut window, 10);
         let (early, _) = server.last(&mut window, server.time(others) * 10);
+        let least = (right(workers).start() * 2.0).max(2.5);
         assert!(
-            early >= right(workers).start() * 2.0,
+            early >= least,
             "{workers} workers, {others} others: {early:.1} early"
         );
         let (_, at_first) = server.last(&mut window, 20 * SECOND);
@@ -134,6 +135,43 @@ fn a_server_that_others_keep_busy_gives_us_a_share() {
             right(workers).contains(&size),
             "{workers} workers, alone again: {size:.1}"
         );
+    }
+}
+
+#[test]
+fn slow_answers_before_a_refusal_do_not_undo_it() {
+    for rounds in 1..8 {
+        let (mut window, mut server) = (Window::new(64), Server::new(8, 20 * MS));
+        server.last(&mut window, 60 * SECOND);
+        server.others = 80;
+        server.rounds(&mut window, rounds);
+        server.now += MS;
+        for left in (1..=window.size()).rev() {
+            window.answered(overload(left), server.now);
+        }
+        let halved = window.size;
+        for round in 1..=3 {
+            server.rounds(&mut window, 1);
+            let most = halved + f64::from(round);
+            assert!(
+                window.size <= most,
+                "{rounds}, {round}: {halved}, {}",
+                window.size
+            );
+        }
+    }
+}
+
+/// A window of two, in which a round's answers are learned as they come.
+#[test]
+fn a_short_stall_is_not_taken_for_longer_than_it_was() {
+    for stalled in [50 * MS, 100 * MS, 200 * MS] {
+        let (mut window, mut server) = (Window::new(64), Server::new(1, 5 * MS));
+        server.last(&mut window, 60 * SECOND);
+        server.each = stalled / 2;
+        server.rounds(&mut window, 8);
+        let base = Duration::from_secs_f64(window.base.unwrap().exp());
+        assert!(base <= stalled.mul_f64(1.1), "{stalled:?}: {base:?}");
     }
 }
 

@@ -70,6 +70,25 @@ async fn audit_exits_with_0_in_sync_and_1_if_not() {
 }
 
 #[tokio::test]
+async fn services_that_annotations_decide_are_said_to_be_left_out_if_they_are() {
+    let (handle, api) = serve().await;
+    let mut annotated = service();
+    annotated["spec"]["selector"] = json!(null);
+    annotated["metadata"]["annotations"] = json!({"endpointd.io/selector": "app in (a, b)"});
+    api.create(&annotated, "default").await.unwrap();
+    let url = handle.url();
+    let look = async |controllers: &str| {
+        let ended = endpointd(&["audit", "--server", &url, "--settle=0s", controllers]).await;
+        ended.stdout.contains(
+            "1 Service with the annotation endpointd.io/selector or endpointd.io/leader is left out: what its slices \
+             should hold is checked if --controllers names custom-selector-controller",
+        )
+    };
+    assert!(look("--controllers=*").await);
+    assert!(!look("--controllers=*,custom-selector-controller").await);
+}
+
+#[tokio::test]
 async fn a_namespace_that_does_not_exist_is_an_error_unless_nobody_may_tell() {
     let (handle, api) = serve().await;
     api.create(&service(), "default").await.unwrap();
@@ -118,6 +137,12 @@ async fn audit_exits_with_2_and_one_line_if_it_cannot_tell() {
     let ended = endpointd(&["audit", "--server", &nobody]).await;
     assert!(
         ended.refused().starts_with("cannot list nodes: ") && ended.refused().contains("refused"),
+        "{ended:?}"
+    );
+    assert!(
+        ended
+            .refused()
+            .ends_with(&format!("; the API server is {nobody}")),
         "{ended:?}"
     );
 
