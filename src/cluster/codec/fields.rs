@@ -76,7 +76,7 @@ pub(super) enum Raw<'a> {
     Bytes(&'a [u8]),
 }
 
-impl<'a> Raw<'a> {
+impl Raw<'_> {
     /// Returns whether it is this text.
     pub(super) fn is(&self, text: &str) -> bool {
         match self {
