@@ -95,7 +95,7 @@ impl Clients {
 
 /// Creates one more client, for requests that must not wait for any of the others.
 pub async fn connect(target: &Target) -> Result<Client, ConnectError> {
-    source(target).await?.client().await
+    Ok(connect_and_tell(target).await?.0)
 }
 
 /// The same. Returns the server's URL too.

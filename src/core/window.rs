@@ -127,7 +127,7 @@ struct Round {
 }
 
 /// A round of slow answers.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Slow {
     /// The window.
     size: f64,
@@ -334,15 +334,20 @@ impl Window {
             time,
             few,
         };
-        let slowest = self.slowest.replace(this).unwrap_or(this);
+        let Some(slowest) = self.slowest else {
+            self.slowest = Some(this);
+            return None;
+        };
         let alike = time >= slowest.time - ALIKE;
-        if (few && slowest.few && slowest != this) || (alike && in_flight <= slowest.in_flight * LEFT) {
+        if (few && slowest.few) || (alike && in_flight <= slowest.in_flight * LEFT) {
             self.slowest = None;
             return Some(if alike { slowest.size } else { self.size });
         }
-        if time <= slowest.time {
-            self.slowest = Some(Slow { few, ..slowest });
-        }
+        self.slowest = Some(if time > slowest.time {
+            this
+        } else {
+            Slow { few, ..slowest }
+        });
         None
     }
 

@@ -160,13 +160,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawMap<'a> {
 
 impl<'a> Field<'a> for RawMap<'a> {
     fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
-        let mut entry = Entry::<Raw<'a>, Raw<'a>>::default();
-        read_into(&mut entry, bytes(number, value)?)?;
-        if self.0.capacity() == 0 {
-            self.0.reserve(USUAL);
-        }
-        self.0.push((entry.key, entry.value));
-        Ok(())
+        push_entry(&mut self.0, number, value)
     }
 }
 
@@ -215,14 +209,23 @@ impl<'de: 'a, 'a> Deserialize<'de> for StrMap<'a> {
 
 impl<'a> Field<'a> for StrMap<'a> {
     fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
-        let mut entry = Entry::<Str<'a>, Str<'a>>::default();
-        read_into(&mut entry, bytes(number, value)?)?;
-        if self.0.capacity() == 0 {
-            self.0.reserve(USUAL);
-        }
-        self.0.push((entry.key, entry.value));
-        Ok(())
+        push_entry(&mut self.0, number, value)
     }
+}
+
+/// Adds an entry of a map in protobuf.
+fn push_entry<'a, T: Field<'a>>(
+    pairs: &mut Vec<(T, T)>,
+    number: u32,
+    value: Value<'a>,
+) -> Result<(), Malformed> {
+    let mut entry = Entry::<T, T>::default();
+    read_into(&mut entry, bytes(number, value)?)?;
+    if pairs.capacity() == 0 {
+        pairs.reserve(USUAL);
+    }
+    pairs.push((entry.key, entry.value));
+    Ok(())
 }
 
 /// An entry of a map in protobuf.

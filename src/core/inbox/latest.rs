@@ -62,22 +62,30 @@ impl<K: Hash + Eq, V> Latest<K, V> {
 
     /// Sets the value of a key.
     pub(super) fn insert(&mut self, key: K, value: V) {
-        if let Some(at) = self.find(&key) {
-            self.entries[at].1 = value;
+        let length = self.entries.len();
+        let at = u32::try_from(length).expect("no namespace has 2^32 objects");
+        if length <= FEW {
+            match self.find(&key) {
+                Some(known) => self.entries[known].1 = value,
+                None => self.entries.push((key, value)),
+            }
+            if self.entries.len() > FEW {
+                let hash = |&at: &u32| hash_of(&self.entries[at as usize].0);
+                for at in 0..=at {
+                    self.by_key.insert_unique(hash(&at), at, hash);
+                }
+            }
             return;
         }
-        self.entries.push((key, value));
-        let entries = &self.entries;
-        let from = match entries.len() {
-            0..=FEW => return,
-            length if self.by_key.is_empty() => length - FEW - 1,
-            length => length - 1,
-        };
-        let hash = |&at: &u32| hash_of(&entries[at as usize].0);
-        for at in from..entries.len() {
-            let at = u32::try_from(at).expect("no namespace has 2^32 objects");
-            self.by_key.insert_unique(hash(&at), at, hash);
+        let hash = hash_of(&key);
+        let entries = &mut self.entries;
+        if let Some(&known) = self.by_key.find(hash, |&at| entries[at as usize].0 == key) {
+            entries[known as usize].1 = value;
+            return;
         }
+        entries.push((key, value));
+        self.by_key
+            .insert_unique(hash, at, |&at| hash_of(&entries[at as usize].0));
     }
 
     /// Returns all keys, in order.
