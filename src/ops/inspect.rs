@@ -107,9 +107,13 @@ struct Opened {
     server: String,
 }
 
-/// Says why a server could not be read, and which one: the reason may be that another is meant.
+/// Adds to the reason why a server could not be read which one it is: another may be meant.
+pub(super) fn naming(why: &str, server: &str) -> String {
+    format!("{why}; the API server is {server}")
+}
+
 fn unread(error: &ReadError, server: &str) -> String {
-    format!("{}; the API server is {server}", one_line(error))
+    naming(&one_line(error), server)
 }
 
 /// Returns a reader of the server that the flags select.

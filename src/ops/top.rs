@@ -23,8 +23,9 @@ use self::model::Model;
 use self::screen::Choice;
 use self::view::View;
 use super::flags::TopArgs;
+use super::inspect::naming;
 use super::logging::one_line;
-use crate::cluster::connect::connect;
+use crate::cluster::connect::connect_and_tell;
 use crate::cluster::encodings::Encodings;
 use crate::cluster::lease::Location;
 use crate::cluster::read::Reader;
@@ -113,8 +114,8 @@ async fn scrape(scraper: Scraper, every: Duration, tell: mpsc::Sender<News>) {
 /// Reads the Lease at each interval and follows the slices, until the receiver is dropped.
 async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
     let encodings = Encodings::new(args.connection.encoding);
-    let client = match connect(&args.connection.target_of_tool()).await {
-        Ok(client) => client,
+    let (client, server) = match connect_and_tell(&args.connection.target_of_tool()).await {
+        Ok(connected) => connected,
         Err(error) => {
             let why = one_line(&error);
             let _ = tell.send(News::Lease(Err(why.clone()))).await;
@@ -126,7 +127,7 @@ async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
     let mut tasks = JoinSet::new();
     tasks.spawn(follow(client.clone(), encodings.clone(), shown));
     let reader = Reader::new(client, encodings).waiting(Some(PATIENCE));
-    let (lease, leases) = (args.lease.location(), tell.clone());
+    let (lease, leases, url) = (args.lease.location(), tell.clone(), server.clone());
     tasks.spawn(async move {
         let mut ticks = interval(args.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -134,13 +135,16 @@ async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
             ticks.tick().await;
             let read = reader.lease(&lease.namespace, &lease.name).await;
             let outcome = read.map(|lease| lease.map(|lease| lease.record));
-            let outcome = outcome.map_err(|error| one_line(&error));
+            let outcome = outcome.map_err(|error| naming(&one_line(&error), &url));
             if leases.send(News::Lease(outcome)).await.is_err() {
                 return;
             }
         }
     });
-    while let Some(news) = slices.recv().await {
+    while let Some(mut news) = slices.recv().await {
+        if let SliceNews::Broken(why) = &mut news {
+            *why = naming(why, &server);
+        }
         if tell.send(News::Slices(news)).await.is_err() {
             return;
         }

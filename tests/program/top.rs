@@ -112,6 +112,14 @@ async fn a_controller_that_is_not_there_and_a_pipe_are_said_in_words() {
         "{shown:?}"
     );
 
+    let dead = format!("http://127.0.0.1:{}", port());
+    let shown = endpointd(&["top", "--once", "--interval=500ms", "--server", &dead, &nobody]).await;
+    assert_eq!(shown.code, Some(2), "{shown:?}");
+    // The Lease and the slices each; and what of the metrics is most often missing.
+    let named = format!("; the API server is {dead}");
+    assert_eq!(shown.stdout.matches(&named).count(), 2, "{shown:?}");
+    assert!(shown.stdout.contains("port-forward POD 10270"), "{shown:?}");
+
     let piped = endpointd(&["top", "--server", &handle.url()]).await;
     assert!(piped.refused().contains("--once"), "{piped:?}");
     let bad = endpointd(&["top", "--metrics-url=localhost:1"]).await;

@@ -33,6 +33,10 @@ pub(super) struct View {
 /// The width of the labels of facts.
 pub(super) const LABEL: usize = 11;
 
+/// What most often is missing if metrics could never be read.
+const PORT_FORWARD: &str =
+    "(of a controller in a pod? kubectl -n kube-system port-forward POD 10270; or see --metrics-url)";
+
 fn fact(label: &'static str, pieces: Vec<String>) -> Fact {
     Fact {
         label,
@@ -54,10 +58,11 @@ impl View {
         let mut facts = Vec::new();
         if let Some((why, since)) = &model.failure {
             let since = age(now.saturating_sub(*since));
-            facts.push(alarm(
-                "Metrics",
-                vec![format!("not read for {since}:"), why.clone()],
-            ));
+            let mut pieces = vec![format!("not read for {since}:"), why.clone()];
+            if model.samples.is_empty() {
+                pieces.push(PORT_FORWARD.to_owned());
+            }
+            facts.push(alarm("Metrics", pieces));
         } else if model.samples.is_empty() {
             facts.push(fact("Metrics", vec!["not read yet".to_owned()]));
         }

@@ -146,6 +146,22 @@ fn before_the_first_scrape_and_after_a_restart_there_are_no_rates() {
 }
 
 #[test]
+fn metrics_that_could_never_be_read_come_with_the_command_that_is_most_often_missing() {
+    let mut model = Model::new(
+        "http://127.0.0.1:10270".to_owned(),
+        "kube-system/endpointd".to_owned(),
+    );
+    model.scraped(Err("connection refused".to_owned()), at(0));
+    let shown = text(&model);
+    assert!(
+        shown.contains(
+            "connection refused  (of a controller in a pod? kubectl -n kube-system port-forward POD 10270;"
+        ),
+        "{shown}"
+    );
+}
+
+#[test]
 fn metrics_that_go_away_are_shown_with_their_age_and_come_back() {
     let mut model = model();
     model.scraped(Err("connection refused".to_owned()), at(10));
