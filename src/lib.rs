@@ -150,7 +150,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         commit = env!("ENDPOINTD_COMMIT"),
-        %target,
+        target = target.to_string(),
         max_endpoints_per_slice = args.publishing.max_endpoints_per_slice,
         qps = args.kube_api_qps,
         burst = args.kube_api_burst,

@@ -5,10 +5,16 @@ use crate::objects::{node, pod, service};
 use crate::process::Process;
 use memory_apiserver::Config;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 #[tokio::test]
 async fn errors_keep_their_useful_part() {
@@ -318,6 +324,62 @@ async fn a_server_without_tls_and_names_without_addresses_are_called_so() {
     logged(&process, says).await;
     let ended = endpointd(&["audit", "--server", "http://no-such-host.invalid"]).await;
     assert!(ended.refused().contains("failed to lookup address"), "{ended:?}");
+}
+
+/// A server that speaks TLS, with a certificate that no authority has signed.
+async fn with_a_certificate_of_its_own() -> String {
+    let certificate = CertificateDer::from_pem_slice(include_bytes!("../tls/first.crt")).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../tls/first.key")).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            tokio::spawn(acceptor.accept(connection));
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_is_named_once_and_the_log_has_no_debug_output() {
+    let url = with_a_certificate_of_its_own().await;
+    let why = "the server's certificate is signed by an authority that is not trusted here (UnknownIssuer); see \
+               certificate-authority in the kubeconfig";
+    let ended = endpointd(&["audit", "--server", &url]).await;
+    assert_eq!(
+        ended.refused(),
+        format!("cannot list nodes: {why}; the API server is {url}")
+    );
+    let kubeconfig = std::env::temp_dir().join(format!("endpointd-test-{}.untrusted", std::process::id()));
+    let content = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+        "users": [{"name": "u", "user": {}}],
+    });
+    std::fs::write(&kubeconfig, content.to_string()).unwrap();
+    let path = kubeconfig.to_str().unwrap();
+    let mut process = Process::start(&["run", "--kubeconfig", path]);
+    logged(&process, why).await;
+    // Long enough for several tries of each list.
+    sleep(Duration::from_secs(2)).await;
+    let log = process.terminate().await;
+    std::fs::remove_file(&kubeconfig).unwrap();
+    assert_eq!(log.matches("UnknownIssuer").count(), 1, "{log}");
+    assert!(log.contains(&format!("target=\"kubeconfig {path}\"")), "{log}");
+    // What Rust prints of structs, options and actors.
+    for debug in ["{", "Some(", "None", "id="] {
+        assert!(!log.contains(debug), "{debug}: {log}");
+    }
 }
 
 #[tokio::test]
