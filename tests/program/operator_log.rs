@@ -4,7 +4,7 @@ use crate::cluster::{self, Api};
 use crate::objects::{node, pod, service};
 use crate::process::Process;
 use http::Method;
-use memory_apiserver::Config;
+use memory_apiserver::{Config, Failure, Fault, FaultPlan, Rule, Verb};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -38,21 +38,58 @@ async fn change(api: &Api, spec: &Value) {
         .unwrap();
 }
 
-#[tokio::test]
-async fn a_standby_logs_who_holds_the_lease_once_for_each_holder() {
-    let (handle, api) = cluster::serve(Config::default()).await;
+/// Another process takes the Lease, and is not heard of again.
+async fn hold(api: &Api, seconds: u32) {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": "endpointd", "namespace": "kube-system"},
         "spec": {
             "holderIdentity": "first",
-            "leaseDurationSeconds": 3600,
+            "leaseDurationSeconds": seconds,
             "acquireTime": "2026-01-01T00:00:00.000000Z",
             "renewTime": "2026-01-01T00:00:00.000000Z",
         },
     });
     api.create(&lease, "kube-system").await.unwrap();
+}
+
+/// A standby that takes over asks for the present resourceVersion of what would be long to list, and goes on watching.
+#[tokio::test]
+async fn a_version_that_cannot_be_read_at_first_is_an_outage_that_ends() {
+    let (handle, api) = cluster::serve(Config::default()).await;
+    api.create(&node("n1", None, None), "").await.unwrap();
+    for number in 0..510 {
+        let address = format!("10.1.{}.{}", number / 250, number % 250);
+        let pod = pod(&format!("p{number}"), &address, "n1");
+        api.create(&pod, "default").await.unwrap();
+    }
+    hold(&api, 6).await;
+    let mut process = Process::start(&["run", "--server", &handle.url()]);
+    line(&process, &["another process holds the lease"]).await;
+    // The state has been listed by way of watches by then.
+    sleep(Duration::from_secs(2)).await;
+    let refused = Rule::on(Verb::List, "pods")
+        .at_most(2)
+        .fault(Fault::before(Failure::Internal));
+    handle.server().set_faults(FaultPlan::new(1).rule(refused));
+    line(&process, &["this process holds the lease"]).await;
+    line(
+        &process,
+        &[" WARN ", "a request failed; it is retried", "resource=\"pods\""],
+    )
+    .await;
+    // Nothing changes here, and the next bookmark of the watch is a minute away.
+    let soon = Duration::from_secs(25);
+    line_within(soon, &process, &["requests to the API server succeed again"]).await;
+    let log = process.terminate().await;
+    assert_eq!(log.matches("a request failed").count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn a_standby_logs_who_holds_the_lease_once_for_each_holder() {
+    let (handle, api) = cluster::serve(Config::default()).await;
+    hold(&api, 3600).await;
     let mut process = Process::start(&["run", "--server", &handle.url()]);
     let text = "another process holds the lease";
     line(&process, &[text, "holder=\"first\""]).await;
