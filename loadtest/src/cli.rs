@@ -98,8 +98,19 @@ async fn interruptible(command: impl Future<Output = anyhow::Result<ExitCode>>) 
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
+    eprintln!("error: {}", in_words(error));
     ExitCode::FAILURE
+}
+
+/// An error and its causes, without those that the error before has said already, as kube's do.
+fn in_words(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// A demo that is killed outright cannot stop its controller, so the system is asked to. Without mercy: the API

@@ -442,6 +442,18 @@ fn assert_refused(args: &[&str], expected: &str) {
 }
 
 #[test]
+fn an_error_and_its_cause_are_not_said_twice() {
+    let missing = scratch("missing-kubeconfig");
+    let output = loadtest(&["clean", "--kubeconfig", missing.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.starts_with("error: reading "), "{err}");
+    assert_eq!(err.matches("No such file").count(), 1, "{err}");
+}
+
+#[test]
 fn bad_input_is_refused_before_anything_is_started() {
     let missing = scratch("missing.yaml");
     let missing = missing.to_str().unwrap();

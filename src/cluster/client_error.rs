@@ -65,8 +65,16 @@ fn client(error: &kube::Error) -> String {
         E::RustlsTls(error) => tls(error).to_owned(),
         E::TlsRequired => "TLS is required but not built in".to_owned(),
         E::InferKubeconfig(error) => kubeconfig(error),
+        // Of our own transport.
+        E::ProxyProtocolDisabled {
+            protocol_feature: "", ..
+        } => {
+            "the controller connects directly, but proxy-url in the kubeconfig or HTTPS_PROXY sets a proxy: name the API \
+             server's host in NO_PROXY, or run the controller in the cluster"
+                .to_owned()
+        }
         E::ProxyProtocolUnsupported { .. } | E::ProxyProtocolDisabled { .. } => {
-            "proxies are not supported, but proxy-url in the kubeconfig or HTTPS_PROXY sets one".to_owned()
+            "the proxy, which proxy-url in the kubeconfig or HTTPS_PROXY sets, must be http:// or https://".to_owned()
         }
         E::Api(status) => format!(
             "the server answered {} {}: {}",
@@ -143,7 +151,7 @@ pub(super) fn auth(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecStart(error) => format!("the credential plugin cannot be run: {}", file(error)),
         AuthError::AuthExecRun { out, .. } => format!(
-            "the credential plugin failed ({}); its output is not shown, since it may hold secrets",
+            "the credential plugin failed ({}); its output is not shown, since it may hold secrets: run it by hand to see why",
             out.status
         ),
         AuthError::AuthExecParse(_) => {
@@ -185,6 +193,9 @@ pub(super) fn kubeconfig(error: &KubeconfigError) -> String {
         E::MissingClusterUrl => "the cluster has no server".to_owned(),
         E::ParseClusterUrl(_) => "the cluster's server is not a URL".to_owned(),
         E::ParseProxyUrl(_) => "the proxy's URL, proxy-url or HTTPS_PROXY, is not a URL".to_owned(),
+        E::ParseNoProxy(_) => {
+            "NO_PROXY has an entry that is no host, address or range of addresses".to_owned()
+        }
         E::LoadCertificateAuthority(error) => data("certificate-authority", error),
         E::LoadClientCertificate(error) => data("client-certificate", error),
         E::LoadClientKey(error) => data("client-key", error),

@@ -4,8 +4,9 @@
 
 use super::client_error::{self, ClientError};
 use crate::core::excerpt::Excerpt;
-use http::HeaderValue;
-use http::Uri;
+use http::uri::Scheme;
+use http::{HeaderValue, Uri};
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
 use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 use serde::Deserialize;
@@ -13,6 +14,7 @@ use serde::de::IgnoredAny;
 use serde_saphyr::{Error as YamlError, Location, Spanned};
 use std::fmt;
 use std::io::IsTerminal as _;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// Maximum length of a file's path on systems that we run on.
@@ -178,6 +180,13 @@ pub(super) async fn load(chosen: &ConfigFile) -> Result<Loaded, KubeconfigError>
     };
     match Config::from_custom_kubeconfig(merged, &options).await {
         Ok(mut config) => {
+            // As in Go, what the kubeconfig says holds for every server, and the environment's proxy for other machines,
+            // https:// and what NO_PROXY does not list. kube reads of the latter only names that are equal.
+            let url = &config.cluster_url;
+            if places.proxy.is_none() && !(is_elsewhere(url) && Matcher::from_env().intercept(url).is_some())
+            {
+                config.proxy_url = None;
+            }
             if let Some(exec) = &mut config.auth_info.exec
                 && !std::io::stdin().is_terminal()
             {
@@ -201,6 +210,13 @@ pub(super) async fn load(chosen: &ConfigFile) -> Result<Loaded, KubeconfigError>
             Err(places.error(places.of(&error), fault))
         }
     }
+}
+
+/// Returns whether a URL is by https:// and not of this machine.
+fn is_elsewhere(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    url.scheme() == Some(&Scheme::HTTPS) && !local
 }
 
 /// Returns the files to read, in order of precedence.

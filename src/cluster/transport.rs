@@ -19,7 +19,7 @@ use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use std::fmt;
 use std::sync::Arc;
@@ -51,9 +51,11 @@ impl From<Client> for Transport {
 impl Transport {
     /// Creates a transport to the server of a configuration. Nothing is sent yet.
     pub(super) fn new(config: &Config, requests: &RequestLayer) -> Result<Self, kube::Error> {
-        if config.proxy_url.is_some() {
-            // Fails, since no kind of proxy is built in.
-            return ClientBuilder::try_from(config.clone()).map(|builder| builder.build().into());
+        if let Some(proxy) = &config.proxy_url {
+            return Err(kube::Error::ProxyProtocolDisabled {
+                proxy_url: Box::new(proxy.clone()),
+                protocol_feature: "",
+            });
         }
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);

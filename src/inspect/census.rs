@@ -20,8 +20,8 @@ pub(crate) struct Census {
     managed: KeyedSet<(Arc<str>, Arc<str>)>,
     /// Those among them that follow a Lease.
     led: KeyedSet<(Arc<str>, Arc<str>)>,
-    /// The number of Services that their annotations would decide, if that had been asked for.
-    left_out: usize,
+    /// Services that their annotations would decide, if that had been asked for.
+    left_out: KeyedSet<(Arc<str>, Arc<str>)>,
     pending_lists: PendingLists,
     /// The number of times that each kind's list was restarted.
     epochs: [u8; Kind::ALL.len()],
@@ -35,7 +35,7 @@ impl Census {
             namespaces: BTreeMap::new(),
             managed: KeyedSet::default(),
             led: KeyedSet::default(),
-            left_out: 0,
+            left_out: KeyedSet::default(),
             pending_lists: PendingLists::all(settings.outputs),
             epochs: [0; Kind::ALL.len()],
         }
@@ -55,14 +55,19 @@ impl Census {
         if kind == Kind::Service {
             self.managed.clear();
             self.led.clear();
-            self.left_out = 0;
+            self.left_out.clear();
         }
     }
 
     /// Returns the number of Services whose annotations would decide what is published for them, if that had been asked
     /// for.
     pub(crate) fn left_out(&self) -> usize {
-        self.left_out
+        self.left_out.len()
+    }
+
+    /// Returns whether this Service is one of those.
+    pub(crate) fn is_left_out(&self, namespace: &Arc<str>, service: &str) -> bool {
+        self.left_out.contains(&(namespace.clone(), Arc::from(service)))
     }
 
     /// Returns the epoch of a kind's current list.
@@ -79,7 +84,9 @@ impl Census {
     /// Adds a listed Service.
     pub(crate) fn service(&mut self, namespace: &Arc<str>, facts: ServiceFacts) {
         let annotated = facts.annotated.is_some() || facts.leader.is_some();
-        self.left_out += usize::from(annotated && facts.selectorless && !self.settings.outputs.custom);
+        if annotated && facts.selectorless && !self.settings.outputs.custom {
+            self.left_out.insert((namespace.clone(), facts.name.clone()));
+        }
         let facts = facts.resolve(namespace, self.settings.outputs);
         if facts.is_managed() {
             self.managed.insert((namespace.clone(), facts.name.clone()));

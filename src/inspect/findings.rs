@@ -3,7 +3,7 @@
 use super::desired::{Desired, Due};
 use super::differences::{Difference, PodState, endpoints, mirrored, slices};
 use super::published::Around;
-use super::text::{BAD, BOLD, GOOD, Page, Piece, Table, WARN, painted, plural};
+use super::text::{BAD, BOLD, GOOD, Page, Piece, Table, WARN, listed, painted, plural};
 use crate::core::hash::hash_of;
 use crate::core::namespace::NamespaceState;
 use crate::core::object::{Output, Verb};
@@ -195,6 +195,26 @@ pub(crate) fn left_out(services: usize) -> Option<String> {
             "{} with the annotation endpointd.io/selector or endpointd.io/leader {are} left out: what {them} slices should \
              hold is checked if --controllers names custom-selector-controller",
             plural(services, "Service")
+        )
+    })
+}
+
+/// Says which slices an endpointd that cared for annotated Services has left behind; `None` if there are none.
+pub(crate) fn left_behind(slices: &[String]) -> Option<String> {
+    /// The number of slices that are named.
+    const NAMED: usize = 3;
+    let names: Vec<&str> = slices.iter().map(String::as_str).collect();
+    let (belong, it) = if slices.len() == 1 {
+        ("belongs", "it")
+    } else {
+        ("belong", "them")
+    };
+    (!slices.is_empty()).then(|| {
+        format!(
+            "{} of endpointd.io {belong} to no annotated Service: {}; traffic goes on being sent to what they hold. Delete {it}, \
+             or run endpointd with custom-selector-controller in --controllers, which does",
+            plural(slices.len(), "slice"),
+            listed(&names, NAMED)
         )
     })
 }

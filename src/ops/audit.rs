@@ -4,7 +4,7 @@ use crate::cluster::codec::{Decode, NamedNode, Namespaced};
 use crate::cluster::read::{Item, ReadError, Reader, Selection};
 use crate::core::facts::{
     CUSTOM_MANAGED_BY, EndpointsFacts, LABEL_MANAGED_BY, LABEL_SERVICE_NAME, MANAGED_BY, MIRRORED_BY,
-    PodFacts, ServiceFacts,
+    PodFacts, ServiceFacts, SliceFacts,
 };
 use crate::core::leader::is_lease_name;
 use crate::core::namespace::{Kind, Settings};
@@ -12,7 +12,7 @@ use crate::core::nodes::NodeTable;
 use crate::core::work::Work;
 use crate::inspect::census::Census;
 use crate::inspect::examine::Objects;
-use crate::inspect::findings::{Finding, Problem, Report, left_out, not_judged};
+use crate::inspect::findings::{Finding, Problem, Report, left_behind, left_out, not_judged};
 use crate::inspect::lasting::still;
 use crate::inspect::problems::problems;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -144,6 +144,10 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Report, Suspects, Nod
                     ..everywhere.clone()
                 };
                 count(reader, kind, &ours, &mut census, Census::slice).await?;
+                if !outputs.custom {
+                    let slices = slices_of_nobody(reader, &everywhere, &census).await?;
+                    notes.extend(left_behind(&slices));
+                }
             }
             Kind::Endpoints => count(reader, kind, &everywhere, &mut census, Census::endpoints).await?,
             Kind::Mirrored => {
@@ -172,6 +176,32 @@ async fn survey(reader: &Reader, scope: &Scope) -> Result<(Report, Suspects, Nod
         notes,
     };
     Ok((report, suspects, nodes))
+}
+
+/// Returns the slices that were made for annotated Services and belong to none any more. Which ones there are, only
+/// `custom-selector-controller` would know; until it runs again, they stay as they are.
+async fn slices_of_nobody(
+    reader: &Reader,
+    everywhere: &Selection,
+    census: &Census,
+) -> Result<Vec<String>, ReadError> {
+    let custom = Selection {
+        labels: format!("{LABEL_MANAGED_BY}={CUSTOM_MANAGED_BY}"),
+        ..everywhere.clone()
+    };
+    let mut slices = Vec::new();
+    let each = |item| match item {
+        Item::Object(Namespaced { namespace, facts }) => {
+            let facts: SliceFacts = facts;
+            let service = facts.labels.get(LABEL_SERVICE_NAME).unwrap_or_default();
+            if !census.is_left_out(&namespace, service) {
+                slices.push(format!("{namespace}/{}", facts.meta.name));
+            }
+        }
+        Item::Restart => slices.clear(),
+    };
+    reader.list(Kind::Slice, &custom, each).await?;
+    Ok(slices)
 }
 
 /// Adds the Leases of the namespaces where Services follow some. Returns a note about those that may not be read.

@@ -4,6 +4,7 @@ use crate::command::{access, endpointd, endpointd_with, serve};
 use crate::objects::{node, pod, service};
 use crate::process::Process;
 use memory_apiserver::Config;
+use parking_lot::Mutex;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -380,6 +381,76 @@ async fn a_certificate_that_is_not_trusted_is_named_once_and_the_log_has_no_debu
     for debug in ["{", "Some(", "None", "id="] {
         assert!(!log.contains(debug), "{debug}: {log}");
     }
+}
+
+/// A proxy that refuses each request. Returns its address, and the requests.
+async fn refusing_proxy() -> (String, Arc<Mutex<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let asked = Arc::new(Mutex::new(String::new()));
+    let log = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let length = connection.read(&mut request).await.unwrap_or(0);
+            log.lock().push_str(&String::from_utf8_lossy(&request[..length]));
+            let _ = connection.write_all(b"HTTP/1.1 403 Forbidden\r\n\r\n").await;
+        }
+    });
+    (address, asked)
+}
+
+#[tokio::test]
+async fn tools_go_through_a_proxy_as_kubectl_does_and_the_controller_says_that_it_does_not() {
+    let (address, asked) = refusing_proxy().await;
+    let proxy = format!("http://user:c4n4ry@{address}");
+    let kubeconfig = std::env::temp_dir().join(format!("endpointd-test-{}.proxied", std::process::id()));
+    let write = |server: &str| {
+        let content = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "c",
+            "users": [{"name": "u", "user": {}}],
+        });
+        std::fs::write(&kubeconfig, content.to_string()).unwrap();
+    };
+    let path = kubeconfig.to_str().unwrap();
+    let behind = [("HTTPS_PROXY", &*proxy)];
+
+    write("https://192.0.2.1:6443");
+    let ended = endpointd_with(&behind, &["audit", "--kubeconfig", path]).await;
+    assert!(ended.refused().starts_with("cannot list nodes: "), "{ended:?}");
+    let request = asked.lock().clone();
+    assert!(request.starts_with("CONNECT 192.0.2.1:6443 "), "{request}");
+    assert!(!format!("{ended:?}").contains("c4n4ry"), "{ended:?}");
+
+    let ended = endpointd_with(&behind, &["run", "--admin-port=0", "--kubeconfig", path]).await;
+    let line = ended.refused();
+    assert!(
+        line.contains("connects directly") && line.contains("NO_PROXY"),
+        "{line}"
+    );
+
+    // This machine, and what NO_PROXY names, is not behind the proxy.
+    asked.lock().clear();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    write(&format!("https://{closed}"));
+    let ended = endpointd_with(&behind, &["audit", "--kubeconfig", path]).await;
+    assert!(ended.refused().contains("Connection refused"), "{ended:?}");
+    write(&format!("https://endpointd.localhost:{}", closed.port()));
+    let spared = [behind[0], ("NO_PROXY", "10.0.0.0/8,.localhost")];
+    let ended = endpointd_with(&spared, &["audit", "--kubeconfig", path]).await;
+    assert!(ended.refused().starts_with("cannot list nodes: "), "{ended:?}");
+    assert_eq!(*asked.lock(), "");
+    let unread = [behind[0], ("NO_PROXY", "10.0.0.0/8,,")];
+    let ended = endpointd_with(&unread, &["audit", "--kubeconfig", path]).await;
+    assert!(ended.refused().contains("NO_PROXY has an entry"), "{ended:?}");
+    std::fs::remove_file(kubeconfig).unwrap();
 }
 
 #[tokio::test]

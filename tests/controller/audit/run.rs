@@ -89,6 +89,42 @@ async fn services_that_annotations_decide_are_said_to_be_left_out_if_they_are() 
 }
 
 #[tokio::test]
+async fn slices_that_nobody_cares_for_any_more_are_named() {
+    let (handle, api) = serve().await;
+    let mut annotated = service();
+    annotated["spec"]["selector"] = json!(null);
+    annotated["metadata"]["annotations"] = json!({"endpointd.io/selector": "app in (a, b)"});
+    api.create(&annotated, "default").await.unwrap();
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "s-abcde",
+            "labels": {
+                "kubernetes.io/service-name": "s",
+                "endpointslice.kubernetes.io/managed-by": "endpointd.io",
+            },
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.1.0.1"]}],
+    });
+    api.create(&slice, "default").await.unwrap();
+    let url = handle.url();
+    let look = async || {
+        let ended = endpointd(&["audit", "--server", &url, "--settle=0s"]).await;
+        ended.stdout.contains(
+            "1 slice of endpointd.io belongs to no annotated Service: default/s-abcde; traffic goes on being sent to",
+        )
+    };
+    assert!(!look().await, "the Service is annotated");
+    let selector = json!({"spec": {"selector": {"app": "a"}}});
+    api.patch("Service", "default", "s", None, &selector)
+        .await
+        .unwrap();
+    assert!(look().await);
+}
+
+#[tokio::test]
 async fn a_namespace_that_does_not_exist_is_an_error_unless_nobody_may_tell() {
     let (handle, api) = serve().await;
     api.create(&service(), "default").await.unwrap();
