@@ -16,6 +16,7 @@ pub mod lease;
 pub(crate) mod objects;
 pub(crate) mod outage;
 mod pages;
+mod proxy;
 pub mod read;
 pub(crate) mod scrape;
 pub(crate) mod slice_changes;

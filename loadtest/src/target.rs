@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use http::Uri;
 use kube::{
     Client, Config,
@@ -89,7 +89,13 @@ impl Target {
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         match self {
             Self::Embedded(embedded) => api::client(&embedded.url),
-            Self::Cluster { config, .. } => Ok(Client::try_from(Config::clone(config))?),
+            Self::Cluster { config, .. } => Client::try_from(Config::clone(config)).map_err(|error| match error {
+                // kube's words hold the proxy's URL, and with it a password.
+                kube::Error::ProxyProtocolDisabled { .. } | kube::Error::ProxyProtocolUnsupported { .. } => {
+                    anyhow!("the proxy, which proxy-url in the kubeconfig or HTTPS_PROXY sets, must be http:// or https://")
+                }
+                error => error.into(),
+            }),
         }
     }
 

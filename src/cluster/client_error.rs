@@ -65,16 +65,9 @@ fn client(error: &kube::Error) -> String {
         E::RustlsTls(error) => tls(error).to_owned(),
         E::TlsRequired => "TLS is required but not built in".to_owned(),
         E::InferKubeconfig(error) => kubeconfig(error),
-        // Of our own transport.
-        E::ProxyProtocolDisabled {
-            protocol_feature: "", ..
-        } => {
-            "the controller connects directly, but proxy-url in the kubeconfig or HTTPS_PROXY sets a proxy: name the API \
-             server's host in NO_PROXY, or run the controller in the cluster"
-                .to_owned()
-        }
         E::ProxyProtocolUnsupported { .. } | E::ProxyProtocolDisabled { .. } => {
-            "the proxy, which proxy-url in the kubeconfig or HTTPS_PROXY sets, must be http:// or https://".to_owned()
+            "the proxy, which proxy-url in the kubeconfig or HTTPS_PROXY sets, must be http:// or https://"
+                .to_owned()
         }
         E::Api(status) => format!(
             "the server answered {} {}: {}",
@@ -194,7 +187,7 @@ pub(super) fn kubeconfig(error: &KubeconfigError) -> String {
         E::ParseClusterUrl(_) => "the cluster's server is not a URL".to_owned(),
         E::ParseProxyUrl(_) => "the proxy's URL, proxy-url or HTTPS_PROXY, is not a URL".to_owned(),
         E::ParseNoProxy(_) => {
-            "NO_PROXY has an entry that is no host, address or range of addresses".to_owned()
+            "NO_PROXY has an entry that is empty, or no host, address or range of addresses".to_owned()
         }
         E::LoadCertificateAuthority(error) => data("certificate-authority", error),
         E::LoadClientCertificate(error) => data("client-certificate", error),

@@ -85,6 +85,10 @@ impl Clients {
     /// Creates them. Nothing is sent yet.
     pub async fn connect(target: &Target) -> Result<Self, ConnectError> {
         let source = source(target).await?;
+        if let Source::Kubeconfig(loaded) = &source {
+            // The transport has connections of its own.
+            loaded.without_proxy()?;
+        }
         Ok(Self {
             watches: source.client().await?,
             objects: source.transport().await?,
@@ -177,13 +181,13 @@ impl Source {
 async fn source(target: &Target) -> Result<Source, ConnectError> {
     Ok(match target {
         Target::Kubeconfig(file) => {
-            let mut loaded = kubeconfig::load(file).await?;
+            let mut loaded = kubeconfig::load(file, None).await?;
             adapt(&mut loaded.config);
             Source::Kubeconfig(Box::new(loaded))
         }
         Target::KubeconfigAt(file, url) => {
-            let mut loaded = kubeconfig::load(file).await?;
-            loaded.config.cluster_url = check_url(url).map_err(ConnectError::Server)?;
+            let url = check_url(url).map_err(ConnectError::Server)?;
+            let mut loaded = kubeconfig::load(file, Some(url)).await?;
             adapt(&mut loaded.config);
             Source::Kubeconfig(Box::new(loaded))
         }

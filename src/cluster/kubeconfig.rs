@@ -3,10 +3,9 @@
 //! file may be any file of the system that was named by mistake.
 
 use super::client_error::{self, ClientError};
+use super::proxy;
 use crate::core::excerpt::Excerpt;
-use http::uri::Scheme;
 use http::{HeaderValue, Uri};
-use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
 use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 use serde::Deserialize;
@@ -14,7 +13,6 @@ use serde::de::IgnoredAny;
 use serde_saphyr::{Error as YamlError, Location, Spanned};
 use std::fmt;
 use std::io::IsTerminal as _;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// Maximum length of a file's path on systems that we run on.
@@ -55,6 +53,20 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
+    /// Refuses a proxy, for those who connect by themselves.
+    pub(super) fn without_proxy(&self) -> Result<(), KubeconfigError> {
+        if self.config.proxy_url.is_none() {
+            return Ok(());
+        }
+        let place = self.places.proxy;
+        let fault = if place.is_some() {
+            "the controller connects directly, but proxy-url names a proxy: take it out, or run the controller in the cluster"
+        } else {
+            "the controller connects directly, but HTTPS_PROXY names a proxy: unset it, or add the API server's host to NO_PROXY"
+        };
+        Err(self.places.error(place, fault.to_owned()))
+    }
+
     /// Adds the position of the credentials to an error that they caused.
     pub(super) fn blame(&self, error: kube::Error) -> KubeconfigError {
         let places = &self.places;
@@ -150,8 +162,8 @@ pub(super) fn check_url(url: &str) -> Result<Uri, &'static str> {
     Ok(uri)
 }
 
-/// Loads the chosen kubeconfig.
-pub(super) async fn load(chosen: &ConfigFile) -> Result<Loaded, KubeconfigError> {
+/// Loads the chosen kubeconfig, for its cluster's server or for that at another URL.
+pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded, KubeconfigError> {
     let files = files(chosen)?;
     let mut merged = Kubeconfig::default();
     let mut documents = Vec::new();
@@ -174,19 +186,24 @@ pub(super) async fn load(chosen: &ConfigFile) -> Result<Loaded, KubeconfigError>
     if let Some((place, fault)) = places.fault.take() {
         return Err(places.error(place, fault));
     }
+    let named_proxy = proxy::of_kubeconfig(&merged, chosen.context.as_deref());
     let options = KubeConfigOptions {
         context: chosen.context.clone(),
         ..KubeConfigOptions::default()
     };
     match Config::from_custom_kubeconfig(merged, &options).await {
         Ok(mut config) => {
-            // As in Go, what the kubeconfig says holds for every server, and the environment's proxy for other machines,
-            // https:// and what NO_PROXY does not list. kube reads of the latter only names that are equal.
-            let url = &config.cluster_url;
-            if places.proxy.is_none() && !(is_elsewhere(url) && Matcher::from_env().intercept(url).is_some())
-            {
-                config.proxy_url = None;
+            if let Some(url) = at {
+                config.cluster_url = url;
             }
+            config.proxy_url = match named_proxy {
+                Some(proxy) => match proxy.parse() {
+                    Ok(url) => Some(url),
+                    Err(_) => return Err(places.error(places.proxy, "proxy-url is not a URL".to_owned())),
+                },
+                None => proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())
+                    .map_err(|fault| places.error(None, fault.to_owned()))?,
+            };
             if let Some(exec) = &mut config.auth_info.exec
                 && !std::io::stdin().is_terminal()
             {
@@ -210,13 +227,6 @@ pub(super) async fn load(chosen: &ConfigFile) -> Result<Loaded, KubeconfigError>
             Err(places.error(places.of(&error), fault))
         }
     }
-}
-
-/// Returns whether a URL is by https:// and not of this machine.
-fn is_elsewhere(url: &Uri) -> bool {
-    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
-    let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    url.scheme() == Some(&Scheme::HTTPS) && !local
 }
 
 /// Returns the files to read, in order of precedence.

@@ -49,14 +49,8 @@ impl From<Client> for Transport {
 }
 
 impl Transport {
-    /// Creates a transport to the server of a configuration. Nothing is sent yet.
+    /// Creates a transport to the server of a configuration, which must name no proxy. Nothing is sent yet.
     pub(super) fn new(config: &Config, requests: &RequestLayer) -> Result<Self, kube::Error> {
-        if let Some(proxy) = &config.proxy_url {
-            return Err(kube::Error::ProxyProtocolDisabled {
-                proxy_url: Box::new(proxy.clone()),
-                protocol_feature: "",
-            });
-        }
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);

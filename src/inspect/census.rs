@@ -27,6 +27,11 @@ pub(crate) struct Census {
     epochs: [u8; Kind::ALL.len()],
 }
 
+/// Returns whether a Service's annotations decide what is published for it, where they are cared for.
+pub(crate) fn opts_in(service: &ServiceFacts) -> bool {
+    service.selectorless && (service.annotated.is_some() || service.leader.is_some())
+}
+
 impl Census {
     /// Creates an empty census.
     pub(crate) fn new(settings: Settings) -> Self {
@@ -83,8 +88,7 @@ impl Census {
 
     /// Adds a listed Service.
     pub(crate) fn service(&mut self, namespace: &Arc<str>, facts: ServiceFacts) {
-        let annotated = facts.annotated.is_some() || facts.leader.is_some();
-        if annotated && facts.selectorless && !self.settings.outputs.custom {
+        if opts_in(&facts) && !self.settings.outputs.custom {
             self.left_out.insert((namespace.clone(), facts.name.clone()));
         }
         let facts = facts.resolve(namespace, self.settings.outputs);

@@ -204,15 +204,15 @@ pub(crate) fn left_behind(slices: &[String]) -> Option<String> {
     /// The number of slices that are named.
     const NAMED: usize = 3;
     let names: Vec<&str> = slices.iter().map(String::as_str).collect();
-    let (belong, it) = if slices.len() == 1 {
-        ("belongs", "it")
+    let (belong, they_hold, them) = if slices.len() == 1 {
+        ("belongs", "it holds", "it")
     } else {
-        ("belong", "them")
+        ("belong", "they hold", "them")
     };
     (!slices.is_empty()).then(|| {
         format!(
-            "{} of endpointd.io {belong} to no annotated Service: {}; traffic goes on being sent to what they hold. Delete {it}, \
-             or run endpointd with custom-selector-controller in --controllers, which does",
+            "{} labelled endpointd.io {belong} to no Service that opts in by an annotation: {}; traffic goes on being sent to what \
+             {they_hold}. An endpointd that runs with custom-selector-controller deletes {them}; where none runs, delete {them}",
             plural(slices.len(), "slice"),
             listed(&names, NAMED)
         )

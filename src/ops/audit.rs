@@ -10,7 +10,7 @@ use crate::core::leader::is_lease_name;
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeTable;
 use crate::core::work::Work;
-use crate::inspect::census::Census;
+use crate::inspect::census::{Census, opts_in};
 use crate::inspect::examine::Objects;
 use crate::inspect::findings::{Finding, Problem, Report, left_behind, left_out, not_judged};
 use crate::inspect::lasting::still;
@@ -189,19 +189,36 @@ async fn slices_of_nobody(
         labels: format!("{LABEL_MANAGED_BY}={CUSTOM_MANAGED_BY}"),
         ..everywhere.clone()
     };
-    let mut slices = Vec::new();
+    let mut slices: BTreeMap<(Arc<str>, String), Vec<String>> = BTreeMap::new();
     let each = |item| match item {
         Item::Object(Namespaced { namespace, facts }) => {
             let facts: SliceFacts = facts;
             let service = facts.labels.get(LABEL_SERVICE_NAME).unwrap_or_default();
             if !census.is_left_out(&namespace, service) {
-                slices.push(format!("{namespace}/{}", facts.meta.name));
+                let name = format!("{namespace}/{}", facts.meta.name);
+                slices
+                    .entry((namespace, service.to_owned()))
+                    .or_default()
+                    .push(name);
             }
         }
         Item::Restart => slices.clear(),
     };
     reader.list(Kind::Slice, &custom, each).await?;
-    Ok(slices)
+    // A Service may be younger than the list of Services.
+    let looks = slices
+        .into_iter()
+        .map(|((namespace, service), slices)| async move {
+            if service.is_empty() {
+                return Ok::<_, ReadError>(slices);
+            }
+            let now: Option<Namespaced<ServiceFacts>> =
+                reader.get(Kind::Service, Some(&namespace), &service).await?;
+            let cared_for = now.is_some_and(|service| opts_in(&service.facts));
+            Ok(if cared_for { Vec::new() } else { slices })
+        });
+    let of_nobody: Vec<_> = stream::iter(looks).buffered(AT_ONCE).try_collect().await?;
+    Ok(of_nobody.concat())
 }
 
 /// Adds the Leases of the namespaces where Services follow some. Returns a note about those that may not be read.

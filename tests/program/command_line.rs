@@ -429,9 +429,23 @@ async fn tools_go_through_a_proxy_as_kubectl_does_and_the_controller_says_that_i
     let ended = endpointd_with(&behind, &["run", "--admin-port=0", "--kubeconfig", path]).await;
     let line = ended.refused();
     assert!(
-        line.contains("connects directly") && line.contains("NO_PROXY"),
+        line.contains("connects directly, but HTTPS_PROXY") && line.contains("NO_PROXY"),
         "{line}"
     );
+    // The server that counts is that of --server, and the proxy itself may be in NO_PROXY.
+    asked.lock().clear();
+    let args = [
+        "audit",
+        "--kubeconfig",
+        path,
+        "--server",
+        "https://192.0.2.2:6443",
+    ];
+    let listed = [behind[0], ("NO_PROXY", "192.0.2.1,127.0.0.1")];
+    let ended = endpointd_with(&listed, &args).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let request = asked.lock().clone();
+    assert!(request.starts_with("CONNECT 192.0.2.2:6443 "), "{request}");
 
     // This machine, and what NO_PROXY names, is not behind the proxy.
     asked.lock().clear();

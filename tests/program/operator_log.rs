@@ -64,7 +64,7 @@ async fn a_version_that_cannot_be_read_at_first_is_an_outage_that_ends() {
         let pod = pod(&format!("p{number}"), &address, "n1");
         api.create(&pod, "default").await.unwrap();
     }
-    hold(&api, 6).await;
+    hold(&api, 10).await;
     let mut process = Process::start(&["run", "--server", &handle.url()]);
     line(&process, &["another process holds the lease"]).await;
     // The state has been listed by way of watches by then.

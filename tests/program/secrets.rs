@@ -220,7 +220,7 @@ fn cases(scratch: &Scratch) -> Vec<Case> {
             "a proxy",
             kubeconfig(&[SERVER, "    proxy-url: socks5://user:c4n4ry@proxy:3128"], &[token]).into_bytes(),
             7,
-            "must be http:// or https://",
+            "proxy-url",
         ),
         ("a key that is not base64", key_data("c4n4ry!"), USER, "not base64"),
         ("a key that is no PEM", key_data(half_pem), USER + 1, "not PEM"),

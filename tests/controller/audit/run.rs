@@ -113,7 +113,7 @@ async fn slices_that_nobody_cares_for_any_more_are_named() {
     let look = async || {
         let ended = endpointd(&["audit", "--server", &url, "--settle=0s"]).await;
         ended.stdout.contains(
-            "1 slice of endpointd.io belongs to no annotated Service: default/s-abcde; traffic goes on being sent to",
+            "1 slice labelled endpointd.io belongs to no Service that opts in by an annotation: default/s-abcde; traffic goes",
         )
     };
     assert!(!look().await, "the Service is annotated");
