@@ -187,6 +187,10 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
         return Err(places.error(place, fault));
     }
     let named_proxy = proxy::of_kubeconfig(&merged, chosen.context.as_deref());
+    if named_proxy.is_none() {
+        // An empty one names none, and is not to be blamed for the environment's.
+        places.proxy = None;
+    }
     let options = KubeConfigOptions {
         context: chosen.context.clone(),
         ..KubeConfigOptions::default()

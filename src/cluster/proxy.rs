@@ -35,10 +35,31 @@ pub(super) fn of_environment(
         url if url.contains("://") => url.to_owned(),
         host => format!("http://{host}"),
     };
-    let spared = first(["NO_PROXY", "no_proxy"]).unwrap_or_default();
-    let matcher = Matcher::builder().https(&*proxy).no(spared).build();
     let url = proxy.parse().map_err(|_| "HTTPS_PROXY is not a URL")?;
+    let listed = first(["NO_PROXY", "no_proxy"]).unwrap_or_default();
+    let mut listed = listed.split(',').map(str::trim);
+    // The matcher knows `*` for names only, and neither `*.` nor ports.
+    if listed.clone().any(|entry| entry == "*") {
+        return Ok(None);
+    }
+    let port = server.port_u16().unwrap_or(443);
+    let listed: Vec<&str> = listed
+        .by_ref()
+        .filter_map(|entry| without_port(entry, port))
+        .collect();
+    let matcher = Matcher::builder().https(&*proxy).no(listed.join(",")).build();
     Ok(matcher.intercept(server).map(|_| url))
+}
+
+/// Returns the host of an entry of `NO_PROXY`, unless the entry is for another port.
+fn without_port(entry: &str, port: u16) -> Option<&str> {
+    let entry = entry.strip_prefix('*').unwrap_or(entry);
+    match entry.rsplit_once(':') {
+        Some((host, listed)) if !host.contains(':') || host.ends_with(']') => {
+            (listed.parse() == Ok(port)).then(|| host.trim_matches(['[', ']']))
+        }
+        _ => Some(entry),
+    }
 }
 
 #[cfg(test)]
@@ -68,11 +89,19 @@ mod tests {
             assert_eq!(proxy(direct, &[set]), None, "{direct}");
         }
         assert_eq!(proxy("https://10.0.0.1", &[]), None);
-        // The list is about servers: that the proxy is in it means nothing. An empty entry does no harm.
+        // The list is about servers: that the proxy is in it means nothing.
         for (list, server, found) in [
             ("127.0.0.1,proxy", "https://10.0.0.1", &used),
-            ("10.0.0.0/8,", "https://10.0.0.1:6443", &None),
-            ("10.0.0.0/8,", "https://192.0.2.1:6443", &used),
+            ("10.0.0.0/8", "https://10.0.0.1:6443", &None),
+            ("10.0.0.0/8", "https://192.0.2.1:6443", &used),
+            ("10.0.0.1:6443", "https://10.0.0.1:6443", &None),
+            ("10.0.0.1:443", "https://10.0.0.1:6443", &used),
+            ("10.0.0.1:443", "https://10.0.0.1", &None),
+            ("2001:db8::1", "https://[2001:db8::1]:6443", &None),
+            ("[2001:db8::1]:6443", "https://[2001:db8::1]:6443", &None),
+            ("a, *", "https://10.0.0.1:6443", &None),
+            ("*.example.com", "https://api.example.com:6443", &None),
+            ("api.example.com:6443", "https://api.example.com:6443", &None),
             ("example.com", "https://api.example.com:6443", &None),
             (".example.com", "https://api.example.com:6443", &None),
             ("*", "https://api.example.com", &None),

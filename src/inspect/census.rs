@@ -28,8 +28,10 @@ pub(crate) struct Census {
 }
 
 /// Returns whether a Service's annotations decide what is published for it, where they are cared for.
-pub(crate) fn opts_in(service: &ServiceFacts) -> bool {
-    service.selectorless && (service.annotated.is_some() || service.leader.is_some())
+pub(crate) fn opts_in(service: &ServiceFacts, namespace: &str) -> bool {
+    service.selectorless
+        && !service.is_api(namespace)
+        && (service.annotated.is_some() || service.leader.is_some())
 }
 
 impl Census {
@@ -88,7 +90,7 @@ impl Census {
 
     /// Adds a listed Service.
     pub(crate) fn service(&mut self, namespace: &Arc<str>, facts: ServiceFacts) {
-        if opts_in(&facts) && !self.settings.outputs.custom {
+        if opts_in(&facts, namespace) && !self.settings.outputs.custom {
             self.left_out.insert((namespace.clone(), facts.name.clone()));
         }
         let facts = facts.resolve(namespace, self.settings.outputs);

@@ -212,9 +212,11 @@ async fn slices_of_nobody(
             if service.is_empty() {
                 return Ok::<_, ReadError>(slices);
             }
-            let now: Option<Namespaced<ServiceFacts>> =
-                reader.get(Kind::Service, Some(&namespace), &service).await?;
-            let cared_for = now.is_some_and(|service| opts_in(&service.facts));
+            let now = reader.get(Kind::Service, Some(&namespace), &service).await;
+            let now: Option<Option<Namespaced<ServiceFacts>>> = unless_forbidden(now)?;
+            let cared_for = now
+                .flatten()
+                .is_some_and(|service| opts_in(&service.facts, &namespace));
             Ok(if cared_for { Vec::new() } else { slices })
         });
     let of_nobody: Vec<_> = stream::iter(looks).buffered(AT_ONCE).try_collect().await?;
