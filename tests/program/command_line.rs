@@ -5,6 +5,7 @@ use crate::objects::{node, pod, service};
 use crate::process::Process;
 use memory_apiserver::Config;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -327,6 +328,19 @@ async fn a_server_without_tls_and_names_without_addresses_are_called_so() {
     assert!(ended.refused().contains("failed to lookup address"), "{ended:?}");
 }
 
+/// A kubeconfig with this cluster, and a user without credentials.
+fn kubeconfig_of(cluster: &Value) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+        "users": [{"name": "u", "user": {}}],
+    })
+    .to_string()
+}
+
 /// A server that speaks TLS, with a certificate that no authority has signed.
 async fn with_a_certificate_of_its_own() -> String {
     let certificate = CertificateDer::from_pem_slice(include_bytes!("../tls/first.crt")).unwrap();
@@ -359,15 +373,7 @@ async fn a_certificate_that_is_not_trusted_is_named_once_and_the_log_has_no_debu
         format!("cannot list nodes: {why}; the API server is {url}")
     );
     let kubeconfig = std::env::temp_dir().join(format!("endpointd-test-{}.untrusted", std::process::id()));
-    let content = serde_json::json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-        "users": [{"name": "u", "user": {}}],
-    });
-    std::fs::write(&kubeconfig, content.to_string()).unwrap();
+    std::fs::write(&kubeconfig, kubeconfig_of(&json!({"server": url}))).unwrap();
     let path = kubeconfig.to_str().unwrap();
     let mut process = Process::start(&["run", "--kubeconfig", path]);
     logged(&process, why).await;
@@ -406,15 +412,7 @@ async fn tools_go_through_a_proxy_as_kubectl_does_and_the_controller_says_that_i
     let proxy = format!("http://user:c4n4ry@{address}");
     let kubeconfig = std::env::temp_dir().join(format!("endpointd-test-{}.proxied", std::process::id()));
     let write = |server: &str| {
-        let content = serde_json::json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": server}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "c",
-            "users": [{"name": "u", "user": {}}],
-        });
-        std::fs::write(&kubeconfig, content.to_string()).unwrap();
+        std::fs::write(&kubeconfig, kubeconfig_of(&json!({"server": server}))).unwrap();
     };
     let path = kubeconfig.to_str().unwrap();
     let behind = [("HTTPS_PROXY", &*proxy)];
@@ -464,6 +462,22 @@ async fn tools_go_through_a_proxy_as_kubectl_does_and_the_controller_says_that_i
     let unread = [behind[0], ("NO_PROXY", "10.0.0.0/8,,")];
     let ended = endpointd_with(&unread, &["audit", "--kubeconfig", path]).await;
     assert!(ended.refused().contains("NO_PROXY has an entry"), "{ended:?}");
+
+    // What the kubeconfig names counts for this machine, too, and each program says what it makes of it.
+    let socks = json!({"server": format!("https://{closed}"), "proxy-url": "socks5://proxy:1080"});
+    std::fs::write(&kubeconfig, kubeconfig_of(&socks)).unwrap();
+    let ended = endpointd(&["audit", "--kubeconfig", path]).await;
+    assert!(
+        ended.refused().contains("must be http:// or https://"),
+        "{ended:?}"
+    );
+    let ended = endpointd(&["run", "--admin-port=0", "--kubeconfig", path]).await;
+    assert!(
+        ended
+            .refused()
+            .contains("connects directly, but proxy-url names a proxy"),
+        "{ended:?}"
+    );
     std::fs::remove_file(kubeconfig).unwrap();
 }
 
