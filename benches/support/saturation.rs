@@ -17,7 +17,7 @@ use endpointd::core::hash::Hashed;
 use endpointd::core::namespace::{Granted, WorkItem};
 use endpointd::core::object::{ObjectKey, ObjectName};
 use endpointd::core::publish::reports::{Reply, Reported};
-use endpointd::core::publish::{Load, Next, Pacing, Publisher};
+use endpointd::core::publish::{Effect, Landing, Load, Next, Pacing, Publisher};
 use endpointd::core::queue::Priority;
 use server::Server;
 use std::cmp::Reverse;
@@ -301,8 +301,14 @@ impl Writer for Product {
     }
 
     fn answered(&mut self, object: usize, took: Duration, again: Option<Priority>, now: Duration) {
-        self.publisher
-            .answered(&self.keys[object], Load::Answered, took, None, true, now);
+        let landing = Landing {
+            load: Load::Answered,
+            effect: Effect::Nothing,
+            took,
+            quiet: None,
+            has_shard: true,
+        };
+        self.publisher.answered(&self.keys[object], landing, now);
         let reply = again.is_none().then_some(Reply::Settled);
         self.report(object, reply, again, now);
     }

@@ -8,6 +8,7 @@ use crate::core::hash::Hashed;
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, ObjectName};
 use crate::core::publish::reports::{Report, Reports, Taken};
+use crate::core::publish::signals::{Signal, Signals};
 use crate::core::role::Role;
 use parking_lot::{Mutex, MutexGuard};
 use ractor::{ActorRef, RpcReplyPort};
@@ -103,6 +104,9 @@ struct WriterShared {
 #[derive(Debug, Default)]
 struct ReportBox {
     reports: Reports,
+    signals: Signals,
+    /// True while the writer can go on as soon as an echo comes.
+    awaits_echo: bool,
     /// Set while a [`WriterMsg::Wake`] is in the mailbox.
     woken: bool,
 }
@@ -137,9 +141,32 @@ impl WriterHandle {
         self.wake(mailbox);
     }
 
+    /// Hands on what our own watches have shown. The writer is woken only if it waits for that: otherwise it takes the
+    /// signals when something else wakes it.
+    pub fn signal(&self, signals: impl IntoIterator<Item = Signal>) {
+        let mut mailbox = self.0.mailbox.lock();
+        for signal in signals {
+            mailbox.signals.push(signal);
+        }
+        self.wake(mailbox);
+    }
+
+    /// Takes the signals.
+    pub(super) fn take_signals(&self) -> Vec<Signal> {
+        self.0.mailbox.lock().signals.take()
+    }
+
+    /// Sets whether a signal wakes the writer. Returns whether there is one already.
+    pub(super) fn await_echoes(&self, awaits: bool) -> bool {
+        let mut mailbox = self.0.mailbox.lock();
+        mailbox.awaits_echo = awaits;
+        awaits && !mailbox.signals.is_empty()
+    }
+
     /// Wakes the writer if something waits and it has not been woken yet.
     fn wake(&self, mut mailbox: MutexGuard<'_, ReportBox>) {
-        let wake = !mailbox.reports.is_empty() && !std::mem::replace(&mut mailbox.woken, true);
+        let waits = !mailbox.reports.is_empty() || (mailbox.awaits_echo && !mailbox.signals.is_empty());
+        let wake = waits && !std::mem::replace(&mut mailbox.woken, true);
         drop(mailbox);
         if wake {
             self.send(WriterMsg::Wake);
@@ -157,6 +184,11 @@ impl WriterHandle {
     pub(super) fn set(&self, actor: ActorRef<WriterMsg>) -> Result<(), &'static str> {
         let set = self.0.actor.set(actor);
         set.map_err(|_| "the writer was started twice")
+    }
+
+    /// Returns a time on the clock of reports and of the publisher.
+    pub(super) fn at(&self, time: Instant) -> Duration {
+        time.saturating_duration_since(self.0.start)
     }
 
     /// Returns the current time on the clock of reports and of the publisher.

@@ -9,13 +9,15 @@ use super::shared_nodes::SharedNodes;
 use crate::cluster::encodings::Encodings;
 use crate::cluster::watch::WatchHandler;
 use crate::core::facts::NodeFacts;
-use crate::core::hash::{KeyedMap, KeyedState};
+use crate::core::hash::{Hashed, KeyedMap, KeyedState};
 use crate::core::hints::NodeCapacity;
 use crate::core::inbox::{Change, Delivery};
 use crate::core::leadership::Demand;
 use crate::core::leadership::picture::{Announcement, Picture};
 use crate::core::namespace::{Kind, Settings};
 use crate::core::nodes::NodeChange;
+use crate::core::object::{ObjectKey, ObjectName, Output};
+use crate::core::publish::signals::Signal;
 use crate::metrics::ShardMetrics;
 use dashmap::DashMap;
 use futures::future::BoxFuture;
@@ -176,6 +178,31 @@ impl Router {
         }
     }
 
+    /// Tells the writer which objects were deleted, since the answer to a delete has no version to wait for.
+    fn signal_deletions(&self, deliveries: &[Delivery]) {
+        let mut gone = deliveries.iter().filter_map(|delivery| {
+            let object = match &delivery.event {
+                Change::SliceGone(name, _) => ObjectName::slice(name.as_ref().into()),
+                Change::EndpointsGone(name, _) => ObjectName::endpoints(name.as_ref().into()),
+                Change::MirroredGone(name, _) => ObjectName::mirrored(name.as_ref().into()),
+                _ => return None,
+            };
+            let namespace = delivery.namespace.clone();
+            Some(Hashed::new(ObjectKey { namespace, object }))
+        });
+        if let Some(first) = gone.next() {
+            let at = self.writer.now();
+            let gone = std::iter::once(first).chain(gone);
+            self.writer.signal(gone.map(|key| Signal::Deleted { key, at }));
+        }
+    }
+
+    /// Tells the writer how many nodes there are, each of which watches slices.
+    fn count_nodes(&self) {
+        let nodes = self.nodes.0.lock().len();
+        self.writer.signal([Signal::Nodes(nodes)]);
+    }
+
     fn node_changed(&self, change: Option<NodeChange>) {
         let Some(NodeChange { view, namespaces }) = change else {
             return;
@@ -307,6 +334,7 @@ impl WatchHandler for Router {
     }
 
     fn deliver(&self, deliveries: Vec<Delivery>) {
+        self.signal_deletions(&deliveries);
         if deliveries.len() == 1 {
             // As most reads of a watch.
             for Delivery { namespace, event } in deliveries {
@@ -337,12 +365,16 @@ impl WatchHandler for Router {
             nodes.apply_capacity(name, capacity);
             nodes.apply(name, facts, epoch)
         };
+        if change.is_some() {
+            self.count_nodes();
+        }
         self.node_changed(change);
         self.zones_changed();
     }
 
     fn node_gone(&self, name: &str) {
         let change = self.nodes.0.lock().remove(name);
+        self.count_nodes();
         self.node_changed(change);
         self.zones_changed();
     }
@@ -354,6 +386,7 @@ impl WatchHandler for Router {
     fn end_list(&self, kind: Kind, epoch: u8, version: u64, asked: Demand) {
         if kind == Kind::Node {
             let gone = self.nodes.0.lock().sweep(epoch);
+            self.count_nodes();
             for change in gone {
                 self.node_changed(Some(change));
             }
@@ -375,6 +408,15 @@ impl WatchHandler for Router {
                 "the initial lists of all resources are complete"
             );
         }
+    }
+
+    fn watching(&self, output: Output, open: bool) {
+        self.writer.signal([Signal::Opened(output, open)]);
+    }
+
+    fn shown(&self, output: Output, version: u64, at: Instant) {
+        let at = self.writer.at(at);
+        self.writer.signal([Signal::Shown { output, version, at }]);
     }
 
     fn forget(&self, kind: Kind) {

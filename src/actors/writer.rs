@@ -13,7 +13,7 @@ use crate::core::namespace::{Granted, Outcome};
 use crate::core::object::ObjectKey;
 use crate::core::publish::reports::{Reply, Reported, Taken};
 use crate::core::publish::throttling::{Limit, Throttled, Throttling};
-use crate::core::publish::{Next, Publisher, Replied};
+use crate::core::publish::{Landing, Next, Publisher, Replied};
 use crate::core::role::{Role, RoleChange};
 use crate::metrics::WriterMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -22,6 +22,9 @@ use std::time::Duration;
 use tokio::task::yield_now;
 
 pub use crate::core::publish::Pacing;
+
+/// A timer that fires later than this shows that the process could not do anything meanwhile.
+const STALL: Duration = Duration::from_millis(50);
 
 /// Arguments for starting the writer.
 #[derive(Debug)]
@@ -98,6 +101,7 @@ impl Actor for Writer {
         state: &mut WriterState,
     ) -> Result<(), ActorProcessingErr> {
         let now = state.now();
+        state.notice_stall(now);
         state.publisher.set_term(state.objects.term());
         let mut more = false;
         match message {
@@ -129,6 +133,7 @@ impl Actor for Writer {
                 state.draining.push(reply);
             }
         }
+        state.take_signals(now);
         state.grant(now, &myself);
         if state.publisher.is_drained() {
             for reply in state.draining.drain(..) {
@@ -137,8 +142,7 @@ impl Actor for Writer {
         }
         // In a dry run the ledger reports what is out of sync, and on a standby the leader does.
         if state.publisher.writes() && state.role != Role::DryRun {
-            let window = state.publisher.window();
-            state.metrics.observe(state.publisher.queue(), window, now);
+            state.metrics.observe(&state.publisher, now);
         }
         if more {
             // Without this, the runtime would run a hundred messages more before it polls other actors.
@@ -151,6 +155,24 @@ impl Actor for Writer {
 impl WriterState {
     fn now(&self) -> Duration {
         self.handle.now()
+    }
+
+    /// Takes in what our own watches have shown since the last message.
+    fn take_signals(&mut self, now: Duration) {
+        for signal in self.handle.take_signals() {
+            self.publisher.signalled(&signal, now);
+        }
+        for (output, took) in self.publisher.take_echoes() {
+            self.metrics.echoed(output, took);
+        }
+        self.metrics.sent_to_watchers(self.publisher.take_sent());
+    }
+
+    /// Notices that this process was busy or stopped when a timer should have fired.
+    fn notice_stall(&mut self, now: Duration) {
+        if let Some(tick) = self.tick.filter(|tick| *tick + STALL < now) {
+            self.publisher.stalled(tick, now);
+        }
     }
 
     /// Grants as many objects as the rate limit and the window in flight allow.
@@ -167,10 +189,16 @@ impl WriterState {
                 }
             };
             if self.tell_granted(&granted, now) {
-                self.metrics.held_back(now, limited.is_some_and(Limit::throttles));
+                self.metrics.held_back(now, limited);
                 self.log_throttling(limited, now);
-                if let Some(until) = until.into_iter().chain(self.throttling.due()).min() {
+                let until = until.into_iter().chain(self.throttling.due()).min();
+                if let Some(until) = until {
                     self.wake_at(until, now, myself);
+                }
+                if self.handle.await_echoes(limited == Some(Limit::Echoes)) {
+                    // One has come meanwhile.
+                    self.take_signals(now);
+                    continue;
                 }
                 return;
             }
@@ -206,6 +234,8 @@ impl WriterState {
                     Limit::Rate => "--kube-api-qps",
                     Limit::Server => "the API server asks for a pause (Retry-After)",
                     Limit::InFlight => "as many requests are in flight as may be",
+                    Limit::Echoes => "the API server is behind with sending events to watchers",
+                    Limit::Watchers => "--watch-budget or --watch-budget-per-watcher",
                 },
                 "writes are held back"
             ),
@@ -295,8 +325,9 @@ impl WriterState {
         if let Outcome::Rejected = outcome {
             tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "a request was refused; it is retried slowly");
         }
+        let mut landing = Landing::of(&outcome, load, took, quiet, true);
         // The shard reports whether the object is due again; without a shard, there is nothing left to write.
-        let told = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));
-        self.publisher.answered(key, load, took, quiet, told, now);
+        landing.has_shard = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));
+        self.publisher.answered(key, landing, now);
     }
 }

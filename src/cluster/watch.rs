@@ -112,6 +112,9 @@ impl Watch {
                 () = until(&mut leadership, over) => {}
                 () = self.serve::<S>() => {}
             }
+            if let Some(output) = S::KIND.output() {
+                self.reader.handler.watching(output, false);
+            }
             self.reader.metrics.left();
             self.reader.outages.left(S::KIND.as_str());
             self.reader.handler.forget(S::KIND);
@@ -178,7 +181,8 @@ enum Stream<S: Source> {
 enum Progress<S: Source> {
     Listed(Result<Listing<S>, Cause>),
     Opened(Result<Body, Cause>),
-    Events(Result<Option<Bytes>, Cause>),
+    /// Events, and when they arrived.
+    Events(Result<Option<Bytes>, Cause>, Instant),
 }
 
 impl<S: Source> Stream<S> {
@@ -188,7 +192,10 @@ impl<S: Source> Stream<S> {
             Self::None => pending().await,
             Self::Listing(listing) => Progress::Listed(listing.await),
             Self::Opening(opening) => Progress::Opened(opening.await),
-            Self::Open(events) => Progress::Events(events.next(SILENCE).await),
+            Self::Open(events) => {
+                let events = events.next(SILENCE).await;
+                Progress::Events(events, Instant::now())
+            }
         }
     }
 }
@@ -211,6 +218,7 @@ impl<S: Source> Serving<S> {
     /// Starts all actions that are due now.
     fn act(&mut self, watch: &mut Watch) {
         let (handler, resource) = (watch.reader.handler.clone(), S::KIND.as_str());
+        let was_open = matches!(self.stream, Stream::Open(_));
         while let Some(action) = self.view.act(since(self.start)) {
             match action {
                 Action::List => self.list(watch),
@@ -242,6 +250,9 @@ impl<S: Source> Serving<S> {
         }
         if self.view.is_idle() {
             self.stream = Stream::None;
+        }
+        if was_open && !matches!(self.stream, Stream::Open(_)) {
+            Self::left(watch);
         }
     }
 
@@ -297,9 +308,12 @@ impl<S: Source> Serving<S> {
                 watch.reader.metrics.alive();
                 watch.reader.outages.succeeded(S::KIND.as_str());
                 self.stream = Stream::Open(EventStream::new(body));
+                if let Some(output) = S::KIND.output() {
+                    watch.reader.handler.watching(output, true);
+                }
             }
-            Progress::Events(Ok(Some(events))) => {
-                if let Err(error) = self.take(watch, &events) {
+            Progress::Events(Ok(Some(events)), at) => {
+                if let Err(error) = self.take(watch, &events, at) {
                     self.ended(watch, Err(error));
                 }
             }
@@ -309,13 +323,13 @@ impl<S: Source> Serving<S> {
                 }
                 self.ended(watch, Err(error));
             }
-            Progress::Events(Err(error)) => self.ended(watch, Err(error)),
-            Progress::Events(Ok(None)) => self.ended(watch, Ok(())),
+            Progress::Events(Err(error), _) => self.ended(watch, Err(error)),
+            Progress::Events(Ok(None), _) => self.ended(watch, Ok(())),
         }
     }
 
     /// Hands on the objects in some events of a watch, and moves the view on.
-    fn take(&mut self, watch: &Watch, events: &[u8]) -> Result<(), Cause> {
+    fn take(&mut self, watch: &Watch, events: &[u8], at: Instant) -> Result<(), Cause> {
         let reader = &watch.reader;
         let shown = take_events::<S::Watched>(events, false);
         reader.metrics.alive();
@@ -323,7 +337,11 @@ impl<S: Source> Serving<S> {
         reader.metrics.watched.increment(shown.items.len() as u64);
         S::watched(&*reader.handler, shown.items, watch.epoch);
         if let Some(version) = shown.version {
-            self.view.shown(codec::version(&version)?);
+            let version = codec::version(&version)?;
+            self.view.shown(version);
+            if let Some(output) = S::KIND.output() {
+                reader.handler.shown(output, version, at);
+            }
         }
         shown.end
     }
@@ -340,6 +358,14 @@ impl<S: Source> Serving<S> {
             }
         };
         self.view.ended(end, since(self.start), watch.random.f64());
+        Self::left(watch);
+    }
+
+    /// Announces that no watch is open any more.
+    fn left(watch: &Watch) {
+        if let Some(output) = S::KIND.output() {
+            watch.reader.handler.watching(output, false);
+        }
     }
 }
 

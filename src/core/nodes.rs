@@ -46,6 +46,8 @@ pub trait NodeDirectory {
 #[derive(Clone, Debug, Default)]
 pub struct NodeTable {
     nodes: KeyedMap<Arc<str>, Entry>,
+    /// Number of those that exist.
+    there: usize,
     version: u64,
     capacity: ZoneCapacity,
     capacity_changed: bool,
@@ -98,16 +100,21 @@ impl NodeTable {
     fn change(&mut self, name: &Arc<str>, facts: Option<NodeFacts>) -> NodeChange {
         self.version += 1;
         let version = self.version;
+        let is_there = facts.is_some();
         let entry = self.entry(name);
+        let was_there = entry.view.facts.is_some();
         entry.view = Arc::new(NodeView {
             name: entry.view.name.clone(),
             version,
             facts,
         });
-        NodeChange {
+        let change = NodeChange {
             view: entry.view.clone(),
             namespaces: entry.interested.clone(),
-        }
+        };
+        self.there += usize::from(is_there);
+        self.there -= usize::from(was_there);
+        change
     }
 
     /// Applies a node's contribution to its zone.
@@ -142,6 +149,7 @@ impl NodeTable {
         if idle {
             self.version += 1;
             self.nodes.remove(&name);
+            self.there -= 1;
             return None;
         }
         Some(self.change(&name, None))
@@ -166,8 +174,7 @@ impl NodeTable {
 
     /// Returns the number of nodes.
     pub fn len(&self) -> usize {
-        let there = |entry: &&Entry| entry.view.facts.is_some();
-        self.nodes.values().filter(there).count()
+        self.there
     }
 
     /// Returns whether there are no nodes.

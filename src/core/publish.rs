@@ -5,8 +5,9 @@
 //!   Reports │    ▲ grant, outcome                                   ▲ request     │ answer
 //!           ▼    │                                                  │             ▼
 //!   ┌───────────────────────────────────────────────────────────────────────────────────┐
-//!   │ Publisher: WriteQueue (turns, priorities) · TokenBucket · Window · backoff        │
+//!   │ Publisher: WriteQueue (turns, priorities) · TokenBucket · Window · FanOut         │
 //!   └───────────────────────────────────────────────────────────────────────────────────┘
+//!           ▲ signals: our own watches have shown this version, the cluster has so many nodes
 //! ```
 //!
 //! The publisher knows objects by name only. When one has a token and a place in flight, the publisher grants it; the
@@ -14,8 +15,15 @@
 //! grant or request out. The writer actor carries the messages; [`reports::Reports`] keeps the shards' reports of
 //! each object in order, and lets namespaces take turns.
 
+mod budget;
+mod echo;
+mod fan_out;
 pub mod reports;
+pub mod signals;
 pub mod throttling;
+
+pub use budget::{WatchLimits, Watchers};
+pub use echo::{Effect, Resource};
 
 use super::backoff::Retry;
 use super::body::{Encode, Request};
@@ -27,7 +35,9 @@ use super::object::{ObjectKey, ObjectName, Output};
 use super::queue::{Priority, Urgency, WriteQueue};
 use super::role::RoleChange;
 use super::window::{Flown, Sign, Window};
+use fan_out::FanOut;
 use reports::{Reply, Report, Reported};
+use signals::Signal;
 use std::time::Duration;
 use throttling::Limit;
 
@@ -48,6 +58,8 @@ pub struct Pacing {
     pub burst: u32,
     /// Requests in flight.
     pub in_flight: usize,
+    /// What API servers may send to watchers because of these requests.
+    pub watch: WatchLimits,
     /// The time a change of a slice that exists waits to be batched with others.
     pub slice_batch: Duration,
     /// The same for Endpoints.
@@ -63,6 +75,7 @@ impl Pacing {
             qps: 0.0,
             burst: 1,
             in_flight,
+            watch: WatchLimits::UNWATCHED,
             slice_batch: Duration::ZERO,
             endpoints_batch: Duration::ZERO,
             mirrored_batch: Duration::ZERO,
@@ -84,6 +97,45 @@ pub enum Load {
     Unanswered,
     /// The request was not sent, or its answer not awaited, because the lease was lost.
     Unknown,
+}
+
+/// The end of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Landing {
+    /// What it tells of the API server's load.
+    pub load: Load,
+    /// What it did to the object.
+    pub effect: Effect,
+    /// How long it was out.
+    pub took: Duration,
+    /// The pause that the API server asks for.
+    pub quiet: Option<Duration>,
+    /// Whether a shard is left to say whether the object is due again.
+    pub has_shard: bool,
+}
+
+impl Landing {
+    /// Describes the end of a request by its outcome.
+    pub fn of(
+        outcome: &Outcome,
+        load: Load,
+        took: Duration,
+        quiet: Option<Duration>,
+        has_shard: bool,
+    ) -> Self {
+        let effect = match load {
+            // It was not sent, or its answer does not matter any more.
+            Load::Unknown => Effect::Nothing,
+            _ => Effect::from(outcome),
+        };
+        Self {
+            load,
+            effect,
+            took,
+            quiet,
+            has_shard,
+        }
+    }
 }
 
 /// The next thing to do.
@@ -125,14 +177,15 @@ pub struct Publisher {
     queue: WriteQueue<Hashed<ObjectKey>>,
     window: Window,
     bucket: TokenBucket,
+    fan_out: FanOut,
     random: fastrand::Rng,
     /// The end of the pause that the API server has asked for.
     quiet_until: Duration,
     /// True if this process may write.
     writes: bool,
-    /// The present term, and for each granted object without a request yet, the term of its grant.
+    /// The present term, and for each granted object without a request yet, the term and the priority of its grant.
     term: Term,
-    granted: HashedMap<ObjectKey, Term>,
+    granted: HashedMap<ObjectKey, (Term, Priority)>,
     drains: bool,
     /// The time at which the next retry of a refused request may go, by namespace.
     refused: IdMap<u64, Duration>,
@@ -152,6 +205,7 @@ impl Publisher {
             queue: WriteQueue::default(),
             window: Window::new(pacing.in_flight),
             bucket: TokenBucket::new(pacing.qps, pacing.burst),
+            fan_out: FanOut::new(pacing.watch),
             random: fastrand::Rng::with_seed(seed),
             quiet_until: Duration::ZERO,
             writes: true,
@@ -175,6 +229,37 @@ impl Publisher {
         self.window.size()
     }
 
+    /// Returns the number of places for writes of a resource whose events have not come back, and how many are held.
+    pub fn places(&self, resource: Resource) -> (usize, usize) {
+        self.fan_out.places(resource)
+    }
+
+    /// Returns the number of clients that watch slices.
+    pub fn watchers(&self) -> f64 {
+        self.fan_out.watchers()
+    }
+
+    /// Takes the writes whose events have come back since the last call: the output, and how long after its answer.
+    pub fn take_echoes(&mut self) -> std::vec::Drain<'_, (Output, Duration)> {
+        self.fan_out.take_heard()
+    }
+
+    /// Takes the bytes that API servers send to watchers for the slices written since the last call.
+    pub fn take_sent(&mut self) -> u64 {
+        self.fan_out.take_sent()
+    }
+
+    /// Takes in what our own watches have shown.
+    pub fn signalled(&mut self, signal: &Signal, now: Duration) {
+        self.fan_out.signalled(signal, now);
+    }
+
+    /// Records that this process did nothing between these times, though it had to, so that its own pauses are not
+    /// taken for the API server's.
+    pub fn stalled(&mut self, from: Duration, to: Duration) {
+        self.fan_out.stalled(from, to);
+    }
+
     /// Returns whether this process may write.
     pub fn writes(&self) -> bool {
         self.writes
@@ -189,6 +274,7 @@ impl Publisher {
             self.unanswered.clear();
             self.reading.clear();
             self.refused.clear();
+            self.fan_out.clear();
         }
     }
 
@@ -241,7 +327,9 @@ impl Publisher {
             }
         }
         if want.exists {
-            delay = delay.max(batch);
+            delay = delay
+                .max(batch)
+                .max(self.fan_out.spacing(key, want.priority, now));
         }
         self.queue.want(key.clone(), urgency, delay, now);
     }
@@ -276,12 +364,17 @@ impl Publisher {
         match reply {
             Reply::Built(granted) => {
                 self.queue.built(key);
-                if self.granted.remove(key) != Some(self.term) || !self.writes {
+                let (term, priority) = match self.granted.remove(key) {
+                    Some((term, priority)) => (Some(term), priority),
+                    None => (None, Priority::Rest),
+                };
+                if term != Some(self.term) || !self.writes {
                     return Replied::Unsent;
                 }
                 if matches!(granted.request, Request::Fetch | Request::Probe) {
                     self.reading.insert(key.clone());
                 }
+                self.fan_out.built(key, priority, &granted.request, now);
                 Replied::Send(granted)
             }
             Reply::Nothing => {
@@ -300,22 +393,22 @@ impl Publisher {
     pub fn nothing(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
         self.granted.remove(key);
         self.bucket.give_back();
+        self.fan_out.answered(key, Effect::Nothing, now);
         self.queue.built(key);
         self.queue.landed(key, true, now);
         self.unanswered.remove(key);
     }
 
-    /// Ends a request. `took` is how long it was out, `quiet` the pause that the API server asks for, and `has_shard`
-    /// whether a shard is left to say whether the object is due again.
-    pub fn answered(
-        &mut self,
-        key: &Hashed<ObjectKey>,
-        load: Load,
-        took: Duration,
-        quiet: Option<Duration>,
-        has_shard: bool,
-        now: Duration,
-    ) {
+    /// Ends a request.
+    pub fn answered(&mut self, key: &Hashed<ObjectKey>, landing: Landing, now: Duration) {
+        let Landing {
+            load,
+            effect,
+            took,
+            quiet,
+            has_shard,
+        } = landing;
+        self.fan_out.answered(key, effect, now);
         if let Some(quiet) = quiet {
             self.quiet_until = self.quiet_until.max(now + quiet);
         }
@@ -385,26 +478,32 @@ impl Publisher {
                 limited: self.queue.has_ready(now).then_some(Limit::Rate),
             };
         }
+        let allowed = self.fan_out.allow(now);
         // One namespace gets half of the window, so that others go on while its requests get no answer, such as when
         // its webhook hangs.
         let most = self.window.size().div_ceil(2);
-        self.queue.set_pace(self.pace());
-        if let Some((key, priority, age)) = self.queue.next(most, now) {
-            self.granted.insert(key.clone(), self.term);
+        self.queue.set_pace(self.pace(now));
+        if let Some((key, priority, age)) = self.queue.next(most, allowed.classes, now) {
+            self.granted.insert(key.clone(), (self.term, priority));
+            self.fan_out.granted(&key, priority, now);
             return Next::Grant { key, priority, age };
         }
         self.bucket.give_back();
-        self.held_back = self.queue.has_ready(now);
+        let mut limits = allowed.limited.into_iter();
+        let limited = limits.find(|(classes, _)| self.queue.has_ready_in(*classes));
+        let limited = limited.map(|(_, limit)| limit);
+        self.held_back = limited.is_none() && self.queue.has_ready(now);
         let until = self.queue.next_delayed().into_iter();
+        let more = limited.and_then(|_| self.fan_out.wake(now));
         Next::Wait {
-            until: until.chain(self.window.probes_until()).min(),
-            limited: self.held_back.then_some(Limit::InFlight),
+            until: until.chain(self.window.probes_until()).chain(more).min(),
+            limited: limited.or(self.held_back.then_some(Limit::InFlight)),
         }
     }
 
-    /// Returns the time from one write to the next while there are more than the server or the rate limit allow.
-    fn pace(&self) -> Option<Duration> {
-        let pace = self.window.pace();
+    /// Returns the time from one write to the next while there are more than the server or the limits allow.
+    fn pace(&self, now: Duration) -> Option<Duration> {
+        let pace = self.window.pace().max(self.fan_out.pace(now));
         if self.pacing.qps <= 0.0 {
             return pace;
         }

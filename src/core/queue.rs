@@ -2,8 +2,10 @@
 
 pub(super) mod class;
 
+pub use class::Classes;
+
 use super::hash::{IdMap, KeyedMap};
-use class::Class;
+use class::{CLASSES, Class};
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::time::Duration;
@@ -81,7 +83,7 @@ impl Urgency {
 /// Age alone would let a namespace with a long backlog hold up the removals of all others, so where an aged object
 /// of one namespace competes with a more urgent one of another, the two alternate. Nor does urgency decide alone: see
 /// [`WriteQueue::choose`].
-const PATIENCE: [Duration; 6] = [
+const PATIENCE: [Duration; CLASSES] = [
     Duration::ZERO,
     Duration::from_secs(30),
     Duration::from_secs(40),
@@ -103,7 +105,7 @@ const PART_OF_BACKLOG: u32 = 6;
 pub struct WriteQueue<K> {
     entries: KeyedMap<K, Entry>,
     /// Objects that may go, by class, the most urgent first.
-    ready: [Class<K>; PATIENCE.len()],
+    ready: [Class<K>; CLASSES],
     /// Objects that may not go yet, by the time from which they may.
     delayed: BTreeSet<(Duration, u64, K)>,
     tenants: IdMap<u64, Tenant>,
@@ -273,8 +275,8 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
     }
 
     /// Returns the object whose turn it is, its priority, and how long it has waited. It counts as in flight until
-    /// [`Self::landed`]. No namespace gets more than `most` in flight.
-    pub fn next(&mut self, most: usize, now: Duration) -> Option<(K, Priority, Duration)> {
+    /// [`Self::landed`]. No namespace gets more than `most` in flight, and only objects of these classes go.
+    pub fn next(&mut self, most: usize, classes: Classes, now: Duration) -> Option<(K, Priority, Duration)> {
         while let Some((until, _, key)) = self.delayed.first() {
             if *until > now {
                 break;
@@ -285,7 +287,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             self.link(&key, &mut entry, now);
             self.entries.insert(key, entry);
         }
-        let (class, tenant) = self.choose(most)?;
+        let (class, tenant) = self.choose(most, classes)?;
         let key = self.ready[class].first_of(tenant)?.clone();
         let entry = self.entries[&key];
         // Before it counts as in flight, with which its namespace may have as many as it may have.
@@ -329,16 +331,21 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
     /// Chooses the class and the namespace of the next object. One half of the choices goes by urgency: the most
     /// urgent class that has something, unless an object of another one is older than its patience allows. The other
     /// half goes by namespace, each with what is most urgent of it by the same rule: otherwise one with removals without
-    /// end would hold up what all others add.
-    fn choose(&mut self, most: usize) -> Option<(usize, u64)> {
+    /// end would hold up what all others add. While some classes may not go, urgency alone decides: the namespace whose
+    /// turn it is may have nothing but those, and keeps its turn.
+    fn choose(&mut self, most: usize, classes: Classes) -> Option<(usize, u64)> {
         let may = may(&self.tenants, most);
-        let heads: [_; PATIENCE.len()] = std::array::from_fn(|class| self.ready[class].head(&may));
+        let heads: [_; CLASSES] = std::array::from_fn(|class| {
+            let head = classes.has(class).then(|| self.ready[class].head(&may));
+            head.flatten()
+        });
         let (urgent, urgent_tenant) = heads
             .iter()
             .enumerate()
             .find_map(|(class, head)| head.map(|tenant| (class, tenant)))?;
         let deadline = |class: usize| Some((self.ready[class].oldest(&may)? + self.patience(class), class));
-        let (_, aged) = (0..heads.len()).filter_map(deadline).min()?;
+        let open = (0..CLASSES).filter(|class| classes.has(*class));
+        let (_, aged) = open.filter_map(deadline).min()?;
         let aged_tenant = heads[aged]?;
         let starves = {
             let latest = |class: usize| Some(self.ready[class].oldest(&may)? + PATIENCE[class]);
@@ -351,6 +358,10 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         } else {
             (aged, aged_tenant)
         };
+        if classes != Classes::ALL {
+            self.owes_urgent = compete && !owed;
+            return Some(chosen);
+        }
         let turn = self.whose_turn(most).filter(|tenant| *tenant != chosen.1);
         if let Some(tenant) = turn.filter(|_| self.owes_turn) {
             self.owes_turn = false;
@@ -474,8 +485,13 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
 
     /// Returns whether an object waits for nothing but its turn.
     pub fn has_ready(&self, now: Duration) -> bool {
-        self.ready.iter().any(|class| !class.is_empty())
-            || self.next_delayed().is_some_and(|until| until <= now)
+        self.has_ready_in(Classes::ALL) || self.next_delayed().is_some_and(|until| until <= now)
+    }
+
+    /// Returns whether an object of these classes has become ready, and waits for its turn.
+    pub fn has_ready_in(&self, classes: Classes) -> bool {
+        let mut open = (0..CLASSES).filter(|class| classes.has(*class));
+        open.any(|class| !self.ready[class].is_empty())
     }
 
     /// Returns how long the oldest object of a priority that may go has waited.

@@ -182,7 +182,13 @@ const QUEUE: &[Metric] = &[
     histogram("endpointd_queue_age_seconds", &SECONDS, &["lane"], "Seconds that an object had waited in the queue when its turn came."),
     gauge("endpointd_requests_in_flight", &[], "Objects whose turn has come and whose request is not answered yet."),
     gauge("endpointd_requests_in_flight_limit", &[], "Maximum number of requests in flight at the moment, up to --max-requests-in-flight. It follows the number that the API server works on at once, as its answers show it; under lasting load it is a quarter of that for a moment, some three times a minute."),
-    counter("endpointd_throttled_seconds_total", &[], "Seconds in which a write was ready but had to wait for --kube-api-qps, or for a pause that the API server asked for."),
+    counter("endpointd_throttled_seconds_total", &[], "Seconds in which a write was ready but had to wait for --kube-api-qps, for a pause that the API server asked for, or for watchers: the sum of endpointd_held_back_seconds_total without in_flight."),
+    counter("endpointd_held_back_seconds_total", &["limit"], "Seconds in which a write was ready but had to wait: for --kube-api-qps (rate), a pause that the API server asked for (server), events of earlier writes that the API server has not sent yet (echoes), --watch-budget or --watch-budget-per-watcher (watchers), or answers (in_flight)."),
+    histogram("endpointd_echo_seconds", &SECONDS, &["output"], "Seconds from the answer to a write until endpointd's own watch showed it. Other clients that watch see changes as late as this, or later."),
+    gauge("endpointd_writes_without_echo", &["resource"], "Writes in flight, and writes that were answered but that endpointd's own watch has not shown yet."),
+    gauge("endpointd_writes_without_echo_limit", &["resource"], "Limit of endpointd_writes_without_echo; it falls to 2 while the API server is late with events."),
+    gauge("endpointd_watchers", &[], "Clients that are taken to watch all slices: the number of nodes times --watchers-per-node, or --watchers."),
+    counter("endpointd_sent_to_watchers_bytes_total", &[], "Bytes that API servers have to send to clients that watch slices: the size of each slice written, times endpointd_watchers."),
 ];
 
 #[rustfmt::skip]

@@ -1,16 +1,25 @@
 //! Metrics of this process from the system, and those that do not fit the exporter's integer counters.
 
 use super::catalogue;
+use crate::core::publish::throttling::Limit;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Nanoseconds for which the limits held back writes.
 pub(super) static THROTTLED: AtomicU64 = AtomicU64::new(0);
 
+/// Nanoseconds for which each limit held back writes, in the order of [`Limit::ALL`].
+pub(super) static HELD_BACK: [AtomicU64; Limit::ALL.len()] = [const { AtomicU64::new(0) }; Limit::ALL.len()];
+
 /// Adds these metrics to a text in Prometheus' format. Values that the system does not provide are left out.
 pub(super) fn render(text: &mut String) {
     let throttled = THROTTLED.load(Ordering::Relaxed) as f64 / 1e9;
     add(text, "endpointd_throttled_seconds_total", throttled);
+    let held_back = Limit::ALL.map(|limit| {
+        let seconds = HELD_BACK[limit as usize].load(Ordering::Relaxed) as f64 / 1e9;
+        (format!("{{limit=\"{}\"}}", limit.as_str()), seconds)
+    });
+    add_all(text, "endpointd_held_back_seconds_total", &held_back);
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     if let Some(stat) = Stat::parse(&stat) {
         let ticks = rustix::param::clock_ticks_per_second() as f64;
@@ -37,19 +46,25 @@ pub(super) fn render(text: &mut String) {
 }
 
 fn add(text: &mut String, name: &str, value: f64) {
+    add_all(text, name, &[(String::new(), value)]);
+}
+
+/// Adds a metric with its values, each with its labels in braces.
+fn add_all(text: &mut String, name: &str, values: &[(String, f64)]) {
     let metric = catalogue::find(name);
     let (help, kind) = (metric.help, metric.kind.as_str());
-    // Prometheus spells infinity differently.
-    let value = if value.is_infinite() {
-        "+Inf".to_owned()
-    } else {
-        value.to_string()
-    };
     // Writing to a string cannot fail.
-    let _ = write!(
-        text,
-        "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n\n"
-    );
+    let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    for (labels, value) in values {
+        // Prometheus spells infinity differently.
+        let value = if value.is_infinite() {
+            "+Inf".to_owned()
+        } else {
+            value.to_string()
+        };
+        let _ = writeln!(text, "{name}{labels} {value}");
+    }
+    text.push('\n');
 }
 
 /// The used fields of /proc/self/stat.

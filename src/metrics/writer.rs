@@ -1,10 +1,12 @@
 //! Metrics of the writer, and the times of objects that wait or are in flight.
 
-use super::process::THROTTLED;
+use super::process::{HELD_BACK, THROTTLED};
 use crate::core::body::Request;
 use crate::core::hash::{Hashed, HashedMap};
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, Output};
+use crate::core::publish::throttling::Limit;
+use crate::core::publish::{Publisher, Resource};
 use crate::core::queue::{Priority, WriteQueue};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::sync::atomic::Ordering;
@@ -42,8 +44,25 @@ pub(crate) struct WriterMetrics {
     /// The times of the objects in flight; the queue has their number. They are not in the publisher, because its states
     /// are enumerated by a test, and each moment would make another one.
     flights: HashedMap<ObjectKey, Flight>,
-    /// Since when the limits have held back writes, and up to when that time has been counted.
-    held_back: Option<(Duration, Duration)>,
+    /// By output, in the order of [`Output::ALL`].
+    echoes: [Histogram; 3],
+    /// By resource, in the order of [`Resource::ALL`].
+    without_echo: [Gauge; 2],
+    without_echo_limit: [Gauge; 2],
+    watchers: Gauge,
+    sent_to_watchers: Counter,
+    /// The limit that holds back writes, since when any has, and up to when that time has been counted.
+    held_back: Option<HeldBack>,
+}
+
+/// Writes are ready that a limit holds back.
+#[derive(Clone, Copy, Debug)]
+struct HeldBack {
+    limit: Limit,
+    /// Since when limits that count as throttling hold back writes, without a pause.
+    since: Option<Duration>,
+    /// Up to when this has been counted.
+    counted: Duration,
 }
 
 /// The HTTP methods of [`VERBS`].
@@ -129,23 +148,45 @@ impl WriterMetrics {
             limited: METHODS.map(limited),
             noticed: HashedMap::default(),
             flights: HashedMap::default(),
+            echoes: Output::ALL
+                .map(|output| histogram!("endpointd_echo_seconds", "output" => output.as_str())),
+            without_echo: Resource::ALL
+                .map(|resource| gauge!("endpointd_writes_without_echo", "resource" => resource.as_str())),
+            without_echo_limit: Resource::ALL.map(
+                |resource| gauge!("endpointd_writes_without_echo_limit", "resource" => resource.as_str()),
+            ),
+            watchers: gauge!("endpointd_watchers"),
+            sent_to_watchers: counter!("endpointd_sent_to_watchers_bytes_total"),
             held_back: None,
         }
     }
 
-    /// Records how many objects wait and are in flight, and how many may be in flight.
-    pub(crate) fn observe(&mut self, queue: &WriteQueue<Hashed<ObjectKey>>, window: usize, now: Duration) {
+    /// Records how many objects wait and are in flight, and the limits.
+    pub(crate) fn observe(&mut self, publisher: &Publisher, now: Duration) {
+        let queue = publisher.queue();
         self.waiting.set(queue.waiting() as f64);
         self.in_flight.set(queue.in_flight() as f64);
-        self.window.set(window as f64);
+        self.window.set(publisher.window() as f64);
         let (services, oldest) = queue.out_of_order(now);
         self.out_of_sync.set(services as f64);
         self.oldest.set(oldest.as_secs_f64());
-        if let Some((_, counted)) = &mut self.held_back {
-            let passed = now.saturating_sub(*counted);
-            THROTTLED.fetch_add(passed.as_nanos() as u64, Ordering::Relaxed);
-            *counted = now.max(*counted);
+        for resource in Resource::ALL {
+            let (limit, held) = publisher.places(resource);
+            self.without_echo[resource as usize].set(held as f64);
+            self.without_echo_limit[resource as usize].set(limit as f64);
         }
+        self.watchers.set(publisher.watchers());
+        self.count_held_back(now);
+    }
+
+    /// Records that the event of a write came back so long after its answer.
+    pub(crate) fn echoed(&self, output: Output, took: Duration) {
+        self.echoes[output as usize].record(took);
+    }
+
+    /// Records the bytes that API servers send to watchers because of writes.
+    pub(crate) fn sent_to_watchers(&self, bytes: u64) {
+        self.sent_to_watchers.increment(bytes);
     }
 
     /// Updates the gauges that are more expensive to compute. Called for a scrape.
@@ -185,17 +226,26 @@ impl WriterMetrics {
         }
     }
 
-    /// Records whether only the limits hold back a write.
-    pub(crate) fn held_back(&mut self, now: Duration, held_back: bool) {
-        match (held_back, self.held_back) {
-            (true, None) => self.held_back = Some((now, now)),
-            (false, Some((_, counted))) => {
-                let passed = now.saturating_sub(counted);
-                THROTTLED.fetch_add(passed.as_nanos() as u64, Ordering::Relaxed);
-                self.held_back = None;
-            }
-            _ => {}
+    /// Records which limit holds back a write from now on, if one does.
+    pub(crate) fn held_back(&mut self, now: Duration, limit: Option<Limit>) {
+        self.count_held_back(now);
+        let since = self.held_back.and_then(|held| held.since);
+        self.held_back = limit.map(|limit| HeldBack {
+            limit,
+            since: limit.throttles().then(|| since.unwrap_or(now)),
+            counted: now,
+        });
+    }
+
+    /// Counts the time in which writes have been held back.
+    fn count_held_back(&mut self, now: Duration) {
+        let Some(held) = &mut self.held_back else { return };
+        let passed = now.saturating_sub(held.counted);
+        HELD_BACK[held.limit as usize].fetch_add(passed.as_nanos() as u64, Ordering::Relaxed);
+        if held.limit.throttles() {
+            THROTTLED.fetch_add(passed.as_nanos() as u64, Ordering::Relaxed);
         }
+        held.counted = now.max(held.counted);
     }
 
     /// Records that an object was granted after this long.
@@ -206,10 +256,9 @@ impl WriterMetrics {
         age: Duration,
         now: Duration,
     ) {
-        let limited = self
-            .held_back
-            .map_or(Duration::ZERO, |(since, _)| now.saturating_sub(since));
-        self.held_back(now, false);
+        let since = self.held_back.and_then(|held| held.since);
+        let limited = since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        self.held_back(now, None);
         self.age[priority as usize].record(age);
         self.queues[key.object.output as usize].waited.record(age);
         let flight = Flight {
@@ -300,7 +349,7 @@ impl WriterMetrics {
     /// Forgets everything that waits.
     pub(crate) fn cleared(&mut self, now: Duration) {
         self.noticed.clear();
-        self.held_back(now, false);
+        self.held_back(now, None);
     }
 }
 

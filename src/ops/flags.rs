@@ -9,6 +9,7 @@ mod foreign;
 mod inspect;
 mod publishing;
 mod top;
+mod watching;
 
 use crate::actors::writer::Pacing;
 use crate::cluster::codec::Encoding;
@@ -32,6 +33,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 pub(crate) use top::TopArgs;
+pub(crate) use watching::WatchingArgs;
 
 /// The version of this program, with the commit that it was built from.
 pub(crate) const VERSION: &str = concat!(
@@ -303,6 +305,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_requests_in_flight: u16,
 
+    /// What API servers may send to the clients that watch slices.
+    #[command(flatten)]
+    pub watching: WatchingArgs,
+
     /// Have the API server stop tracking which client owns which field of an object from its first update on, which
     /// saved 3 to 14% of its CPU time a change where it was measured; `managedFields` then does not show who edited a slice
     #[arg(
@@ -469,6 +475,7 @@ impl RunArgs {
                 qps: self.kube_api_qps,
                 burst: self.kube_api_burst,
                 in_flight: usize::from(self.max_requests_in_flight),
+                watch: self.watching.limits(),
                 slice_batch: self.slice_batch,
                 endpoints_batch: self.endpoint_batch,
                 mirrored_batch: self.mirrored_batch,

@@ -9,7 +9,7 @@ use endpointd::core::facts::{Manager, Owners, SliceFacts, SliceMeta};
 use endpointd::core::labels::Labels;
 use endpointd::core::namespace::{Granted, Outcome, WorkItem};
 use endpointd::core::object::{ObjectName, Output};
-use endpointd::core::queue::{Priority, Urgency, WriteQueue};
+use endpointd::core::queue::{Classes, Priority, Urgency, WriteQueue};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ impl Loop {
         let end = self.now + lasting;
         self.plan();
         for _ in 0..100_000 {
-            let Some((object, ..)) = self.queue.next(usize::MAX, self.now) else {
+            let Some((object, ..)) = self.queue.next(usize::MAX, Classes::ALL, self.now) else {
                 let Some(at) = self.queue.next_delayed().filter(|at| *at <= end) else {
                     self.now = end;
                     return;

@@ -15,7 +15,7 @@ use endpointd::core::namespace::{Kind, NamespaceState, Outcome, Settings};
 use endpointd::core::nodes::NodeTable;
 use endpointd::core::object::{ObjectKey, ObjectName};
 use endpointd::core::publish::reports::{Report, Reports, Taken};
-use endpointd::core::publish::{Load, Next, Pacing, Publisher, Replied};
+use endpointd::core::publish::{Landing, Load, Next, Pacing, Publisher, Replied};
 use endpointd::core::role::Role;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -498,10 +498,11 @@ impl Process {
     }
 
     fn done(&mut self, object: &ObjectName, outcome: Outcome, load: Load) {
+        let landing = Landing::of(&outcome, load, Duration::ZERO, None, true);
         self.to_shard.push_back(ToShard::Outcome(object.clone(), outcome));
         self.publisher
             .change()
-            .answered(&key(object.clone()), load, Duration::ZERO, None, true, self.now);
+            .answered(&key(object.clone()), landing, self.now);
     }
 
     /// The answer to an object's request arrives.

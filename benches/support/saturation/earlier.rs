@@ -3,7 +3,7 @@
 //! for thirty seconds, whatever the pace. Kept for comparisons.
 
 use super::{Case, Writer};
-use endpointd::core::queue::{Priority, Urgency, WriteQueue};
+use endpointd::core::queue::{Classes, Priority, Urgency, WriteQueue};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -43,7 +43,9 @@ impl Writer for Earlier {
         if self.queue.in_flight() >= self.window.size() {
             return None;
         }
-        let (object, ..) = self.queue.next(self.window.size().div_ceil(2), now)?;
+        let (object, ..) = self
+            .queue
+            .next(self.window.size().div_ceil(2), Classes::ALL, now)?;
         self.queue.built(&object);
         Some(object)
     }

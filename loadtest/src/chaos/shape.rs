@@ -5,6 +5,7 @@ use std::{fmt, time::Duration};
 use endpointd::{
     actors::writer::Pacing,
     cluster::codec::Encoding,
+    core::publish::{WatchLimits, Watchers},
     core::{namespace::Settings, outputs},
     ops::run,
 };
@@ -75,6 +76,12 @@ impl Shape {
                 },
                 burst: rng.u32(1..30),
                 in_flight: rng.usize(1..=16),
+                watch: WatchLimits {
+                    watchers: Watchers::Fixed(rng.u32(0..3) * 100),
+                    // Between two and forty slices of a hundred endpoints a second.
+                    total: 13_000.0 * f64::from(rng.u32(400..8_000)),
+                    each: 0.0,
+                },
                 slice_batch: batch(&mut rng),
                 endpoints_batch: batch(&mut rng),
                 mirrored_batch: Duration::ZERO,

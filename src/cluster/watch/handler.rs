@@ -5,9 +5,11 @@ use crate::core::hints::NodeCapacity;
 use crate::core::inbox::Delivery;
 use crate::core::leadership::Demand;
 use crate::core::namespace::Kind;
+use crate::core::object::Output;
 use futures::future::BoxFuture;
 use std::sync::Arc;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Receives what the watches of all kinds show. The router implements it; the watches know neither it nor the shards.
 pub(crate) trait WatchHandler: Send + Sync {
@@ -29,6 +31,12 @@ pub(crate) trait WatchHandler: Send + Sync {
 
     /// Announces that a list of a kind is complete. It shows this version, and was asked for under this demand.
     fn end_list(&self, kind: Kind, epoch: u8, version: u64, asked: Demand);
+
+    /// Announces that the watch of an output was opened, or that it has ended.
+    fn watching(&self, output: Output, open: bool);
+
+    /// Announces that the watch of an output has shown everything up to a version, in bytes that arrived at that time.
+    fn shown(&self, output: Output, version: u64, at: Instant);
 
     /// Announces that a kind is not followed any more: shards forget its objects, and plan nothing until they have been
     /// listed again.

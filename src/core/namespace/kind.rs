@@ -56,6 +56,16 @@ impl Kind {
         matches!(self, Self::Slice | Self::Endpoints | Self::Mirrored)
     }
 
+    /// Returns the output of this kind, if it is one.
+    pub fn output(self) -> Option<Output> {
+        match self {
+            Self::Slice => Some(Output::Slice),
+            Self::Endpoints => Some(Output::Endpoints),
+            Self::Mirrored => Some(Output::Mirrored),
+            Self::Node | Self::Pod | Self::Service => None,
+        }
+    }
+
     /// Returns the index in per-kind tables.
     pub fn index(self) -> usize {
         self as usize

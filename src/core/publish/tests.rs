@@ -62,6 +62,16 @@ fn hand_on(reports: &mut Reports, publisher: &mut Publisher, now: Duration) -> V
     replied
 }
 
+fn landing(load: Load, took: Duration) -> Landing {
+    Landing {
+        load,
+        effect: Effect::Nothing,
+        took,
+        quiet: None,
+        has_shard: true,
+    }
+}
+
 fn update() -> Granted {
     Granted {
         request: Request::Update(Vec::new()),
@@ -101,7 +111,7 @@ fn a_request_carries_what_was_wanted_before_it_was_built() {
     say(&mut reports, &k, Report::Replied(Reply::Built(update())));
     let replied = hand_on(&mut reports, &mut publisher, NOW);
     assert_eq!(replied, [Replied::Send(update())]);
-    publisher.answered(&k, Load::Answered, NOW, None, true, NOW);
+    publisher.answered(&k, landing(Load::Answered, NOW), NOW);
     publisher.replied(&k, Reply::Settled, NOW);
     assert!(publisher.queue().is_idle());
 }
@@ -115,7 +125,7 @@ fn a_settled_answer_does_not_cover_what_was_wanted_before() {
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
     say(&mut reports, &k, Report::Replied(Reply::Built(update())));
     hand_on(&mut reports, &mut publisher, NOW);
-    publisher.answered(&k, Load::Answered, NOW, None, true, NOW);
+    publisher.answered(&k, landing(Load::Answered, NOW), NOW);
     say(&mut reports, &k, Report::Wanted(want(&k, Retry::Now)));
     say(&mut reports, &k, Report::Replied(Reply::Settled));
     hand_on(&mut reports, &mut publisher, NOW);
@@ -171,7 +181,7 @@ fn ten_thousand_refused_services_of_one_namespace_leave_the_rate_to_the_others()
         while let Some(key) = granted(&mut publisher, now) {
             sent += 1;
             publisher.replied(&key, Reply::Built(update()), now);
-            publisher.answered(&key, Load::Answered, NOW, None, true, now);
+            publisher.answered(&key, landing(Load::Answered, NOW), now);
             publisher.wanted(&key, &want(&key, Retry::Slowly { failures: 9 }), now);
         }
     }
@@ -190,7 +200,7 @@ fn one_object_that_is_never_answered_does_not_make_the_window_small() {
         assert_eq!(granted(&mut publisher, now), Some(k.clone()));
         publisher.replied(&k, Reply::Built(update()), now);
         now += LONGEST;
-        publisher.answered(&k, Load::Unanswered, LONGEST, None, true, now);
+        publisher.answered(&k, landing(Load::Unanswered, LONGEST), now);
     }
     assert!(
         publisher.window() >= before / 2,
@@ -204,7 +214,7 @@ fn one_object_that_is_never_answered_does_not_make_the_window_small() {
         assert_eq!(granted(&mut publisher, now), Some(other.clone()));
         publisher.replied(&other, Reply::Built(update()), now);
         now += SECOND;
-        publisher.answered(&other, Load::Unanswered, SECOND / 2, None, true, now);
+        publisher.answered(&other, landing(Load::Unanswered, SECOND / 2), now);
     }
     assert_eq!(publisher.window(), 2);
 }
@@ -219,7 +229,7 @@ fn neither_looks_in_between_nor_slowness_of_one_object_make_the_window_small() {
         assert_eq!(granted(&mut publisher, now), Some(key.clone()));
         publisher.replied(key, Reply::Built(Granted { request, changes: 1 }), now);
         now += took.max(MS * 10);
-        publisher.answered(key, load, took, None, true, now);
+        publisher.answered(key, landing(load, took), now);
         publisher.window()
     };
     let usual = one(&quick, Request::Update(Vec::new()), Load::Answered, MS);
@@ -248,7 +258,7 @@ fn a_namespace_whose_requests_are_not_answered_leaves_room_for_others() {
         publisher.wanted(&other, &want(&other, Retry::Now), NOW);
         assert_eq!(granted(&mut publisher, NOW), Some(other.clone()), "{round}");
         publisher.replied(&other, Reply::Built(update()), NOW);
-        publisher.answered(&other, Load::Answered, MS, None, true, NOW);
+        publisher.answered(&other, landing(Load::Answered, MS), NOW);
     }
 }
 
@@ -264,7 +274,7 @@ fn what_was_granted_in_one_term_is_not_sent_in_the_next() {
         publisher.replied(&k, Reply::Built(update()), NOW),
         Replied::Unsent
     );
-    publisher.answered(&k, Load::Unknown, NOW, None, true, NOW);
+    publisher.answered(&k, landing(Load::Unknown, NOW), NOW);
     publisher.wanted(&k, &want(&k, Retry::Now), NOW);
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
     assert_eq!(
@@ -286,7 +296,7 @@ fn changes_of_a_refused_object_do_not_put_off_its_next_try() {
         while let Some(key) = granted(&mut publisher, now) {
             tries += 1;
             publisher.replied(&key, Reply::Built(update()), now);
-            publisher.answered(&key, Load::Answered, MS, None, true, now);
+            publisher.answered(&key, landing(Load::Answered, MS), now);
             publisher.wanted(&key, &want(&key, Retry::Slowly { failures: 9 }), now);
         }
     }
@@ -311,7 +321,7 @@ fn what_is_said_while_this_process_may_not_write_is_not_lost() {
     assert_eq!(granted(&mut publisher, NOW), Some(k.clone()));
     publisher.replied(&k, Reply::Built(update()), NOW);
     publisher.change_role(RoleChange::new(Role::Standby, None));
-    publisher.answered(&k, Load::Unknown, NOW, None, true, NOW);
+    publisher.answered(&k, landing(Load::Unknown, NOW), NOW);
     // The shard has not heard of it yet, or has heard already that the lease was won again.
     publisher.wanted(&k, &want(&k, Retry::Now), NOW);
     assert_eq!(granted(&mut publisher, NOW), None);
@@ -333,7 +343,7 @@ fn a_process_that_may_not_write_grants_nothing_and_takes_back_what_was_built() {
         publisher.replied(&k, Reply::Built(update()), NOW),
         Replied::Unsent
     );
-    publisher.answered(&k, Load::Unknown, NOW, None, true, NOW);
+    publisher.answered(&k, landing(Load::Unknown, NOW), NOW);
     publisher.replied(&k, Reply::Settled, NOW);
     assert_eq!(granted(&mut publisher, NOW), None);
     assert!(publisher.queue().is_idle());

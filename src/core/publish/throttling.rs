@@ -14,11 +14,35 @@ pub enum Limit {
     Rate,
     /// A pause that the API server has asked for, by `Retry-After`.
     Server,
+    /// Events of earlier writes have not come back on our own watch: the API server is behind with its watchers.
+    Echoes,
+    /// The bytes that may be sent to watchers each second.
+    Watchers,
     /// The requests in flight are as many as may be. That a write waits for answers is no throttling.
     InFlight,
 }
 
 impl Limit {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 5] = [
+        Self::Rate,
+        Self::Server,
+        Self::Echoes,
+        Self::Watchers,
+        Self::InFlight,
+    ];
+
+    /// Returns the name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Server => "server",
+            Self::Echoes => "echoes",
+            Self::Watchers => "watchers",
+            Self::InFlight => "in_flight",
+        }
+    }
+
     /// Returns whether this counts as throttling.
     pub fn throttles(self) -> bool {
         self != Self::InFlight

@@ -4,6 +4,44 @@ use crate::core::hash::IdMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// The number of classes.
+pub(in crate::core) const CLASSES: usize = 6;
+
+/// Classes whose objects may go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Classes(u8);
+
+impl Classes {
+    /// No class.
+    pub const NONE: Self = Self(0);
+    /// Every class.
+    pub const ALL: Self = Self((1 << CLASSES) - 1);
+    /// The removals of slices.
+    pub const SLICE_REMOVALS: Self = Self(1);
+    /// Everything else that is written to slices.
+    pub const SLICE_OTHERS: Self = Self(1 << 1 | 1 << 4);
+    /// The removals of Endpoints.
+    pub const ENDPOINTS_REMOVALS: Self = Self(1 << 2);
+    /// Everything else that is written to Endpoints.
+    pub const ENDPOINTS_OTHERS: Self = Self(1 << 3 | 1 << 5);
+
+    /// Returns the classes that are in either.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns these classes without the others.
+    #[must_use]
+    pub fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    pub(in crate::core) fn has(self, class: usize) -> bool {
+        self.0 & 1 << class != 0
+    }
+}
+
 /// Objects of one priority; those that yield have a class of their own.
 #[derive(Clone, Debug)]
 pub(in crate::core) struct Class<K> {

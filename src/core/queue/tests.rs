@@ -27,7 +27,7 @@ impl WorkItemExt for WriteQueue<&'static str> {
 }
 
 fn drain(queue: &mut WriteQueue<&'static str>, now: Duration) -> Vec<&'static str> {
-    std::iter::from_fn(|| queue.next(usize::MAX, now).map(|(key, ..)| key)).collect()
+    std::iter::from_fn(|| queue.next(usize::MAX, Classes::ALL, now).map(|(key, ..)| key)).collect()
 }
 
 #[test]
@@ -85,12 +85,15 @@ fn when_nothing_may_wait_what_is_on_its_way_still_lands_and_that_is_all() {
     ] {
         queue.want_one(key, Priority::Add, delay, NOW);
     }
-    assert_eq!(queue.next(usize::MAX, NOW).unwrap().0, "flies");
-    assert_eq!(queue.next(usize::MAX, NOW).unwrap().0, "flies again");
+    assert_eq!(queue.next(usize::MAX, Classes::ALL, NOW).unwrap().0, "flies");
+    assert_eq!(
+        queue.next(usize::MAX, Classes::ALL, NOW).unwrap().0,
+        "flies again"
+    );
     queue.want_one("flies again", Priority::Add, NOW, NOW);
     queue.clear_waiting();
     assert_eq!((queue.waiting(), queue.in_flight()), (0, 2));
-    assert_eq!(queue.next(usize::MAX, 10 * SECOND), None);
+    assert_eq!(queue.next(usize::MAX, Classes::ALL, 10 * SECOND), None);
     for key in ["flies", "flies again"] {
         queue.landed(&key, false, SECOND);
         queue.settled(&key);
@@ -128,7 +131,10 @@ fn one_on_its_way_and_again_after_it() {
     assert_eq!(drain(&mut queue, NOW), ["a"]);
     queue.want_one("a", Priority::Add, NOW, NOW);
     queue.want_one("a", Priority::Add, NOW, NOW);
-    assert_eq!((queue.next(usize::MAX, NOW), queue.in_flight()), (None, 1));
+    assert_eq!(
+        (queue.next(usize::MAX, Classes::ALL, NOW), queue.in_flight()),
+        (None, 1)
+    );
     queue.landed(&"a", true, NOW);
     assert_eq!(drain(&mut queue, NOW), ["a"]);
     queue.landed(&"a", true, NOW);
@@ -141,7 +147,7 @@ fn wanting_often_does_not_put_off() {
     for tenth in 0..20 {
         let now = SECOND * tenth / 10;
         queue.want_one("a", Priority::Add, SECOND, now);
-        if let Some((key, ..)) = queue.next(usize::MAX, now) {
+        if let Some((key, ..)) = queue.next(usize::MAX, Classes::ALL, now) {
             assert_eq!((key, now), ("a", SECOND), "as the first wish had it");
             return;
         }
@@ -165,14 +171,14 @@ fn a_delay_is_kept_unless_wanted_without() {
     let mut queue = WriteQueue::default();
     queue.want_one("a", Priority::Add, SECOND, NOW);
     assert_eq!(
-        (queue.next(usize::MAX, NOW), queue.next_delayed()),
+        (queue.next(usize::MAX, Classes::ALL, NOW), queue.next_delayed()),
         (None, Some(SECOND))
     );
     assert_eq!(drain(&mut queue, SECOND), ["a"]);
     queue.want_one("a", Priority::Add, SECOND, SECOND);
     queue.landed(&"a", true, SECOND);
     assert_eq!(
-        (queue.next(usize::MAX, SECOND), queue.next_delayed()),
+        (queue.next(usize::MAX, Classes::ALL, SECOND), queue.next_delayed()),
         (None, Some(2 * SECOND))
     );
     queue.want_one("a", Priority::Add, NOW, SECOND);
@@ -191,7 +197,8 @@ fn services_of_one_lane_take_turns() {
     queue.want("small".to_owned(), of(Priority::Add, 2), NOW, SECOND);
     queue.want("other-0".to_owned(), of(Priority::Add, 3), NOW, SECOND);
     queue.want("other-1".to_owned(), of(Priority::Add, 3), NOW, SECOND);
-    let order: Vec<_> = std::iter::from_fn(|| queue.next(usize::MAX, SECOND).map(|(key, ..)| key)).collect();
+    let order: Vec<_> =
+        std::iter::from_fn(|| queue.next(usize::MAX, Classes::ALL, SECOND).map(|(key, ..)| key)).collect();
     assert_eq!(order[..5], ["big-00", "small", "other-0", "big-01", "other-1"]);
     assert_eq!(order.len(), 103);
     assert!(order[5..].is_sorted(), "and of one Service the oldest goes first");
@@ -204,10 +211,10 @@ fn a_removal_of_a_large_service_does_not_wait_for_its_additions() {
         queue.want(format!("add-{slice:02}"), of(Priority::Add, 1), NOW, NOW);
     }
     queue.want("remove".to_owned(), of(Priority::Remove, 1), NOW, SECOND);
-    assert_eq!(queue.next(usize::MAX, SECOND).unwrap().0, "remove");
+    assert_eq!(queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0, "remove");
     // The same object, wanted more urgently, changes its priority.
     queue.want("add-49".to_owned(), of(Priority::Remove, 1), NOW, SECOND);
-    assert_eq!(queue.next(usize::MAX, SECOND).unwrap().0, "add-49");
+    assert_eq!(queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0, "add-49");
     assert_eq!(queue.waiting(), 49);
 }
 
@@ -280,7 +287,7 @@ fn a_namespace_with_a_thousand_services_waits_for_the_others_as_they_wait_for_it
     queue.want("a".to_owned(), small(2, Priority::Add), NOW, SECOND);
     queue.want("b".to_owned(), small(3, Priority::Add), NOW, SECOND);
     let first: Vec<_> = (0..4)
-        .map(|_| queue.next(usize::MAX, SECOND).unwrap().0)
+        .map(|_| queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0)
         .collect();
     assert_eq!(first, ["flood-0000", "a", "b", "flood-0001"]);
     // One that comes and goes does not get ahead of one that waits.
@@ -288,8 +295,8 @@ fn a_namespace_with_a_thousand_services_waits_for_the_others_as_they_wait_for_it
         queue.landed(&"a".to_owned(), true, SECOND);
         queue.want("a".to_owned(), small(2, Priority::Add), NOW, SECOND);
         let pair = [
-            queue.next(usize::MAX, SECOND).unwrap().0,
-            queue.next(usize::MAX, SECOND).unwrap().0,
+            queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0,
+            queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0,
         ];
         assert!(pair.contains(&"a".to_owned()), "{round}: {pair:?}");
         assert!(
@@ -304,7 +311,13 @@ fn a_removal_does_not_wait_for_the_aged_backlog_of_another_namespace() {
     for priority in [Priority::Add, Priority::Rest] {
         let mut queue = flooded(1000, priority);
         let late = 300 * SECOND;
-        assert!(queue.next(usize::MAX, late).unwrap().0.starts_with("flood"));
+        assert!(
+            queue
+                .next(usize::MAX, Classes::ALL, late)
+                .unwrap()
+                .0
+                .starts_with("flood")
+        );
         for removal in 0..20u64 {
             queue.want(
                 format!("removal-{removal}"),
@@ -313,7 +326,9 @@ fn a_removal_does_not_wait_for_the_aged_backlog_of_another_namespace() {
                 late,
             );
         }
-        let order: Vec<_> = (0..40).map(|_| queue.next(usize::MAX, late).unwrap().0).collect();
+        let order: Vec<_> = (0..40)
+            .map(|_| queue.next(usize::MAX, Classes::ALL, late).unwrap().0)
+            .collect();
         let removals = order.iter().filter(|key| key.starts_with("removal")).count();
         assert_eq!(removals, 20, "every other turn: {order:?}");
     }
@@ -331,7 +346,9 @@ fn aged_objects_go_though_another_namespace_never_ends_to_remove() {
             late,
         );
     }
-    let order: Vec<_> = (0..20).map(|_| queue.next(usize::MAX, late).unwrap().0).collect();
+    let order: Vec<_> = (0..20)
+        .map(|_| queue.next(usize::MAX, Classes::ALL, late).unwrap().0)
+        .collect();
     assert_eq!(
         order.iter().filter(|key| key.starts_with("flood")).count(),
         10,
@@ -345,7 +362,7 @@ fn additions_do_not_wait_for_another_namespace_that_never_ends_to_remove() {
     queue.want("a".to_owned(), small(2, Priority::Add), NOW, SECOND);
     queue.want("b".to_owned(), small(3, Priority::Rest), NOW, SECOND);
     let order: Vec<_> = (0..6)
-        .map(|_| queue.next(usize::MAX, SECOND).unwrap().0)
+        .map(|_| queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0)
         .collect();
     assert!(
         order.contains(&"a".to_owned()) && order.contains(&"b".to_owned()),
@@ -365,7 +382,7 @@ fn additions_do_not_wait_for_another_namespace_that_never_ends_to_remove() {
         );
     }
     let order: Vec<_> = (0..20)
-        .map(|_| queue.next(usize::MAX, SECOND).unwrap().0)
+        .map(|_| queue.next(usize::MAX, Classes::ALL, SECOND).unwrap().0)
         .collect();
     let removals = order.iter().filter(|key| key.starts_with("removal")).count();
     assert_eq!(removals, 10, "every other turn: {order:?}");
@@ -375,14 +392,14 @@ fn additions_do_not_wait_for_another_namespace_that_never_ends_to_remove() {
 fn no_namespace_has_more_on_its_way_than_it_may() {
     let mut queue = flooded(100, Priority::Remove);
     for _ in 0..4 {
-        assert!(queue.next(4, NOW).is_some());
+        assert!(queue.next(4, Classes::ALL, NOW).is_some());
     }
-    assert_eq!(queue.next(4, NOW), None);
+    assert_eq!(queue.next(4, Classes::ALL, NOW), None);
     queue.want("a".to_owned(), small(2, Priority::Rest), NOW, NOW);
-    assert_eq!(queue.next(4, NOW).unwrap().0, "a");
+    assert_eq!(queue.next(4, Classes::ALL, NOW).unwrap().0, "a");
     queue.landed(&"flood-0000".to_owned(), true, NOW);
-    assert!(queue.next(4, NOW).is_some());
-    assert_eq!(queue.next(4, NOW), None);
+    assert!(queue.next(4, Classes::ALL, NOW).is_some());
+    assert_eq!(queue.next(4, Classes::ALL, NOW), None);
 }
 
 #[test]
@@ -399,7 +416,7 @@ fn a_namespace_that_has_as_many_on_its_way_as_it_may_has_had_its_turn() {
     }
     let mut turns = [0; 4];
     for _ in 0..60 {
-        let (key, ..) = queue.next(1, NOW).unwrap();
+        let (key, ..) = queue.next(1, Classes::ALL, NOW).unwrap();
         turns[usize::from(key.as_bytes()[0] - b'0')] += 1;
         queue.landed(&key, true, NOW);
     }
@@ -416,7 +433,7 @@ fn additions_are_overtaken_for_a_part_of_the_time_that_the_backlog_takes() {
             ..of(Priority::Remove, 7)
         };
         queue.want("removal".to_owned(), urgency, NOW, removal);
-        queue.next(usize::MAX, removal).unwrap().0
+        queue.next(usize::MAX, Classes::ALL, removal).unwrap().0
     };
     // Forty additions and the removal take some four seconds.
     let pace = Some(SECOND / 10);

@@ -1,0 +1,308 @@
+//! Limits the bytes that the API servers send to watchers because of our writes.
+//!
+//! The cost of a write is its size times the number of its watchers: an API server spends CPU time on each event for each
+//! watcher, and each node receives and decodes it. So the bucket counts bytes times watchers. A quarter of it is kept for
+//! removals, which may also use the rest.
+//!
+//! The size of an object is known only when its request has been built, so a write is granted while the bucket is not
+//! empty, and what it costs beyond that is owed.
+
+use std::time::Duration;
+
+/// The part of the budget that only removals use.
+const REMOVALS: f64 = 0.25;
+/// The budget of so much time may be used at once after a pause.
+const BURST: f64 = 1.0;
+/// The budget while echoes tell nothing, as a part of the whole.
+const BLIND: f64 = 0.5;
+/// The size of an object of which nothing is known, in bytes: a slice of 100 endpoints has 13 KB.
+const USUAL: f64 = 13_000.0;
+/// The weight of one write in the usual size.
+const WEIGHT: f64 = 1.0 / 16.0;
+/// Callers look again after a day at the latest, however small the budget.
+const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
+
+/// The number of clients that watch all slices.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Watchers {
+    /// So many on each node.
+    PerNode(f64),
+    /// So many in all.
+    Fixed(u32),
+}
+
+/// The bytes that may be sent to watchers of slices because of our writes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WatchLimits {
+    /// The clients that watch.
+    pub watchers: Watchers,
+    /// Bytes per second that the API servers may send to all watchers; zero or less means no limit.
+    pub total: f64,
+    /// Bytes per second that one watcher may receive; zero or less means no limit.
+    pub each: f64,
+}
+
+impl WatchLimits {
+    /// For a server that nobody watches.
+    pub const UNWATCHED: Self = Self {
+        watchers: Watchers::Fixed(0),
+        total: 0.0,
+        each: 0.0,
+    };
+
+    /// Returns the number of watchers of a cluster with so many nodes.
+    pub fn watchers(self, nodes: usize) -> f64 {
+        match self.watchers {
+            Watchers::PerNode(each) => nodes as f64 * each,
+            Watchers::Fixed(number) => f64::from(number),
+        }
+    }
+}
+
+/// The budget. Owned by the publisher, which passes in the time.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    limits: WatchLimits,
+    watchers: f64,
+    /// Bytes per second to all watchers; infinite if there is no limit.
+    rate: f64,
+    /// True while echoes tell nothing.
+    blind: bool,
+    /// What may be used by any write, and by removals alone.
+    any: f64,
+    removals: f64,
+    last: Duration,
+    /// The usual size of a request, in bytes.
+    usual: f64,
+}
+
+impl Budget {
+    /// Creates a full budget for a cluster of which no node is known yet.
+    pub(super) fn new(limits: WatchLimits) -> Self {
+        let mut budget = Self {
+            limits,
+            watchers: 0.0,
+            rate: f64::INFINITY,
+            blind: false,
+            any: 0.0,
+            removals: 0.0,
+            last: Duration::ZERO,
+            usual: USUAL,
+        };
+        budget.set_nodes(0, Duration::ZERO);
+        (budget.any, budget.removals) = budget.full();
+        budget
+    }
+
+    /// Sets the number of nodes.
+    pub(super) fn set_nodes(&mut self, nodes: usize, now: Duration) {
+        self.refill(now);
+        let before = self.full();
+        self.watchers = self.limits.watchers(nodes).max(0.0);
+        let limit = |bytes: f64| if bytes > 0.0 { bytes } else { f64::INFINITY };
+        self.rate = if self.watchers > 0.0 {
+            limit(self.limits.total).min(limit(self.limits.each) * self.watchers)
+        } else {
+            f64::INFINITY
+        };
+        let full = self.full();
+        if before.0.is_infinite() && full.0.is_finite() {
+            (self.any, self.removals) = full;
+        }
+    }
+
+    /// Sets whether echoes tell how late watchers are.
+    pub(super) fn set_blind(&mut self, blind: bool, now: Duration) {
+        if self.blind != blind {
+            self.refill(now);
+            self.blind = blind;
+        }
+    }
+
+    /// Returns the number of watchers.
+    pub(super) fn watchers(&self) -> f64 {
+        self.watchers
+    }
+
+    fn full(&self) -> (f64, f64) {
+        let full = self.rate * BURST;
+        (full * (1.0 - REMOVALS), full * REMOVALS)
+    }
+
+    fn rate(&self) -> f64 {
+        if self.blind { self.rate * BLIND } else { self.rate }
+    }
+
+    fn refill(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.last).as_secs_f64();
+        self.last = self.last.max(now);
+        if self.rate.is_infinite() {
+            return;
+        }
+        let (any, removals) = self.full();
+        let new = passed * self.rate();
+        let kept = self.removals + new * REMOVALS;
+        self.removals = kept.min(removals);
+        // What removals do not need is for all.
+        self.any = (self.any + new * (1.0 - REMOVALS) + (kept - self.removals)).min(any);
+    }
+
+    /// Returns whether a removal may be granted, and whether anything else may.
+    pub(super) fn allow(&mut self, now: Duration) -> (bool, bool) {
+        if self.rate.is_infinite() {
+            return (true, true);
+        }
+        self.refill(now);
+        (self.any > 0.0 || self.removals > 0.0, self.any > 0.0)
+    }
+
+    /// Returns how long it takes until any write may be granted; zero if it may be now.
+    pub(super) fn wait(&self) -> Duration {
+        let seconds = -self.any / (self.rate() * (1.0 - REMOVALS));
+        if self.rate.is_infinite() || self.any > 0.0 {
+            return Duration::ZERO;
+        }
+        let wait = Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT);
+        // Rounding could otherwise make the caller come too early forever.
+        wait.min(LONGEST_WAIT) + Duration::from_micros(1)
+    }
+
+    /// Returns how long it takes until a removal may be granted.
+    pub(super) fn wait_of_removals(&self) -> Duration {
+        if self.rate.is_infinite() || self.removals > 0.0 {
+            return Duration::ZERO;
+        }
+        let seconds = -self.removals / (self.rate() * REMOVALS);
+        let wait = Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT);
+        self.wait().min(wait + Duration::from_micros(1))
+    }
+
+    /// Pays for a write; `size` is that of its request, or unknown. Returns the bytes that all watchers receive.
+    pub(super) fn pay(&mut self, size: Option<usize>, removes: bool) -> f64 {
+        if let Some(size) = size {
+            self.usual += (size as f64 - self.usual) * WEIGHT;
+        }
+        let cost = size.map_or(self.usual, |size| size as f64) * self.watchers;
+        if self.rate.is_finite() {
+            if removes && self.any <= 0.0 {
+                self.removals -= cost;
+            } else {
+                self.any -= cost;
+            }
+        }
+        cost
+    }
+
+    /// Returns the time from one write of the usual size to the next, if there is a limit.
+    pub(super) fn pace(&self) -> Option<Duration> {
+        let pace = self.usual * self.watchers / self.rate();
+        (self.rate.is_finite()).then(|| Duration::try_from_secs_f64(pace).unwrap_or(LONGEST_WAIT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn limits(watchers: Watchers) -> WatchLimits {
+        WatchLimits {
+            watchers,
+            total: 1_000_000.0,
+            each: 10_000.0,
+        }
+    }
+
+    /// Writes whatever may be written for so long, and returns the numbers of removals and of others.
+    fn drain(
+        budget: &mut Budget,
+        from: Duration,
+        lasting: Duration,
+        removals: bool,
+        others: bool,
+    ) -> (u32, u32) {
+        let (mut count, mut now) = ((0, 0), from);
+        while now < from + lasting {
+            match budget.allow(now) {
+                (_, true) if others => {
+                    budget.pay(Some(1_000), false);
+                    count.1 += 1;
+                }
+                (true, _) if removals => {
+                    budget.pay(Some(1_000), true);
+                    count.0 += 1;
+                }
+                _ => {
+                    let wait = if removals {
+                        budget.wait_of_removals()
+                    } else {
+                        budget.wait()
+                    };
+                    assert!(wait > Duration::ZERO, "a caller that may not write has to wait");
+                    now += wait;
+                }
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn the_rate_is_that_of_each_watcher_or_that_of_all() {
+        // Ten writes a second of 1 KB to each; the API servers are the limit from 100 watchers on.
+        for (nodes, expected) in [(1, 10), (50, 10), (100, 10), (200, 5), (1_000, 1)] {
+            let mut budget = Budget::new(limits(Watchers::PerNode(1.0)));
+            budget.set_nodes(nodes, Duration::ZERO);
+            drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
+            let (removals, others) = drain(&mut budget, SECOND * 20, SECOND * 100, true, true);
+            let rate = f64::from(removals + others) / 100.0;
+            let expected = f64::from(expected);
+            assert!(
+                (expected..expected * 1.2 + 0.1).contains(&rate),
+                "{nodes} nodes: {rate}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_quarter_is_kept_for_removals_that_are_not_there() {
+        let mut budget = Budget::new(limits(Watchers::Fixed(100)));
+        drain(&mut budget, Duration::ZERO, SECOND * 10, false, true);
+        assert_eq!(budget.allow(SECOND * 10), (true, false));
+        let (_, others) = drain(&mut budget, SECOND * 10, SECOND * 100, false, true);
+        assert!(
+            (950..=1_050).contains(&others),
+            "what removals do not use is used: {others}"
+        );
+        let (removals, others) = drain(&mut budget, SECOND * 110, SECOND * 100, true, true);
+        assert!(removals >= 200 && others >= 700, "{removals} {others}");
+    }
+
+    #[test]
+    fn without_watchers_or_limits_there_is_no_limit() {
+        for limits in [
+            WatchLimits::UNWATCHED,
+            limits(Watchers::PerNode(1.0)),
+            WatchLimits {
+                watchers: Watchers::Fixed(1_000),
+                ..WatchLimits::UNWATCHED
+            },
+        ] {
+            let mut budget = Budget::new(limits);
+            for _ in 0..1_000 {
+                assert_eq!(budget.allow(Duration::ZERO), (true, true));
+                budget.pay(Some(1_000_000), false);
+            }
+            assert_eq!((budget.wait(), budget.pace()), (Duration::ZERO, None));
+        }
+    }
+
+    #[test]
+    fn half_of_it_is_left_while_echoes_tell_nothing() {
+        let mut budget = Budget::new(limits(Watchers::Fixed(100)));
+        drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
+        budget.set_blind(true, SECOND * 10);
+        let (removals, others) = drain(&mut budget, SECOND * 10, SECOND * 100, true, true);
+        assert!((490..=520).contains(&(removals + others)), "{removals} {others}");
+    }
+}

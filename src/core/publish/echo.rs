@@ -1,0 +1,499 @@
+//! Limits the writes whose events have not come back on our own watch: their echoes.
+//!
+//! An API server answers a write before it has sent the event to anyone who watches. How far it is behind with that is
+//! what the time from an answer to its echo shows: each watcher has room for some events, and the server ends the watch
+//! of one that is full. So a write holds a place from its grant to its echo, there are only as many places as the
+//! smallest room of a watcher, and there are fewer while echoes are late.
+//!
+//! ```text
+//!   grant ──► in flight ──► answered at a version ──► the watch has shown that version, or a later one
+//!                  │
+//!                  ├──► deleted ──► the watch has shown it, or a write that was sent after the answer, or a bound
+//!                  ├──► unknown ──► the watch has shown a write that was sent after that, or a bound
+//!                  └──► nothing was written
+//! ```
+//!
+//! The events of a watch come in the order of their versions, so one event or bookmark proves that all writes up to its
+//! version were shown, whoever wrote it. That also covers an event that comes before the answer, and a write that
+//! changed nothing, which makes no event and is answered with a version that was shown before. Deletes are answered
+//! without a version.
+//!
+//! If our own watch is not open, or shows nothing at all while echoes are awaited, nothing can be told from echoes: no
+//! write needs a place until it shows something again, and [`super::budget`] alone limits what is sent.
+
+use crate::core::hash::{Hashed, HashedMap, HashedSet};
+use crate::core::namespace::Outcome;
+use crate::core::object::{ObjectKey, Output};
+use crate::core::queue::Priority;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The number of places at first.
+const FIRST: f64 = 5.0;
+/// The number of places that are always left: one for removals, and one for everything else.
+const LEAST: f64 = 2.0;
+/// The number of places while others watch. A watcher of an API server has room for at least 20 events by default, 10
+/// in each of two channels; the rest of it is for the events of other writers.
+const MOST: f64 = 16.0;
+/// The same if nobody watches.
+const MOST_UNWATCHED: f64 = 256.0;
+/// An echo that takes longer than this is late: half of the places are taken away.
+pub(super) const LATE: Duration = Duration::from_millis(250);
+/// Only an echo that is quicker than this adds to the places.
+pub(super) const QUICK: Duration = Duration::from_millis(100);
+/// How long a place is kept for a write whose version is not known.
+const BOUND: Duration = Duration::from_secs(5);
+/// A watch that shows nothing for so long, while echoes are awaited for as long, tells nothing.
+const SILENT: Duration = Duration::from_secs(15);
+/// The weight of one echo in the usual time.
+const WEIGHT: f64 = 0.25;
+/// Number of deletions seen before their answer that are remembered.
+const GONE_KEPT: usize = 1024;
+
+/// The effect of a request on the objects that others watch, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// The object has this version now.
+    Written(u64),
+    /// The object was deleted.
+    Deleted,
+    /// It is not known whether anything was written.
+    Unknown,
+    /// Nothing was written.
+    Nothing,
+}
+
+impl From<&Outcome> for Effect {
+    fn from(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Written(remote) => Self::Written(remote.version),
+            Outcome::Deleted => Self::Deleted,
+            Outcome::Unknown => Self::Unknown,
+            Outcome::Fetched { .. }
+            | Outcome::NotFound
+            | Outcome::Conflict
+            | Outcome::Exists
+            | Outcome::Foreign
+            | Outcome::Terminating
+            | Outcome::Rejected
+            | Outcome::TooLarge { .. }
+            | Outcome::Throttled => Self::Nothing,
+        }
+    }
+}
+
+/// A resource, whose events the API server hands to watchers one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resource {
+    /// discovery.k8s.io/v1 `EndpointSlice`, mirrored ones included.
+    Slices,
+    /// v1 Endpoints.
+    Endpoints,
+}
+
+impl Resource {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Slices, Self::Endpoints];
+
+    /// Returns the name of the resource in metrics, as it stands in paths.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Slices => "endpointslices",
+            Self::Endpoints => "endpoints",
+        }
+    }
+}
+
+impl From<Output> for Resource {
+    fn from(output: Output) -> Self {
+        match output {
+            Output::Slice | Output::Mirrored => Self::Slices,
+            Output::Endpoints => Self::Endpoints,
+        }
+    }
+}
+
+/// The places of all resources. Owned by the publisher, which passes in the time.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Echoes {
+    places: [Places; 2],
+    /// By output.
+    streams: [Stream; 3],
+    /// The writes that are granted and not answered, and hold a place.
+    flights: HashedMap<ObjectKey, Flight>,
+    /// Counts grants and answers.
+    order: u64,
+    /// The last time in which this process did nothing, though it had to.
+    stall: (Duration, Duration),
+    /// The echoes since they were last taken.
+    heard: Vec<(Output, Duration)>,
+}
+
+/// The places of one resource.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    size: f64,
+    most: f64,
+    /// Set until an echo is late for the first time: the places grow by one with each echo.
+    starting: bool,
+    /// How many are held, and how many of these by writes that remove no endpoint.
+    held: usize,
+    others: usize,
+    /// The order of the grant that last left no place, or only one. The echo of a write that was granted later proves
+    /// nothing about a larger number.
+    filled: u64,
+    /// When places were last taken away. What was answered before that was sent under the larger number.
+    shrunk: Duration,
+    /// The usual time of an echo, and when it was last measured.
+    usual: Duration,
+    measured: Duration,
+}
+
+/// Our own watch of one output, and the writes that it has to show.
+#[derive(Clone, Default, Debug)]
+struct Stream {
+    /// True while the watch is open.
+    open: bool,
+    /// True while the watch is open and tells nothing.
+    silent: bool,
+    /// Everything up to this version was shown.
+    shown: u64,
+    /// When it last showed anything.
+    moved: Duration,
+    /// By version.
+    written: BTreeMap<(u64, u64), Place>,
+    /// By the order of their answers.
+    unversioned: BTreeMap<u64, Unversioned>,
+    /// Objects in flight whose deletion was shown before the answer came.
+    gone: HashedSet<ObjectKey>,
+}
+
+/// A write that is granted and not answered.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    removes: bool,
+    sent: u64,
+}
+
+/// A write that was answered with a version.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    flight: Flight,
+    answered: Duration,
+}
+
+/// A write that was answered without one.
+#[derive(Clone, Debug)]
+struct Unversioned {
+    key: Hashed<ObjectKey>,
+    place: Place,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            size: FIRST,
+            most: MOST_UNWATCHED,
+            starting: true,
+            held: 0,
+            others: 0,
+            filled: 0,
+            shrunk: Duration::ZERO,
+            usual: Duration::ZERO,
+            measured: Duration::ZERO,
+        }
+    }
+}
+
+impl Places {
+    fn limit(&self) -> usize {
+        self.size.min(self.most) as usize
+    }
+
+    fn take(&mut self, removes: bool) {
+        self.held += 1;
+        self.others += usize::from(!removes);
+    }
+
+    fn free(&mut self, removes: bool) {
+        self.held -= 1;
+        self.others -= usize::from(!removes);
+    }
+
+    fn shrink(&mut self, now: Duration) {
+        self.size = (self.size.min(self.most) / 2.0).max(LEAST);
+        self.starting = false;
+        self.shrunk = now;
+    }
+
+    /// Takes in an echo that came at `at`, so long after the answer.
+    fn echoed(&mut self, place: Place, took: Duration, at: Duration) {
+        let usual = self.usual_at(at).as_secs_f64();
+        self.usual = Duration::from_secs_f64(usual + (took.as_secs_f64() - usual) * WEIGHT);
+        self.measured = at;
+        if took > LATE {
+            if place.answered >= self.shrunk {
+                self.shrink(at);
+            }
+        } else if took <= QUICK && place.flight.sent <= self.filled {
+            let more = if self.starting { 1.0 } else { 1.0 / self.size };
+            self.size = (self.size + more).min(self.most);
+        }
+    }
+
+    /// Returns the usual time of an echo. After a while without any it counts as quick again.
+    fn usual_at(&self, now: Duration) -> Duration {
+        if now.saturating_sub(self.measured) > BOUND {
+            Duration::ZERO
+        } else {
+            self.usual
+        }
+    }
+}
+
+impl Stream {
+    /// Returns whether echoes are awaited here.
+    fn counts(&self) -> bool {
+        self.open && !self.silent
+    }
+
+    /// Returns when the write was answered that has waited longest.
+    fn oldest(&self) -> Option<Duration> {
+        let written = self.written.values().next().map(|place| place.answered);
+        let unversioned = self.unversioned.values().next().map(|this| this.place.answered);
+        written.into_iter().chain(unversioned).min()
+    }
+
+    /// Removes all writes, and returns them.
+    fn clear(&mut self) -> impl Iterator<Item = Place> + use<> {
+        self.gone.clear();
+        let written = std::mem::take(&mut self.written).into_values();
+        let unversioned = std::mem::take(&mut self.unversioned).into_values();
+        written.chain(unversioned.map(|this| this.place))
+    }
+}
+
+impl Echoes {
+    /// Sets whether others watch slices.
+    pub(super) fn watched(&mut self, watched: bool) {
+        let most = if watched { MOST } else { MOST_UNWATCHED };
+        for places in &mut self.places {
+            places.most = most;
+        }
+    }
+
+    /// Returns whether a removal may be granted, and whether anything else may.
+    pub(super) fn allow(&self, resource: Resource) -> (bool, bool) {
+        let places = &self.places[resource as usize];
+        let limit = places.limit();
+        let free = places.held < limit;
+        (free, free && places.others + 1 < limit)
+    }
+
+    /// Returns the number of places, and how many are held.
+    pub(super) fn places(&self, resource: Resource) -> (usize, usize) {
+        let places = &self.places[resource as usize];
+        (places.limit(), places.held)
+    }
+
+    /// Returns the time that an echo usually takes now.
+    pub(super) fn usual(&self, resource: Resource, now: Duration) -> Duration {
+        self.places[resource as usize].usual_at(now)
+    }
+
+    /// Returns whether our own watch of an output tells how late echoes are.
+    pub(super) fn counts(&self, output: Output) -> bool {
+        self.streams[output as usize].counts()
+    }
+
+    /// Takes a place for a write that is granted.
+    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority) {
+        let output = key.object.output;
+        if !self.streams[output as usize].counts() {
+            return;
+        }
+        self.order += 1;
+        let removes = priority == Priority::Remove;
+        let places = &mut self.places[Resource::from(output) as usize];
+        places.take(removes);
+        if places.held + 1 >= places.limit() {
+            places.filled = self.order;
+        }
+        let flight = Flight {
+            removes,
+            sent: self.order,
+        };
+        self.flights.insert(key.clone(), flight);
+    }
+
+    /// Records the answer to a write, or that nothing is sent after all.
+    pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: Effect, now: Duration) {
+        let Some(flight) = self.flights.remove(key) else {
+            return;
+        };
+        self.order += 1;
+        let output = key.object.output;
+        let place = Place {
+            flight,
+            answered: now,
+        };
+        let stream = &mut self.streams[output as usize];
+        let gone = stream.gone.remove(key);
+        match effect {
+            Effect::Written(version) if version > stream.shown => {
+                stream.written.insert((version, self.order), place);
+            }
+            Effect::Deleted | Effect::Unknown if !gone => {
+                let key = key.clone();
+                stream.unversioned.insert(self.order, Unversioned { key, place });
+            }
+            // The echo came first.
+            Effect::Written(_) | Effect::Deleted | Effect::Unknown => self.end(output, place, now, true),
+            Effect::Nothing => self.end(output, place, now, false),
+        }
+    }
+
+    /// Frees a place; `heard` if its echo came at that time.
+    fn end(&mut self, output: Output, place: Place, at: Duration, heard: bool) {
+        let took = self.took(place.answered, at);
+        let places = &mut self.places[Resource::from(output) as usize];
+        places.free(place.flight.removes);
+        if heard {
+            places.echoed(place, took, at);
+            self.heard.push((output, took));
+        }
+    }
+
+    /// Returns the time from an answer to its echo, without the time in which this process did nothing.
+    fn took(&self, answered: Duration, at: Duration) -> Duration {
+        let (from, to) = self.stall;
+        let stalled = to.min(at).saturating_sub(from.max(answered));
+        at.saturating_sub(answered).saturating_sub(stalled)
+    }
+
+    /// Our own watch of an output was opened, or ended.
+    pub(super) fn opened(&mut self, output: Output, open: bool, now: Duration) {
+        self.forget(output);
+        let stream = &mut self.streams[output as usize];
+        (stream.open, stream.silent, stream.moved) = (open, false, now);
+        // Versions may have gone backwards.
+        stream.shown = 0;
+    }
+
+    /// Frees all places of an output.
+    fn forget(&mut self, output: Output) {
+        let places = &mut self.places[Resource::from(output) as usize];
+        for place in self.streams[output as usize].clear() {
+            places.free(place.flight.removes);
+        }
+        self.flights.retain(|key, flight| {
+            let stays = key.object.output != output;
+            if !stays {
+                places.free(flight.removes);
+            }
+            stays
+        });
+    }
+
+    /// Our own watch of an output has shown everything up to a version. `at` is when that arrived.
+    pub(super) fn shown(&mut self, output: Output, version: u64, at: Duration) {
+        let stream = &mut self.streams[output as usize];
+        stream.silent = false;
+        stream.moved = stream.moved.max(at);
+        stream.shown = stream.shown.max(version);
+        let mut sent = 0;
+        while let Some(first) = self.streams[output as usize].written.first_entry()
+            && first.key().0 <= version
+        {
+            let place = first.remove();
+            sent = sent.max(place.flight.sent);
+            self.end(output, place, at, true);
+        }
+        // Writes that were answered before one was sent that has been shown come before it.
+        while let Some(first) = self.streams[output as usize].unversioned.first_entry()
+            && *first.key() < sent
+        {
+            let this = first.remove();
+            self.end(output, this.place, at, false);
+        }
+    }
+
+    /// Our own watch has shown that an object was deleted.
+    pub(super) fn deleted(&mut self, key: &Hashed<ObjectKey>, at: Duration) {
+        let output = key.object.output;
+        let stream = &mut self.streams[output as usize];
+        if self.flights.contains_key(key) {
+            if stream.gone.len() < GONE_KEPT {
+                stream.gone.insert(key.clone());
+            }
+            return;
+        }
+        let mut unversioned = stream.unversioned.iter();
+        if let Some((&order, _)) = unversioned.find(|(_, this)| this.key == *key)
+            && let Some(this) = stream.unversioned.remove(&order)
+        {
+            self.end(output, this.place, at, true);
+        }
+    }
+
+    /// This process did nothing between these times, though it had to: what arrived then was seen later.
+    pub(super) fn stalled(&mut self, from: Duration, to: Duration) {
+        self.stall = (from, to);
+    }
+
+    /// Lets the time pass: takes places away when an echo is late that has not come yet, and frees those that have
+    /// been held too long.
+    pub(super) fn pass(&mut self, now: Duration) {
+        for output in Output::ALL {
+            let stream = &self.streams[output as usize];
+            let Some(oldest) = stream.oldest() else { continue };
+            let waits = self.took(oldest, now);
+            let places = &mut self.places[Resource::from(output) as usize];
+            if waits > LATE && oldest >= places.shrunk {
+                places.shrink(now);
+            }
+            if waits > SILENT && now.saturating_sub(stream.moved) > SILENT {
+                self.streams[output as usize].silent = true;
+                self.forget(output);
+                continue;
+            }
+            while let Some(first) = self.streams[output as usize].unversioned.first_entry()
+                && first.get().place.answered + BOUND <= now
+            {
+                let this = first.remove();
+                self.end(output, this.place, now, false);
+            }
+        }
+    }
+
+    /// Returns when [`Self::pass`] changes something, if no event comes.
+    pub(super) fn wake(&self, now: Duration) -> Option<Duration> {
+        let wakes = Output::ALL.into_iter().filter_map(|output| {
+            let oldest = self.streams[output as usize].oldest()?;
+            let late = Some(oldest + LATE).filter(|late| *late >= now);
+            let first = self.streams[output as usize].unversioned.values().next();
+            let bound = first.map(|this| this.place.answered + BOUND);
+            [late, bound, Some((oldest + SILENT).max(now + BOUND))]
+                .into_iter()
+                .flatten()
+                .min()
+        });
+        // Past the very moment, since `pass` asks for more than the bound.
+        wakes.min().map(|at| at + Duration::from_nanos(1))
+    }
+
+    /// Takes the echoes since the last call: the output, and the time from the answer.
+    pub(super) fn take_heard(&mut self) -> std::vec::Drain<'_, (Output, Duration)> {
+        self.heard.drain(..)
+    }
+
+    /// Frees all places.
+    pub(super) fn clear(&mut self) {
+        for output in Output::ALL {
+            self.forget(output);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

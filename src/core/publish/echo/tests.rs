@@ -1,0 +1,314 @@
+use super::*;
+use crate::core::object::ObjectName;
+use crate::core::queue::Priority::{Add, Remove};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn key(name: impl ToString) -> Hashed<ObjectKey> {
+    Hashed::new(ObjectKey {
+        namespace: "ns".into(),
+        object: ObjectName::slice(name.to_string().as_str().into()),
+    })
+}
+
+/// Places of slices, whose watch is open, on a server that others watch.
+fn echoes() -> Echoes {
+    let mut echoes = Echoes::default();
+    echoes.watched(true);
+    echoes.opened(Output::Slice, true, Duration::ZERO);
+    echoes
+}
+
+fn held(echoes: &Echoes) -> usize {
+    echoes.places(Resource::Slices).1
+}
+
+fn limit(echoes: &Echoes) -> usize {
+    echoes.places(Resource::Slices).0
+}
+
+#[test]
+fn a_place_is_held_from_the_grant_to_the_echo() {
+    let mut echoes = echoes();
+    echoes.granted(&key(1), Add);
+    assert_eq!(held(&echoes), 1);
+    echoes.answered(&key(1), Effect::Written(10), MS);
+    assert_eq!(held(&echoes), 1);
+    echoes.shown(Output::Slice, 9, 2 * MS);
+    assert_eq!(held(&echoes), 1);
+    echoes.shown(Output::Slice, 11, 5 * MS);
+    assert_eq!(held(&echoes), 0, "a later event proves it");
+    assert_eq!(echoes.take_heard().collect::<Vec<_>>(), [(Output::Slice, 4 * MS)]);
+}
+
+#[test]
+fn an_echo_may_come_first_twice_or_for_a_write_that_changed_nothing() {
+    let mut echoes = echoes();
+    echoes.granted(&key(1), Add);
+    echoes.shown(Output::Slice, 10, MS);
+    echoes.answered(&key(1), Effect::Written(10), 2 * MS);
+    assert_eq!(held(&echoes), 0, "it came before the answer");
+    echoes.shown(Output::Slice, 10, 3 * MS);
+    echoes.granted(&key(1), Add);
+    echoes.answered(&key(1), Effect::Written(10), 4 * MS);
+    assert_eq!(held(&echoes), 0, "the version is the one before");
+    for effect in [Effect::Nothing, Effect::Written(7)] {
+        echoes.granted(&key(2), Add);
+        echoes.answered(&key(2), effect, 4 * MS);
+        assert_eq!(held(&echoes), 0);
+    }
+    // Answers that nobody waits for, as from a term before.
+    echoes.answered(&key(3), Effect::Written(99), 5 * MS);
+    assert_eq!(held(&echoes), 0);
+}
+
+#[test]
+fn an_object_that_is_written_twice_holds_two_places() {
+    let mut echoes = echoes();
+    for version in [10, 11] {
+        echoes.granted(&key(1), Add);
+        echoes.answered(&key(1), Effect::Written(version), MS);
+    }
+    assert_eq!(held(&echoes), 2);
+    echoes.shown(Output::Slice, 10, 2 * MS);
+    assert_eq!(held(&echoes), 1);
+    echoes.shown(Output::Slice, 11, 2 * MS);
+    assert_eq!(held(&echoes), 0);
+}
+
+#[test]
+fn a_delete_is_proven_by_its_event_by_a_later_write_or_by_the_bound() {
+    let mut echoes = echoes();
+    let delete = |echoes: &mut Echoes, name| {
+        echoes.granted(&key(name), Remove);
+        echoes.answered(&key(name), Effect::Deleted, MS);
+    };
+    delete(&mut echoes, 1);
+    echoes.shown(Output::Slice, 50, 2 * MS);
+    assert_eq!(held(&echoes), 1, "that may be an earlier event");
+    echoes.deleted(&key(1), 2 * MS);
+    assert_eq!(held(&echoes), 0);
+
+    echoes.granted(&key(1), Remove);
+    echoes.deleted(&key(1), 2 * MS);
+    echoes.answered(&key(1), Effect::Deleted, 3 * MS);
+    assert_eq!(held(&echoes), 0, "the event came before the answer");
+
+    // This one is sent before the delete is answered, and proves nothing.
+    echoes.granted(&key(3), Add);
+    delete(&mut echoes, 2);
+    echoes.answered(&key(3), Effect::Written(60), MS);
+    echoes.shown(Output::Slice, 60, 2 * MS);
+    assert_eq!(held(&echoes), 1);
+    echoes.granted(&key(3), Add);
+    echoes.answered(&key(3), Effect::Written(61), MS);
+    echoes.shown(Output::Slice, 61, 2 * MS);
+    assert_eq!(held(&echoes), 0);
+
+    for effect in [Effect::Deleted, Effect::Unknown] {
+        echoes.granted(&key(4), Remove);
+        echoes.answered(&key(4), effect, 3 * MS);
+        echoes.pass(BOUND);
+        assert_eq!(held(&echoes), 1);
+        assert!(echoes.wake(BOUND).unwrap() >= BOUND);
+        echoes.pass(BOUND + 3 * MS);
+        assert_eq!(held(&echoes), 0);
+    }
+}
+
+#[test]
+fn one_place_is_kept_for_removals_and_one_for_everything_else() {
+    let mut echoes = echoes();
+    let mut removals = 0;
+    let mut others = 0;
+    while echoes.allow(Resource::Slices).1 {
+        others += 1;
+        echoes.granted(&key(format!("add-{others}")), Add);
+    }
+    while echoes.allow(Resource::Slices).0 {
+        removals += 1;
+        echoes.granted(&key(format!("remove-{removals}")), Remove);
+    }
+    assert_eq!((others, removals), (4, 1));
+    // Removals without end leave others theirs as soon as one of them is gone.
+    let mut echoes = self::echoes();
+    for name in 0..5 {
+        echoes.granted(&key(name), Remove);
+    }
+    assert_eq!(echoes.allow(Resource::Slices), (false, false));
+    echoes.answered(&key(0), Effect::Nothing, MS);
+    assert_eq!(echoes.allow(Resource::Slices), (true, true));
+    // Endpoints have places of their own.
+    assert_eq!(echoes.allow(Resource::Endpoints), (true, true));
+}
+
+/// Writes as much as may be written, each echo `delay` after its answer, for a number of rounds.
+fn rounds(echoes: &mut Echoes, from: &mut Duration, delay: Duration, rounds: usize) {
+    let mut version = u64::try_from(from.as_nanos()).unwrap();
+    for _ in 0..rounds {
+        let mut written = 0;
+        while echoes.allow(Resource::Slices).0 {
+            written += 1;
+            echoes.granted(&key(written), Remove);
+            echoes.answered(&key(written), Effect::Written(version + written), *from);
+        }
+        version += written;
+        *from += delay;
+        echoes.pass(*from);
+        echoes.shown(Output::Slice, version, *from);
+    }
+}
+
+#[test]
+fn places_grow_while_echoes_are_quick_and_are_halved_when_they_are_late() {
+    let (mut echoes, mut now) = (echoes(), MS);
+    rounds(&mut echoes, &mut now, 10 * MS, 10);
+    assert_eq!(limit(&echoes), 16, "no more than a watcher has room for");
+    rounds(&mut echoes, &mut now, 150 * MS, 10);
+    assert_eq!(limit(&echoes), 16, "neither quick nor late");
+    rounds(&mut echoes, &mut now, 300 * MS, 1);
+    assert_eq!(
+        limit(&echoes),
+        8,
+        "all of them were sent before: one half, not one for each"
+    );
+    rounds(&mut echoes, &mut now, SECOND, 10);
+    assert_eq!(limit(&echoes), 2);
+    assert!(echoes.usual(Resource::Slices, now) > SECOND / 2);
+    rounds(&mut echoes, &mut now, 10 * MS, 5);
+    assert!(
+        (4..=9).contains(&limit(&echoes)),
+        "one a round: {}",
+        limit(&echoes)
+    );
+    rounds(&mut echoes, &mut now, 10 * MS, 30);
+    assert_eq!(limit(&echoes), 16);
+    echoes.watched(false);
+    rounds(&mut echoes, &mut now, MS, 300);
+    assert!(limit(&echoes) > 100, "nobody has to keep up");
+    echoes.watched(true);
+    assert_eq!(limit(&echoes), 16);
+}
+
+#[test]
+fn an_echo_that_has_not_come_is_late_all_the_same() {
+    let mut echoes = echoes();
+    echoes.granted(&key(1), Add);
+    echoes.answered(&key(1), Effect::Written(10), SECOND);
+    let wake = echoes.wake(SECOND).unwrap();
+    assert!(wake > SECOND + LATE && wake < SECOND + LATE + MS);
+    echoes.pass(wake);
+    assert_eq!((limit(&echoes), held(&echoes)), (2, 1));
+}
+
+#[test]
+fn few_writes_prove_nothing_about_more() {
+    let (mut echoes, mut now) = (echoes(), MS);
+    for version in 1..100 {
+        echoes.granted(&key(1), Add);
+        echoes.answered(&key(1), Effect::Written(version), now);
+        now += MS;
+        echoes.shown(Output::Slice, version, now);
+    }
+    assert_eq!(limit(&echoes), 5);
+}
+
+#[test]
+fn pauses_of_this_process_are_not_taken_for_the_servers() {
+    let mut echoes = echoes();
+    echoes.granted(&key(1), Add);
+    echoes.answered(&key(1), Effect::Written(10), SECOND);
+    echoes.stalled(SECOND + LATE, SECOND * 10);
+    echoes.pass(SECOND * 10);
+    echoes.shown(Output::Slice, 10, SECOND * 10);
+    assert_eq!(echoes.take_heard().collect::<Vec<_>>(), [(Output::Slice, LATE)]);
+    assert_eq!((limit(&echoes), held(&echoes)), (5, 0));
+}
+
+#[test]
+fn a_watch_that_is_not_open_or_silent_counts_nothing() {
+    let mut echoes = echoes();
+    for name in 0..3 {
+        echoes.granted(&key(name), Add);
+    }
+    echoes.answered(&key(0), Effect::Written(10), MS);
+    echoes.answered(&key(1), Effect::Deleted, MS);
+    assert_eq!(held(&echoes), 3);
+    echoes.opened(Output::Slice, false, 2 * MS);
+    assert_eq!((held(&echoes), echoes.counts(Output::Slice)), (0, false));
+    echoes.granted(&key(4), Add);
+    echoes.answered(&key(2), Effect::Written(11), 3 * MS);
+    assert_eq!(held(&echoes), 0);
+    echoes.opened(Output::Slice, true, 4 * MS);
+    echoes.answered(&key(4), Effect::Written(12), 5 * MS);
+    assert_eq!(held(&echoes), 0, "it was granted while nothing counted");
+
+    echoes.granted(&key(5), Add);
+    echoes.answered(&key(5), Effect::Written(20), SECOND);
+    echoes.pass(SECOND + SILENT);
+    assert!(echoes.counts(Output::Slice));
+    echoes.pass(SECOND + SILENT + MS);
+    assert_eq!((held(&echoes), echoes.counts(Output::Slice)), (0, false));
+    echoes.shown(Output::Slice, 15, SECOND * 20);
+    assert!(echoes.counts(Output::Slice), "it moves again");
+
+    // A watch that moves is late, however late it is.
+    echoes.granted(&key(6), Add);
+    echoes.answered(&key(6), Effect::Written(100), SECOND * 20);
+    for second in 21..60 {
+        echoes.shown(Output::Slice, second, SECOND * second as u32);
+        echoes.pass(SECOND * second as u32);
+    }
+    assert_eq!((held(&echoes), limit(&echoes)), (1, 2));
+}
+
+#[test]
+fn no_place_is_lost_whatever_happens() {
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..300 {
+        let (mut echoes, mut now, mut version) = (echoes(), MS, 1);
+        let mut flying: Vec<Hashed<ObjectKey>> = Vec::new();
+        for _ in 0..300 {
+            now += MS * random.u32(0..200);
+            match random.u32(0..10) {
+                0..4 => {
+                    let key = key(random.u32(0..40));
+                    let priority = if random.bool() { Remove } else { Add };
+                    let (removals, others) = echoes.allow(Resource::Slices);
+                    let may = if priority == Remove { removals } else { others };
+                    if may && !flying.contains(&key) {
+                        echoes.granted(&key, priority);
+                        flying.push(key);
+                    }
+                }
+                4..7 if !flying.is_empty() => {
+                    let key = flying.swap_remove(random.usize(..flying.len()));
+                    version += 1;
+                    let effects = [
+                        Effect::Written(version),
+                        Effect::Written(version - 1),
+                        Effect::Deleted,
+                        Effect::Unknown,
+                        Effect::Nothing,
+                    ];
+                    echoes.answered(&key, effects[random.usize(..effects.len())], now);
+                }
+                7 => echoes.shown(Output::Slice, random.u64(0..=version), now),
+                8 => echoes.deleted(&key(random.u32(0..40)), now),
+                9 if random.u32(0..20) == 0 => echoes.opened(Output::Slice, random.bool(), now),
+                _ => {}
+            }
+            echoes.pass(now);
+            let (places, held) = echoes.places(Resource::Slices);
+            assert!((2..=16).contains(&places) && held <= 16, "{held} of {places}");
+        }
+        for key in flying.drain(..) {
+            echoes.answered(&key, Effect::Unknown, now);
+        }
+        echoes.shown(Output::Slice, version, now);
+        echoes.pass(now + BOUND);
+        assert_eq!(held(&echoes), 0);
+        assert!(echoes.flights.is_empty() && echoes.wake(now).is_none());
+    }
+}

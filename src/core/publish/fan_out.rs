@@ -1,0 +1,205 @@
+//! Limits what API servers have to send to watchers because of our writes: the places for writes without an echo
+//! ([`super::echo`]), the bytes to watchers ([`super::budget`]), and the time between two writes of an object.
+//!
+//! On a server that keeps up, and within the budget, nothing waits.
+
+use super::budget::{Budget, WatchLimits};
+use super::echo::{Echoes, Effect, QUICK, Resource};
+use super::signals::Signal;
+use super::throttling::Limit;
+use crate::core::body::Request;
+use crate::core::hash::{Hashed, HashedMap};
+use crate::core::object::{ObjectKey, Output};
+use crate::core::queue::{Classes, Priority};
+use std::time::Duration;
+
+/// While echoes take longer than [`QUICK`], so many times as long passes between two writes of an object.
+const SPACING: u32 = 4;
+/// The same before a write that removes an endpoint.
+const SPACING_OF_REMOVALS: u32 = 1;
+/// It is never more than this.
+const MOST_SPACING: Duration = Duration::from_secs(2);
+/// Number of written objects above which those that may be written again are dropped.
+const WRITTEN_KEPT: usize = 1024;
+
+/// What may be written now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Allowed {
+    /// The classes of objects that may go.
+    pub classes: Classes,
+    /// Those of which the limits hold back the rest, and which limit it is.
+    pub limited: [(Classes, Limit); 2],
+}
+
+/// The limits on what is sent to watchers. Owned by the publisher.
+#[derive(Clone, Debug)]
+pub(super) struct FanOut {
+    echoes: Echoes,
+    budget: Budget,
+    /// When objects were last written while echoes were not quick.
+    written: HashedMap<ObjectKey, Duration>,
+    /// The bytes that watchers received since they were last taken.
+    sent: f64,
+}
+
+impl FanOut {
+    pub(super) fn new(limits: WatchLimits) -> Self {
+        let budget = Budget::new(limits);
+        let mut echoes = Echoes::default();
+        echoes.watched(budget.watchers() > 0.0);
+        Self {
+            echoes,
+            budget,
+            written: HashedMap::default(),
+            sent: 0.0,
+        }
+    }
+
+    /// Returns what may be written now.
+    pub(super) fn allow(&mut self, now: Duration) -> Allowed {
+        self.echoes.pass(now);
+        self.budget.set_blind(!self.echoes.counts(Output::Slice), now);
+        let mut classes = Classes::ALL;
+        let (removals, others) = self.budget.allow(now);
+        let by_budget = refused(Resource::Slices, removals, others);
+        let mut by_echo = Classes::NONE;
+        for resource in Resource::ALL {
+            let (removals, others) = self.echoes.allow(resource);
+            by_echo = by_echo.or(refused(resource, removals, others));
+        }
+        classes = classes.without(by_budget).without(by_echo);
+        Allowed {
+            classes,
+            limited: [(by_echo, Limit::Echoes), (by_budget, Limit::Watchers)],
+        }
+    }
+
+    /// Returns when more may be written, if no echo comes.
+    pub(super) fn wake(&self, now: Duration) -> Option<Duration> {
+        let budget = [self.budget.wait(), self.budget.wait_of_removals()];
+        let budget = budget.into_iter().filter(|wait| !wait.is_zero()).min();
+        budget
+            .map(|wait| now + wait)
+            .into_iter()
+            .chain(self.echoes.wake(now))
+            .min()
+    }
+
+    /// Returns how long an object that exists waits until it may be written again.
+    pub(super) fn spacing(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Duration {
+        let usual = self.echoes.usual(Resource::from(key.object.output), now);
+        if usual <= QUICK {
+            return Duration::ZERO;
+        }
+        let Some(written) = self.written.get(key) else {
+            return Duration::ZERO;
+        };
+        let times = match priority {
+            Priority::Remove => SPACING_OF_REMOVALS,
+            Priority::Add | Priority::Rest => SPACING,
+        };
+        (*written + (usual * times).min(MOST_SPACING)).saturating_sub(now)
+    }
+
+    /// Records that an object was granted.
+    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) {
+        self.echoes.granted(key, priority);
+        if self.echoes.usual(Resource::from(key.object.output), now) > QUICK {
+            if self.written.len() >= WRITTEN_KEPT {
+                self.written.retain(|_, written| *written + MOST_SPACING > now);
+            }
+            self.written.insert(key.clone(), now);
+        } else if !self.written.is_empty() {
+            self.written.clear();
+        }
+    }
+
+    /// Records the request that an object was granted for.
+    pub(super) fn built(
+        &mut self,
+        key: &Hashed<ObjectKey>,
+        priority: Priority,
+        request: &Request,
+        now: Duration,
+    ) {
+        let size = match request {
+            Request::Fetch | Request::Probe => return self.answered(key, Effect::Nothing, now),
+            Request::Create(body) | Request::Update(body) => Some(body.len()),
+            Request::Delete(_) => None,
+        };
+        if Resource::from(key.object.output) == Resource::Slices {
+            self.sent += self.budget.pay(size, priority == Priority::Remove);
+        }
+    }
+
+    /// Records the effect of a request, or that none is sent.
+    pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: Effect, now: Duration) {
+        self.echoes.answered(key, effect, now);
+    }
+
+    /// Takes in what our own watches have shown.
+    pub(super) fn signalled(&mut self, signal: &Signal, now: Duration) {
+        match signal {
+            Signal::Opened(output, open) => self.echoes.opened(*output, *open, now),
+            Signal::Shown { output, version, at } => self.echoes.shown(*output, *version, *at),
+            Signal::Deleted { key, at } => self.echoes.deleted(key, *at),
+            Signal::Nodes(nodes) => {
+                self.budget.set_nodes(*nodes, now);
+                self.echoes.watched(self.budget.watchers() > 0.0);
+            }
+        }
+    }
+
+    /// See [`Echoes::stalled`].
+    pub(super) fn stalled(&mut self, from: Duration, to: Duration) {
+        self.echoes.stalled(from, to);
+    }
+
+    /// Returns the number of watchers of slices.
+    pub(super) fn watchers(&self) -> f64 {
+        self.budget.watchers()
+    }
+
+    /// Returns the places for writes without an echo, and how many are held.
+    pub(super) fn places(&self, resource: Resource) -> (usize, usize) {
+        self.echoes.places(resource)
+    }
+
+    /// Takes the bytes that watchers were sent since the last call.
+    pub(super) fn take_sent(&mut self) -> u64 {
+        std::mem::take(&mut self.sent) as u64
+    }
+
+    /// See [`Echoes::take_heard`].
+    pub(super) fn take_heard(&mut self) -> std::vec::Drain<'_, (Output, Duration)> {
+        self.echoes.take_heard()
+    }
+
+    /// Returns the time from one write of a slice to the next while only these limits hold it back.
+    pub(super) fn pace(&self, now: Duration) -> Option<Duration> {
+        let (places, _) = self.echoes.places(Resource::Slices);
+        let usual = self.echoes.usual(Resource::Slices, now);
+        let echoes = (usual > QUICK).then(|| usual / places as u32);
+        self.budget.pace().into_iter().chain(echoes).max()
+    }
+
+    /// Forgets all writes, since this process writes no more.
+    pub(super) fn clear(&mut self) {
+        self.echoes.clear();
+        self.written.clear();
+    }
+}
+
+/// Returns the classes of a resource that may not go.
+fn refused(resource: Resource, removals: bool, others: bool) -> Classes {
+    let (of_removals, of_others) = match resource {
+        Resource::Slices => (Classes::SLICE_REMOVALS, Classes::SLICE_OTHERS),
+        Resource::Endpoints => (Classes::ENDPOINTS_REMOVALS, Classes::ENDPOINTS_OTHERS),
+    };
+    match (removals, others) {
+        (true, true) => Classes::NONE,
+        (true, false) => of_others,
+        (false, true) => of_removals,
+        (false, false) => of_removals.or(of_others),
+    }
+}

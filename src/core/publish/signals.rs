@@ -1,0 +1,147 @@
+//! What our own watches show of the API server's state, on its way from the watches to the writer.
+//!
+//! A watch task adds a signal for each read, and must not wait; the writer takes them when it is awake. However far
+//! behind the writer is, there are only so many: versions of one output are merged, and deletions that are too many are
+//! left out, for which the publisher has a bound.
+
+use crate::core::hash::Hashed;
+use crate::core::object::{ObjectKey, Output};
+use std::time::Duration;
+
+/// Number of signals above which versions of an output are merged.
+const KEPT: usize = 64;
+/// Number of signals above which deletions are left out.
+const MOST: usize = 1024;
+
+/// A sign of how far watchers are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// Our own watch of an output was opened, or has ended.
+    Opened(Output, bool),
+    /// Our own watch of an output has shown everything up to this version, in bytes that arrived then.
+    Shown {
+        /// The output.
+        output: Output,
+        /// The version of the last event or bookmark.
+        version: u64,
+        /// When its bytes arrived.
+        at: Duration,
+    },
+    /// Our own watch has shown that this object was deleted.
+    Deleted {
+        /// The object.
+        key: Hashed<ObjectKey>,
+        /// When the bytes arrived that show it.
+        at: Duration,
+    },
+    /// The cluster has so many nodes.
+    Nodes(usize),
+}
+
+/// The signals that wait for the writer.
+#[derive(Clone, Default, Debug)]
+pub struct Signals(Vec<Signal>);
+
+impl Signals {
+    /// Adds a signal.
+    pub fn push(&mut self, signal: Signal) {
+        match &signal {
+            Signal::Opened(this, _) => {
+                // What an earlier watch has shown does not matter any more.
+                self.0.retain(|other| other.output() != Some(*this));
+            }
+            Signal::Nodes(_) => self.0.retain(|other| !matches!(other, Signal::Nodes(_))),
+            Signal::Shown { output, version, at } if self.0.len() >= KEPT => {
+                let last = self.0.iter_mut().rev().find_map(|other| match other {
+                    Signal::Shown {
+                        output: of,
+                        version,
+                        at,
+                    } if of == output => Some((version, at)),
+                    _ => None,
+                });
+                if let Some((known, since)) = last {
+                    (*known, *since) = ((*known).max(*version), *at);
+                    return;
+                }
+            }
+            Signal::Deleted { .. } if self.0.len() >= MOST => return,
+            Signal::Shown { .. } | Signal::Deleted { .. } => {}
+        }
+        self.0.push(signal);
+    }
+
+    /// Takes all of them, in order.
+    pub fn take(&mut self) -> Vec<Signal> {
+        std::mem::take(&mut self.0)
+    }
+
+    /// Returns whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Signal {
+    /// Returns the output of whose watch this tells.
+    fn output(&self) -> Option<Output> {
+        match self {
+            Self::Opened(output, _) | Self::Shown { output, .. } => Some(*output),
+            Self::Deleted { key, .. } => Some(key.object.output),
+            Self::Nodes(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::object::ObjectName;
+
+    fn shown(version: u64) -> Signal {
+        Signal::Shown {
+            output: Output::Slice,
+            version,
+            at: Duration::from_millis(version),
+        }
+    }
+
+    #[test]
+    fn there_are_never_many() {
+        let mut signals = Signals::default();
+        for version in 0..100_000 {
+            signals.push(shown(version));
+            let name = format!("s{version}").as_str().into();
+            signals.push(Signal::Deleted {
+                key: Hashed::new(ObjectKey {
+                    namespace: "ns".into(),
+                    object: ObjectName::slice(name),
+                }),
+                at: Duration::ZERO,
+            });
+            signals.push(Signal::Nodes(version as usize));
+        }
+        let taken = signals.take();
+        assert!(taken.len() <= MOST + 2, "{}", taken.len());
+        assert!(taken.contains(&shown(99_999)) && taken.contains(&Signal::Nodes(99_999)));
+    }
+
+    #[test]
+    fn a_watch_that_ends_takes_along_what_it_has_shown() {
+        let mut signals = Signals::default();
+        signals.push(Signal::Opened(Output::Slice, true));
+        signals.push(shown(1));
+        signals.push(Signal::Opened(Output::Endpoints, true));
+        signals.push(Signal::Opened(Output::Slice, false));
+        signals.push(Signal::Opened(Output::Slice, true));
+        signals.push(shown(2));
+        assert_eq!(
+            signals.take(),
+            [
+                Signal::Opened(Output::Endpoints, true),
+                Signal::Opened(Output::Slice, true),
+                shown(2)
+            ]
+        );
+    }
+}

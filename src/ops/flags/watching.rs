@@ -1,0 +1,55 @@
+//! The flags that limit what API servers have to send to the clients that watch slices.
+
+use crate::core::publish::{WatchLimits, Watchers};
+
+/// The unit of budgets.
+const MEGABYTE: f64 = 1e6;
+
+/// The flags that limit what API servers have to send to the clients that watch slices.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct WatchingArgs {
+    /// Clients on each node that watch all slices: kube-proxy, or what replaces it
+    ///
+    /// Each slice that is written is sent to all of them, so slices are written at the rate that --watch-budget and
+    /// --watch-budget-per-watcher allow for so many. 0 turns both off, and lets more writes go before the API server has
+    /// sent their events.
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = parse_amount)]
+    pub watchers_per_node: f64,
+
+    /// Clients in the whole cluster that watch all slices, instead of --watchers-per-node
+    #[arg(long, value_name = "N")]
+    pub watchers: Option<u32>,
+
+    /// Megabytes per second that all API servers together may send to clients that watch slices; 0 means no limit
+    ///
+    /// An API server needs about one core for 150 MB/s. At 5,000 nodes the default allows 30 slices of 100 endpoints
+    /// per second.
+    #[arg(long, value_name = "MB", default_value_t = 2000.0, value_parser = parse_amount)]
+    pub watch_budget: f64,
+
+    /// Megabytes per second that one client that watches slices may have to receive and decode; 0 means no limit
+    ///
+    /// The default allows 40 slices of 100 endpoints per second, in clusters of up to 3,800 nodes.
+    #[arg(long, value_name = "MB", default_value_t = 0.52, value_parser = parse_amount)]
+    pub watch_budget_per_watcher: f64,
+}
+
+impl WatchingArgs {
+    /// Returns the limits.
+    pub(crate) fn limits(self) -> WatchLimits {
+        WatchLimits {
+            watchers: self
+                .watchers
+                .map_or(Watchers::PerNode(self.watchers_per_node), Watchers::Fixed),
+            total: self.watch_budget * MEGABYTE,
+            each: self.watch_budget_per_watcher * MEGABYTE,
+        }
+    }
+}
+
+fn parse_amount(text: &str) -> Result<f64, &'static str> {
+    match text.parse::<f64>() {
+        Ok(amount) if amount.is_finite() && amount >= 0.0 => Ok(amount),
+        _ => Err("expected a number that is not negative"),
+    }
+}
