@@ -449,6 +449,7 @@ impl Publisher {
             };
         }
         self.window.pass(now);
+        self.fan_out.pass(now);
         if self.queue.waiting() == 0 {
             // After most messages.
             return Next::Wait {

@@ -73,6 +73,10 @@ pub(crate) enum Fault {
     PodsExpire,
     /// Creates are answered with 500, as often as five times.
     CreatesFail,
+    /// The writer is not told of an event that the watch of an output shows.
+    EchoLost,
+    /// The writer is told of it twice.
+    EchoTwice,
 }
 
 impl Fault {
@@ -107,6 +111,8 @@ pub(crate) struct Case {
     pub(crate) fault: Option<Fault>,
     /// Requests that a namespace may have in flight.
     pub(crate) window: usize,
+    /// Writes wait for the echoes of others: there are two places, one of them for removals.
+    pub(crate) echoes: bool,
     /// Another process takes over, once, at any point.
     pub(crate) succession: bool,
     /// The process loses the lease, once, at any point, and wins it again some time.
@@ -172,6 +178,7 @@ fn two_slices(before: &[Change], changes: &[Change], window: usize) -> Case {
         edits: Vec::new(),
         fault: None,
         window,
+        echoes: false,
         succession: false,
         relapse: false,
         long: false,
@@ -232,6 +239,58 @@ fn shown(before: &[Change], changes: &[Change]) -> String {
         [] => show(changes),
         _ => format!("({}) {}", show(before), show(changes)),
     }
+}
+
+/// Cases in which writes wait for echoes: without a fault, with each, and with a change of leader.
+fn with_echoes() -> Vec<Case> {
+    use Change::Flip;
+    let faults = || Fault::ALL.into_iter().chain([Fault::EchoLost, Fault::EchoTwice]);
+    let mut cases = Vec::new();
+    // Two objects compete for the places.
+    let two = Case {
+        echoes: true,
+        ..two_slices(&[Flip(0)], &[Flip(0), Flip(1)], 2)
+    };
+    for fault in faults() {
+        cases.push(Case {
+            name: format!("echoes, {}, {fault:?}", two.name),
+            fault: Some(fault),
+            long: true,
+            ..two.clone()
+        });
+    }
+    cases.push(Case {
+        name: format!("echoes, {}", two.name),
+        ..two
+    });
+    // One that is written again before its echo has come.
+    for (outputs, kind) in [(SLICES, "slice"), (ENDPOINTS, "Endpoints")] {
+        let case = Case {
+            name: format!("echoes, {kind}: flip0 flip0"),
+            outputs,
+            echoes: true,
+            ..slice_and_endpoints(&[], &[Flip(0), Flip(0)])
+        };
+        for fault in faults() {
+            cases.push(Case {
+                name: format!("{}, {fault:?}", case.name),
+                fault: Some(fault),
+                ..case.clone()
+            });
+        }
+        cases.push(Case {
+            name: format!("echoes, {kind}, succession: flip0 flip0"),
+            succession: true,
+            ..case.clone()
+        });
+        cases.push(Case {
+            name: format!("echoes, {kind}, lost and won again: flip0 flip0"),
+            relapse: true,
+            ..case.clone()
+        });
+        cases.push(case);
+    }
+    cases
 }
 
 pub(crate) fn all() -> Vec<Case> {
@@ -300,6 +359,7 @@ pub(crate) fn all() -> Vec<Case> {
             cases.push(case);
         }
     }
+    cases.extend(with_echoes());
     cases.extend(of_mirroring());
     cases.push(annotated(&[Flip(0), Toggle(1), Toggle(1)]));
     for fault in Fault::ALL {

@@ -13,13 +13,19 @@ use endpointd::core::leadership::view::{Action, End, View};
 use endpointd::core::leadership::{Demand, Term};
 use endpointd::core::namespace::{Kind, NamespaceState, Outcome, Settings};
 use endpointd::core::nodes::NodeTable;
-use endpointd::core::object::{ObjectKey, ObjectName};
+use endpointd::core::object::{ObjectKey, ObjectName, Output};
 use endpointd::core::publish::reports::{Report, Reports, Taken};
-use endpointd::core::publish::{Landing, Load, Next, Pacing, Publisher, Replied};
+use endpointd::core::publish::signals::{Signal, Signals};
+use endpointd::core::publish::throttling::Limit;
+use endpointd::core::publish::{
+    Landing, Load, Next, Pacing, Publisher, Replied, Resource, WatchLimits, Watchers,
+};
 use endpointd::core::role::Role;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// A message to the shard.
 #[derive(Clone, Debug)]
@@ -81,6 +87,10 @@ pub(crate) struct Process {
     shard_woken: bool,
     pub(crate) to_shard: VecDeque<ToShard>,
     reports: Reports,
+    /// Writes wait for their echoes, and these have yet to reach the writer.
+    echoes: bool,
+    signals: Signals,
+    awaits_echo: bool,
     writer_woken: bool,
     pub(crate) to_writer: VecDeque<ToWriter>,
     publisher: Part<Publisher>,
@@ -108,9 +118,16 @@ pub(crate) struct Process {
 
 impl Process {
     /// One that begins now, and writes from the beginning.
-    pub(crate) fn new(settings: Settings, window: usize) -> Self {
+    pub(crate) fn new(settings: Settings, window: usize, echoes: bool) -> Self {
         // One namespace may have half of them, rounded up.
-        let pacing = Pacing::unlimited(2 * window - 1);
+        let mut pacing = Pacing::unlimited(2 * window - 1);
+        if echoes {
+            pacing.watch = WatchLimits {
+                watchers: Watchers::Fixed(1),
+                places: 2,
+                ..WatchLimits::UNWATCHED
+            };
+        }
         let picture = Picture::new(settings.outputs);
         Self {
             shard: Part::new(Shard {
@@ -121,6 +138,9 @@ impl Process {
             shard_woken: false,
             to_shard: VecDeque::new(),
             reports: Reports::default(),
+            echoes,
+            signals: Signals::default(),
+            awaits_echo: false,
             writer_woken: false,
             to_writer: VecDeque::new(),
             publisher: Part::new(Publisher::new(pacing, 0)),
@@ -316,6 +336,44 @@ impl Process {
         }
     }
 
+    /// The watch of an output is opened, or ends.
+    pub(crate) fn watches(&mut self, kind: Kind, open: bool) {
+        if let Some(output) = kind.output() {
+            self.signal([Signal::Opened(output, open)]);
+        }
+    }
+
+    /// The echo of a write arrives so many times.
+    pub(crate) fn echo(&mut self, event: &WatchEvent, times: usize) {
+        let (output, gone, version) = match event {
+            WatchEvent::Seen(meta) => (Output::Slice, None, meta.version),
+            WatchEvent::Gone(name, version) => (Output::Slice, Some(&**name), *version),
+            WatchEvent::Endpoints(meta) => (Output::Endpoints, None, meta.version),
+            WatchEvent::EndpointsGone(name, version) => (Output::Endpoints, Some(&**name), *version),
+            WatchEvent::Mirrored(meta) => (Output::Mirrored, None, meta.version),
+            WatchEvent::MirroredGone(name, version) => (Output::Mirrored, Some(&**name), *version),
+        };
+        let at = self.now;
+        let deleted = gone.map(|name| Signal::Deleted {
+            key: key(ObjectName {
+                output,
+                name: name.into(),
+            }),
+            at,
+        });
+        let shown = Signal::Shown { output, version, at };
+        for _ in 0..times {
+            self.signal(deleted.iter().chain([&shown]).cloned());
+        }
+    }
+
+    fn signal(&mut self, signals: impl IntoIterator<Item = Signal>) {
+        if self.echoes {
+            signals.into_iter().for_each(|signal| self.signals.push(signal));
+            self.wake_writer();
+        }
+    }
+
     /// The watch of an output shows something.
     pub(crate) fn show(&mut self, event: WatchEvent) {
         let epoch = |kind: Kind| self.epochs[kind.index()];
@@ -396,6 +454,7 @@ impl Process {
         self.deliver(events);
         let end = self.picture.end_list(kind, epoch, version, asked);
         self.announce(end);
+        self.watches(kind, true);
     }
 
     /// The shard handles its next message.
@@ -441,7 +500,8 @@ impl Process {
     }
 
     fn wake_writer(&mut self) {
-        if !self.reports.is_empty() && !std::mem::replace(&mut self.writer_woken, true) {
+        let waits = !self.reports.is_empty() || (self.awaits_echo && !self.signals.is_empty());
+        if waits && !std::mem::replace(&mut self.writer_woken, true) {
             self.to_writer.push_back(ToWriter::Wake);
         }
     }
@@ -471,10 +531,18 @@ impl Process {
             Some(ToWriter::Done(object, outcome, load)) => self.done(&object, outcome, load),
             Some(ToWriter::Tick) => self.tick = self.tick.filter(|&at| at > self.now),
         }
+        for signal in self.signals.take() {
+            self.publisher.change().signalled(&signal, self.now);
+        }
+        if self.echoes {
+            self.publisher.change().take_echoes();
+            self.publisher.change().take_sent();
+        }
         loop {
             match self.publisher.change().next(self.now) {
                 Next::Grant { key, .. } => self.to_shard.push_back(ToShard::Grant(key.into_key().object)),
-                Next::Wait { until, .. } => {
+                Next::Wait { until, limited } => {
+                    self.awaits_echo = limited == Some(Limit::Echoes);
                     if let Some(until) = until.filter(|until| self.tick.is_none_or(|tick| tick > *until)) {
                         (self.tick, self.timer) = (Some(until), Some(until));
                     }
@@ -528,6 +596,17 @@ impl Process {
         }
         if !self.reports.is_empty() {
             return Some("the writer was not woken for what a shard has said".to_owned());
+        }
+        let mut publisher = self.publisher.clone();
+        for signal in self.signals.take() {
+            publisher.change().signalled(&signal, self.now);
+        }
+        publisher.change().next(self.now + MINUTE);
+        if Resource::ALL
+            .iter()
+            .any(|resource| publisher.places(*resource).1 > 0)
+        {
+            return Some("the place of a write is lost".to_owned());
         }
         if self.picture.blocked().any() {
             return Some("a kind is never shown to be as new as the term".to_owned());

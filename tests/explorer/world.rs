@@ -179,7 +179,7 @@ impl<'c> World<'c> {
             seed: 7,
             ..Settings::default()
         };
-        Process::new(settings, case.window)
+        Process::new(settings, case.window, case.echoes)
     }
 
     fn list_everything(&mut self) {
@@ -301,6 +301,14 @@ impl<'c> World<'c> {
                 .filter(|kind| kind.is_output() && self.follows(*kind))
                 .map(Step::FaultIn)
                 .collect(),
+            Fault::EchoLost | Fault::EchoTwice => [
+                (Kind::Slice, self.slices.is_empty()),
+                (Kind::Endpoints, self.endpoints.is_empty()),
+            ]
+            .into_iter()
+            .filter(|(_, empty)| !empty)
+            .map(|(kind, _)| Step::FaultIn(kind))
+            .collect(),
             // A new leader's watch of pods breaks as often as it may without that.
             Fault::PodsExpire
                 if self.process.delivered == self.changed && self.process.leads_from_the_start() =>
@@ -518,6 +526,7 @@ impl System for World<'_> {
                     _ => &mut self.endpoints,
                 };
                 let event = events.pop_front().ok_or("the watch has nothing to show")?;
+                self.process.echo(&event, 1);
                 self.process.show(event);
             }
             Step::List(kind) if self.is_awaited(kind) => {
@@ -540,8 +549,23 @@ impl System for World<'_> {
                     fault => self.serve(&object, Some(fault)),
                 }
             }
+            Step::FaultIn(kind) if matches!(self.fault, Some(Fault::EchoLost | Fault::EchoTwice)) => {
+                let times = if self.fault.take() == Some(Fault::EchoLost) {
+                    0
+                } else {
+                    2
+                };
+                let events = match kind {
+                    Kind::Slice => &mut self.slices,
+                    _ => &mut self.endpoints,
+                };
+                let event = events.pop_front().ok_or("the watch has nothing to show")?;
+                self.process.echo(&event, times);
+                self.process.show(event);
+            }
             Step::FaultIn(kind) => {
                 self.fault = None;
+                self.process.watches(kind, false);
                 match kind {
                     Kind::Slice => self.slices.clear(),
                     Kind::Endpoints => self.endpoints.clear(),

@@ -40,6 +40,8 @@ pub struct WatchLimits {
     pub total: f64,
     /// Bytes per second that one watcher may receive; zero or less means no limit.
     pub each: f64,
+    /// Writes of a resource whose events have not come back, at most, while anyone watches.
+    pub places: u16,
 }
 
 impl WatchLimits {
@@ -48,7 +50,11 @@ impl WatchLimits {
         watchers: Watchers::Fixed(0),
         total: 0.0,
         each: 0.0,
+        places: Self::PLACES,
     };
+    /// The number of places that is safe by default. A watcher of an API server has room for 20 events, 10 in each of two
+    /// channels; the rest of it is for the events of other writers.
+    pub const PLACES: u16 = 16;
 
     /// Returns the number of watchers of a cluster with so many nodes.
     pub fn watchers(self, nodes: usize) -> f64 {
@@ -211,6 +217,7 @@ mod tests {
             watchers,
             total: 1_000_000.0,
             each: 10_000.0,
+            ..WatchLimits::UNWATCHED
         }
     }
 

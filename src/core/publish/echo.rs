@@ -32,10 +32,7 @@ use std::time::Duration;
 const FIRST: f64 = 5.0;
 /// The number of places that are always left: one for removals, and one for everything else.
 const LEAST: f64 = 2.0;
-/// The number of places while others watch. A watcher of an API server has room for at least 20 events by default, 10
-/// in each of two channels; the rest of it is for the events of other writers.
-const MOST: f64 = 16.0;
-/// The same if nobody watches.
+/// The largest number of places if nobody watches.
 const MOST_UNWATCHED: f64 = 256.0;
 /// An echo that takes longer than this is late: half of the places are taken away.
 pub(super) const LATE: Duration = Duration::from_millis(250);
@@ -274,9 +271,9 @@ impl Stream {
 }
 
 impl Echoes {
-    /// Sets whether others watch slices.
-    pub(super) fn watched(&mut self, watched: bool) {
-        let most = if watched { MOST } else { MOST_UNWATCHED };
+    /// Sets the largest number of places while others watch, or that nobody does.
+    pub(super) fn watched(&mut self, most: Option<u16>) {
+        let most = most.map_or(MOST_UNWATCHED, |most| f64::from(most).max(LEAST));
         for places in &mut self.places {
             places.most = most;
         }

@@ -35,6 +35,8 @@ pub(super) struct Allowed {
 #[derive(Clone, Debug)]
 pub(super) struct FanOut {
     echoes: Echoes,
+    /// The largest number of places while anyone watches.
+    places: u16,
     budget: Budget,
     /// When objects were last written while echoes were not quick.
     written: HashedMap<ObjectKey, Duration>,
@@ -45,19 +47,29 @@ pub(super) struct FanOut {
 impl FanOut {
     pub(super) fn new(limits: WatchLimits) -> Self {
         let budget = Budget::new(limits);
-        let mut echoes = Echoes::default();
-        echoes.watched(budget.watchers() > 0.0);
-        Self {
-            echoes,
+        let mut fan_out = Self {
+            echoes: Echoes::default(),
+            places: limits.places,
             budget,
             written: HashedMap::default(),
             sent: 0.0,
-        }
+        };
+        fan_out.count_watchers();
+        fan_out
+    }
+
+    fn count_watchers(&mut self) {
+        let watched = self.budget.watchers() > 0.0;
+        self.echoes.watched(watched.then_some(self.places));
+    }
+
+    /// Lets the time pass.
+    pub(super) fn pass(&mut self, now: Duration) {
+        self.echoes.pass(now);
     }
 
     /// Returns what may be written now.
     pub(super) fn allow(&mut self, now: Duration) -> Allowed {
-        self.echoes.pass(now);
         self.budget.set_blind(!self.echoes.counts(Output::Slice), now);
         let mut classes = Classes::ALL;
         let (removals, others) = self.budget.allow(now);
@@ -145,7 +157,7 @@ impl FanOut {
             Signal::Deleted { key, at } => self.echoes.deleted(key, *at),
             Signal::Nodes(nodes) => {
                 self.budget.set_nodes(*nodes, now);
-                self.echoes.watched(self.budget.watchers() > 0.0);
+                self.count_watchers();
             }
         }
     }

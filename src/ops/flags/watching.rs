@@ -32,6 +32,14 @@ pub(crate) struct WatchingArgs {
     /// The default allows 40 slices of 100 endpoints per second, in clusters of up to 3,800 nodes.
     #[arg(long, value_name = "MB", default_value_t = 0.52, value_parser = parse_amount)]
     pub watch_budget_per_watcher: f64,
+
+    /// Maximum number of slices, and of Endpoints, that are written before the API server has sent the events of earlier
+    /// writes
+    ///
+    /// Fewer are, down to 2, while it is late with events. An API server ends the watch of a client that it could not send
+    /// 20 events to. Without watchers there is no such limit.
+    #[arg(long, value_name = "N", default_value_t = WatchLimits::PLACES, value_parser = clap::value_parser!(u16).range(2..=1024))]
+    pub max_writes_without_echo: u16,
 }
 
 impl WatchingArgs {
@@ -43,6 +51,7 @@ impl WatchingArgs {
                 .map_or(Watchers::PerNode(self.watchers_per_node), Watchers::Fixed),
             total: self.watch_budget * MEGABYTE,
             each: self.watch_budget_per_watcher * MEGABYTE,
+            places: self.max_writes_without_echo,
         }
     }
 }

@@ -15,7 +15,7 @@ fn key(name: impl ToString) -> Hashed<ObjectKey> {
 /// Places of slices, whose watch is open, on a server that others watch.
 fn echoes() -> Echoes {
     let mut echoes = Echoes::default();
-    echoes.watched(true);
+    echoes.watched(Some(16));
     echoes.opened(Output::Slice, true, Duration::ZERO);
     echoes
 }
@@ -184,10 +184,10 @@ fn places_grow_while_echoes_are_quick_and_are_halved_when_they_are_late() {
     );
     rounds(&mut echoes, &mut now, 10 * MS, 30);
     assert_eq!(limit(&echoes), 16);
-    echoes.watched(false);
+    echoes.watched(None);
     rounds(&mut echoes, &mut now, MS, 300);
     assert!(limit(&echoes) > 100, "nobody has to keep up");
-    echoes.watched(true);
+    echoes.watched(Some(16));
     assert_eq!(limit(&echoes), 16);
 }
 
