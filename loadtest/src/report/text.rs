@@ -10,6 +10,7 @@ use super::{
     model::Report,
     plots,
     runs::Run,
+    watchers,
 };
 
 /// The width of a usual terminal, in columns.
@@ -70,6 +71,7 @@ pub(super) fn table(report: &Report, colour: bool) -> String {
     table.head(report);
     table.latencies(report);
     table.work(report);
+    table.watchers(report);
     table.processes(report);
     table.rest(report);
     table.rounds(report);
@@ -180,6 +182,14 @@ impl Table {
             bytes(writes.bytes_per_change)
         );
         self.line(&format!("{:<NAME$}{each}", "Per change"));
+    }
+
+    fn watchers(&mut self, report: &Report) {
+        let Some(watchers) = &report.watchers else { return };
+        self.line("");
+        for (name, figure) in watchers::lines(watchers) {
+            self.line(&format!("{name:<NAME$}{figure}"));
+        }
     }
 
     fn processes(&mut self, report: &Report) {
