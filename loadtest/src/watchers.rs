@@ -250,13 +250,24 @@ impl Watchers {
     /// Waits until the proxies have received what the observer has, or until the time is up. Then there are figures.
     pub(crate) async fn finish(&self, begun: Begun, limit: Duration) -> Finished {
         let deadline = Instant::now() + limit;
+        let stage = Stage::begin("watchers", self.proxies.len() as u64);
         let behind = loop {
             let behind = look(&self.matcher, &self.marks, &self.proxies);
             if behind == 0 || Instant::now() >= deadline {
                 break behind;
             }
+            let done = self.proxies.len() - behind;
+            stage.set(done as u64, || {
+                format!("{} have the last change", number(done as u64))
+            });
             sleep(TICK).await;
         };
+        let elapsed = time(stage.elapsed());
+        stage.end(&if behind == 0 {
+            format!("{elapsed}: all have the last change")
+        } else {
+            format!("{} lack the last change", number(behind as u64))
+        });
         let seconds = Instant::now().saturating_duration_since(begun.at).as_secs_f64();
         let counts = self.shared.counts().since(&begun.counts);
         let server = self.server().await;

@@ -74,16 +74,16 @@ pub(super) fn lines(watchers: &Watchers) -> Vec<(&'static str, String)> {
         ended = format!("{ended}, {} while changing", number(watchers.ended_in_churn));
     }
     let received = format!(
-        "{}, {} each second, {} events",
+        "{}, {} each second",
         format::bytes(watchers.bytes as f64),
-        format::bytes(watchers.bytes_per_second),
-        number(watchers.events)
+        format::bytes(watchers.bytes_per_second)
     );
     let mut lines = vec![
         ("Watchers", number(watchers.count)),
         ("Watches ended", ended),
         ("Ended in time", number(watchers.timed_out)),
         ("Lists again", number(watchers.lists)),
+        ("Events", number(watchers.events)),
         ("Received", received),
     ];
     let slow = watchers.terminated.map(number);

@@ -295,6 +295,26 @@ mod tests {
     }
 
     #[test]
+    fn watchers_have_figures_of_their_own() {
+        let mut watched = report();
+        let mut watchers = model::Watchers {
+            ended: 2,
+            ..model::Watchers::default()
+        };
+        watchers.latency.count = 10;
+        watchers.latency.p99 = 900_000;
+        watched.watchers = Some(watchers);
+        let found = |budget: &str| {
+            let (figure, _, measured, met) = judged(budget, &watched).remove(0);
+            (figure, measured, met)
+        };
+        let expected = |figure: &str, measured: &str, met| (figure.to_owned(), measured.to_owned(), met);
+        assert_eq!(found("watchers.p99=1s"), expected("watchers.p99", "900 ms", true));
+        assert_eq!(found("watchers.ended=0"), expected("watchers.ended", "2", false));
+        assert_eq!(one("watchers.ended=9").1, "not measured", "there were none");
+    }
+
+    #[test]
     fn what_was_not_measured_is_no_success() {
         assert_eq!(
             one("endpoints.p99=1m"),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use loadtest::report::model::{Report, Watchers};
-use memory_apiserver::{After, Ending, ErrorEvent, Fault, FaultPlan, Rule, Verb, WatchFault};
+use ::loadtest::report::model::{Report, Watchers};
+use memory_apiserver::{After, Ending, ErrorEvent, Failure, Fault, FaultPlan, Rule, Verb, WatchFault};
 
-use super::{cluster::Cluster, scratch, text, verified};
+use super::{cluster::Cluster, loadtest, scratch, text, verified};
 
 /// A run beside five proxies on a server whose watches by proxies have this fault.
 fn run_with(name: &str, fault: Fault, flags: &[&str]) -> Report {
@@ -23,7 +23,7 @@ fn run_with(name: &str, fault: Fault, flags: &[&str]) -> Report {
         .unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
-    let report = loadtest::report::read(&dir).unwrap();
+    let report = ::loadtest::report::read(&dir).unwrap();
     std::fs::remove_dir_all(dir).unwrap();
     report
 }
@@ -91,6 +91,40 @@ fn proxies_ask_for_no_slices_of_headless_services() {
         "{watchers:?}"
     );
     assert_eq!(watchers.latency.never_seen, 0);
+}
+
+#[test]
+fn a_run_fails_before_its_first_change_where_proxies_cannot_watch() {
+    let cluster = Cluster::start("no-proxies");
+    let rule = Rule::on(Verb::Watch, "endpointslices").client("loadtest-proxy");
+    let refused = Fault::before(Failure::Forbidden);
+    cluster.set_faults(FaultPlan::new(7).rule(rule.fault(refused)));
+    let output = cluster
+        .loadtest(&["run", "steady", "--spawn", "--pods=60", "--namespaces=1"])
+        .args(["--watchers=3", "--time-limit=5s"])
+        .output()
+        .unwrap();
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    let expected =
+        "only 0 of 3 watchers were connected within 5.00 s: a watch of slices was answered with 403";
+    assert!(err.contains(expected), "{err}");
+    assert!(!err.contains("churn") && err.contains("cleaned up"), "{err}");
+}
+
+#[test]
+fn a_proxy_that_is_too_slow_fails_the_verification() {
+    let output = loadtest(&["run", "steady", "--pods=400", "--namespaces=1", "--rate=100"])
+        .args(["--duration=2s", "--watchers=2", "--watcher-rate=20K"])
+        .args(["--time-limit=5s"])
+        .output()
+        .unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{out}{err}");
+    assert!(
+        out.contains("NOT VERIFIED") && out.contains("2 of 2 watchers had not received the last change"),
+        "{out}{err}"
+    );
 }
 
 #[test]
