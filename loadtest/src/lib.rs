@@ -7,6 +7,7 @@
 //!   │  fill, churn           │                                        own: its CPU time and memory are read)
 //!   │                        ▼
 //!   ├── output watch: when did each change become visible, how much was written for it
+//!   ├── watchers: simulated kube-proxies, if wanted; when did each change reach all of them
 //!   └── oracle: what should be published, worked out from nothing, compared with what is
 //! ```
 
@@ -29,3 +30,4 @@ pub mod run;
 pub mod serve;
 mod settle;
 mod target;
+mod watchers;

@@ -5,6 +5,7 @@
 //! decodes an address where it would otherwise copy a name.
 
 pub(crate) mod latencies;
+pub(crate) mod marks;
 pub(crate) mod visible;
 pub(crate) mod watch;
 mod wire;

@@ -22,9 +22,34 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Bytes in a second, with or without a decimal unit.
+pub(crate) fn byte_rate(text: &str) -> Result<u64, String> {
+    let units = [("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+    let unit = units
+        .into_iter()
+        .find_map(|(unit, size)| Some((text.strip_suffix(unit)?, size)));
+    let (count, size) = unit.unwrap_or((text, 1_u64));
+    let rate = count
+        .parse::<u64>()
+        .ok()
+        .and_then(|count| count.checked_mul(size));
+    rate.filter(|rate| *rate > 0)
+        .ok_or_else(|| "expected bytes in a second, such as 200K or 1M".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_may_have_a_unit() {
+        assert_eq!(byte_rate("512"), Ok(512));
+        assert_eq!(byte_rate("200K"), Ok(200_000));
+        assert_eq!(byte_rate("1M"), Ok(1_000_000));
+        for wrong in ["", "0", "K", "-1K", "1.5M", "1T", "99999999999999G"] {
+            assert!(byte_rate(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn durations_need_a_unit_and_a_length() {

@@ -25,6 +25,7 @@ mod scale;
 mod settings;
 pub(crate) mod spread;
 mod text;
+mod watchers;
 
 #[cfg(test)]
 #[path = "../tests/page/sample.rs"]

@@ -53,6 +53,31 @@ pub(crate) struct Embedded {
     runtime: Option<tokio::runtime::Runtime>,
 }
 
+/// Makes clients of a cluster.
+#[derive(Clone)]
+pub(crate) enum Connector {
+    Url(String),
+    Config(Box<Config>),
+}
+
+// === impl Connector ===
+
+impl Connector {
+    /// A client with connections of its own, which hides no failure behind retries.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        match self {
+            Self::Url(url) => api::client(url),
+            Self::Config(config) => Client::try_from(Config::clone(config)).map_err(|error| match error {
+                // kube's words hold the proxy's URL, and with it a password.
+                kube::Error::ProxyProtocolDisabled { .. } | kube::Error::ProxyProtocolUnsupported { .. } => {
+                    anyhow!("the proxy, which proxy-url in the kubeconfig or HTTPS_PROXY sets, must be http:// or https://")
+                }
+                error => error.into(),
+            }),
+        }
+    }
+}
+
 // === impl Target ===
 
 impl Target {
@@ -85,18 +110,17 @@ impl Target {
         })
     }
 
+    /// Makes clients of it.
+    pub(crate) fn connector(&self) -> Connector {
+        match self {
+            Self::Embedded(embedded) => Connector::Url(embedded.url.clone()),
+            Self::Cluster { config, .. } => Connector::Config(config.clone()),
+        }
+    }
+
     /// A client with connections of its own, which hides no failure behind retries.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        match self {
-            Self::Embedded(embedded) => api::client(&embedded.url),
-            Self::Cluster { config, .. } => Client::try_from(Config::clone(config)).map_err(|error| match error {
-                // kube's words hold the proxy's URL, and with it a password.
-                kube::Error::ProxyProtocolDisabled { .. } | kube::Error::ProxyProtocolUnsupported { .. } => {
-                    anyhow!("the proxy, which proxy-url in the kubeconfig or HTTPS_PROXY sets, must be http:// or https://")
-                }
-                error => error.into(),
-            }),
-        }
+        self.connector().client()
     }
 
     pub(crate) fn url(&self) -> String {

@@ -73,6 +73,7 @@ impl Dir {
             .map(|(name, report)| (name, self.save(name, &report).html))
             .collect();
         pages.push(("throttled", self.save("throttled", &sample::throttled()).html));
+        pages.push(("watched", self.save("watched", &sample::watched()).html));
         pages.push(("repeated", self.save("repeated", &sample::repeated()).html));
         let repeated = [sample::repeated(), sample::throttled()];
         pages.push(("compare-repeated", self.compare("compare-repeated", &repeated)));

@@ -13,6 +13,8 @@ use loadtest::report::model::Report;
 
 #[path = "run/cluster.rs"]
 mod cluster;
+#[path = "run/watchers.rs"]
+mod watchers;
 
 fn loadtest(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
@@ -458,7 +460,7 @@ fn bad_input_is_refused_before_anything_is_started() {
     let missing = scratch("missing.yaml");
     let missing = missing.to_str().unwrap();
     let (steady, own) = (["run", "steady"], std::process::id().to_string());
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 18] = [
         (
             &["run", "stedy"],
             "invalid value 'stedy' for '<PROFILE>': expected steady, ",
@@ -492,6 +494,15 @@ fn bad_input_is_refused_before_anything_is_started() {
             "such as p99=100ms",
         ),
         (&[steady[0], steady[1], "--repeat=0"], "0 is not in 1..=100"),
+        (&[steady[0], steady[1], "--watchers=0"], "0 is not in 1..=10000"),
+        (
+            &[steady[0], steady[1], "--watchers=2", "--watcher-rate=fast"],
+            "such as 200K or 1M",
+        ),
+        (
+            &[steady[0], steady[1], "--watchers=2", "--outputs=endpoints"],
+            "watchers watch slices",
+        ),
     ];
     for (args, expected) in cases {
         assert_refused(args, expected);

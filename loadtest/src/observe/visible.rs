@@ -8,11 +8,15 @@
 //! to was neither the last one seen, nor one that an earlier change may yet bring. Others are counted apart,
 //! and so are those that a later change overtook before they were seen.
 
-use std::{collections::HashMap, mem, time::Duration};
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{PodNumber, latencies::Latencies};
+use super::{
+    PodNumber,
+    latencies::Latencies,
+    marks::{Mark, Marks},
+};
 use crate::{oracle::Family, report::model::Latency};
 
 /// For so long, an event may yet arrive that shows an earlier change. Long against any latency worth having.
@@ -48,6 +52,10 @@ pub(crate) struct Visibility {
     unanswered: HashMap<u64, (PodNumber, Vec<SetId>)>,
     latencies: Latencies,
     overtaken: u64,
+    /// Where others learn of what became visible, and at which version what is told now does; none where they are not shown
+    /// the object.
+    marks: Option<Arc<Marks>>,
+    version: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +82,8 @@ struct Awaited {
     shown: Shown,
     answered: Option<Instant>,
     seen: Option<Instant>,
+    /// The version of the object that showed it, where others are shown it too.
+    version: Option<u64>,
 }
 
 // === impl Shown ===
@@ -103,6 +113,21 @@ impl Visibility {
             unanswered: HashMap::new(),
             latencies: Latencies::new(),
             overtaken: 0,
+            marks: None,
+            version: None,
+        }
+    }
+
+    /// Tells others from now on which changes became visible.
+    pub(crate) fn tell(&mut self, marks: Arc<Marks>) {
+        self.marks = Some(marks);
+    }
+
+    /// An object arrived, of which [`Visibility::turns`] tells next. Others are shown it at this version, or not at all.
+    pub(super) fn arrived(&mut self, version: Option<u64>) {
+        self.version = version;
+        if let (Some(marks), Some(version)) = (&self.marks, version) {
+            marks.arrived(version);
         }
     }
 
@@ -138,6 +163,7 @@ impl Visibility {
                     shown,
                     answered: None,
                     seen: None,
+                    version: None,
                 });
                 sets.push(id);
             }
@@ -155,7 +181,7 @@ impl Visibility {
             };
             if let Some(awaited) = seen.awaited.as_mut().filter(|awaited| awaited.change == change.0) {
                 awaited.answered = Some(now);
-                Self::finish(&mut self.latencies, seen);
+                Self::finish(&mut self.latencies, self.marks.as_deref(), seen);
             }
         }
     }
@@ -273,8 +299,11 @@ impl Visibility {
             .as_mut()
             .filter(|awaited| awaited.shown == seen.shown)
         {
-            awaited.seen.get_or_insert(now);
-            Self::finish(&mut self.latencies, seen);
+            if awaited.seen.is_none() {
+                awaited.seen = Some(now);
+                awaited.version = self.version;
+            }
+            Self::finish(&mut self.latencies, self.marks.as_deref(), seen);
         }
         // A pod's number never comes back.
         if seen.shown == Shown::Absent && seen.awaited.is_none() {
@@ -282,15 +311,19 @@ impl Visibility {
         }
     }
 
-    fn finish(latencies: &mut Latencies, seen: &mut Seen) {
+    fn finish(latencies: &mut Latencies, marks: Option<&Marks>, seen: &mut Seen) {
         if let Some(Awaited {
             answered: Some(answered),
             seen: Some(at),
+            version,
             ..
         }) = seen.awaited
         {
             // An event that overtakes the answer has no latency at all.
             latencies.record(at.saturating_duration_since(answered));
+            if let (Some(marks), Some(version)) = (marks, version) {
+                marks.add(Mark { version, answered });
+            }
             seen.awaited = None;
             mem::take(&mut seen.possible);
         }

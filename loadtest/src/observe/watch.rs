@@ -91,6 +91,8 @@ struct Watcher {
 /// The last contents of an object.
 struct Known {
     set: SetId,
+    /// A kube-proxy is shown it.
+    is_proxied: bool,
     /// By number.
     pods: Vec<(PodNumber, Shown)>,
 }
@@ -265,8 +267,9 @@ impl Watcher {
             gone.remove(&object.key());
             self.apply(object, now);
         }
+        let version = list.metadata.version();
         for key in gone {
-            self.remove(&key, now);
+            self.remove(&key, version, now);
         }
         self.version = list.metadata.resource_version.into_owned();
         Ok(())
@@ -301,7 +304,7 @@ impl Watcher {
                 }
                 Kind::Deleted => {
                     self.seen.note(self.output, &event, &line, now);
-                    self.remove(&object.key(), now);
+                    self.remove(&object.key(), object.metadata.version(), now);
                 }
                 Kind::Bookmark => {}
                 Kind::Error if object.code == Some(GONE) => return self.list().await,
@@ -320,21 +323,24 @@ impl Watcher {
         let after = object.pods();
         let known = self.known.entry(object.key()).or_insert(Known {
             set,
+            is_proxied: false,
             pods: Vec::new(),
         });
         let before = std::mem::replace(&mut known.pods, after);
-        self.seen
-            .of(self.output)
-            .lock()
-            .turns(known.set, &before, &known.pods, now);
+        // One that a kube-proxy is no longer shown is told as deleted, at the same version.
+        let was_proxied = std::mem::replace(&mut known.is_proxied, object.is_proxied());
+        let version = object.metadata.version();
+        let version = version.filter(|_| was_proxied || known.is_proxied);
+        let mut seen = self.seen.of(self.output).lock();
+        seen.arrived(version);
+        seen.turns(known.set, &before, &known.pods, now);
     }
 
-    fn remove(&mut self, key: &(String, String), now: Instant) {
+    fn remove(&mut self, key: &(String, String), version: Option<u64>, now: Instant) {
         if let Some(known) = self.known.remove(key) {
-            self.seen
-                .of(self.output)
-                .lock()
-                .turns(known.set, &known.pods, &[], now);
+            let mut seen = self.seen.of(self.output).lock();
+            seen.arrived(version.filter(|_| known.is_proxied));
+            seen.turns(known.set, &known.pods, &[], now);
         }
     }
 

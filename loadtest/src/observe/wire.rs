@@ -69,6 +69,11 @@ pub(super) struct Metadata<'a> {
 struct Labels<'a> {
     #[serde(borrow, default, rename = "kubernetes.io/service-name")]
     service: Option<Cow<'a, str>>,
+    /// Of slices that a kube-proxy does not ask for.
+    #[serde(default, rename = "service.kubernetes.io/headless")]
+    headless: Option<IgnoredAny>,
+    #[serde(default, rename = "service.kubernetes.io/service-proxy-name")]
+    proxy: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -120,6 +125,12 @@ impl Object<'_> {
         self.metadata.labels.service.as_deref()
     }
 
+    /// A kube-proxy asks for slices of these labels.
+    pub(super) fn is_proxied(&self) -> bool {
+        let labels = &self.metadata.labels;
+        labels.headless.is_none() && labels.proxy.is_none()
+    }
+
     /// Our pods in it, by number, each once.
     pub(super) fn pods(&self) -> Vec<(PodNumber, Shown)> {
         let mut pods: Vec<_> = if let Some(endpoints) = &self.endpoints {
@@ -140,6 +151,15 @@ impl Object<'_> {
         // An address of several ports may stand in several subsets, in the same state in all.
         pods.dedup_by_key(|(number, _)| *number);
         pods
+    }
+}
+
+// === impl Metadata ===
+
+impl Metadata<'_> {
+    /// The version as a number, by which versions have their order.
+    pub(super) fn version(&self) -> Option<u64> {
+        self.resource_version.parse().ok()
     }
 }
 

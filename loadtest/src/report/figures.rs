@@ -5,6 +5,7 @@ use super::{
     model::{Budget, Goal, Latency, Process, Report, WriteCounts},
     runs::Run,
     spread::{ENOUGH, Spread},
+    watchers,
 };
 
 /// A difference of less than this is none.
@@ -19,19 +20,19 @@ const THROTTLED_ALIKE: f64 = 0.03;
 
 /// How many times as large a figure may be in one run as in another of the same, rounded up from six runs of `steady`, ten
 /// seconds each, on a busy machine of two cores: p50 1.4, p90 4.5, p99 and p99.9 7 to 9, CPU time 1.4, memory 1.04, starts 3.3.
-mod noise {
-    pub(super) const MEDIAN: f64 = 1.5;
-    pub(super) const P90: f64 = 5.0;
+pub(super) mod noise {
+    pub(in crate::report) const MEDIAN: f64 = 1.5;
+    pub(in crate::report) const P90: f64 = 5.0;
     /// Of values that a change in a hundred, or fewer, decide.
-    pub(super) const TAIL: f64 = 10.0;
-    pub(super) const CPU: f64 = 1.5;
-    pub(super) const MEMORY: f64 = 1.1;
+    pub(in crate::report) const TAIL: f64 = 10.0;
+    pub(in crate::report) const CPU: f64 = 1.5;
+    pub(in crate::report) const MEMORY: f64 = 1.1;
     /// Of how long a start takes, and of the pauses of restarts.
-    pub(super) const START: f64 = 4.0;
+    pub(in crate::report) const START: f64 = 4.0;
     /// Of counts that depend on the load, and hardly on chance.
-    pub(super) const COUNTS: f64 = 1.1;
+    pub(in crate::report) const COUNTS: f64 = 1.1;
     /// Of counts of things that should not happen at all.
-    pub(super) const NONE: f64 = 1.0;
+    pub(in crate::report) const NONE: f64 = 1.0;
 }
 
 /// The name of a figure, its noise, and its value.
@@ -67,7 +68,8 @@ const PROCESS: [OfProcess; 5] = [
     }),
 ];
 
-type OfReport = (
+/// The name of a figure, its direction, its noise, its text and its value.
+pub(super) type OfReport = (
     &'static str,
     Better,
     f64,
@@ -337,10 +339,16 @@ impl Standing {
 pub(super) fn groups(runs: &[Run<'_>]) -> Vec<Group> {
     let reports: Vec<&Report> = runs.iter().map(|run| &*run.report).collect();
     let mut groups = vec![
-        latency("Slices: change to visible", &reports, |report| &report.slices),
-        latency("Endpoints: change to visible", &reports, |report| {
-            &report.endpoints
+        latency("Slices: change to visible", &reports, |report| {
+            Some(&report.slices)
         }),
+        latency("Endpoints: change to visible", &reports, |report| {
+            Some(&report.endpoints)
+        }),
+        latency("Watchers: change to event", &reports, |report| {
+            Some(&report.watchers.as_ref()?.latency)
+        }),
+        group("Watchers", &reports, &watchers::FIGURES),
         work(&reports),
         processes(&reports),
     ];
@@ -476,19 +484,19 @@ fn used(
     }
 }
 
-fn latency(title: &str, reports: &[&Report], of: fn(&Report) -> &Latency) -> Group {
+fn latency(title: &str, reports: &[&Report], of: fn(&Report) -> Option<&Latency>) -> Group {
     let mut figures: Vec<Figure> = DURATIONS
         .into_iter()
         .map(|(name, noise, value)| {
             figure(reports, name, Better::Lower, noise, format::micros, |report| {
-                let latency = of(report);
+                let latency = of(report)?;
                 (latency.count > 0).then(|| value(latency) as f64)
             })
         })
         .collect();
     let count = |name: &str, better, value: fn(&Latency) -> u64| {
         figure(reports, name, better, noise::NONE, format::whole, |report| {
-            let latency = of(report);
+            let latency = of(report)?;
             (latency.count > 0 || latency.never_seen > 0).then(|| value(latency) as f64)
         })
     };

@@ -55,6 +55,8 @@ pub struct Report {
     pub throttling: Option<Throttling>,
     /// The flags that the controller ran with, in their order; none where they are not known.
     pub flags: Option<Vec<String>>,
+    /// The simulated kube-proxies; none where there were none.
+    pub watchers: Option<Watchers>,
     /// The limits that the user set, held against the figures.
     pub budgets: Vec<Budget>,
     /// Where the run was repeated: the figures of each round, without its curves and distributions. All else in this
@@ -268,6 +270,37 @@ pub struct WriteCounts {
     pub deleted: u64,
     /// Bytes of the objects as the watching client received them, as JSON.
     pub bytes: u64,
+}
+
+/// Simulated kube-proxies, each with a watch of all slices on a connection of its own. Counts are of all of them, from the
+/// first measured change until all had received the last one.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Watchers {
+    /// How many there were.
+    pub count: u64,
+    /// From the API server's answer to a change until the slice that shows it arrived at a proxy: each change counts once
+    /// for each of them.
+    pub latency: Latency,
+    /// Watches that the API server, or the network, ended before their time.
+    pub ended: u64,
+    /// Those of them that were ended while changes were made, and not after the last one.
+    pub ended_in_churn: u64,
+    /// Watches that ended because they had lasted as long as they were asked to.
+    pub timed_out: u64,
+    /// Lists after the first one of each proxy.
+    pub lists: u64,
+    /// Events received, bookmarks excluded.
+    pub events: u64,
+    /// Bytes received, without TLS and the heads of answers.
+    pub bytes: u64,
+    /// These, for each second.
+    pub bytes_per_second: f64,
+    /// Watches of slices that the API server ended because their clients read too slowly, as its metrics say; none where
+    /// they could not be read.
+    pub terminated: Option<u64>,
+    /// CPU time of the API server, in seconds, as its metrics say; none where they could not be read.
+    pub server_cpu_seconds: Option<f64>,
 }
 
 /// A process that was measured during the run.

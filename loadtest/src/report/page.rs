@@ -9,11 +9,12 @@ use super::{
     components::{Mood, Tile, badge, lines, row, table, tiles, whole},
     figures::{self, Better, DURATIONS, Figure, Group, Judgement, Throttled, WRITES},
     format,
-    model::{Latency, Process, Report},
+    model::{Latency, Process, Report, Watchers},
     plot::Plot,
-    plots::{self, is_measured, latencies},
+    plots::{self, LAG, is_measured, latencies},
     runs::Run,
     settings::{self, Setting},
+    watchers,
 };
 use verdict::{kept_up, throttled, verdict, verified};
 
@@ -77,6 +78,9 @@ fn sections(runs: &[Run<'_>]) -> Markup {
             h2 { "Latency" }
             p.explain {
                 "From the API server’s answer to a change until a watching client received the object that shows it. "
+                @if runs.iter().any(|run| run.report.watchers.is_some()) {
+                    "Watchers: the same at each of the simulated kube-proxies. "
+                }
                 @if one.is_some() { "Generator lag: from when a change was due until it was sent." }
             }
             @if let Some(report) = one { (latency_table(report)) }
@@ -87,6 +91,7 @@ fn sections(runs: &[Run<'_>]) -> Markup {
             (rendered(&plots::work(runs)))
             @if let Some(report) = one { (writes_table(report)) }
         }
+        @if let Some(watchers) = one.and_then(|report| report.watchers.as_ref()) { (of_watchers(watchers)) }
         section {
             h2 { "Processes" }
             @if is_measured { (rendered(&plots::processes(runs))) } @else { p.explain { "No process was measured." } }
@@ -195,7 +200,10 @@ fn card(number: usize, run: &Run<'_>) -> Markup {
 
 fn all_tiles(report: &Report) -> Vec<Tile> {
     let mut tiles = Vec::new();
-    for (name, latency) in &latencies(report)[..2] {
+    for (name, latency) in latencies(report) {
+        if name == LAG {
+            continue;
+        }
         if latency.count > 0 || latency.never_seen > 0 {
             tiles.push(latency_tile(report, name, latency));
         }
@@ -366,6 +374,22 @@ fn processes_table(report: &Report) -> Markup {
         row(&process.name, &head, figures.chain([process.pid.to_string()]))
     });
     table("Processes", "figures", &head, &rows.collect::<Vec<_>>())
+}
+
+fn of_watchers(watchers: &Watchers) -> Markup {
+    const HEAD: [&str; 2] = ["", "figure"];
+    let rows = watchers::lines(watchers).into_iter();
+    let rows: Vec<Markup> = rows.map(|(name, figure)| row(name, &HEAD, [figure])).collect();
+    html! {
+        section {
+            h2 { "Watchers" }
+            p.explain {
+                "Simulated kube-proxies, each with a watch of all slices on a connection of its own. Counts are of all of "
+                "them, while changes were made and until all had received the last one."
+            }
+            (table("Watchers", "figures", &HEAD, &rows))
+        }
+    }
 }
 
 fn phases(report: &Report) -> Markup {

@@ -43,13 +43,17 @@ struct Quantity<'a> {
     whole: &'a dyn Fn(&Report) -> Pieces,
 }
 
+/// The name of the generator's own delay, which is no latency of the controller's.
+pub(super) const LAG: &str = "Generator lag";
+
 /// The latencies of a report, with their names.
-pub(super) fn latencies(report: &Report) -> [(&'static str, &Latency); 3] {
-    [
-        ("Slices", &report.slices),
-        ("Endpoints", &report.endpoints),
-        ("Generator lag", &report.generator_lag),
-    ]
+pub(super) fn latencies(report: &Report) -> Vec<(&'static str, &Latency)> {
+    let mut latencies = vec![("Slices", &report.slices), ("Endpoints", &report.endpoints)];
+    if let Some(watchers) = &report.watchers {
+        latencies.push(("Watchers", &watchers.latency));
+    }
+    latencies.push((LAG, &report.generator_lag));
+    latencies
 }
 
 pub(super) fn is_measured(latency: &Latency) -> bool {
@@ -83,9 +87,9 @@ pub(super) fn latency(runs: &[Run<'_>]) -> Vec<Plot> {
         }
     }
     if let [run] = runs {
-        let all = latencies(&run.report).map(|(name, latency)| (name.to_owned(), latency));
+        let all = latencies(&run.report).into_iter();
         let all = all
-            .into_iter()
+            .map(|(name, latency)| (name.to_owned(), latency))
             .filter(|(_, latency)| !latency.histogram.is_empty());
         let title = "Distribution of latency".to_owned();
         plots.push(distributions("distribution", title, &all.collect::<Vec<_>>()));

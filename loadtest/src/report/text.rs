@@ -10,6 +10,7 @@ use super::{
     model::Report,
     plots,
     runs::Run,
+    watchers,
 };
 
 /// The width of a usual terminal, in columns.
@@ -70,6 +71,7 @@ pub(super) fn table(report: &Report, colour: bool) -> String {
     table.head(report);
     table.latencies(report);
     table.work(report);
+    table.watchers(report);
     table.processes(report);
     table.rest(report);
     table.rounds(report);
@@ -180,6 +182,14 @@ impl Table {
             bytes(writes.bytes_per_change)
         );
         self.line(&format!("{:<NAME$}{each}", "Per change"));
+    }
+
+    fn watchers(&mut self, report: &Report) {
+        let Some(watchers) = &report.watchers else { return };
+        self.line("");
+        for (name, figure) in watchers::lines(watchers) {
+            self.line(&format!("{name:<NAME$}{figure}"));
+        }
     }
 
     fn processes(&mut self, report: &Report) {
@@ -442,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_table_fits_on_a_terminal() {
-        let more = [sample::throttled(), sample::repeated()];
+        let more = [sample::throttled(), sample::repeated(), sample::watched()];
         for report in sample::all().into_iter().chain(more) {
             let text = table(&report, false);
             assert_fits(&text);
@@ -484,6 +494,31 @@ mod tests {
         }
         let text = table(&sample::endpointd(), false);
         assert!(text.contains("\nverified, generator kept up\n"), "{text}");
+    }
+
+    #[test]
+    fn what_came_of_watchers_is_told_as_far_as_it_is_known() {
+        let mut report = sample::watched();
+        let text = table(&report, false);
+        for wanted in [
+            "Watches ended   12,345, 12,000 while changing",
+            "Lists again     1,203",
+            "Ended as slow   12,003",
+            "API server CPU  20.1 min",
+        ] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        let watchers = report.watchers.as_mut().unwrap();
+        (watchers.terminated, watchers.server_cpu_seconds) = (None, None);
+        let text = table(&report, false);
+        assert!(
+            !text.contains("as slow") && !text.contains("API server CPU"),
+            "{text}"
+        );
+        assert!(
+            !table(&sample::endpointd(), false).contains("Watch"),
+            "there were none"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use super::{budget::Budget, phase::Tuning, plan::Source, sizes::SizeFlags};
-use crate::{oracle::Outputs, parse::duration};
+use crate::{oracle::Outputs, parse::duration, watchers};
 
 /// Flags of `loadtest run`.
 #[derive(Debug, clap::Args)]
@@ -23,12 +23,14 @@ pub struct Args {
     pub(super) target: TargetFlags,
     #[command(flatten)]
     pub(super) controller: ControllerFlags,
+    #[command(flatten)]
+    pub(super) watchers: watchers::Flags,
     /// Directory to write the report to
     #[arg(long, value_name = "DIR")]
     pub(super) report: Option<PathBuf>,
     /// Limit of a figure, such as p99=100ms; above it, the exit code is 3. Figures: p50, p90, p99, p99.9, max (of slices
     /// and of Endpoints, or as slices.p99 of one), cpu for each change, memory at its peak, writes for each change,
-    /// throttled as in 5%
+    /// throttled as in 5%, and of --watchers the latencies, as in watchers.p99, and watchers.ended
     #[arg(long, value_name = "FIGURE=LIMIT", value_delimiter = ',')]
     pub(super) budget: Vec<Budget>,
     /// Number of rounds; the report has the median and the range of each figure, and with 5 or more, comparisons are sharp

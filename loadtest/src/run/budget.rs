@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use crate::{
-    figures::{bytes, time},
+    figures::{bytes, number, time},
     oracle::Outputs,
     parse::duration,
     report::{
@@ -33,12 +33,15 @@ enum Figure {
     Writes,
     /// The share of the time in which writes were held back.
     Throttled,
+    /// Watches of simulated kube-proxies that the server ended.
+    Ended,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Output {
     Slices,
     Endpoints,
+    Watchers,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,8 +70,8 @@ impl FromStr for Budget {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            "expected a figure and its limit, such as p99=100ms, slices.max=2s, cpu=1ms, memory=64MiB, writes=2.5 or \
-             throttled=5%"
+            "expected a figure and its limit, such as p99=100ms, slices.max=2s, cpu=1ms, memory=64MiB, writes=2.5, \
+             throttled=5%, watchers.p99=1s or watchers.ended=0"
                 .to_owned()
         };
         let (figure, limit) = text.split_once('=').ok_or_else(wrong)?;
@@ -110,10 +113,12 @@ impl Figure {
             "memory" => Self::Memory,
             "writes" => Self::Writes,
             "throttled" => Self::Throttled,
+            "watchers.ended" => Self::Ended,
             _ => {
                 let (output, quantile) = match text.split_once('.') {
                     Some(("slices", quantile)) => (Some(Output::Slices), quantile),
                     Some(("endpoints", quantile)) => (Some(Output::Endpoints), quantile),
+                    Some(("watchers", quantile)) => (Some(Output::Watchers), quantile),
                     _ => (None, text),
                 };
                 let quantile = Quantile::ALL.into_iter().find(|other| other.name() == quantile)?;
@@ -133,7 +138,7 @@ impl Figure {
                     .find_map(|(unit, size)| Some((text.strip_suffix(unit)?, size)))?;
                 count.trim().parse::<f64>().ok()? * unit as f64
             }
-            Self::Writes => text.parse().ok()?,
+            Self::Writes | Self::Ended => text.parse().ok()?,
             Self::Throttled => text.strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0,
         };
         (limit.is_finite() && limit >= 0.0).then_some(limit)
@@ -162,6 +167,7 @@ impl Figure {
                 let latency = match output? {
                     Output::Slices => &report.slices,
                     Output::Endpoints => &report.endpoints,
+                    Output::Watchers => &report.watchers.as_ref()?.latency,
                 };
                 (latency.count > 0).then(|| quantile.of(latency) as f64)
             }
@@ -169,6 +175,7 @@ impl Figure {
             Self::Memory => controller?.used(|process| process.peak_rss_bytes as f64),
             Self::Writes => (report.changes.made > 0).then_some(report.writes.per_change),
             Self::Throttled => report.throttling.as_ref().map(|throttling| throttling.share),
+            Self::Ended => report.watchers.as_ref().map(|watchers| watchers.ended as f64),
         }
     }
 
@@ -177,6 +184,7 @@ impl Figure {
             Self::Latency(..) | Self::Cpu => time(Duration::from_secs_f64(value / 1e6)),
             Self::Memory => bytes(value as u64),
             Self::Writes => format!("{value:.2}"),
+            Self::Ended => number(value as u64),
             Self::Throttled => format!("{:.1} %", value * 100.0),
         }
     }
@@ -189,11 +197,15 @@ impl fmt::Display for Figure {
             Self::Latency(Some(Output::Endpoints), quantile) => {
                 return write!(f, "endpoints.{}", quantile.name());
             }
+            Self::Latency(Some(Output::Watchers), quantile) => {
+                return write!(f, "watchers.{}", quantile.name());
+            }
             Self::Latency(None, quantile) => quantile.name(),
             Self::Cpu => "cpu",
             Self::Memory => "memory",
             Self::Writes => "writes",
             Self::Throttled => "throttled",
+            Self::Ended => "watchers.ended",
         };
         f.write_str(name)
     }
@@ -280,6 +292,26 @@ mod tests {
         assert_eq!(one("cpu=500us"), met("cpu", "400 µs"));
         assert_eq!(one("memory=16MiB"), missed("memory", "30.0 MiB"));
         assert_eq!(one("throttled=5%"), missed("throttled", "93.0 %"));
+    }
+
+    #[test]
+    fn watchers_have_figures_of_their_own() {
+        let mut watched = report();
+        let mut watchers = model::Watchers {
+            ended: 2,
+            ..model::Watchers::default()
+        };
+        watchers.latency.count = 10;
+        watchers.latency.p99 = 900_000;
+        watched.watchers = Some(watchers);
+        let found = |budget: &str| {
+            let (figure, _, measured, met) = judged(budget, &watched).remove(0);
+            (figure, measured, met)
+        };
+        let expected = |figure: &str, measured: &str, met| (figure.to_owned(), measured.to_owned(), met);
+        assert_eq!(found("watchers.p99=1s"), expected("watchers.p99", "900 ms", true));
+        assert_eq!(found("watchers.ended=0"), expected("watchers.ended", "2", false));
+        assert_eq!(one("watchers.ended=9").1, "not measured", "there were none");
     }
 
     #[test]

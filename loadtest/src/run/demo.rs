@@ -22,6 +22,7 @@ use super::{
 use crate::{
     oracle,
     parse::{count, duration},
+    watchers,
 };
 
 /// Flags of `loadtest demo`.
@@ -138,6 +139,7 @@ impl Args {
                 max_endpoints_per_slice: self.max_endpoints_per_slice,
                 flags: flags.collect(),
             },
+            watchers: watchers::Flags::default(),
             report: None,
             budget: Vec::new(),
             repeat: 1,

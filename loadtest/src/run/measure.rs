@@ -33,11 +33,15 @@ use crate::{
     api::{Http, Resource},
     controller::{Controller, Server},
     figures::{number, time},
-    observe::watch::{OutputWatch, Scope, Seen},
+    observe::{
+        marks::Marks,
+        watch::{OutputWatch, Scope, Seen},
+    },
     oracle::{self, Outputs},
     progress::{Stage, every_so_often},
     report::model::{self, Report, Restart},
     settle::{self, Settled},
+    watchers::Watchers,
 };
 
 /// Nodes say that they live far more often than controllers look.
@@ -105,6 +109,12 @@ pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Resu
     let mut processes = Processes::start(session)?;
     let converged_in = run.converge(&mut processes).await?;
 
+    let marks = Arc::new(Marks::default());
+    run.seen.slices.lock().tell(Arc::clone(&marks));
+    let flags = &session.args.watchers;
+    let watchers = Watchers::start(&session.target, flags, marks, session.time_limit());
+    let watchers = processes.during(watchers).await?;
+
     let generator = Generator::new(http, Arc::clone(&world), Arc::clone(run.seen), followed);
     let mut report = record::begin(session);
     if exceeds_endpoints {
@@ -113,8 +123,18 @@ pub(super) async fn measure(session: &Session<'_>, world: World) -> anyhow::Resu
         report.verdict.warnings.push(warning.to_owned());
     }
     report.converge_seconds = session.spawn.then_some(converged_in.as_secs_f64());
-    let check = run.churn(&mut processes, &generator, &mut report).await?;
+    let begun = match &watchers {
+        Some(watchers) => Some(watchers.begin().await),
+        None => None,
+    };
+    let check = run
+        .churn(&mut processes, &generator, watchers.as_ref(), &mut report)
+        .await?;
     record::judge(&mut report, &check, generator.tally());
+    if let (Some(watchers), Some(begun)) = (&watchers, begun) {
+        let finish = async { Ok(watchers.finish(begun, session.time_limit()).await) };
+        record::add(&mut report, processes.during(finish).await?);
+    }
     report.goals = goals::goals(&session.plan, &report);
     let pods = world.lock().pod_count();
     Ok(Measured {
@@ -401,6 +421,7 @@ impl Run<'_> {
         &self,
         processes: &mut Processes,
         generator: &Generator,
+        watchers: Option<&Watchers>,
         report: &mut Report,
     ) -> anyhow::Result<oracle::Report> {
         for measured in processes.measured.lock().iter_mut() {
@@ -430,6 +451,9 @@ impl Run<'_> {
             self.phase(processes, generator, phase, start, report).await?;
         }
         let end = Instant::now();
+        if let Some(watchers) = watchers {
+            watchers.settle();
+        }
         let stage = Stage::begin("settle", 0);
         let Settled {
             report: check,

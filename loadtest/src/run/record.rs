@@ -1,6 +1,6 @@
 //! Puts a report together.
 
-use std::{io::IsTerminal as _, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io::IsTerminal as _, path::Path, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ use crate::{
         self,
         model::{self, Changes, Count, Latency, Machine, Report, SCHEMA},
     },
+    watchers::Finished,
 };
 
 /// Changes that are sent later than that after they were due are late.
@@ -133,7 +134,7 @@ pub(super) fn begin(session: &Session<'_>) -> Report {
         title: session.args.title.clone().unwrap_or_else(|| plan.title()),
         profile: plan.name.clone(),
         started: Timestamp::now().to_string(),
-        parameters: plan.parameters(),
+        parameters: parameters(session),
         machine: machine(),
         flags: flags(session),
         ..Report::default()
@@ -149,6 +150,13 @@ pub(super) fn begin(session: &Session<'_>) -> Report {
         version("commit", commit.to_owned());
     }
     report
+}
+
+fn parameters(session: &Session<'_>) -> BTreeMap<String, String> {
+    let mut parameters = session.plan.parameters();
+    let of_watchers = session.args.watchers.parameters().into_iter();
+    parameters.extend(of_watchers.map(|(name, value)| (name.to_owned(), value)));
+    parameters
 }
 
 /// The flags of the controller: those it is started with, less the address of its metrics, or else those of the first
@@ -189,6 +197,22 @@ pub(super) fn judge(report: &mut Report, check: &oracle::Report, tally: &Tally) 
             .warnings
             .push(format!("{failed} changes were refused, such as: {all}"));
     }
+}
+
+/// Adds what came of the proxies.
+pub(super) fn add(report: &mut Report, finished: Finished) {
+    let Finished { figures, problems } = finished;
+    let unseen = figures.latency.never_seen;
+    let verdict = &mut report.verdict;
+    verdict.verified &= problems.is_empty();
+    // An observer that was cut off does not know at which version a change became visible.
+    if unseen > 0 && problems.is_empty() {
+        verdict.warnings.push(format!(
+            "{unseen} changes were not matched with events of the watchers"
+        ));
+    }
+    verdict.problems.extend(problems);
+    report.watchers = Some(figures);
 }
 
 fn keeps_up(lag: &Latency) -> bool {

@@ -48,6 +48,9 @@ fn figures_alone(report: &Report) -> Report {
     ] {
         *latency = without_curves(latency);
     }
+    if let Some(watchers) = &mut report.watchers {
+        watchers.latency = without_curves(&watchers.latency);
+    }
     for Phase { slices, .. } in &mut report.phases {
         *slices = without_curves(slices);
     }

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use kube::Client;
 
 use super::{args::Args, plan::Plan, sizes::Layout, usage};
-use crate::{api::Http, oracle, target::Target};
+use crate::{api::Http, oracle, target::Target, watchers};
 
 const NAME_LENGTH: usize = 6;
 /// Events of each kind that the server remembers; half of the most that a kube-apiserver does.
@@ -50,6 +50,11 @@ impl<'a> Session<'a> {
             plan.layout != Layout::Leader || args.controller.outputs.outputs().slices,
             "only slices are published for Services that follow a Lease: --outputs=endpoints means nothing here"
         );
+        ensure!(
+            args.watchers.watchers.is_none() || args.controller.outputs.outputs().slices,
+            "watchers watch slices: --outputs=endpoints means nothing here"
+        );
+        watchers::reserve_files(&args.watchers)?;
         for pid in &args.controller.pid {
             usage::name_of(*pid).with_context(|| format!("there is no process {pid}, or no /proc"))?;
         }

@@ -7,7 +7,8 @@ use hdrhistogram::Histogram;
 
 use super::model::{
     Bucket, Budget, Changes, Count, Latency, LatencySample, Machine, Phase, Process, ProcessSample,
-    QueueSample, Report, Restart, SCHEMA, Throttling, ThrottlingSample, Verdict, WriteCounts, Writes,
+    QueueSample, Report, Restart, SCHEMA, Throttling, ThrottlingSample, Verdict, Watchers, WriteCounts,
+    Writes,
 };
 
 /// What the runs differ in.
@@ -173,6 +174,31 @@ pub(crate) fn throttled() -> Report {
         budget("cpu", "1.0 ms", "90 µs", true),
         budget("throttled", "5.0 %", "93.0 %", false),
     ];
+    report
+}
+
+/// One beside simulated kube-proxies, on a server whose metrics could be read.
+pub(crate) fn watched() -> Report {
+    let mut report = endpointd();
+    let latency = Latency {
+        count: report.slices.count * 1_000,
+        never_seen: 17,
+        max: 39_000_000,
+        ..report.slices.clone()
+    };
+    report.watchers = Some(Watchers {
+        count: 1_000,
+        latency,
+        ended: 12_345,
+        ended_in_churn: 12_000,
+        timed_out: 7,
+        lists: 1_203,
+        events: 123_456_789,
+        bytes: 1_234_567_890_123,
+        bytes_per_second: 987_654_321.0,
+        terminated: Some(12_003),
+        server_cpu_seconds: Some(1_203.4),
+    });
     report
 }
 

@@ -21,7 +21,7 @@ use serde_json::json;
 use super::{loadtest, scratch, text};
 
 /// A server of a test's own, with something on it that no run made, and a kubeconfig for it.
-struct Cluster {
+pub(super) struct Cluster {
     handle: Handle,
     client: Client,
     kubeconfig: PathBuf,
@@ -29,11 +29,11 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn start(name: &str) -> Self {
+    pub(super) fn start(name: &str) -> Self {
         Self::start_with(name, Config::default())
     }
 
-    fn start_with(name: &str, config: Config) -> Self {
+    pub(super) fn start_with(name: &str, config: Config) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
@@ -85,7 +85,7 @@ impl Cluster {
         ]
     }
 
-    fn loadtest(&self, args: &[&str]) -> Command {
+    pub(super) fn loadtest(&self, args: &[&str]) -> Command {
         let mut command = loadtest(args);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
         command
@@ -95,7 +95,7 @@ impl Cluster {
         self.loadtest(args).output().unwrap()
     }
 
-    fn set_faults(&self, plan: FaultPlan) {
+    pub(super) fn set_faults(&self, plan: FaultPlan) {
         let server = self.handle.server();
         self.runtime.block_on(async { server.set_faults(plan) });
     }

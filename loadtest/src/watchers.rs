@@ -1,0 +1,357 @@
+//! Simulated kube-proxies beside a run: each lists and watches all slices that a kube-proxy does, on a connection of its own
+//! and in protobuf.
+//!
+//! ```text
+//!  OutputWatch ──► Marks (change, version) ──┐
+//!                                            ├──► Matcher ──► p50, p99, max over all proxies
+//!  Proxy (1 to N) ──► Timeline (version, when) ┘
+//! ```
+//!
+//! They run on threads of their own, so that the generator and the observer do not wait for them.
+
+mod frames;
+mod metrics;
+mod proxy;
+mod resume;
+mod shared;
+mod timeline;
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, anyhow, ensure};
+use kube::Client;
+use parking_lot::Mutex;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::{
+    runtime::Runtime,
+    sync::Semaphore,
+    time::{Instant, interval, sleep, timeout},
+};
+
+use self::{
+    metrics::Reading,
+    proxy::Proxy,
+    shared::{Counts, Own, Shared},
+    timeline::Matcher,
+};
+use crate::{
+    figures::{number, time},
+    observe::marks::Marks,
+    parse::byte_rate,
+    progress::{Stage, every_so_often},
+    report::model,
+    target::{Connector, Target},
+};
+
+/// So many proxies make their first list and begin their watch at a time.
+const STARTING: usize = 32;
+/// More threads than these would take the machine from what is measured.
+const MOST_THREADS: usize = 4;
+/// How often changes and proxies are brought together.
+const TICK: Duration = Duration::from_millis(100);
+/// Open files that everything else needs.
+const OTHER_FILES: u64 = 512;
+/// A proxy may have two connections for a moment, and where the server is in this process, it has the other end of each.
+const FILES_OF_A_PROXY: u64 = 4;
+/// How long proxies may have another number of slices than the API server: others may make and delete slices meanwhile.
+const RECOUNTS: u32 = 10;
+const RECOUNT_PAUSE: Duration = Duration::from_millis(500);
+
+/// The flags of the proxies.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Flags {
+    /// Number of simulated kube-proxies beside the run. Each lists and watches the slices of the whole cluster as a
+    /// kube-proxy does, that is, in protobuf and without those of headless Services, on a connection of its own; the report
+    /// says when they saw each change, and how often their watches were ended
+    #[arg(long, value_name = "PROXIES", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) watchers: Option<u16>,
+    /// Have each simulated kube-proxy list everything again whenever its watch is ended; by default it goes on from the
+    /// last version, as a kube-proxy does, and lists again only if the API server has forgotten that version
+    #[arg(long, requires = "watchers")]
+    pub(crate) watchers_relist: bool,
+    /// Bytes that each simulated kube-proxy reads in a second at most, such as 200K or 1M; by default, as fast as it can
+    #[arg(long, value_name = "BYTES", requires = "watchers", value_parser = byte_rate)]
+    pub(crate) watcher_rate: Option<u64>,
+}
+
+/// The proxies of a run. They end when this is dropped.
+pub(crate) struct Watchers {
+    runtime: Option<Runtime>,
+    shared: Arc<Shared>,
+    proxies: Arc<[Arc<Own>]>,
+    matcher: Arc<Mutex<Matcher>>,
+    marks: Arc<Marks>,
+    /// For questions that are not a proxy's.
+    client: Client,
+    is_embedded: bool,
+}
+
+/// The measured part of a run has begun.
+pub(crate) struct Begun {
+    at: Instant,
+    counts: Counts,
+    server: Option<Reading>,
+}
+
+/// What came of the proxies.
+pub(crate) struct Finished {
+    pub(crate) figures: model::Watchers,
+    /// What is wrong with what they received, a line each.
+    pub(crate) problems: Vec<String>,
+}
+
+/// Sees that so many proxies have the open files that they need, and raises the limit if it can.
+pub(crate) fn reserve_files(flags: &Flags) -> anyhow::Result<()> {
+    let Some(proxies) = flags.watchers else {
+        return Ok(());
+    };
+    let needed = u64::from(proxies) * FILES_OF_A_PROXY + OTHER_FILES;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // None means that there is no limit.
+    if current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    ensure!(
+        maximum.is_none_or(|maximum| maximum >= needed),
+        "{proxies} watchers need {needed} open files, and the limit (ulimit -Hn) is {}",
+        maximum.unwrap_or_default()
+    );
+    let raised = Rlimit {
+        current: Some(needed),
+        maximum,
+    };
+    setrlimit(Resource::Nofile, raised)
+        .with_context(|| format!("raising the limit of open files to {needed}"))
+}
+
+// === impl Flags ===
+
+impl Flags {
+    /// The parameters of a report.
+    pub(crate) fn parameters(&self) -> Vec<(&'static str, String)> {
+        let mut parameters = Vec::new();
+        if let Some(proxies) = self.watchers {
+            parameters.push(("watchers", proxies.to_string()));
+            parameters.push(("watchers-relist", self.watchers_relist.to_string()));
+        }
+        if let Some(rate) = self.watcher_rate {
+            parameters.push(("watcher-rate", rate.to_string()));
+        }
+        parameters
+    }
+}
+
+// === impl Watchers ===
+
+impl Watchers {
+    /// Starts the proxies, and waits until all have listed and begun to watch; none if none are wanted.
+    pub(crate) async fn start(
+        target: &Target,
+        flags: &Flags,
+        marks: Arc<Marks>,
+        limit: Duration,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(proxies) = flags.watchers else {
+            return Ok(None);
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores.saturating_sub(2).clamp(1, MOST_THREADS);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("watchers")
+            .enable_all()
+            .build()?;
+        let watchers = Self {
+            shared: Arc::new(Shared::new(flags.watchers_relist, flags.watcher_rate)),
+            proxies: (0..proxies).map(|_| Arc::default()).collect(),
+            matcher: Arc::new(Mutex::new(Matcher::new())),
+            marks,
+            client: target.client()?,
+            is_embedded: target.is_embedded(),
+            runtime: Some(runtime),
+        };
+        let begun = watchers.spawn(target.connector());
+        let stage = Stage::begin("watchers", proxies.into());
+        let show = || {
+            let begun = *begun.borrow();
+            stage.set(begun as u64, || format!("{} connected", number(begun as u64)));
+        };
+        let mut following = begun.clone();
+        let all = following.wait_for(|begun| *begun == usize::from(proxies));
+        if every_so_often(show, timeout(limit, all)).await.is_err() {
+            let begun = *begun.borrow();
+            drop(stage);
+            let why = watchers.shared.failure();
+            let what = format!(
+                "only {begun} of {proxies} watchers were connected within {}",
+                time(limit)
+            );
+            return Err(match why {
+                Some(why) => why.context(what),
+                None => anyhow!("{what}"),
+            });
+        }
+        let elapsed = time(stage.elapsed());
+        let received = crate::figures::bytes(watchers.shared.counts().bytes);
+        stage.end(&format!(
+            "{elapsed}: {} connected, {received} received",
+            number(proxies.into())
+        ));
+        Ok(Some(watchers))
+    }
+
+    /// Starts their tasks; the answer says how many watch.
+    fn spawn(&self, connector: Connector) -> tokio::sync::watch::Receiver<usize> {
+        let runtime = self.runtime.as_ref().expect("it is there until this is dropped");
+        let begun = self.shared.begun();
+        let (shared, proxies) = (Arc::clone(&self.shared), Arc::clone(&self.proxies));
+        runtime.spawn(async move {
+            let starting = Arc::new(Semaphore::new(STARTING));
+            for own in proxies.iter() {
+                let permit = Arc::clone(&starting).acquire_owned().await;
+                let permit = permit.expect("the semaphore is not closed");
+                match connector.client() {
+                    Ok(client) => {
+                        let proxy = Proxy::new(client, Arc::clone(&shared), Arc::clone(own), permit);
+                        tokio::spawn(proxy.run());
+                    }
+                    Err(error) => shared.failed(error),
+                }
+            }
+        });
+        let (matcher, marks) = (Arc::clone(&self.matcher), Arc::clone(&self.marks));
+        let proxies = Arc::clone(&self.proxies);
+        runtime.spawn(async move {
+            let mut ticks = interval(TICK);
+            loop {
+                ticks.tick().await;
+                look(&matcher, &marks, &proxies);
+            }
+        });
+        begun
+    }
+
+    /// Changes are made from now on.
+    pub(crate) async fn begin(&self) -> Begun {
+        let server = self.server().await;
+        self.shared.churns(true);
+        Begun {
+            at: Instant::now(),
+            counts: self.shared.counts(),
+            server,
+        }
+    }
+
+    /// No more changes are made.
+    pub(crate) fn settle(&self) {
+        self.shared.churns(false);
+    }
+
+    /// Waits until the proxies have received what the observer has, or until the time is up. Then there are figures.
+    pub(crate) async fn finish(&self, begun: Begun, limit: Duration) -> Finished {
+        let deadline = Instant::now() + limit;
+        let stage = Stage::begin("watchers", self.proxies.len() as u64);
+        let behind = loop {
+            let behind = look(&self.matcher, &self.marks, &self.proxies);
+            if behind == 0 || Instant::now() >= deadline {
+                break behind;
+            }
+            let done = self.proxies.len() - behind;
+            stage.set(done as u64, || {
+                format!("{} have the last change", number(done as u64))
+            });
+            sleep(TICK).await;
+        };
+        let elapsed = time(stage.elapsed());
+        stage.end(&if behind == 0 {
+            format!("{elapsed}: all have the last change")
+        } else {
+            format!("{} lack the last change", number(behind as u64))
+        });
+        let seconds = Instant::now().saturating_duration_since(begun.at).as_secs_f64();
+        let counts = self.shared.counts().since(&begun.counts);
+        let server = self.server().await;
+        let both = begun.server.zip(server);
+        let latency = self.matcher.lock().latency(self.proxies.len());
+        let mut problems = Vec::new();
+        let all = self.proxies.len();
+        if behind > 0 {
+            let limit = time(limit);
+            problems.push(format!(
+                "{behind} of {all} watchers had not received the last change {limit} after the slices were right"
+            ));
+        } else if let Some(problem) = self.recount().await {
+            problems.push(problem);
+        }
+        let figures = model::Watchers {
+            count: all as u64,
+            latency,
+            ended: counts.ended,
+            ended_in_churn: counts.ended_in_churn,
+            timed_out: counts.timed_out,
+            lists: counts.lists,
+            events: counts.events,
+            bytes: counts.bytes,
+            bytes_per_second: counts.bytes as f64 / seconds,
+            terminated: both.map(|(before, after)| after.terminated.saturating_sub(before.terminated)),
+            server_cpu_seconds: both.and_then(|(before, after)| Some(after.cpu? - before.cpu?)),
+        };
+        Finished { figures, problems }
+    }
+
+    /// Finds proxies that know of more or fewer slices than there are.
+    async fn recount(&self) -> Option<String> {
+        let mut problem = None;
+        for _ in 0..RECOUNTS {
+            let expected = match proxy::slices_now(&self.client).await {
+                Ok(expected) => expected,
+                Err(error) => {
+                    return Some(format!(
+                        "the slices of the watchers could not be verified: {error:#}"
+                    ));
+                }
+            };
+            let wrong = self.proxies.iter().map(|own| own.timeline.lock().slices);
+            let wrong: Vec<u64> = wrong.filter(|slices| *slices != expected).collect();
+            let first = wrong.first()?;
+            problem = Some(format!(
+                "{} of {} watchers know of another number of slices than there are: {first} instead of {expected}",
+                wrong.len(),
+                self.proxies.len()
+            ));
+            sleep(RECOUNT_PAUSE).await;
+        }
+        problem
+    }
+
+    async fn server(&self) -> Option<Reading> {
+        // It has no metrics, and its CPU time is this process's.
+        if self.is_embedded {
+            return None;
+        }
+        metrics::read(&self.client).await
+    }
+}
+
+impl Drop for Watchers {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Nothing that they do is worth waiting for.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Brings changes and proxies together; the answer is how many proxies have not received what the observer has.
+fn look(matcher: &Mutex<Matcher>, marks: &Marks, proxies: &[Arc<Own>]) -> usize {
+    let mut matcher = matcher.lock();
+    let (new, observed) = marks.take();
+    matcher.add(new);
+    let now = Instant::now();
+    let behind = proxies.iter().filter(|own| {
+        let mut timeline = own.timeline.lock();
+        matcher.look_at(&mut timeline, observed, now);
+        timeline.version() < observed
+    });
+    behind.count()
+}
