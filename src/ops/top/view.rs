@@ -280,11 +280,63 @@ fn state(model: &Model) -> Vec<Fact> {
             alarm: throttled.is_some_and(|share| share >= 0.5),
             ..fact("Window", window)
         },
+        watchers(model),
         Fact {
             alarm: oldest.is_some_and(|oldest| oldest >= 30.0),
             ..fact("Behind", behind)
         },
     ]
+}
+
+/// What clients that watch slices have to receive, and how late they are.
+fn watchers(model: &Model) -> Fact {
+    /// An echo that takes longer than this is late for the writer, too.
+    const LATE: f64 = 0.25;
+    let value = |name: &str, labels: &[(&str, &str)]| model.latest()?.metrics.sum(name, labels);
+    let count = |name: &str, labels: &[(&str, &str)]| {
+        value(name, labels).map_or("-".to_owned(), |value| format!("{value:.0}"))
+    };
+    let slices = [("resource", "endpointslices")];
+    let quantile = |quantile| {
+        let span = model.span()?;
+        span.quantile(
+            "endpointd_echo_seconds",
+            &[("output", Output::Slice.as_str())],
+            quantile,
+        )
+    };
+    let (p50, p99) = (quantile(0.5), quantile(0.99));
+    let rate = |name: &str, labels: &[(&str, &str)]| model.span()?.rate(name, labels);
+    let sent = rate("endpointd_sent_to_watchers_bytes_total", &[]);
+    let held_back = ["echoes", "watchers"]
+        .into_iter()
+        .filter_map(|limit| rate("endpointd_held_back_seconds_total", &[("limit", limit)]))
+        .reduce(|a, b| a + b);
+    let late = p50.as_ref().is_some_and(|p50| match p50 {
+        Quantile::Of(seconds) | Quantile::Above(seconds) => *seconds >= LATE,
+    });
+    let pieces = vec![
+        format!("{} watch slices", count("endpointd_watchers", &[])),
+        match (p50, p99) {
+            (Some(p50), Some(p99)) => format!("echo p50 {} p99 {}", shown(p50), shown(p99)),
+            _ => "echo -".to_owned(),
+        },
+        format!(
+            "{} of {} writes without one",
+            count("endpointd_writes_without_echo", &slices),
+            count("endpointd_writes_without_echo_limit", &slices)
+        ),
+        sent.map_or("sent -".to_owned(), |bytes| {
+            format!("sent {} MB/s", number(bytes / 1e6))
+        }),
+        held_back.map_or("held back -".to_owned(), |share| {
+            format!("held back {:.0} % of the time", 100.0 * share.min(1.0))
+        }),
+    ];
+    Fact {
+        alarm: late,
+        ..fact("Watchers", pieces)
+    }
 }
 
 fn latency(model: &Model) -> Option<Fact> {

@@ -30,6 +30,17 @@ pub(in crate::ops::top) fn page(step: u32) -> Exposition {
          endpointd_requests_in_flight 12\n\
          endpointd_requests_in_flight_limit 64\n\
          endpointd_throttled_seconds_total {throttled}\n\
+         endpointd_held_back_seconds_total{{limit=\"echoes\"}} {throttled}\n\
+         endpointd_held_back_seconds_total{{limit=\"watchers\"}} 0\n\
+         endpointd_watchers 300\n\
+         endpointd_writes_without_echo{{resource=\"endpointslices\"}} 3\n\
+         endpointd_writes_without_echo{{resource=\"endpoints\"}} 1\n\
+         endpointd_writes_without_echo_limit{{resource=\"endpointslices\"}} 16\n\
+         endpointd_writes_without_echo_limit{{resource=\"endpoints\"}} 5\n\
+         endpointd_sent_to_watchers_bytes_total {sent}\n\
+         endpointd_echo_seconds_bucket{{output=\"endpointslice\",le=\"0.25\"}} 7\n\
+         endpointd_echo_seconds_bucket{{output=\"endpointslice\",le=\"0.5\"}} {later}\n\
+         endpointd_echo_seconds_bucket{{output=\"endpointslice\",le=\"+Inf\"}} {later}\n\
          endpointd_services_out_of_sync 1203\n\
          endpointd_services_out_of_sync_oldest_seconds 31.5\n\
          endpointd_change_to_acknowledged_seconds_bucket{{output=\"endpointslice\",le=\"0.01\"}} {adds}\n\
@@ -46,6 +57,7 @@ pub(in crate::ops::top) fn page(step: u32) -> Exposition {
         removes = 100 + 24 * step,
         adds = 400 + 100 * step,
         later = 7 + 10 * step,
+        sent = 240_000_000 * u64::from(step),
         throttled = f64::from(step) * 1.2,
     );
     Exposition::parse(&text).unwrap()
@@ -97,6 +109,7 @@ Writes/s   remove 12.0  add 50.0  rest 0.0
 Requests/s create 0.0  update 50.0  delete 0.0  get 0.0  failed 0.0
 Queue      12034 waiting  the oldest: remove 100 ms  add 420 ms  rest 75 s
 Window     12 of 64 requests in flight  throttled 60 % of the time
+Watchers   300 watch slices  echo p50 375 ms p99 498 ms  3 of 16 writes without one  sent 120 MB/s  held back 60 % of the time
 Behind     1203 Services out of sync  the oldest for 32 s
 Change→ack endpointslice: p50 5.0 ms p99 9.9 ms  endpoints: p50 55 ms p99 99 ms
 Last event endpoints -  endpointslices 0 s  nodes 3.2 s  pods 200 ms  services 12 s
@@ -116,8 +129,8 @@ and 1 more
         .collect();
     assert_eq!(
         alarms,
-        ["Window", "Behind"],
-        "throttled for most of the time, and far behind"
+        ["Window", "Watchers", "Behind"],
+        "throttled for most of the time, watchers that are late, and far behind"
     );
 }
 
