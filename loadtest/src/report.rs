@@ -25,7 +25,6 @@ mod scale;
 mod settings;
 pub(crate) mod spread;
 mod text;
-mod watchers;
 
 #[cfg(test)]
 #[path = "../tests/page/sample.rs"]

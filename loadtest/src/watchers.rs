@@ -271,7 +271,10 @@ impl Watchers {
         let seconds = Instant::now().saturating_duration_since(begun.at).as_secs_f64();
         let counts = self.shared.counts().since(&begun.counts);
         let server = self.server().await;
-        let both = begun.server.zip(server);
+        let server = begun
+            .server
+            .zip(server)
+            .and_then(|(before, after)| after.since(before));
         let latency = self.matcher.lock().latency(self.proxies.len());
         let mut problems = Vec::new();
         let all = self.proxies.len();
@@ -293,8 +296,8 @@ impl Watchers {
             events: counts.events,
             bytes: counts.bytes,
             bytes_per_second: counts.bytes as f64 / seconds,
-            terminated: both.map(|(before, after)| after.terminated.saturating_sub(before.terminated)),
-            server_cpu_seconds: both.and_then(|(before, after)| Some(after.cpu? - before.cpu?)),
+            terminated: server.map(|server| server.terminated),
+            server_cpu_seconds: server.and_then(|server| server.cpu),
         };
         Finished { figures, problems }
     }

@@ -1,11 +1,12 @@
 //! The figures of runs, for pages and for terminals, and how those of several runs stand to the first one's.
 
+pub(super) mod watchers;
+
 use super::{
     flags, format,
     model::{Budget, Goal, Latency, Process, Report, WriteCounts},
     runs::Run,
     spread::{ENOUGH, Spread},
-    watchers,
 };
 
 /// A difference of less than this is none.
@@ -20,19 +21,19 @@ const THROTTLED_ALIKE: f64 = 0.03;
 
 /// How many times as large a figure may be in one run as in another of the same, rounded up from six runs of `steady`, ten
 /// seconds each, on a busy machine of two cores: p50 1.4, p90 4.5, p99 and p99.9 7 to 9, CPU time 1.4, memory 1.04, starts 3.3.
-pub(super) mod noise {
-    pub(in crate::report) const MEDIAN: f64 = 1.5;
-    pub(in crate::report) const P90: f64 = 5.0;
+mod noise {
+    pub(super) const MEDIAN: f64 = 1.5;
+    pub(super) const P90: f64 = 5.0;
     /// Of values that a change in a hundred, or fewer, decide.
-    pub(in crate::report) const TAIL: f64 = 10.0;
-    pub(in crate::report) const CPU: f64 = 1.5;
-    pub(in crate::report) const MEMORY: f64 = 1.1;
+    pub(super) const TAIL: f64 = 10.0;
+    pub(super) const CPU: f64 = 1.5;
+    pub(super) const MEMORY: f64 = 1.1;
     /// Of how long a start takes, and of the pauses of restarts.
-    pub(in crate::report) const START: f64 = 4.0;
+    pub(super) const START: f64 = 4.0;
     /// Of counts that depend on the load, and hardly on chance.
-    pub(in crate::report) const COUNTS: f64 = 1.1;
+    pub(super) const COUNTS: f64 = 1.1;
     /// Of counts of things that should not happen at all.
-    pub(in crate::report) const NONE: f64 = 1.0;
+    pub(super) const NONE: f64 = 1.0;
 }
 
 /// The name of a figure, its noise, and its value.
@@ -69,7 +70,7 @@ const PROCESS: [OfProcess; 5] = [
 ];
 
 /// The name of a figure, its direction, its noise, its text and its value.
-pub(super) type OfReport = (
+type OfReport = (
     &'static str,
     Better,
     f64,

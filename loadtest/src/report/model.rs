@@ -284,7 +284,7 @@ pub struct Watchers {
     pub latency: Latency,
     /// Watches that the API server, or the network, ended before their time.
     pub ended: u64,
-    /// Those of them that were ended while changes were made, and not after the last one.
+    /// Those of them whose end reached the proxy while changes were made: a slow one reads what was sent before first.
     pub ended_in_churn: u64,
     /// Watches that ended because they had lasted as long as they were asked to.
     pub timed_out: u64,

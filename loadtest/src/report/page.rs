@@ -14,7 +14,6 @@ use super::{
     plots::{self, LAG, is_measured, latencies},
     runs::Run,
     settings::{self, Setting},
-    watchers,
 };
 use verdict::{kept_up, throttled, verdict, verified};
 
@@ -378,7 +377,7 @@ fn processes_table(report: &Report) -> Markup {
 
 fn of_watchers(watchers: &Watchers) -> Markup {
     const HEAD: [&str; 2] = ["", "figure"];
-    let rows = watchers::lines(watchers).into_iter();
+    let rows = figures::watchers::lines(watchers).into_iter();
     let rows: Vec<Markup> = rows.map(|(name, figure)| row(name, &HEAD, [figure])).collect();
     html! {
         section {

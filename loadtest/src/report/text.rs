@@ -10,7 +10,6 @@ use super::{
     model::Report,
     plots,
     runs::Run,
-    watchers,
 };
 
 /// The width of a usual terminal, in columns.
@@ -187,7 +186,7 @@ impl Table {
     fn watchers(&mut self, report: &Report) {
         let Some(watchers) = &report.watchers else { return };
         self.line("");
-        for (name, figure) in watchers::lines(watchers) {
+        for (name, figure) in figures::watchers::lines(watchers) {
             self.line(&format!("{name:<NAME$}{figure}"));
         }
     }

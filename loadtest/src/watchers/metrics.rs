@@ -33,6 +33,15 @@ pub(super) async fn read(client: &Client) -> Option<Reading> {
 // === impl Reading ===
 
 impl Reading {
+    /// What was counted since an earlier reading; none if the counters began anew, as those of a server that was started
+    /// again, or of another server behind the same address.
+    pub(super) fn since(self, earlier: Self) -> Option<Self> {
+        let cpu = self.cpu.zip(earlier.cpu).map(|(now, before)| now - before);
+        let terminated = self.terminated.checked_sub(earlier.terminated)?;
+        cpu.is_none_or(|cpu| cpu >= 0.0)
+            .then_some(Self { terminated, cpu })
+    }
+
     fn of(page: &str) -> Option<Self> {
         let cpu = page.lines().find_map(|line| {
             let value = line.strip_prefix(CPU)?;
@@ -100,6 +109,17 @@ mod tests {
         ] {
             assert_eq!(terminated(labels), 0, "{labels}");
         }
+    }
+
+    #[test]
+    fn a_server_that_was_started_again_has_no_difference() {
+        let reading = |terminated, cpu| Reading {
+            terminated,
+            cpu: Some(cpu),
+        };
+        assert_eq!(reading(5, 9.5).since(reading(2, 7.0)), Some(reading(3, 2.5)));
+        assert_eq!(reading(0, 3.0).since(reading(0, 7.0)), None);
+        assert_eq!(reading(1, 9.0).since(reading(2, 7.0)), None);
     }
 
     #[test]

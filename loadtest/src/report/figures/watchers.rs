@@ -1,7 +1,7 @@
 //! The figures of simulated kube-proxies.
 
-use super::{
-    figures::{Better, OfReport, noise},
+use super::{Better, OfReport, noise};
+use crate::report::{
     format,
     model::{Report, Watchers},
 };
@@ -67,7 +67,7 @@ pub(super) const FIGURES: [OfReport; 8] = [
 ];
 
 /// Their figures for one run, by name. Those that could not be read are left out.
-pub(super) fn lines(watchers: &Watchers) -> Vec<(&'static str, String)> {
+pub(in crate::report) fn lines(watchers: &Watchers) -> Vec<(&'static str, String)> {
     let number = format::number;
     let mut ended = number(watchers.ended);
     if watchers.ended > 0 {
