@@ -30,6 +30,7 @@ mod config;
 mod custom;
 mod delete;
 mod discovery;
+pub mod fanout;
 mod faults;
 mod fixtures;
 mod gc;
