@@ -106,6 +106,8 @@ fn measured() {
                 let mut case = Case::new(Kind::Random, 50.0, 300);
                 case.patience = Duration::from_secs(150);
                 (case.seed, case.servers.seed, case.servers.clients) = (seed, seed, clients);
+                // The clients of those measurements listed without a pause.
+                case.servers.list_pause = Duration::ZERO;
                 row(
                     &format!("{what} | 300 | 50 | {controller}"),
                     &by_name(&case, controller),

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 /// A watch that ends sooner and brought nothing counts as failed.
 const SHORT: u64 = 1_000_000_000;
-/// The first pause of a client, in nanoseconds, and the longest.
-const PAUSE: u64 = 800_000_000;
+/// The longest pause of a client, in nanoseconds, besides what chance adds.
 const LONGEST_PAUSE: u64 = 30_000_000_000;
 /// After this time without a pause, the next one is the first again.
 const FORGIVEN: u64 = 120_000_000_000;
@@ -39,24 +38,26 @@ impl Cluster {
         });
         let failed = self.now - state.began < SHORT && !state.brought;
         let resumes = state.own || self.config.clients == Clients::Resume;
-        if resumes && !failed {
-            self.at(self.now, Event::Asks(watcher));
-        } else {
-            self.pause(watcher);
-        }
+        self.pause(watcher, !resumes || failed);
     }
 
-    /// The client pauses before it lists. Until then it knows nothing that the server remembers.
-    fn pause(&mut self, watcher: u32) {
+    /// The client pauses before it asks for a list or a watch.
+    fn pause(&mut self, watcher: u32, lists: bool) {
+        let first = if lists {
+            self.config.list_pause
+        } else {
+            self.config.resume_pause
+        };
         let state = &mut self.watchers[watcher as usize];
         if self.now - state.paused > FORGIVEN {
             state.pauses = 0;
         }
-        let pause = (PAUSE << state.pauses.min(6)).min(LONGEST_PAUSE);
-        state.pauses += 1;
+        let first = first.as_nanos() as u64;
+        let pause = (first << state.pauses.min(10)).min(LONGEST_PAUSE);
+        state.pauses += u32::from(first > 0);
         let pause = pause + (pause as f64 * self.random.f64()) as u64;
         state.paused = self.now + pause;
-        state.lists = true;
+        state.lists = lists;
         self.at(self.now + pause, Event::Asks(watcher));
     }
 
@@ -100,7 +101,7 @@ impl Cluster {
         let server = &self.servers[usize::from(state.server)];
         if !server.remembers(state.sent) {
             self.figures.expired += 1;
-            self.pause(watcher);
+            self.pause(watcher, true);
             return;
         }
         let size = server.channel_size(&self.config);

@@ -13,6 +13,10 @@ pub struct Config {
     pub watchers: usize,
     /// What a watcher does after its watch has ended.
     pub clients: Clients,
+    /// The first pause of a client before it takes up a watch that was ended. Zero means that it never pauses.
+    pub resume_pause: Duration,
+    /// The first pause of a client before it lists. Zero means that it never pauses.
+    pub list_pause: Duration,
     /// How many of the watchers read slowly.
     pub slow: usize,
     /// Bytes a second that a slow one reads.
@@ -47,6 +51,8 @@ impl Default for Config {
             cores: 2,
             watchers: 300,
             clients: Clients::Resume,
+            resume_pause: Duration::ZERO,
+            list_pause: Duration::from_millis(800),
             slow: 0,
             slow_rate: 100e3,
             slow_buffer: 4 << 20,
@@ -56,7 +62,7 @@ impl Default for Config {
             history: 400,
             own: Own::METADATA,
             intake: 4,
-            intake_growth: 0.02,
+            intake_growth: 0.01,
             costs: Costs::default(),
             seed: 1,
         }
@@ -158,7 +164,7 @@ impl Default for Costs {
         let micros = Duration::from_micros;
         let nanos = Duration::from_nanos;
         Self {
-            pod: micros(8_000),
+            pod: micros(9_000),
             pod_event: micros(300),
             write: micros(4_700),
             write_byte: nanos(100),
@@ -174,7 +180,7 @@ impl Default for Costs {
             resume: micros(2_500),
             list: micros(2_000),
             list_byte: nanos(14),
-            others_write: micros(2_500),
+            others_write: micros(3_500),
             others_event: micros(30),
         }
     }
