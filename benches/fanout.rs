@@ -14,13 +14,11 @@
 #[allow(dead_code)] // Tests use more of it.
 mod fanout;
 
-use endpointd::core::publish::Pacing;
-use fanout::ideal::Ideal;
-use fanout::kcm::KcmLike;
-use fanout::product::{DEFAULT, Product};
-use fanout::{Case, Controller, Kind, Outcome, play};
-use memory_apiserver::fanout::{Clients, Config, Histogram, Own};
-use std::time::Duration;
+use fanout::{Case, Kind, Outcome, Sort};
+use memory_apiserver::fanout::{Clients, Histogram};
+
+const WATCHERS: [usize; 5] = [0, 100, 300, 1_000, 5_000];
+const RATES: [f64; 4] = [20.0, 50.0, 100.0, 200.0];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -41,27 +39,24 @@ fn main() {
     }
     let quick = words.contains(&"quick");
     let words: Vec<&str> = words.into_iter().filter(|word| *word != "quick").collect();
-    let watchers: &[usize] = if quick {
-        &[0, 300, 1_000]
-    } else {
-        &[0, 100, 300, 1_000, 5_000]
-    };
-    let rates: &[f64] = if quick {
-        &[50.0, 200.0]
-    } else {
-        &[20.0, 50.0, 100.0, 200.0]
-    };
     title();
     for kind in [Kind::Random, Kind::Rollout] {
-        for watchers in watchers {
-            for rate in rates {
-                for controller in ["kcm-like", "earlier", "now", "ideal"] {
+        for watchers in WATCHERS {
+            for rate in RATES {
+                if quick && (![300, 1_000].contains(&watchers) || ![50.0, 200.0].contains(&rate)) {
+                    continue;
+                }
+                for sort in [Sort::KcmLike, Sort::Earlier, Sort::Now, Sort::Ideal] {
                     let kind_name = format!("{kind:?}").to_lowercase();
-                    let label = format!("{kind_name} | {watchers} | {rate} | {controller}");
-                    let cells: Vec<&str> = label.split(" | ").collect();
-                    if words.iter().all(|word| cells.contains(word)) {
-                        let case = Case::new(kind, *rate, *watchers);
-                        row(&label, &by_name(&case, controller));
+                    let cells = [
+                        kind_name,
+                        watchers.to_string(),
+                        rate.to_string(),
+                        sort.name().to_owned(),
+                    ];
+                    if words.iter().all(|word| cells.iter().any(|cell| cell == word)) {
+                        let case = Case::new(kind, rate, watchers).with_room();
+                        row(&cells.join(" | "), &sort.play(&case));
                     }
                 }
             }
@@ -69,61 +64,22 @@ fn main() {
     }
 }
 
-/// Plays a case with the controller of this name.
-fn by_name(case: &Case, controller: &str) -> Outcome {
-    let case = &Case {
-        servers: Config {
-            own: if controller == "kcm-like" {
-                Own::FULL
-            } else {
-                case.servers.own
-            },
-            ..case.servers.clone()
-        },
-        ..case.clone()
-    };
-    let slow = Pacing {
-        qps: 30.0,
-        burst: 30,
-        ..DEFAULT
-    };
-    let mut controller: Box<dyn Controller> = match controller {
-        "kcm-like" => Box::new(KcmLike::new(case)),
-        "earlier" => Box::new(Product::earlier(case, DEFAULT)),
-        "earlier, 30 a second" => Box::new(Product::earlier(case, slow)),
-        "now" => Box::new(Product::new(case, DEFAULT)),
-        _ => Box::new(Ideal::new(case)),
-    };
-    play(case, &mut *controller)
-}
-
 /// The cases of which there are figures of a real server.
 fn measured() {
     title();
+    let sorts = [Sort::KcmLike, Sort::Earlier, Sort::Thirty];
     for (what, clients) in [("resume", Clients::Resume), ("relist", Clients::Relist)] {
-        for controller in ["kcm-like", "earlier", "earlier, 30 a second"] {
+        for sort in sorts {
             for seed in 1..=4 {
-                let mut case = Case::new(Kind::Random, 50.0, 300);
-                case.patience = Duration::from_secs(150);
-                (case.seed, case.servers.seed, case.servers.clients) = (seed, seed, clients);
-                // The clients of those measurements listed without a pause.
-                case.servers.list_pause = Duration::ZERO;
-                row(
-                    &format!("{what} | 300 | 50 | {controller}"),
-                    &by_name(&case, controller),
-                );
+                let outcome = sort.play(&Case::measured(clients, seed));
+                row(&format!("{what} | 300 | 50 | {}", sort.name()), &outcome);
             }
         }
     }
-    for controller in ["kcm-like", "earlier", "earlier, 30 a second"] {
+    for sort in sorts {
         for seed in 1..=2 {
-            let mut case = Case::new(Kind::Random, 100.0, 200);
-            (case.namespaces, case.services, case.slices) = (1, 2, 10);
-            (case.seed, case.servers.seed) = (seed, seed);
-            row(
-                &format!("2 Services | 200 | 100 | {controller}"),
-                &by_name(&case, controller),
-            );
+            let outcome = sort.play(&Case::measured_two_services(seed));
+            row(&format!("2 Services | 200 | 100 | {}", sort.name()), &outcome);
         }
     }
 }
@@ -138,6 +94,9 @@ fn title() {
 
 fn row(label: &str, outcome: &Outcome) {
     let times = |times: &Histogram| {
+        if times.total() == 0 {
+            return "- | -".to_owned();
+        }
         let millis = |part| times.quantile(part).as_secs_f64() * 1e3;
         format!("{:.0} ms | {:.0} ms", millis(0.5), millis(0.99))
     };
@@ -149,7 +108,7 @@ fn row(label: &str, outcome: &Outcome) {
         servers.listed,
         servers.bytes as f64 / 1e9,
         servers.cpu.servers().as_secs_f64(),
-        times(&servers.seen()),
+        times(&outcome.seen()),
         times(&servers.removals),
         outcome.unechoed,
         outcome.over.map_or_else(

@@ -12,8 +12,12 @@ pub(crate) mod kcm;
 #[path = "fanout/product.rs"]
 pub(crate) mod product;
 
+use endpointd::core::publish::Pacing;
 use endpointd::core::queue::Priority;
-use memory_apiserver::fanout::{Change, Cluster, Config, Figures, Output};
+use ideal::Ideal;
+use kcm::KcmLike;
+use memory_apiserver::fanout::{Change, Clients, Cluster, Config, Figures, Histogram, Output, Own};
+use product::{DEFAULT, Product};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -71,6 +75,35 @@ impl Case {
         }
     }
 
+    /// The same on servers for which updates of pods are at most 60% of what they can do. Without, they are the only
+    /// thing that counts at 100 changes a second and more, since two cores can hardly take them.
+    pub(crate) fn with_room(mut self) -> Self {
+        let costs = &self.servers.costs;
+        let pod = costs.pod + costs.pod_event + costs.others_write;
+        let cores = (pod.as_secs_f64() * self.rate / 0.6).ceil() as usize;
+        self.servers.cores = self.servers.cores.max(cores);
+        self
+    }
+
+    /// What was measured on a kube-apiserver with two cores for it, etcd and all clients: random pods of 20,000 become
+    /// ready or unready, 50 a second, and 300 clients watch.
+    pub(crate) fn measured(clients: Clients, seed: u64) -> Self {
+        let mut case = Self::new(Kind::Random, 50.0, 300);
+        case.patience = Duration::from_secs(150);
+        (case.seed, case.servers.seed, case.servers.clients) = (seed, seed, clients);
+        // The clients that list again did so without a pause.
+        case.servers.list_pause = Duration::ZERO;
+        case
+    }
+
+    /// The same with 200 clients, and 100 pods a second of two Services of 1,000.
+    pub(crate) fn measured_two_services(seed: u64) -> Self {
+        let mut case = Self::new(Kind::Random, 100.0, 200);
+        (case.namespaces, case.services, case.slices) = (1, 2, 10);
+        (case.seed, case.servers.seed) = (seed, seed);
+        case
+    }
+
     pub(crate) fn objects(&self) -> usize {
         self.namespaces * self.services * self.slices
     }
@@ -122,6 +155,16 @@ impl Outcome {
     pub(crate) fn writes_a_change(&self) -> f64 {
         self.servers.writes as f64 / self.changes.max(1) as f64
     }
+
+    /// The times until changes were seen, by all watchers, or by the controller's own watch if there are none.
+    pub(crate) fn seen(&self) -> Histogram {
+        let seen = self.servers.seen();
+        if seen.total() == 0 {
+            self.servers.own.clone()
+        } else {
+            seen
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -161,6 +204,51 @@ struct Player<'a> {
     echoed: Vec<u64>,
     unechoed: usize,
     outcome: Outcome,
+}
+
+/// The controllers that can be compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sort {
+    KcmLike,
+    /// The product without what it hears from its own watch.
+    Earlier,
+    /// The same with `--kube-api-qps=30` and a burst of 30.
+    Thirty,
+    /// The product.
+    Now,
+    Ideal,
+}
+
+impl Sort {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::KcmLike => "kcm-like",
+            Self::Earlier => "earlier",
+            Self::Thirty => "earlier, 30 a second",
+            Self::Now => "now",
+            Self::Ideal => "ideal",
+        }
+    }
+
+    /// Plays a case with such a controller.
+    pub(crate) fn play(self, case: &Case) -> Outcome {
+        let thirty = Pacing {
+            qps: 30.0,
+            burst: 30,
+            ..DEFAULT
+        };
+        match self {
+            Self::KcmLike => {
+                let mut case = case.clone();
+                case.servers.own = Own::FULL;
+                play(&case, &mut KcmLike::new(&case))
+            }
+            Self::Earlier => play(case, &mut Product::earlier(case, DEFAULT)),
+            Self::Thirty => play(case, &mut Product::earlier(case, thirty)),
+            Self::Now => play(case, &mut Product::new(case, DEFAULT)),
+            Self::Ideal => play(case, &mut Ideal::new(case)),
+        }
+    }
 }
 
 /// Plays a case. Pods change at equal distances in time.

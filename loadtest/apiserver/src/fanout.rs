@@ -246,15 +246,13 @@ impl Cluster {
 
     /// Counts what a watcher sees with a version.
     fn saw(&mut self, watcher: u32, version: u32, at: u64) {
-        if self.watchers[watcher as usize].own {
-            return;
-        }
-        self.sent += 1;
+        let own = self.watchers[watcher as usize].own;
+        self.sent += u64::from(!own);
         for change in self.versions.changes(version) {
-            let times = if change.removal {
-                &mut self.figures.removals
-            } else {
-                &mut self.figures.additions
+            let times = match change.removal {
+                _ if own => &mut self.figures.own,
+                true => &mut self.figures.removals,
+                false => &mut self.figures.additions,
             };
             times.add_nanos(at.saturating_sub(change.since));
         }

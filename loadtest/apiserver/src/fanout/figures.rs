@@ -28,6 +28,8 @@ pub struct Figures {
     pub removals: Histogram,
     /// The same for additions.
     pub additions: Histogram,
+    /// The times until the controller's own watch showed changes of either kind.
+    pub own: Histogram,
 }
 
 impl Figures {
