@@ -12,8 +12,8 @@ mod ops;
 
 #[allow(dead_code, reason = "shared with a benchmark that uses other parts of it")]
 #[path = "../../benches/support/fanout.rs"]
-#[allow(dead_code, reason = "shared with a benchmark that uses other parts of it")]
 mod fanout;
+#[allow(dead_code, reason = "shared with a benchmark that uses other parts of it")]
 #[path = "../../benches/support/saturation.rs"]
 mod saturation;
 

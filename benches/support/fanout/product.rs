@@ -20,7 +20,7 @@ pub(crate) const DEFAULT: Pacing = Pacing {
     ..Pacing::unlimited(64)
 };
 
-/// The product's [`Publisher`]. A write is answered as soon as it is granted by the shard.
+/// The product's [`Publisher`]. What it asks a shard for comes at once.
 pub(crate) struct Product {
     publisher: Publisher,
     keys: Vec<Hashed<ObjectKey>>,
