@@ -11,9 +11,13 @@ mod model;
 mod ops;
 
 #[allow(dead_code, reason = "shared with a benchmark that uses other parts of it")]
+#[path = "../../benches/support/fanout.rs"]
+mod fanout;
+#[allow(dead_code, reason = "shared with a benchmark that uses other parts of it")]
 #[path = "../../benches/support/saturation.rs"]
 mod saturation;
 
+mod fanned_out;
 mod lifecycle;
 mod mirroring;
 mod properties;

@@ -17,6 +17,8 @@
 //!
 //! A [`FaultPlan`] makes it fail: between the gate and the verbs, and within watches ([`ApiServer::set_faults`]).
 //!
+//! What writes do to thousands of watchers is not played but modelled, in [`fanout`].
+//!
 //! Time is tokio's and chance is seeded, so that on a paused clock a whole run replays byte for byte.
 #![forbid(unsafe_code)]
 
@@ -30,6 +32,7 @@ mod config;
 mod custom;
 mod delete;
 mod discovery;
+pub mod fanout;
 mod faults;
 mod fixtures;
 mod gc;

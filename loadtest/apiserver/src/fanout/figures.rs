@@ -1,0 +1,66 @@
+//! What came of it.
+
+use super::histogram::Histogram;
+use std::time::Duration;
+
+/// What has happened so far.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Writes that were carried out.
+    pub writes: u64,
+    /// Updates of pods that were carried out.
+    pub pods: u64,
+    /// Watches of the watchers that the server has ended.
+    pub ended: u64,
+    /// Watches of the controller that the server has ended.
+    pub own_ended: u64,
+    /// Watches that were taken up again.
+    pub resumed: u64,
+    /// Watches that could not be, because the history no longer went back so far.
+    pub expired: u64,
+    /// Lists.
+    pub listed: u64,
+    /// Bytes to watchers, those of lists included.
+    pub bytes: u64,
+    /// What the servers' cores were busy with.
+    pub cpu: Cpu,
+    /// The times until watchers saw removals: one for each watcher and removal.
+    pub removals: Histogram,
+    /// The same for additions.
+    pub additions: Histogram,
+    /// The times until the controller's own watch showed changes of either kind.
+    pub own: Histogram,
+}
+
+impl Figures {
+    /// Returns the times until watchers saw changes of either kind.
+    pub fn seen(&self) -> Histogram {
+        let mut all = self.removals.clone();
+        all.merge(&self.additions);
+        all
+    }
+}
+
+/// The time that cores were busy, by cause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cpu {
+    /// Updates of pods, and their events.
+    pub pods: Duration,
+    /// Writes of slices.
+    pub writes: Duration,
+    /// Events to watchers.
+    pub fan_out: Duration,
+    /// Watches that were taken up again, with the events that they had missed.
+    pub resumes: Duration,
+    /// Lists.
+    pub lists: Duration,
+    /// Other programs on the machine.
+    pub others: Duration,
+}
+
+impl Cpu {
+    /// Returns what the servers themselves used.
+    pub fn servers(&self) -> Duration {
+        self.pods + self.writes + self.fan_out + self.resumes + self.lists
+    }
+}
