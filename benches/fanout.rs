@@ -67,7 +67,7 @@ fn main() {
 /// The cases of which there are figures of a real server.
 fn measured() {
     title();
-    let sorts = [Sort::KcmLike, Sort::Earlier, Sort::Thirty];
+    let sorts = [Sort::KcmLike, Sort::Earlier, Sort::Thirty, Sort::Now];
     for (what, clients) in [("resume", Clients::Resume), ("relist", Clients::Relist)] {
         for sort in sorts {
             for seed in 1..=4 {

@@ -136,6 +136,8 @@ pub(crate) trait Controller {
     );
     /// The controller's own watch has brought a version of an object. It may come before the answer does.
     fn echoed(&mut self, object: usize, version: u64, now: Duration);
+    /// The controller's own watch has begun again, after the server had ended it.
+    fn watch_begins(&mut self, _now: Duration) {}
     /// The number of writes that a watcher has yet to get, on average. Only who knows the servers may use it.
     fn backlog(&mut self, _writes: f64) {}
 }
@@ -396,7 +398,12 @@ impl Player<'_> {
                 self.echoed[object] = version;
                 self.controller.echoed(object, version, at);
             }
-            Output::Ended { at, .. } => self.now = at,
+            Output::Ended { watcher, at } => {
+                self.now = at;
+                if watcher == self.case.servers.watchers {
+                    self.controller.watch_begins(at);
+                }
+            }
         }
     }
 

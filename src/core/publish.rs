@@ -35,7 +35,7 @@ use super::object::{ObjectKey, ObjectName, Output};
 use super::queue::{Priority, Urgency, WriteQueue};
 use super::role::RoleChange;
 use super::window::{Flown, Sign, Window};
-use fan_out::FanOut;
+use fan_out::{FanOut, Paid};
 use reports::{Reply, Report, Reported};
 use signals::Signal;
 use std::time::Duration;
@@ -183,9 +183,9 @@ pub struct Publisher {
     quiet_until: Duration,
     /// True if this process may write.
     writes: bool,
-    /// The present term, and for each granted object without a request yet, the term and the priority of its grant.
+    /// The present term, and for each granted object without a request yet, the term of its grant and what was paid.
     term: Term,
-    granted: HashedMap<ObjectKey, (Term, Priority)>,
+    granted: HashedMap<ObjectKey, (Term, Paid)>,
     drains: bool,
     /// The time at which the next retry of a refused request may go, by namespace.
     refused: IdMap<u64, Duration>,
@@ -364,17 +364,17 @@ impl Publisher {
         match reply {
             Reply::Built(granted) => {
                 self.queue.built(key);
-                let (term, priority) = match self.granted.remove(key) {
-                    Some((term, priority)) => (Some(term), priority),
-                    None => (None, Priority::Rest),
+                let Some((term, paid)) = self.granted.remove(key) else {
+                    return Replied::Unsent;
                 };
-                if term != Some(self.term) || !self.writes {
+                if term != self.term || !self.writes {
+                    self.fan_out.nothing(key, paid, now);
                     return Replied::Unsent;
                 }
                 if matches!(granted.request, Request::Fetch | Request::Probe) {
                     self.reading.insert(key.clone());
                 }
-                self.fan_out.built(key, priority, &granted.request, now);
+                self.fan_out.built(key, paid, &granted.request, now);
                 Replied::Send(granted)
             }
             Reply::Nothing => {
@@ -391,9 +391,10 @@ impl Publisher {
 
     /// Ends the grant of an object for which there is nothing to send, or no shard left to ask.
     pub fn nothing(&mut self, key: &Hashed<ObjectKey>, now: Duration) {
-        self.granted.remove(key);
+        if let Some((_, paid)) = self.granted.remove(key) {
+            self.fan_out.nothing(key, paid, now);
+        }
         self.bucket.give_back();
-        self.fan_out.answered(key, Effect::Nothing, now);
         self.queue.built(key);
         self.queue.landed(key, true, now);
         self.unanswered.remove(key);
@@ -485,8 +486,8 @@ impl Publisher {
         let most = self.window.size().div_ceil(2);
         self.queue.set_pace(self.pace(now));
         if let Some((key, priority, age)) = self.queue.next(most, allowed.classes, now) {
-            self.granted.insert(key.clone(), (self.term, priority));
-            self.fan_out.granted(&key, priority, now);
+            let paid = self.fan_out.granted(&key, priority, now);
+            self.granted.insert(key.clone(), (self.term, paid));
             return Next::Grant { key, priority, age };
         }
         self.bucket.give_back();

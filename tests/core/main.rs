@@ -17,6 +17,7 @@ mod fanout;
 #[path = "../../benches/support/saturation.rs"]
 mod saturation;
 
+mod echoes;
 mod fanned_out;
 mod lifecycle;
 mod mirroring;

@@ -5,9 +5,12 @@ use endpointd::core::backoff::Retry;
 use endpointd::core::body::Request;
 use endpointd::core::hash::Hashed;
 use endpointd::core::namespace::{Granted, WorkItem};
-use endpointd::core::object::{ObjectKey, ObjectName};
+use endpointd::core::object::{ObjectKey, ObjectName, Output};
 use endpointd::core::publish::reports::{Reply, Reported};
-use endpointd::core::publish::{Load, Next, Pacing, Publisher};
+use endpointd::core::publish::signals::Signal;
+use endpointd::core::publish::{
+    Effect, Landing, Load, Next, Pacing, Publisher, WatchLimits, Watchers,
+};
 use endpointd::core::queue::Priority;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,18 +29,35 @@ pub(crate) struct Product {
     keys: Vec<Hashed<ObjectKey>>,
     services: Vec<Arc<str>>,
     numbers: BTreeMap<Hashed<ObjectKey>, usize>,
+    /// The size of a request.
+    bytes: usize,
     wake: Option<Duration>,
     /// True if the publisher is told what the watch of slices brings.
     told: bool,
 }
 
 impl Product {
-    /// The writer as it is.
-    pub(crate) fn new(case: &Case, pacing: Pacing) -> Self {
-        Self {
+    /// The writer as it is, with the defaults of its flags on a cluster with a node for each watcher.
+    pub(crate) fn new(case: &Case, mut pacing: Pacing) -> Self {
+        pacing.watch = WatchLimits {
+            watchers: Watchers::PerNode(1.0),
+            total: 2.6e9,
+            each: 0.52e6,
+            ..WatchLimits::UNWATCHED
+        };
+        let mut writer = Self {
             told: true,
             ..Self::earlier(case, pacing)
-        }
+        };
+        writer.signal(&Signal::Nodes(case.servers.watchers), Duration::ZERO);
+        writer.watch_begins(Duration::ZERO);
+        writer
+    }
+
+    fn signal(&mut self, signal: &Signal, now: Duration) {
+        self.publisher.signalled(signal, now);
+        // Nothing reports them here.
+        self.publisher.take_echoes();
     }
 
     /// The writer as it was before it knew of the watch of slices.
@@ -56,6 +76,7 @@ impl Product {
             services: (0..case.objects()).map(service).collect(),
             numbers: keys.iter().cloned().zip(0..).collect(),
             keys,
+            bytes: case.servers.bytes,
             wake: None,
             told: false,
         }
@@ -93,7 +114,7 @@ impl Controller for Product {
         };
         let object = self.numbers[&key];
         let granted = Granted {
-            request: Request::Update(Vec::new()),
+            request: Request::Update(vec![0; self.bytes]),
             changes: 1,
         };
         self.report(object, Some(Reply::Built(granted)), None, now);
@@ -110,20 +131,37 @@ impl Controller for Product {
     fn answered(
         &mut self,
         object: usize,
-        _version: u64,
+        version: u64,
         took: Duration,
         again: Option<Priority>,
         now: Duration,
     ) {
-        self.publisher
-            .answered(&self.keys[object], Load::Answered, took, None, true, now);
+        let landing = Landing {
+            load: Load::Answered,
+            effect: Effect::Written(version),
+            took,
+            quiet: None,
+            has_shard: true,
+        };
+        self.publisher.answered(&self.keys[object], landing, now);
         let reply = again.is_none().then_some(Reply::Settled);
         self.report(object, reply, again, now);
     }
 
-    fn echoed(&mut self, _object: usize, _version: u64, _now: Duration) {
+    fn echoed(&mut self, _object: usize, version: u64, now: Duration) {
         if self.told {
-            // Here the publisher is told of a version that the watch of slices has brought. It does not ask for it yet.
+            let shown = Signal::Shown {
+                output: Output::Slice,
+                version,
+                at: now,
+            };
+            self.signal(&shown, now);
+        }
+    }
+
+    fn watch_begins(&mut self, now: Duration) {
+        if self.told {
+            self.signal(&Signal::Opened(Output::Slice, true), now);
         }
     }
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 /// The number of places at first.
 const FIRST: f64 = 5.0;
-/// The number of places that are always left: one for removals, and one for everything else.
+/// The number of places that are always left: one that is kept for removals, and one for all writes.
 const LEAST: f64 = 2.0;
 /// The largest number of places if nobody watches.
 const MOST_UNWATCHED: f64 = 256.0;
@@ -207,6 +207,16 @@ impl Places {
         self.size.min(self.most) as usize
     }
 
+    /// Returns the places that are not kept for removals: half of them.
+    fn limit_of_others(&self) -> usize {
+        self.limit() / 2
+    }
+
+    /// Returns whether the limits hold back writes, or would with one more.
+    fn is_full(&self) -> bool {
+        self.held + 1 >= self.limit() || self.others >= self.limit_of_others()
+    }
+
     fn take(&mut self, removes: bool) {
         self.held += 1;
         self.others += usize::from(!removes);
@@ -282,9 +292,8 @@ impl Echoes {
     /// Returns whether a removal may be granted, and whether anything else may.
     pub(super) fn allow(&self, resource: Resource) -> (bool, bool) {
         let places = &self.places[resource as usize];
-        let limit = places.limit();
-        let free = places.held < limit;
-        (free, free && places.others + 1 < limit)
+        let free = places.held < places.limit();
+        (free, free && places.others < places.limit_of_others())
     }
 
     /// Returns the number of places, and how many are held.
@@ -313,7 +322,7 @@ impl Echoes {
         let removes = priority == Priority::Remove;
         let places = &mut self.places[Resource::from(output) as usize];
         places.take(removes);
-        if places.held + 1 >= places.limit() {
+        if places.is_full() {
             places.filled = self.order;
         }
         let flight = Flight {

@@ -3,7 +3,8 @@
 //!
 //! On a server that keeps up, and within the budget, nothing waits.
 
-use super::budget::{Budget, WatchLimits};
+pub(super) use super::budget::Paid;
+use super::budget::{Budget, Size, WatchLimits};
 use super::echo::{Echoes, Effect, QUICK, Resource};
 use super::signals::Signal;
 use super::throttling::Limit;
@@ -113,8 +114,8 @@ impl FanOut {
         (*written + (usual * times).min(MOST_SPACING)).saturating_sub(now)
     }
 
-    /// Records that an object was granted.
-    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) {
+    /// Records that an object was granted. What it pays is settled when its request is known.
+    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Paid {
         self.echoes.granted(key, priority);
         if self.echoes.usual(Resource::from(key.object.output), now) > QUICK {
             if self.written.len() >= WRITTEN_KEPT {
@@ -124,24 +125,28 @@ impl FanOut {
         } else if !self.written.is_empty() {
             self.written.clear();
         }
+        match Resource::from(key.object.output) {
+            Resource::Slices => self.budget.pay(priority == Priority::Remove),
+            Resource::Endpoints => Paid::NOTHING,
+        }
     }
 
     /// Records the request that an object was granted for.
-    pub(super) fn built(
-        &mut self,
-        key: &Hashed<ObjectKey>,
-        priority: Priority,
-        request: &Request,
-        now: Duration,
-    ) {
+    pub(super) fn built(&mut self, key: &Hashed<ObjectKey>, paid: Paid, request: &Request, now: Duration) {
         let size = match request {
-            Request::Fetch | Request::Probe => return self.answered(key, Effect::Nothing, now),
-            Request::Create(body) | Request::Update(body) => Some(body.len()),
-            Request::Delete(_) => None,
+            Request::Fetch | Request::Probe => return self.nothing(key, paid, now),
+            Request::Create(body) | Request::Update(body) => Size::Bytes(body.len()),
+            Request::Delete(_) => Size::Unknown,
         };
         if Resource::from(key.object.output) == Resource::Slices {
-            self.sent += self.budget.pay(size, priority == Priority::Remove);
+            self.sent += self.budget.correct(paid, Some(size));
         }
+    }
+
+    /// Records that nothing is written for an object that was granted.
+    pub(super) fn nothing(&mut self, key: &Hashed<ObjectKey>, paid: Paid, now: Duration) {
+        self.budget.correct(paid, None);
+        self.answered(key, Effect::Nothing, now);
     }
 
     /// Records the effect of a request, or that none is sent.
