@@ -326,6 +326,7 @@ impl Publisher {
                 }
             }
         }
+        delay = delay.max(self.fan_out.owed(urgency.tenant, now));
         if want.exists {
             delay = delay
                 .max(batch)

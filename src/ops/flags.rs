@@ -279,9 +279,9 @@ pub(crate) struct RunArgs {
 
     /// Maximum requests per second for slices and Endpoints; 0 or less means no limit
     ///
-    /// At upstream's default of 20, a start that writes 10,000 slices takes more than 8 minutes; at 500, it takes 20
-    /// seconds. API servers protect themselves by priority and fairness, so this limit only has to keep a start from
-    /// using all of their capacity. Day-to-day changes stay far below it.
+    /// At upstream's default of 20, a start that writes 10,000 slices takes more than 8 minutes. API servers protect
+    /// themselves by priority and fairness, and the clients that watch slices are protected by --watch-budget, so this
+    /// limit only has to keep a start from using all of the API servers' capacity. Day-to-day changes stay far below it.
     #[arg(
         long,
         value_name = "QPS",

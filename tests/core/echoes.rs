@@ -23,6 +23,8 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 /// From the request to the answer.
 const ANSWER: Duration = Duration::from_millis(6);
+/// The size of a request.
+const BYTES: usize = 10_000;
 /// Objects that always have a change.
 const OBJECTS: usize = 200;
 
@@ -68,6 +70,8 @@ struct World {
     way: Duration,
     /// Writes of others a second.
     others: f64,
+    /// Writes a second for which the budget is enough, or no limit.
+    budget: Option<f64>,
     /// Our own watch is closed between these.
     closed: Option<(Duration, Duration)>,
     /// This process stands still between these.
@@ -81,6 +85,7 @@ impl World {
             event: Box::new(event),
             way: MS,
             others: 0.0,
+            budget: None,
             closed: None,
             paused: None,
             lasting: SECOND * 60,
@@ -90,6 +95,7 @@ impl World {
     fn play(&self) -> Course {
         let watch = WatchLimits {
             watchers: Watchers::Fixed(1),
+            total: self.budget.map_or(0.0, |writes| writes * BYTES as f64),
             ..WatchLimits::UNWATCHED
         };
         let pacing = Pacing {
@@ -155,7 +161,14 @@ impl World {
                     }
                     if open {
                         let output = Output::Slice;
-                        publisher.signalled(&Signal::Shown { output, version, at: now }, now);
+                        publisher.signalled(
+                            &Signal::Shown {
+                                output,
+                                version,
+                                at: now,
+                            },
+                            now,
+                        );
                     }
                 }
                 Event::Opens => {
@@ -169,7 +182,7 @@ impl World {
                 match publisher.next(now) {
                     Next::Grant { key, .. } => {
                         let granted = Granted {
-                            request: Request::Update(vec![0; 100]),
+                            request: Request::Update(vec![0; BYTES]),
                             changes: 1,
                         };
                         report(&mut publisher, &key, Some(Reply::Built(granted)), false, now);
@@ -202,7 +215,13 @@ fn key(number: usize) -> Hashed<ObjectKey> {
     })
 }
 
-fn report(publisher: &mut Publisher, key: &Hashed<ObjectKey>, reply: Option<Reply>, wanted: bool, now: Duration) {
+fn report(
+    publisher: &mut Publisher,
+    key: &Hashed<ObjectKey>,
+    reply: Option<Reply>,
+    wanted: bool,
+    now: Duration,
+) {
     let item = WorkItem {
         object: key.object.clone(),
         service: "s".into(),
@@ -220,13 +239,23 @@ fn report(publisher: &mut Publisher, key: &Hashed<ObjectKey>, reply: Option<Repl
 
 /// A server that is busy for so long with an event at first, and for another time between two seconds.
 fn step(usual: Duration, from: u64, to: u64, then: Duration) -> impl Fn(Duration) -> Duration {
-    move |now| if (from..to).contains(&now.as_secs()) { then } else { usual }
+    move |now| {
+        if (from..to).contains(&now.as_secs()) {
+            then
+        } else {
+            usual
+        }
+    }
 }
 
 #[test]
 fn a_server_that_keeps_up_is_used() {
     let course = World::new(|_| 5 * MS).play();
-    assert!((170.0..=200.0).contains(&course.rate(5, 60)), "{}", course.rate(5, 60));
+    assert!(
+        (170.0..=200.0).contains(&course.rate(5, 60)),
+        "{}",
+        course.rate(5, 60)
+    );
     assert!(course.latest(5, 60) < 60 * MS, "{:?}", course.latest(5, 60));
 }
 
@@ -234,7 +263,11 @@ fn a_server_that_keeps_up_is_used() {
 fn when_events_become_dear_few_are_on_their_way_and_when_they_are_cheap_again_it_goes_on() {
     // As if there were twenty times the watchers, for twenty seconds.
     let course = World::new(step(5 * MS, 20, 40, 100 * MS)).play();
-    assert!((8.0..=10.5).contains(&course.rate(25, 40)), "{}", course.rate(25, 40));
+    assert!(
+        (8.0..=10.5).contains(&course.rate(25, 40)),
+        "{}",
+        course.rate(25, 40)
+    );
     assert!(course.latest(25, 40) < SECOND, "{:?}", course.latest(25, 40));
     assert!(course.rate(50, 60) > 170.0, "{}", course.rate(50, 60));
     let most = course.without.range(22..40).map(|(_, most)| *most).max();
@@ -254,7 +287,10 @@ fn seconds_of_delay_do_not_make_it_swing() {
         let expected = 2.0 / way.as_secs_f64();
         let rates = (0..9).map(|tens| course.rate(20 + tens * 10, 30 + tens * 10));
         for rate in rates {
-            assert!((expected * 0.5..=expected * 1.6).contains(&rate), "{way:?}: {rate}");
+            assert!(
+                (expected * 0.5..=expected * 1.6).contains(&rate),
+                "{way:?}: {rate}"
+            );
         }
         let most = course.without.range(10..).map(|(_, most)| *most).max();
         assert!(most <= Some(4), "{way:?}: {most:?}");
@@ -277,7 +313,11 @@ fn writes_of_others_take_their_share() {
         ..World::new(|_| 5 * MS)
     }
     .play();
-    assert!((80.0..=110.0).contains(&course.rate(10, 60)), "{}", course.rate(10, 60));
+    assert!(
+        (80.0..=110.0).contains(&course.rate(10, 60)),
+        "{}",
+        course.rate(10, 60)
+    );
     assert!(course.latest(10, 60) < SECOND / 2, "{:?}", course.latest(10, 60));
 }
 
@@ -296,10 +336,15 @@ fn a_pause_of_this_process_costs_nothing_afterwards() {
 fn a_watch_that_is_listed_again_stops_nobody() {
     let course = World {
         closed: Some((SECOND * 20, SECOND * 30)),
+        budget: Some(200.0),
         ..World::new(|_| 5 * MS)
     }
     .play();
-    // Nothing but the requests in flight limits it meanwhile.
-    assert!(course.rate(20, 30) > 170.0, "{}", course.rate(20, 30));
+    // Half of the budget is left meanwhile.
+    assert!(
+        (90.0..=110.0).contains(&course.rate(21, 30)),
+        "{}",
+        course.rate(21, 30)
+    );
     assert!(course.rate(50, 60) > 170.0, "{}", course.rate(50, 60));
 }

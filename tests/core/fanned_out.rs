@@ -1,6 +1,7 @@
 //! What writes do to those who watch slices, on a model of API servers, in virtual time.
 
-use crate::fanout::{Case, Kind, Outcome, Sort};
+use crate::fanout::product::{DEFAULT, Product};
+use crate::fanout::{Case, Kind, Outcome, Sort, play};
 use memory_apiserver::fanout::{Clients, Cluster, Config};
 
 /// Seconds until half of all watchers and changes, and 99 in 100.
@@ -116,4 +117,58 @@ fn a_case_plays_the_same_each_time() {
         assert!(one.over.is_some(), "it is over at some time");
     }
     assert!(Cluster::new(Config::default()).is_idle());
+}
+
+/// Where the API servers are busy, in the benchmark's grid.
+#[test]
+fn watchers_are_spared_and_see_changes_sooner_than_with_upstreams_limits() {
+    for kind in [Kind::Random, Kind::Rollout] {
+        for watchers in [100, 300, 1_000] {
+            for rate in [20.0, 50.0, 100.0, 200.0] {
+                let case = Case::new(kind, rate, watchers).with_room();
+                let (kcm, now) = (Sort::KcmLike.play(&case), Sort::Now.play(&case));
+                let what = format!("{kind:?} {watchers} {rate}");
+                assert_eq!((kcm.servers.ended, now.servers.ended), (0, 0), "{what}");
+                assert!(now.over.is_some(), "{what}");
+                let (theirs, ours) = (seen(&kcm), seen(&now));
+                if theirs.0 > 1.0 {
+                    assert!(ours.0 <= theirs.0 * 0.75, "{what}: p50 {ours:?}, {theirs:?}");
+                    assert!(ours.1 <= theirs.1, "{what}: p99 {ours:?}, {theirs:?}");
+                }
+                if rate < 50.0 && kind == Kind::Random {
+                    assert!(
+                        ours.1 < 0.04,
+                        "{what}: nothing waits where nobody is behind: {ours:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The limit on writes without an echo is enough by itself.
+#[test]
+fn no_watch_is_ended_without_a_budget() {
+    for seed in 1..=4 {
+        for (clients, watchers, rate) in [
+            (Clients::Resume, 300, 50.0),
+            (Clients::Relist, 300, 50.0),
+            (Clients::Resume, 300, 200.0),
+            (Clients::Resume, 100, 200.0),
+        ] {
+            let mut case = Case::new(Kind::Random, rate, watchers);
+            (case.seed, case.servers.seed, case.servers.clients) = (seed, seed, clients);
+            let outcome = play(&case, &mut Product::without_budget(&case, DEFAULT));
+            assert_eq!(outcome.servers.ended, 0, "{clients:?} {watchers} {rate} {seed}");
+        }
+    }
+}
+
+/// Watchers of several servers, of which the controller talks to one.
+#[test]
+fn no_watch_of_other_servers_is_ended() {
+    let mut case = Case::new(Kind::Random, 50.0, 300);
+    case.servers.servers = 3;
+    let outcome = Sort::Now.play(&case);
+    assert_eq!(outcome.servers.ended, 0);
 }

@@ -8,9 +8,7 @@ use endpointd::core::namespace::{Granted, WorkItem};
 use endpointd::core::object::{ObjectKey, ObjectName, Output};
 use endpointd::core::publish::reports::{Reply, Reported};
 use endpointd::core::publish::signals::Signal;
-use endpointd::core::publish::{
-    Effect, Landing, Load, Next, Pacing, Publisher, WatchLimits, Watchers,
-};
+use endpointd::core::publish::{Effect, Landing, Load, Next, Pacing, Publisher, WatchLimits, Watchers};
 use endpointd::core::queue::Priority;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,6 +47,22 @@ impl Product {
             told: true,
             ..Self::earlier(case, pacing)
         };
+        writer.signal(&Signal::Nodes(case.servers.watchers), Duration::ZERO);
+        writer.watch_begins(Duration::ZERO);
+        writer
+    }
+
+    /// The same without a budget of bytes to watchers.
+    pub(crate) fn without_budget(case: &Case, pacing: Pacing) -> Self {
+        let mut writer = Self::new(case, pacing);
+        let pacing = Pacing {
+            watch: WatchLimits {
+                watchers: Watchers::PerNode(1.0),
+                ..WatchLimits::UNWATCHED
+            },
+            ..pacing
+        };
+        writer.publisher = Publisher::new(pacing, case.seed);
         writer.signal(&Signal::Nodes(case.servers.watchers), Duration::ZERO);
         writer.watch_begins(Duration::ZERO);
         writer

@@ -236,13 +236,13 @@ async fn read(metrics: Option<&Uri>) -> Option<Reading> {
 impl Processes {
     fn start(session: &Session<'_>) -> anyhow::Result<Self> {
         let flags = &session.args.controller;
-        let of_plan = session.plan.controller_flags().iter().map(OsString::from);
+        let of_session = session.controller_flags().into_iter().map(OsString::from);
         let metrics = flags.metrics_url.clone();
         let metrics = metrics.or_else(|| session.spawn.then(|| scrape::free_url(&flags.flags))?);
         let mut processes = Self {
             server: session.target.reached_by(),
             max_endpoints_per_slice: flags.max_endpoints_per_slice,
-            flags: of_plan.chain(flags.of_controller(metrics.as_ref())).collect(),
+            flags: of_session.chain(flags.of_controller(metrics.as_ref())).collect(),
             metrics,
             controller: None,
             measured: Arc::default(),

@@ -167,10 +167,10 @@ fn flags(session: &Session<'_>) -> Option<Vec<String>> {
         return flags_of(*controller.pid.first()?);
     }
     let limit = format!("--max-endpoints-per-slice={}", controller.max_endpoints_per_slice);
-    let of_plan = session.plan.controller_flags().iter().copied().map(str::to_owned);
     let chosen = controller.chosen().into_iter();
     let chosen = chosen.map(|flag| flag.to_string_lossy().into_owned());
-    Some(std::iter::once(limit).chain(of_plan).chain(chosen).collect())
+    let of_session = session.controller_flags().into_iter();
+    Some(std::iter::once(limit).chain(of_session).chain(chosen).collect())
 }
 
 /// Says what is wrong with what the controller did, and what makes the figures doubtful.

@@ -91,6 +91,18 @@ impl<'a> Session<'a> {
         self.args.time_limit.unwrap_or(default)
     }
 
+    /// Flags of a controller that is started, before those that the user chose. It counts a watcher for each node, but nodes
+    /// are played here, and nothing watches beside the proxies of the run.
+    pub(super) fn controller_flags(&self) -> Vec<String> {
+        let of_plan = self.plan.controller_flags().iter();
+        let mut flags: Vec<String> = of_plan.copied().map(str::to_owned).collect();
+        let watchers = self.args.watchers.watchers;
+        if watchers.is_some() || self.args.target.kubeconfig.is_none() {
+            flags.push(format!("--watchers={}", watchers.unwrap_or_default()));
+        }
+        flags
+    }
+
     /// The oracle's options.
     pub(super) fn options(&self) -> oracle::Options {
         oracle::Options {

@@ -16,10 +16,23 @@ const REMOVALS: f64 = 0.6;
 const BURST: f64 = 1.0;
 /// The budget while echoes tell nothing, as a part of the whole.
 const BLIND: f64 = 0.5;
+/// Once the budget is empty, writes wait until there is enough for so many, and then go together: a watcher that gets
+/// several events at once is woken, and its connection written to, only once.
+const TOGETHER: f64 = 4.0;
 /// The size of an object of which nothing is known, in bytes: a slice of 100 endpoints has 13 KB.
 const USUAL: f64 = 13_000.0;
-/// The weight of one write in the usual size.
-const WEIGHT: f64 = 1.0 / 16.0;
+/// A write of more bytes than this pays at most as much as [`MOST_AT_ONCE`] of the usual size, or of these bytes: what it
+/// costs beyond that would delay the writes of others, and delays its namespace instead.
+const LARGE: f64 = 32_000.0;
+/// See [`LARGE`].
+const MOST_AT_ONCE: f64 = 4.0;
+/// The part of the budget at which a namespace pays what it owes.
+const OWED: f64 = 0.5;
+/// The parts by which a larger and a smaller write change the usual size. So three of five writes are smaller, and one
+/// namespace with huge slices, which has a turn in two at most, cannot make them usual.
+const LARGER: f64 = 0.02;
+/// See [`LARGER`].
+const SMALLER: f64 = 0.03;
 /// Callers look again after a day at the latest, however small the budget.
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 
@@ -83,6 +96,15 @@ pub(super) struct Paid {
     of_removals: bool,
 }
 
+/// What a write costs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Corrected {
+    /// The bytes that all watchers receive.
+    pub sent: f64,
+    /// How long its namespace has to wait because it cost more than it has paid.
+    pub pause: Duration,
+}
+
 impl Paid {
     /// Nothing was paid.
     pub(super) const NOTHING: Self = Self {
@@ -103,6 +125,8 @@ pub(super) struct Budget {
     /// What may be used by any write, and by removals alone.
     any: f64,
     removals: f64,
+    /// Whether it is empty, and being saved up.
+    saves: [bool; 2],
     last: Duration,
     /// The usual size of a request, in bytes.
     usual: f64,
@@ -118,6 +142,7 @@ impl Budget {
             blind: false,
             any: 0.0,
             removals: 0.0,
+            saves: [false; 2],
             last: Duration::ZERO,
             usual: USUAL,
         };
@@ -185,57 +210,77 @@ impl Budget {
             return (true, true);
         }
         self.refill(now);
-        (self.any > 0.0 || self.removals > 0.0, self.any > 0.0)
+        let enough = self.enough();
+        for (saves, left) in self.saves.iter_mut().zip([self.any, self.removals]) {
+            *saves = left < if *saves { enough } else { f64::MIN_POSITIVE };
+        }
+        let [any, removals] = self.saves.map(|saves| !saves);
+        (any || removals, any)
+    }
+
+    /// Returns what has to be there for a few writes.
+    fn enough(&self) -> f64 {
+        // Where a single write costs more than there may ever be, that has to be enough.
+        let (any, removals) = self.full();
+        (TOGETHER * self.usual * self.watchers).min(any.min(removals) / 4.0)
     }
 
     /// Returns how long it takes until any write may be granted; zero if it may be now.
     pub(super) fn wait(&self) -> Duration {
-        let seconds = -self.any / (self.rate() * (1.0 - REMOVALS));
-        if self.rate.is_infinite() || self.any > 0.0 {
-            return Duration::ZERO;
-        }
-        let wait = Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT);
-        // Rounding could otherwise make the caller come too early forever.
-        wait.min(LONGEST_WAIT) + Duration::from_micros(1)
+        self.time_until_enough(self.saves[0], self.any, 1.0 - REMOVALS)
     }
 
     /// Returns how long it takes until a removal may be granted.
     pub(super) fn wait_of_removals(&self) -> Duration {
-        if self.rate.is_infinite() || self.removals > 0.0 {
+        self.time_until_enough(self.saves[1], self.removals, REMOVALS)
+            .min(self.wait())
+    }
+
+    fn time_until_enough(&self, saves: bool, left: f64, part: f64) -> Duration {
+        if self.rate.is_infinite() || !saves {
             return Duration::ZERO;
         }
-        let seconds = -self.removals / (self.rate() * REMOVALS);
+        let seconds = (self.enough() - left).max(0.0) / (self.rate() * part);
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT);
-        self.wait().min(wait + Duration::from_micros(1))
+        // Rounding could otherwise make the caller come too early forever.
+        wait.min(LONGEST_WAIT) + Duration::from_micros(1)
     }
 
     /// Pays for a write that is granted, by the usual size.
     pub(super) fn pay(&mut self, removes: bool) -> Paid {
         let cost = self.usual * self.watchers;
         // What removals owe delays everything, or they would owe more and more.
-        let of_removals = removes && self.any <= 0.0 && self.removals > 0.0;
+        let of_removals = removes && self.saves[0] && !self.saves[1];
         self.charge(of_removals, cost);
         Paid { cost, of_removals }
     }
 
     /// Corrects what was paid for a write when its request is known; `size` is nothing if none is sent, or if it only reads.
-    /// Returns the bytes that all watchers receive.
-    pub(super) fn correct(&mut self, paid: Paid, size: Option<Size>) -> f64 {
-        if let Some(Size::Bytes(size)) = size {
-            self.usual += (size as f64 - self.usual) * WEIGHT;
-        }
-        let cost = match size {
+    pub(super) fn correct(&mut self, paid: Paid, size: Option<Size>) -> Corrected {
+        let most = LARGE.max(MOST_AT_ONCE * self.usual);
+        let bytes = match size {
             None => 0.0,
-            Some(Size::Unknown) => paid.cost,
-            Some(Size::Bytes(size)) => size as f64 * self.watchers,
+            Some(Size::Unknown) => self.usual,
+            Some(Size::Bytes(bytes)) => bytes as f64,
         };
-        self.charge(paid.of_removals, cost - paid.cost);
-        cost
+        let counted = bytes.min(most);
+        if let Some(Size::Bytes(_)) = size {
+            self.usual *= if bytes > self.usual {
+                1.0 + LARGER
+            } else {
+                1.0 - SMALLER
+            };
+        }
+        self.charge(paid.of_removals, counted * self.watchers - paid.cost);
+        let owed = (bytes - counted) * self.watchers / (self.rate() * OWED);
+        Corrected {
+            sent: bytes * self.watchers,
+            pause: Duration::try_from_secs_f64(owed).unwrap_or(LONGEST_WAIT),
+        }
     }
 
     fn charge(&mut self, of_removals: bool, cost: f64) {
-        if self.rate.is_infinite() {
-        } else if of_removals {
+        if of_removals {
             self.removals -= cost;
         } else {
             self.any -= cost;
@@ -386,7 +431,7 @@ mod tests {
         for _ in 0..10_000 {
             assert_eq!(budget.allow(Duration::ZERO), (true, true));
             let paid = budget.pay(false);
-            assert!(budget.correct(paid, None).abs() < 1.0);
+            assert!(budget.correct(paid, None).sent.abs() < 1.0);
         }
     }
 

@@ -9,7 +9,7 @@ use super::echo::{Echoes, Effect, QUICK, Resource};
 use super::signals::Signal;
 use super::throttling::Limit;
 use crate::core::body::Request;
-use crate::core::hash::{Hashed, HashedMap};
+use crate::core::hash::{Hashed, HashedMap, IdMap, hash_of};
 use crate::core::object::{ObjectKey, Output};
 use crate::core::queue::{Classes, Priority};
 use std::time::Duration;
@@ -20,6 +20,8 @@ const SPACING: u32 = 4;
 const SPACING_OF_REMOVALS: u32 = 1;
 /// It is never more than this.
 const MOST_SPACING: Duration = Duration::from_secs(2);
+/// Number of namespaces that owe something above which those that no longer do are dropped.
+const OWING_KEPT: usize = 1024;
 /// Number of written objects above which those that may be written again are dropped.
 const WRITTEN_KEPT: usize = 1024;
 
@@ -41,6 +43,8 @@ pub(super) struct FanOut {
     budget: Budget,
     /// When objects were last written while echoes were not quick.
     written: HashedMap<ObjectKey, Duration>,
+    /// Until when namespaces wait whose writes cost more than they have paid.
+    owing: IdMap<u64, Duration>,
     /// The bytes that watchers received since they were last taken.
     sent: f64,
 }
@@ -53,6 +57,7 @@ impl FanOut {
             places: limits.places,
             budget,
             written: HashedMap::default(),
+            owing: IdMap::default(),
             sent: 0.0,
         };
         fan_out.count_watchers();
@@ -98,6 +103,12 @@ impl FanOut {
             .min()
     }
 
+    /// Returns how long a namespace waits because its writes cost more than they have paid.
+    pub(super) fn owed(&self, tenant: u64, now: Duration) -> Duration {
+        let until = self.owing.get(&tenant);
+        until.map_or(Duration::ZERO, |until| until.saturating_sub(now))
+    }
+
     /// Returns how long an object that exists waits until it may be written again.
     pub(super) fn spacing(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Duration {
         let usual = self.echoes.usual(Resource::from(key.object.output), now);
@@ -133,13 +144,22 @@ impl FanOut {
 
     /// Records the request that an object was granted for.
     pub(super) fn built(&mut self, key: &Hashed<ObjectKey>, paid: Paid, request: &Request, now: Duration) {
+        let tenant = hash_of(&*key.namespace);
         let size = match request {
             Request::Fetch | Request::Probe => return self.nothing(key, paid, now),
             Request::Create(body) | Request::Update(body) => Size::Bytes(body.len()),
             Request::Delete(_) => Size::Unknown,
         };
         if Resource::from(key.object.output) == Resource::Slices {
-            self.sent += self.budget.correct(paid, Some(size));
+            let corrected = self.budget.correct(paid, Some(size));
+            self.sent += corrected.sent;
+            if !corrected.pause.is_zero() {
+                if self.owing.len() >= OWING_KEPT {
+                    self.owing.retain(|_, until| *until > now);
+                }
+                let until = self.owing.entry(tenant).or_default();
+                *until = (*until).max(now) + corrected.pause;
+            }
         }
     }
 
@@ -204,6 +224,7 @@ impl FanOut {
     pub(super) fn clear(&mut self) {
         self.echoes.clear();
         self.written.clear();
+        self.owing.clear();
     }
 }
 

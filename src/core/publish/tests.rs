@@ -366,3 +366,58 @@ fn a_writer_that_stood_still_while_the_lease_was_lost_and_won_again_keeps_what_t
         "what the old term wanted is forgotten"
     );
 }
+
+#[test]
+fn a_namespace_with_huge_slices_does_not_use_up_what_may_be_sent_for_others() {
+    let watch = WatchLimits {
+        watchers: Watchers::Fixed(300),
+        total: 0.0,
+        each: 520_000.0,
+        ..WatchLimits::UNWATCHED
+    };
+    let pacing = Pacing {
+        watch,
+        ..Pacing::unlimited(64)
+    };
+    let mut publisher = Publisher::new(pacing, 0);
+    let huge: Vec<_> = (0..50).map(|number| key("huge", &format!("h{number}"))).collect();
+    for key in &huge {
+        publisher.wanted(key, &want(key, Retry::Now), NOW);
+    }
+    let (small, mut since) = (key("small", "s"), NOW);
+    let (mut now, mut longest, mut megabytes, mut writes) = (NOW, NOW, 0, 0);
+    publisher.wanted(&small, &want(&small, Retry::Now), now);
+    while now < SECOND * 60 {
+        match publisher.next(now) {
+            Next::Grant { key, .. } => {
+                let size = if key == small { 13_000 } else { 1_200_000 };
+                let granted = Granted {
+                    request: Request::Update(vec![0; size]),
+                    changes: 1,
+                };
+                let reported = Reported {
+                    reply: Some(Reply::Built(granted)),
+                    wanted: None,
+                };
+                assert!(matches!(
+                    publisher.reported(&key, reported, now),
+                    Replied::Send(_)
+                ));
+                publisher.answered(&key, landing(Load::Answered, MS), now);
+                if key == small {
+                    longest = longest.max(now.saturating_sub(since));
+                    since = now;
+                    writes += 1;
+                } else {
+                    megabytes += 300 * 12 / 10;
+                }
+                publisher.wanted(&key, &want(&key, Retry::Now), now);
+            }
+            Next::Wait { until, .. } => now = until.unwrap_or(now + MS).max(now + MS),
+        }
+    }
+    // A minute's budget, half of it again, and all objects once before anything is known of their size.
+    assert!(megabytes < 156 * 90 + 50 * 360, "{megabytes}");
+    // The longest wait is at the start, when what may be sent at once after a pause has been used up.
+    assert!(longest < SECOND * 5 / 4 && writes > 600, "{longest:?}, {writes}");
+}
