@@ -22,6 +22,8 @@ mod election;
 mod process;
 #[path = "explorer/search.rs"]
 mod search;
+#[path = "explorer/step.rs"]
+mod step;
 #[path = "explorer/world.rs"]
 mod world;
 

@@ -387,6 +387,7 @@ fn a_limit_of_writes_is_seen_and_a_missed_budget_is_an_exit_code() {
     );
     let flags = [
         "--max-endpoints-per-slice=100",
+        "--watchers=0",
         "--controllers=endpointslice-controller",
         "--kube-api-qps=10",
         "--kube-api-burst=10",

@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    fn play(&self) -> Course {
+    fn publisher(&self) -> Publisher {
         let watch = WatchLimits {
             watchers: Watchers::Fixed(1),
             total: self.budget.map_or(0.0, |writes| writes * BYTES as f64),
@@ -102,11 +102,15 @@ impl World {
             watch,
             ..Pacing::unlimited(64)
         };
-        let mut publisher = Publisher::new(pacing, 1);
+        Publisher::new(pacing, 1)
+    }
+
+    fn play(&self) -> Course {
+        let mut publisher = self.publisher();
         let keys: Vec<_> = (0..OBJECTS).map(key).collect();
         publisher.signalled(&Signal::Opened(Output::Slice, true), Duration::ZERO);
-        for at in 0..OBJECTS {
-            report(&mut publisher, &keys[at], None, true, Duration::ZERO);
+        for key in &keys {
+            report(&mut publisher, key, None, true, Duration::ZERO);
         }
         let mut events = BinaryHeap::from([Reverse((Duration::ZERO, 0, Event::Look))]);
         let (mut number, mut version, mut free) = (0, 0, Duration::ZERO);
@@ -137,13 +141,7 @@ impl World {
                 Event::Answered(at, sent) => {
                     version += 1;
                     answered.insert(version, now);
-                    let landing = Landing {
-                        load: Load::Answered,
-                        effect: Effect::Written(version),
-                        took: now.saturating_sub(sent),
-                        quiet: None,
-                        has_shard: true,
-                    };
+                    let landing = landing(version, now.saturating_sub(sent));
                     publisher.answered(&keys[at], landing, now);
                     report(&mut publisher, &keys[at], None, true, now);
                     // Events of others come between ours.
@@ -205,6 +203,16 @@ impl World {
             *most = without.max(*most);
         }
         course
+    }
+}
+
+fn landing(version: u64, took: Duration) -> Landing {
+    Landing {
+        load: Load::Answered,
+        effect: Effect::Written(version),
+        took,
+        quiet: None,
+        has_shard: true,
     }
 }
 

@@ -29,6 +29,7 @@ mod dispatch;
 mod figures;
 mod histogram;
 mod server;
+mod task;
 mod versions;
 mod watcher;
 
@@ -36,7 +37,8 @@ pub use self::config::{Clients, Config, Costs, Own};
 pub use self::figures::{Cpu, Figures};
 pub use self::histogram::Histogram;
 
-use self::server::{Job, Server, Task, Work};
+use self::server::{Job, Server, Work};
+use self::task::Task;
 use self::versions::{Noted, Versions};
 use self::watcher::Watcher;
 use std::cmp::Reverse;

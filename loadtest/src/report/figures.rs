@@ -245,8 +245,8 @@ pub(super) fn advice(report: &Report) -> String {
         None => "--kube-api-qps".to_owned(),
     };
     format!(
-        "Writes that were ready waited for {limit}, or for a pause that the API server asked for: the latencies are those \
-         of the limit. docs/sizing.md says how to choose it."
+        "Writes that were ready waited for {limit}, for clients that watch slices, or for a pause that the API server asked \
+         for: the latencies are those of the limits. docs/sizing.md says how to choose them."
     )
 }
 

@@ -1,7 +1,8 @@
 //! What becomes of watches that have ended.
 
 use super::config::Clients;
-use super::server::{Task, Work};
+use super::server::Work;
+use super::task::Task;
 use super::watcher::{Routine, State};
 use super::{Cluster, Event, Output};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The goroutine that puts events into the channels of all watchers, and what it does about those that are full.
 
-use super::server::Task;
+use super::task::Task;
 use super::watcher::{Routine, State};
 use super::{Cluster, Event};
 

@@ -3,6 +3,7 @@
 use super::budget::Budget;
 use super::config::Config;
 use super::dispatch::Dispatcher;
+use super::task::Task;
 use super::versions::{Noted, Version};
 use super::watcher::{Routine, State, Watcher};
 use super::{Cluster, Event, Output};
@@ -15,21 +16,6 @@ const TURN: u64 = 10_000_000;
 const HISTORY: u64 = 75_000_000_000;
 /// The most events of which it keeps the history.
 const LONGEST_HISTORY: u32 = 100 * 1024;
-
-/// A goroutine.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Task {
-    /// Takes events from the store.
-    Intake,
-    /// Puts them into the channels of watchers.
-    Dispatch,
-    /// Moves events from one channel of a watcher to the other.
-    Forward(u32),
-    /// Sends them to the watcher.
-    Send(u32),
-    /// Serves a request.
-    Job(u32),
-}
 
 /// A request.
 #[derive(Clone, Debug)]

@@ -5,10 +5,10 @@ use crate::core::queue::Priority::{Add, Remove};
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-fn key(name: impl ToString) -> Hashed<ObjectKey> {
+fn key(number: u64) -> Hashed<ObjectKey> {
     Hashed::new(ObjectKey {
         namespace: "ns".into(),
-        object: ObjectName::slice(name.to_string().as_str().into()),
+        object: ObjectName::slice(format!("s{number}").as_str().into()),
     })
 }
 
@@ -80,7 +80,7 @@ fn an_object_that_is_written_twice_holds_two_places() {
 #[test]
 fn a_delete_is_proven_by_its_event_by_a_later_write_or_by_the_bound() {
     let mut echoes = echoes();
-    let delete = |echoes: &mut Echoes, name| {
+    let delete = |echoes: &mut Echoes, name: u64| {
         echoes.granted(&key(name), Remove);
         echoes.answered(&key(name), Effect::Deleted, MS);
     };
@@ -124,11 +124,11 @@ fn half_of_the_places_are_kept_for_removals() {
     let mut others = 0;
     while echoes.allow(Resource::Slices).1 {
         others += 1;
-        echoes.granted(&key(format!("add-{others}")), Add);
+        echoes.granted(&key(others), Add);
     }
     while echoes.allow(Resource::Slices).0 {
         removals += 1;
-        echoes.granted(&key(format!("remove-{removals}")), Remove);
+        echoes.granted(&key(100 + removals), Remove);
     }
     assert_eq!((others, removals), (2, 3));
     // Removals without end leave others theirs as soon as one of them is gone.
@@ -274,7 +274,7 @@ fn no_place_is_lost_whatever_happens() {
             now += MS * random.u32(0..200);
             match random.u32(0..10) {
                 0..4 => {
-                    let key = key(random.u32(0..40));
+                    let key = key(random.u64(0..40));
                     let priority = if random.bool() { Remove } else { Add };
                     let (removals, others) = echoes.allow(Resource::Slices);
                     let may = if priority == Remove { removals } else { others };
@@ -296,7 +296,7 @@ fn no_place_is_lost_whatever_happens() {
                     echoes.answered(&key, effects[random.usize(..effects.len())], now);
                 }
                 7 => echoes.shown(Output::Slice, random.u64(0..=version), now),
-                8 => echoes.deleted(&key(random.u32(0..40)), now),
+                8 => echoes.deleted(&key(random.u64(0..40)), now),
                 9 if random.u32(0..20) == 0 => echoes.opened(Output::Slice, random.bool(), now),
                 _ => {}
             }
