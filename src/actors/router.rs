@@ -410,8 +410,8 @@ impl WatchHandler for Router {
         }
     }
 
-    fn watching(&self, output: Output, open: bool) {
-        self.writer.signal([Signal::Opened(output, open)]);
+    fn watching(&self, output: Output, from: Option<u64>) {
+        self.writer.signal([Signal::Opened(output, from)]);
     }
 
     fn shown(&self, output: Output, version: u64, at: Instant) {

@@ -124,6 +124,7 @@ impl Actor for Writer {
             // A tick that was armed for later than the present one changes nothing.
             WriterMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
             WriterMsg::Ping(answer) => {
+                state.take_signals(now);
                 state.metrics.refresh(state.publisher.queue(), now);
                 let _ = answer.send(());
             }
@@ -177,6 +178,7 @@ impl WriterState {
 
     /// Grants as many objects as the rate limit and the window in flight allow.
     fn grant(&mut self, now: Duration, myself: &ActorRef<WriterMsg>) {
+        let mut again = true;
         loop {
             let mut granted: SmallVec<[_; 4]> = SmallVec::new();
             let (until, limited) = loop {
@@ -196,6 +198,11 @@ impl WriterState {
                     self.wake_at(until, now, myself);
                 }
                 if self.handle.await_echoes(limited == Some(Limit::Echoes)) {
+                    if !std::mem::take(&mut again) {
+                        // The clock goes on, and others have their turn.
+                        let _ = myself.cast(WriterMsg::Wake);
+                        return;
+                    }
                     // One has come meanwhile.
                     self.take_signals(now);
                     continue;

@@ -113,7 +113,7 @@ impl Watch {
                 () = self.serve::<S>() => {}
             }
             if let Some(output) = S::KIND.output() {
-                self.reader.handler.watching(output, false);
+                self.reader.handler.watching(output, None);
             }
             self.reader.metrics.left();
             self.reader.outages.left(S::KIND.as_str());
@@ -135,6 +135,7 @@ impl Watch {
             stream: Stream::None,
             reading: None,
             way: Way::Stream,
+            from: 0,
             passing: true,
             listed: false,
         };
@@ -208,6 +209,8 @@ struct Serving<S: Source> {
     stream: Stream<S>,
     reading: Option<BoxFuture<'static, Result<u64, Cause>>>,
     way: Way,
+    /// The version from which the last watch was begun.
+    from: u64,
     /// Set until the first list begins.
     passing: bool,
     /// Set when a list was completed since the last one began.
@@ -223,6 +226,7 @@ impl<S: Source> Serving<S> {
             match action {
                 Action::List => self.list(watch),
                 Action::Watch { from, short } => {
+                    self.from = from;
                     watch.reader.metrics.watches.increment(1);
                     let seconds = if short { SHORT } else { watch.timeout_seconds() };
                     let opening = watch.reader.clone().watch::<S>(from, seconds);
@@ -309,7 +313,7 @@ impl<S: Source> Serving<S> {
                 watch.reader.outages.succeeded(S::KIND.as_str());
                 self.stream = Stream::Open(EventStream::new(body));
                 if let Some(output) = S::KIND.output() {
-                    watch.reader.handler.watching(output, true);
+                    watch.reader.handler.watching(output, Some(self.from));
                 }
             }
             Progress::Events(Ok(Some(events)), at) => {
@@ -364,7 +368,7 @@ impl<S: Source> Serving<S> {
     /// Announces that no watch is open any more.
     fn left(watch: &Watch) {
         if let Some(output) = S::KIND.output() {
-            watch.reader.handler.watching(output, false);
+            watch.reader.handler.watching(output, None);
         }
     }
 }

@@ -126,7 +126,11 @@ impl Landing {
         let effect = match load {
             // It was not sent, or its answer does not matter any more.
             Load::Unknown => Effect::Nothing,
-            _ => Effect::from(outcome),
+            load => match Effect::from(outcome) {
+                // An answer that is an error wrote nothing, however little it says of the object.
+                Effect::Unknown if load != Load::Unanswered => Effect::Nothing,
+                effect => effect,
+            },
         };
         Self {
             load,
@@ -326,7 +330,9 @@ impl Publisher {
                 }
             }
         }
-        delay = delay.max(self.fan_out.owed(urgency.tenant, now));
+        if !yields && !want.reads && want.priority != Priority::Remove {
+            delay = delay.max(self.fan_out.owed(urgency.tenant, now));
+        }
         if want.exists {
             delay = delay
                 .max(batch)

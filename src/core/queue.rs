@@ -99,6 +99,9 @@ const ADDITIONS: usize = 1;
 /// of writes; with a tenth, they would hardly be overtaken at all.
 const PART_OF_BACKLOG: u32 = 6;
 
+/// Number of namespaces among which one with an object of the classes that may go is looked for.
+const TURNS_LOOKED_AT: usize = 64;
+
 /// Objects that are due, each at most once, and those in flight. The latest wins: to want an object again changes its
 /// place, never the number of objects. Owned by the writer.
 #[derive(Clone, Debug)]
@@ -291,7 +294,7 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         let key = self.ready[class].first_of(tenant)?.clone();
         let entry = self.entries[&key];
         // Before it counts as in flight, with which its namespace may have as many as it may have.
-        let has_turn = self.whose_turn(most) == Some(tenant);
+        let has_turn = self.whose_turn(most, classes) == Some(tenant);
         let known = self
             .tenants
             .get_mut(&tenant)
@@ -321,18 +324,27 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         Some((key, entry.urgency.priority, now.saturating_sub(entry.since)))
     }
 
-    /// Returns the namespace that has waited longest for a turn, however urgent its objects are.
-    fn whose_turn(&self, most: usize) -> Option<u64> {
+    /// Returns the namespace that has waited longest for a turn, however urgent its objects are. Those that have nothing in
+    /// these classes keep their turns; only the first few are looked at.
+    fn whose_turn(&self, most: usize, classes: Classes) -> Option<u64> {
         let may = may(&self.tenants, most);
-        let next = self.turns.iter().find(|(_, tenant)| may(*tenant));
+        let has = |tenant: u64| {
+            let mut open = (0..CLASSES).filter(|class| classes.has(*class));
+            open.any(|class| self.ready[class].oldest_of(tenant).is_some())
+        };
+        if classes == Classes::ALL {
+            let next = self.turns.iter().find(|(_, tenant)| may(*tenant));
+            return next.map(|(_, tenant)| *tenant);
+        }
+        let mut first = self.turns.iter().take(TURNS_LOOKED_AT);
+        let next = first.find(|(_, tenant)| may(*tenant) && has(*tenant));
         next.map(|(_, tenant)| *tenant)
     }
 
     /// Chooses the class and the namespace of the next object. One half of the choices goes by urgency: the most
     /// urgent class that has something, unless an object of another one is older than its patience allows. The other
     /// half goes by namespace, each with what is most urgent of it by the same rule: otherwise one with removals without
-    /// end would hold up what all others add. While some classes may not go, urgency alone decides: the namespace whose
-    /// turn it is may have nothing but those, and keeps its turn.
+    /// end would hold up what all others add.
     fn choose(&mut self, most: usize, classes: Classes) -> Option<(usize, u64)> {
         let may = may(&self.tenants, most);
         let heads: [_; CLASSES] = std::array::from_fn(|class| {
@@ -358,16 +370,15 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
         } else {
             (aged, aged_tenant)
         };
-        if classes != Classes::ALL {
-            self.owes_urgent = compete && !owed;
-            return Some(chosen);
-        }
-        let turn = self.whose_turn(most).filter(|tenant| *tenant != chosen.1);
+        let turn = self
+            .whose_turn(most, classes)
+            .filter(|tenant| *tenant != chosen.1);
         if let Some(tenant) = turn.filter(|_| self.owes_turn) {
             self.owes_turn = false;
             let deadline =
                 |class: usize| Some((self.ready[class].oldest_of(tenant)? + self.patience(class), class));
-            let class = (0..self.ready.len()).filter_map(deadline).min();
+            let open = (0..CLASSES).filter(|class| classes.has(*class));
+            let class = open.filter_map(deadline).min();
             return class.map(|(_, class)| (class, tenant));
         }
         self.owes_turn = turn.is_some();

@@ -108,7 +108,7 @@ impl World {
     fn play(&self) -> Course {
         let mut publisher = self.publisher();
         let keys: Vec<_> = (0..OBJECTS).map(key).collect();
-        publisher.signalled(&Signal::Opened(Output::Slice, true), Duration::ZERO);
+        publisher.signalled(&Signal::Opened(Output::Slice, Some(0)), Duration::ZERO);
         for key in &keys {
             report(&mut publisher, key, None, true, Duration::ZERO);
         }
@@ -135,7 +135,7 @@ impl World {
                 && (from..until).contains(&now)
             {
                 open = false;
-                publisher.signalled(&Signal::Opened(Output::Slice, false), now);
+                publisher.signalled(&Signal::Opened(Output::Slice, None), now);
             }
             match event {
                 Event::Answered(at, sent) => {
@@ -171,7 +171,7 @@ impl World {
                 }
                 Event::Opens => {
                     open = true;
-                    publisher.signalled(&Signal::Opened(Output::Slice, true), now);
+                    publisher.signalled(&Signal::Opened(Output::Slice, Some(0)), now);
                 }
                 Event::Look => {}
             }

@@ -337,9 +337,9 @@ impl Process {
     }
 
     /// The watch of an output is opened, or ends.
-    pub(crate) fn watches(&mut self, kind: Kind, open: bool) {
+    pub(crate) fn watches(&mut self, kind: Kind, from: Option<u64>) {
         if let Some(output) = kind.output() {
-            self.signal([Signal::Opened(output, open)]);
+            self.signal([Signal::Opened(output, from)]);
         }
     }
 
@@ -454,7 +454,7 @@ impl Process {
         self.deliver(events);
         let end = self.picture.end_list(kind, epoch, version, asked);
         self.announce(end);
-        self.watches(kind, true);
+        self.watches(kind, Some(version));
     }
 
     /// The shard handles its next message.

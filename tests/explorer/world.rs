@@ -527,7 +527,7 @@ impl System for World<'_> {
             }
             Step::FaultIn(kind) => {
                 self.fault = None;
-                self.process.watches(kind, false);
+                self.process.watches(kind, None);
                 match kind {
                     Kind::Slice => self.slices.clear(),
                     Kind::Endpoints => self.endpoints.clear(),

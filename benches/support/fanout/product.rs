@@ -175,7 +175,7 @@ impl Controller for Product {
 
     fn watch_begins(&mut self, now: Duration) {
         if self.told {
-            self.signal(&Signal::Opened(Output::Slice, true), now);
+            self.signal(&Signal::Opened(Output::Slice, Some(0)), now);
         }
     }
 }

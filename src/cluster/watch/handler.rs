@@ -32,8 +32,8 @@ pub(crate) trait WatchHandler: Send + Sync {
     /// Announces that a list of a kind is complete. It shows this version, and was asked for under this demand.
     fn end_list(&self, kind: Kind, epoch: u8, version: u64, asked: Demand);
 
-    /// Announces that the watch of an output was opened, or that it has ended.
-    fn watching(&self, output: Output, open: bool);
+    /// Announces that the watch of an output was opened and shows what comes after this version, or that it has ended.
+    fn watching(&self, output: Output, from: Option<u64>);
 
     /// Announces that the watch of an output has shown everything up to a version, in bytes that arrived at that time.
     fn shown(&self, output: Output, version: u64, at: Instant);

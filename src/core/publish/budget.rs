@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// The part of the budget that only removals use.
 const REMOVALS: f64 = 0.6;
+/// However small the budget, so many slices of the usual size may be written each second: nothing is given up.
+const LEAST: f64 = 1.0;
 /// The budget of so much time may be used at once after a pause.
 const BURST: f64 = 1.0;
 /// The budget while echoes tell nothing, as a part of the whole.
@@ -101,6 +103,8 @@ pub(super) struct Paid {
 pub(super) struct Corrected {
     /// The bytes that all watchers receive.
     pub sent: f64,
+    /// What was paid after all.
+    pub paid: Paid,
     /// How long its namespace has to wait because it cost more than it has paid.
     pub pause: Duration,
 }
@@ -158,7 +162,8 @@ impl Budget {
         self.watchers = self.limits.watchers(nodes).max(0.0);
         let limit = |bytes: f64| if bytes > 0.0 { bytes } else { f64::INFINITY };
         self.rate = if self.watchers > 0.0 {
-            limit(self.limits.total).min(limit(self.limits.each) * self.watchers)
+            let limit = limit(self.limits.total).min(limit(self.limits.each) * self.watchers);
+            limit.max(LEAST * USUAL * self.watchers)
         } else {
             f64::INFINITY
         };
@@ -275,8 +280,17 @@ impl Budget {
         let owed = (bytes - counted) * self.watchers / (self.rate() * OWED);
         Corrected {
             sent: bytes * self.watchers,
+            paid: Paid {
+                cost: counted * self.watchers,
+                ..paid
+            },
             pause: Duration::try_from_secs_f64(owed).unwrap_or(LONGEST_WAIT),
         }
+    }
+
+    /// Gives back what was paid for a write that the API server has not carried out.
+    pub(super) fn refund(&mut self, paid: Paid) {
+        self.charge(paid.of_removals, -paid.cost);
     }
 
     fn charge(&mut self, of_removals: bool, cost: f64) {
@@ -303,15 +317,15 @@ mod tests {
     fn limits(watchers: Watchers) -> WatchLimits {
         WatchLimits {
             watchers,
-            total: 1_000_000.0,
-            each: 10_000.0,
+            total: 10_000_000.0,
+            each: 100_000.0,
             ..WatchLimits::UNWATCHED
         }
     }
 
     fn pay(budget: &mut Budget, removes: bool) {
         let paid = budget.pay(removes);
-        budget.correct(paid, Some(Size::Bytes(1_000)));
+        budget.correct(paid, Some(Size::Bytes(10_000)));
     }
 
     /// Writes whatever may be written for so long, and returns the numbers of removals and of others.
@@ -349,8 +363,8 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_each_watcher_or_that_of_all() {
-        // Ten writes a second of 1 KB to each; the API servers are the limit from 100 watchers on.
-        for (nodes, expected) in [(1, 10), (50, 10), (100, 10), (200, 5), (1_000, 1)] {
+        // Ten writes a second of 10 KB to each; the API servers are the limit from 100 watchers on.
+        for (nodes, expected) in [(1, 10), (50, 10), (100, 10), (200, 5), (500, 2)] {
             let mut budget = Budget::new(limits(Watchers::PerNode(1.0)));
             budget.set_nodes(nodes, Duration::ZERO);
             drain(&mut budget, Duration::ZERO, SECOND * 10, true, true);
@@ -417,7 +431,7 @@ mod tests {
                 }
                 count += paid.len();
                 for paid in paid {
-                    budget.correct(paid, Some(Size::Bytes(1_000)));
+                    budget.correct(paid, Some(Size::Bytes(10_000)));
                 }
                 now += Duration::from_millis(10);
             }

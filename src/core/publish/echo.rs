@@ -16,7 +16,8 @@
 //! The events of a watch come in the order of their versions, so one event or bookmark proves that all writes up to its
 //! version were shown, whoever wrote it. That also covers an event that comes before the answer, and a write that
 //! changed nothing, which makes no event and is answered with a version that was shown before. Deletes are answered
-//! without a version.
+//! without a version. A request that is not answered for a second gives its place up, and neither it nor a write without
+//! a version tells how late the server is: the failures of some objects are no sign of its load.
 //!
 //! If our own watch is not open, or shows nothing at all while echoes are awaited, nothing can be told from echoes: no
 //! write needs a place until it shows something again, and [`super::budget`] alone limits what is sent.
@@ -38,9 +39,14 @@ const MOST_UNWATCHED: f64 = 256.0;
 pub(super) const LATE: Duration = Duration::from_millis(250);
 /// Only an echo that is quicker than this adds to the places.
 pub(super) const QUICK: Duration = Duration::from_millis(100);
-/// How long a place is kept for a write whose version is not known.
-const BOUND: Duration = Duration::from_secs(5);
-/// A watch that shows nothing for so long, while echoes are awaited for as long, tells nothing.
+/// How long a place is kept for a delete whose event does not come.
+const BOUND: Duration = Duration::from_secs(2);
+/// How long a place is kept for a write of which nobody knows whether it was carried out. Most were not, and the failures
+/// of some objects must not hold up all others.
+const BOUND_OF_UNKNOWN: Duration = LATE;
+/// How long a request without an answer keeps its place. It takes one again when it is answered.
+const BOUND_OF_FLIGHT: Duration = Duration::from_secs(1);
+/// A watch that shows nothing for so long, while echoes are awaited for as long, tells nothing. No place is held longer.
 const SILENT: Duration = Duration::from_secs(15);
 /// The weight of one echo in the usual time.
 const WEIGHT: f64 = 0.25;
@@ -116,8 +122,10 @@ pub(super) struct Echoes {
     places: [Places; 2],
     /// By output.
     streams: [Stream; 3],
-    /// The writes that are granted and not answered, and hold a place.
+    /// The writes that are granted and not answered.
     flights: HashedMap<ObjectKey, Flight>,
+    /// Those of them that hold a place, by the order of their grants, with when that was.
+    holding: BTreeMap<u64, (Duration, Hashed<ObjectKey>)>,
     /// Counts grants and answers.
     order: u64,
     /// The last time in which this process did nothing, though it had to.
@@ -184,6 +192,8 @@ struct Place {
 struct Unversioned {
     key: Hashed<ObjectKey>,
     place: Place,
+    /// When it gives its place up.
+    until: Duration,
 }
 
 impl Default for Places {
@@ -266,9 +276,8 @@ impl Stream {
 
     /// Returns when the write was answered that has waited longest.
     fn oldest(&self) -> Option<Duration> {
-        let written = self.written.values().next().map(|place| place.answered);
-        let unversioned = self.unversioned.values().next().map(|this| this.place.answered);
-        written.into_iter().chain(unversioned).min()
+        // Others prove nothing: their events may never come.
+        self.written.values().next().map(|place| place.answered)
     }
 
     /// Removes all writes, and returns them.
@@ -313,7 +322,7 @@ impl Echoes {
     }
 
     /// Takes a place for a write that is granted.
-    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority) {
+    pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) {
         let output = key.object.output;
         if !self.streams[output as usize].counts() {
             return;
@@ -330,6 +339,7 @@ impl Echoes {
             sent: self.order,
         };
         self.flights.insert(key.clone(), flight);
+        self.holding.insert(self.order, (now, key.clone()));
     }
 
     /// Records the answer to a write, or that nothing is sent after all.
@@ -339,6 +349,9 @@ impl Echoes {
         };
         self.order += 1;
         let output = key.object.output;
+        if self.holding.remove(&flight.sent).is_none() {
+            self.places[Resource::from(output) as usize].take(flight.removes);
+        }
         let place = Place {
             flight,
             answered: now,
@@ -350,8 +363,16 @@ impl Echoes {
                 stream.written.insert((version, self.order), place);
             }
             Effect::Deleted | Effect::Unknown if !gone => {
-                let key = key.clone();
-                stream.unversioned.insert(self.order, Unversioned { key, place });
+                let bound = match effect {
+                    Effect::Unknown => BOUND_OF_UNKNOWN,
+                    _ => BOUND,
+                };
+                let waiting = Unversioned {
+                    key: key.clone(),
+                    place,
+                    until: now + bound,
+                };
+                stream.unversioned.insert(self.order, waiting);
             }
             // The echo came first.
             Effect::Written(_) | Effect::Deleted | Effect::Unknown => self.end(output, place, now, true),
@@ -377,13 +398,13 @@ impl Echoes {
         at.saturating_sub(answered).saturating_sub(stalled)
     }
 
-    /// Our own watch of an output was opened, or ended.
-    pub(super) fn opened(&mut self, output: Output, open: bool, now: Duration) {
+    /// Our own watch of an output was opened, and shows what comes after this version; or it has ended.
+    pub(super) fn opened(&mut self, output: Output, from: Option<u64>, now: Duration) {
         self.forget(output);
         let stream = &mut self.streams[output as usize];
-        (stream.open, stream.silent, stream.moved) = (open, false, now);
+        (stream.open, stream.silent, stream.moved) = (from.is_some(), false, now);
         // Versions may have gone backwards.
-        stream.shown = 0;
+        stream.shown = from.unwrap_or_default();
     }
 
     /// Frees all places of an output.
@@ -392,9 +413,10 @@ impl Echoes {
         for place in self.streams[output as usize].clear() {
             places.free(place.flight.removes);
         }
+        let holding = &mut self.holding;
         self.flights.retain(|key, flight| {
             let stays = key.object.output != output;
-            if !stays {
+            if !stays && holding.remove(&flight.sent).is_some() {
                 places.free(flight.removes);
             }
             stays
@@ -428,17 +450,13 @@ impl Echoes {
     pub(super) fn deleted(&mut self, key: &Hashed<ObjectKey>, at: Duration) {
         let output = key.object.output;
         let stream = &mut self.streams[output as usize];
-        if self.flights.contains_key(key) {
-            if stream.gone.len() < GONE_KEPT {
-                stream.gone.insert(key.clone());
-            }
-            return;
-        }
         let mut unversioned = stream.unversioned.iter();
         if let Some((&order, _)) = unversioned.find(|(_, this)| this.key == *key)
             && let Some(this) = stream.unversioned.remove(&order)
         {
             self.end(output, this.place, at, true);
+        } else if self.flights.contains_key(key) && stream.gone.len() < GONE_KEPT {
+            stream.gone.insert(key.clone());
         }
     }
 
@@ -450,42 +468,66 @@ impl Echoes {
     /// Lets the time pass: takes places away when an echo is late that has not come yet, and frees those that have
     /// been held too long.
     pub(super) fn pass(&mut self, now: Duration) {
+        while let Some(first) = self.holding.first_entry()
+            && first.get().0 + BOUND_OF_FLIGHT <= now
+        {
+            let (_, key) = first.remove();
+            if let Some(flight) = self.flights.get(&key) {
+                self.places[Resource::from(key.object.output) as usize].free(flight.removes);
+            }
+        }
         for output in Output::ALL {
-            let stream = &self.streams[output as usize];
-            let Some(oldest) = stream.oldest() else { continue };
-            let waits = self.took(oldest, now);
-            let places = &mut self.places[Resource::from(output) as usize];
-            if waits > LATE && oldest >= places.shrunk {
-                places.shrink(now);
-            }
-            if waits > SILENT && now.saturating_sub(stream.moved) > SILENT {
-                self.streams[output as usize].silent = true;
-                self.forget(output);
-                continue;
-            }
-            while let Some(first) = self.streams[output as usize].unversioned.first_entry()
-                && first.get().place.answered + BOUND <= now
-            {
-                let this = first.remove();
+            self.pass_stream(output, now);
+        }
+    }
+
+    fn pass_stream(&mut self, output: Output, now: Duration) {
+        // Not in the order of their bounds; there are no more than places.
+        let over: Vec<u64> = self.streams[output as usize]
+            .unversioned
+            .iter()
+            .filter(|(_, this)| this.until <= now)
+            .map(|(order, _)| *order)
+            .collect();
+        for order in over {
+            if let Some(this) = self.streams[output as usize].unversioned.remove(&order) {
                 self.end(output, this.place, now, false);
             }
+        }
+        let Some(oldest) = self.streams[output as usize].oldest() else {
+            return;
+        };
+        let waits = self.took(oldest, now);
+        let places = &mut self.places[Resource::from(output) as usize];
+        if waits > LATE && oldest >= places.shrunk {
+            places.shrink(now);
+        }
+        if waits <= SILENT {
+            return;
+        }
+        if now.saturating_sub(self.streams[output as usize].moved) > SILENT {
+            self.streams[output as usize].silent = true;
+            self.forget(output);
+        } else if let Some((_, place)) = self.streams[output as usize].written.pop_first() {
+            // The event of this write does not come, though others do.
+            self.end(output, place, now, false);
         }
     }
 
     /// Returns when [`Self::pass`] changes something, if no event comes.
     pub(super) fn wake(&self, now: Duration) -> Option<Duration> {
-        let wakes = Output::ALL.into_iter().filter_map(|output| {
-            let oldest = self.streams[output as usize].oldest()?;
-            let late = Some(oldest + LATE).filter(|late| *late >= now);
-            let first = self.streams[output as usize].unversioned.values().next();
-            let bound = first.map(|this| this.place.answered + BOUND);
-            [late, bound, Some((oldest + SILENT).max(now + BOUND))]
-                .into_iter()
-                .flatten()
-                .min()
+        let wakes = Output::ALL.into_iter().flat_map(|output| {
+            let stream = &self.streams[output as usize];
+            let oldest = stream.oldest();
+            let late = oldest.map(|oldest| oldest + LATE).filter(|late| *late >= now);
+            let silent = oldest.map(|oldest| (oldest + SILENT).max(now + LATE));
+            let bound = stream.unversioned.values().map(|this| this.until).min();
+            [late, silent, bound].into_iter().flatten()
         });
+        let flight = self.holding.values().map(|(since, _)| *since + BOUND_OF_FLIGHT);
         // Past the very moment, since `pass` asks for more than the bound.
-        wakes.min().map(|at| at + Duration::from_nanos(1))
+        let wake = wakes.chain(flight.take(1)).min();
+        wake.map(|at| at.max(now) + Duration::from_nanos(1))
     }
 
     /// Takes the echoes since the last call: the output, and the time from the answer.

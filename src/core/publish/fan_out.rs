@@ -4,7 +4,7 @@
 //! On a server that keeps up, and within the budget, nothing waits.
 
 pub(super) use super::budget::Paid;
-use super::budget::{Budget, Size, WatchLimits};
+use super::budget::{Budget, Corrected, Size, WatchLimits};
 use super::echo::{Echoes, Effect, QUICK, Resource};
 use super::signals::Signal;
 use super::throttling::Limit;
@@ -20,6 +20,8 @@ const SPACING: u32 = 4;
 const SPACING_OF_REMOVALS: u32 = 1;
 /// It is never more than this.
 const MOST_SPACING: Duration = Duration::from_secs(2);
+/// A namespace waits no longer than this for what it owes, and removals of endpoints never do.
+const MOST_OWED: Duration = Duration::from_secs(60);
 /// Number of namespaces that owe something above which those that no longer do are dropped.
 const OWING_KEPT: usize = 1024;
 /// Number of written objects above which those that may be written again are dropped.
@@ -43,6 +45,8 @@ pub(super) struct FanOut {
     budget: Budget,
     /// When objects were last written while echoes were not quick.
     written: HashedMap<ObjectKey, Duration>,
+    /// What was paid for the requests in flight.
+    paid: HashedMap<ObjectKey, Corrected>,
     /// Until when namespaces wait whose writes cost more than they have paid.
     owing: IdMap<u64, Duration>,
     /// The bytes that watchers received since they were last taken.
@@ -57,6 +61,7 @@ impl FanOut {
             places: limits.places,
             budget,
             written: HashedMap::default(),
+            paid: HashedMap::default(),
             owing: IdMap::default(),
             sent: 0.0,
         };
@@ -127,14 +132,14 @@ impl FanOut {
 
     /// Records that an object was granted. What it pays is settled when its request is known.
     pub(super) fn granted(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Paid {
-        self.echoes.granted(key, priority);
+        self.echoes.granted(key, priority, now);
         if self.echoes.usual(Resource::from(key.object.output), now) > QUICK {
             if self.written.len() >= WRITTEN_KEPT {
                 self.written.retain(|_, written| *written + MOST_SPACING > now);
             }
             self.written.insert(key.clone(), now);
         } else if !self.written.is_empty() {
-            self.written.clear();
+            self.written.remove(key);
         }
         match Resource::from(key.object.output) {
             Resource::Slices => self.budget.pay(priority == Priority::Remove),
@@ -144,7 +149,6 @@ impl FanOut {
 
     /// Records the request that an object was granted for.
     pub(super) fn built(&mut self, key: &Hashed<ObjectKey>, paid: Paid, request: &Request, now: Duration) {
-        let tenant = hash_of(&*key.namespace);
         let size = match request {
             Request::Fetch | Request::Probe => return self.nothing(key, paid, now),
             Request::Create(body) | Request::Update(body) => Size::Bytes(body.len()),
@@ -152,13 +156,8 @@ impl FanOut {
         };
         if Resource::from(key.object.output) == Resource::Slices {
             let corrected = self.budget.correct(paid, Some(size));
-            self.sent += corrected.sent;
-            if !corrected.pause.is_zero() {
-                if self.owing.len() >= OWING_KEPT {
-                    self.owing.retain(|_, until| *until > now);
-                }
-                let until = self.owing.entry(tenant).or_default();
-                *until = (*until).max(now) + corrected.pause;
+            if self.budget.watchers() > 0.0 {
+                self.paid.insert(key.clone(), corrected);
             }
         }
     }
@@ -171,13 +170,33 @@ impl FanOut {
 
     /// Records the effect of a request, or that none is sent.
     pub(super) fn answered(&mut self, key: &Hashed<ObjectKey>, effect: Effect, now: Duration) {
+        match self.paid.remove(key) {
+            Some(corrected) if effect == Effect::Nothing => self.budget.refund(corrected.paid),
+            Some(corrected) => {
+                self.sent += corrected.sent;
+                self.owes(hash_of(&*key.namespace), corrected.pause, now);
+            }
+            None => {}
+        }
         self.echoes.answered(key, effect, now);
+    }
+
+    /// Makes a namespace wait, so that the excess of a huge write is made up for.
+    fn owes(&mut self, tenant: u64, pause: Duration, now: Duration) {
+        if pause.is_zero() {
+            return;
+        }
+        if self.owing.len() >= OWING_KEPT {
+            self.owing.retain(|_, until| *until > now);
+        }
+        let until = self.owing.entry(tenant).or_default();
+        *until = ((*until).max(now) + pause).min(now + MOST_OWED);
     }
 
     /// Takes in what our own watches have shown.
     pub(super) fn signalled(&mut self, signal: &Signal, now: Duration) {
         match signal {
-            Signal::Opened(output, open) => self.echoes.opened(*output, *open, now),
+            Signal::Opened(output, from) => self.echoes.opened(*output, *from, now),
             Signal::Shown { output, version, at } => self.echoes.shown(*output, *version, *at),
             Signal::Deleted { key, at } => self.echoes.deleted(key, *at),
             Signal::Nodes(nodes) => {
@@ -224,6 +243,7 @@ impl FanOut {
     pub(super) fn clear(&mut self) {
         self.echoes.clear();
         self.written.clear();
+        self.paid.clear();
         self.owing.clear();
     }
 }

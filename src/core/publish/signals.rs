@@ -16,8 +16,8 @@ const MOST: usize = 1024;
 /// A sign of how far watchers are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Signal {
-    /// Our own watch of an output was opened, or has ended.
-    Opened(Output, bool),
+    /// Our own watch of an output was opened, and shows what comes after this version; or it has ended.
+    Opened(Output, Option<u64>),
     /// Our own watch of an output has shown everything up to this version, in bytes that arrived then.
     Shown {
         /// The output.
@@ -129,17 +129,17 @@ mod tests {
     #[test]
     fn a_watch_that_ends_takes_along_what_it_has_shown() {
         let mut signals = Signals::default();
-        signals.push(Signal::Opened(Output::Slice, true));
+        signals.push(Signal::Opened(Output::Slice, Some(0)));
         signals.push(shown(1));
-        signals.push(Signal::Opened(Output::Endpoints, true));
-        signals.push(Signal::Opened(Output::Slice, false));
-        signals.push(Signal::Opened(Output::Slice, true));
+        signals.push(Signal::Opened(Output::Endpoints, Some(0)));
+        signals.push(Signal::Opened(Output::Slice, None));
+        signals.push(Signal::Opened(Output::Slice, Some(0)));
         signals.push(shown(2));
         assert_eq!(
             signals.take(),
             [
-                Signal::Opened(Output::Endpoints, true),
-                Signal::Opened(Output::Slice, true),
+                Signal::Opened(Output::Endpoints, Some(0)),
+                Signal::Opened(Output::Slice, Some(0)),
                 shown(2)
             ]
         );

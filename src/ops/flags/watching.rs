@@ -23,7 +23,7 @@ pub(crate) struct WatchingArgs {
     /// Megabytes per second that all API servers together may send to clients that watch slices; 0 means no limit
     ///
     /// An API server needs about one core for 150 MB/s. The default begins to count at 5,000 nodes, where it allows 40
-    /// slices of 100 endpoints per second.
+    /// slices of 100 endpoints per second. However small it is, one slice per second is written.
     #[arg(long, value_name = "MB", default_value_t = 2600.0, value_parser = parse_amount)]
     pub watch_budget: f64,
 
@@ -37,7 +37,7 @@ pub(crate) struct WatchingArgs {
     /// writes
     ///
     /// Fewer are, down to 2, while it is late with events. An API server ends the watch of a client that it could not send
-    /// 20 events to. Without watchers there is no such limit.
+    /// 20 events to. Without watchers the limit is 256.
     #[arg(long, value_name = "N", default_value_t = WatchLimits::PLACES, value_parser = clap::value_parser!(u16).range(2..=1024))]
     pub max_writes_without_echo: u16,
 }
@@ -58,7 +58,7 @@ impl WatchingArgs {
 
 fn parse_amount(text: &str) -> Result<f64, &'static str> {
     match text.parse::<f64>() {
-        Ok(amount) if amount.is_finite() && amount >= 0.0 => Ok(amount),
-        _ => Err("expected a number that is not negative"),
+        Ok(amount) if (0.0..=1e6).contains(&amount) => Ok(amount),
+        _ => Err("expected a number from 0 to 1000000"),
     }
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::core::object::ObjectName;
 use crate::core::queue::Priority::{Add, Remove};
 
+const NOW: Duration = Duration::ZERO;
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -16,7 +17,7 @@ fn key(number: u64) -> Hashed<ObjectKey> {
 fn echoes() -> Echoes {
     let mut echoes = Echoes::default();
     echoes.watched(Some(16));
-    echoes.opened(Output::Slice, true, Duration::ZERO);
+    echoes.opened(Output::Slice, Some(0), Duration::ZERO);
     echoes
 }
 
@@ -31,7 +32,7 @@ fn limit(echoes: &Echoes) -> usize {
 #[test]
 fn a_place_is_held_from_the_grant_to_the_echo() {
     let mut echoes = echoes();
-    echoes.granted(&key(1), Add);
+    echoes.granted(&key(1), Add, NOW);
     assert_eq!(held(&echoes), 1);
     echoes.answered(&key(1), Effect::Written(10), MS);
     assert_eq!(held(&echoes), 1);
@@ -45,16 +46,16 @@ fn a_place_is_held_from_the_grant_to_the_echo() {
 #[test]
 fn an_echo_may_come_first_twice_or_for_a_write_that_changed_nothing() {
     let mut echoes = echoes();
-    echoes.granted(&key(1), Add);
+    echoes.granted(&key(1), Add, NOW);
     echoes.shown(Output::Slice, 10, MS);
     echoes.answered(&key(1), Effect::Written(10), 2 * MS);
     assert_eq!(held(&echoes), 0, "it came before the answer");
     echoes.shown(Output::Slice, 10, 3 * MS);
-    echoes.granted(&key(1), Add);
+    echoes.granted(&key(1), Add, NOW);
     echoes.answered(&key(1), Effect::Written(10), 4 * MS);
     assert_eq!(held(&echoes), 0, "the version is the one before");
     for effect in [Effect::Nothing, Effect::Written(7)] {
-        echoes.granted(&key(2), Add);
+        echoes.granted(&key(2), Add, NOW);
         echoes.answered(&key(2), effect, 4 * MS);
         assert_eq!(held(&echoes), 0);
     }
@@ -67,7 +68,7 @@ fn an_echo_may_come_first_twice_or_for_a_write_that_changed_nothing() {
 fn an_object_that_is_written_twice_holds_two_places() {
     let mut echoes = echoes();
     for version in [10, 11] {
-        echoes.granted(&key(1), Add);
+        echoes.granted(&key(1), Add, NOW);
         echoes.answered(&key(1), Effect::Written(version), MS);
     }
     assert_eq!(held(&echoes), 2);
@@ -81,7 +82,7 @@ fn an_object_that_is_written_twice_holds_two_places() {
 fn a_delete_is_proven_by_its_event_by_a_later_write_or_by_the_bound() {
     let mut echoes = echoes();
     let delete = |echoes: &mut Echoes, name: u64| {
-        echoes.granted(&key(name), Remove);
+        echoes.granted(&key(name), Remove, NOW);
         echoes.answered(&key(name), Effect::Deleted, MS);
     };
     delete(&mut echoes, 1);
@@ -90,31 +91,32 @@ fn a_delete_is_proven_by_its_event_by_a_later_write_or_by_the_bound() {
     echoes.deleted(&key(1), 2 * MS);
     assert_eq!(held(&echoes), 0);
 
-    echoes.granted(&key(1), Remove);
+    echoes.granted(&key(1), Remove, NOW);
     echoes.deleted(&key(1), 2 * MS);
     echoes.answered(&key(1), Effect::Deleted, 3 * MS);
     assert_eq!(held(&echoes), 0, "the event came before the answer");
 
     // This one is sent before the delete is answered, and proves nothing.
-    echoes.granted(&key(3), Add);
+    echoes.granted(&key(3), Add, NOW);
     delete(&mut echoes, 2);
     echoes.answered(&key(3), Effect::Written(60), MS);
     echoes.shown(Output::Slice, 60, 2 * MS);
     assert_eq!(held(&echoes), 1);
-    echoes.granted(&key(3), Add);
+    echoes.granted(&key(3), Add, NOW);
     echoes.answered(&key(3), Effect::Written(61), MS);
     echoes.shown(Output::Slice, 61, 2 * MS);
     assert_eq!(held(&echoes), 0);
 
-    for effect in [Effect::Deleted, Effect::Unknown] {
-        echoes.granted(&key(4), Remove);
+    for (effect, bound) in [(Effect::Deleted, BOUND), (Effect::Unknown, BOUND_OF_UNKNOWN)] {
+        echoes.granted(&key(4), Remove, NOW);
         echoes.answered(&key(4), effect, 3 * MS);
-        echoes.pass(BOUND);
+        echoes.pass(bound);
         assert_eq!(held(&echoes), 1);
-        assert!(echoes.wake(BOUND).unwrap() >= BOUND);
-        echoes.pass(BOUND + 3 * MS);
+        assert!(echoes.wake(bound).unwrap() >= bound);
+        echoes.pass(bound + 3 * MS);
         assert_eq!(held(&echoes), 0);
     }
+    assert_eq!(limit(&echoes), 5, "that says nothing of how late the server is");
 }
 
 #[test]
@@ -124,18 +126,18 @@ fn half_of_the_places_are_kept_for_removals() {
     let mut others = 0;
     while echoes.allow(Resource::Slices).1 {
         others += 1;
-        echoes.granted(&key(others), Add);
+        echoes.granted(&key(others), Add, NOW);
     }
     while echoes.allow(Resource::Slices).0 {
         removals += 1;
-        echoes.granted(&key(100 + removals), Remove);
+        echoes.granted(&key(100 + removals), Remove, NOW);
     }
     assert_eq!((others, removals), (2, 3));
     // Removals without end leave others theirs as soon as one of them is gone.
     let mut echoes = self::echoes();
     for name in 0..5 {
         assert_eq!(echoes.allow(Resource::Slices), (true, true));
-        echoes.granted(&key(name), Remove);
+        echoes.granted(&key(name), Remove, NOW);
     }
     assert_eq!(echoes.allow(Resource::Slices), (false, false));
     echoes.answered(&key(0), Effect::Nothing, MS);
@@ -151,7 +153,7 @@ fn rounds(echoes: &mut Echoes, from: &mut Duration, delay: Duration, rounds: usi
         let mut written = 0;
         while echoes.allow(Resource::Slices).0 {
             written += 1;
-            echoes.granted(&key(written), Remove);
+            echoes.granted(&key(written), Remove, NOW);
             echoes.answered(&key(written), Effect::Written(version + written), *from);
         }
         version += written;
@@ -195,7 +197,7 @@ fn places_grow_while_echoes_are_quick_and_are_halved_when_they_are_late() {
 #[test]
 fn an_echo_that_has_not_come_is_late_all_the_same() {
     let mut echoes = echoes();
-    echoes.granted(&key(1), Add);
+    echoes.granted(&key(1), Add, NOW);
     echoes.answered(&key(1), Effect::Written(10), SECOND);
     let wake = echoes.wake(SECOND).unwrap();
     assert!(wake > SECOND + LATE && wake < SECOND + LATE + MS);
@@ -207,7 +209,7 @@ fn an_echo_that_has_not_come_is_late_all_the_same() {
 fn few_writes_prove_nothing_about_more() {
     let (mut echoes, mut now) = (echoes(), MS);
     for version in 1..100 {
-        echoes.granted(&key(1), Add);
+        echoes.granted(&key(1), Add, NOW);
         echoes.answered(&key(1), Effect::Written(version), now);
         now += MS;
         echoes.shown(Output::Slice, version, now);
@@ -218,7 +220,7 @@ fn few_writes_prove_nothing_about_more() {
 #[test]
 fn pauses_of_this_process_are_not_taken_for_the_servers() {
     let mut echoes = echoes();
-    echoes.granted(&key(1), Add);
+    echoes.granted(&key(1), Add, NOW);
     echoes.answered(&key(1), Effect::Written(10), SECOND);
     echoes.stalled(SECOND + LATE, SECOND * 10);
     echoes.pass(SECOND * 10);
@@ -231,21 +233,21 @@ fn pauses_of_this_process_are_not_taken_for_the_servers() {
 fn a_watch_that_is_not_open_or_silent_counts_nothing() {
     let mut echoes = echoes();
     for name in 0..3 {
-        echoes.granted(&key(name), Add);
+        echoes.granted(&key(name), Add, NOW);
     }
     echoes.answered(&key(0), Effect::Written(10), MS);
     echoes.answered(&key(1), Effect::Deleted, MS);
     assert_eq!(held(&echoes), 3);
-    echoes.opened(Output::Slice, false, 2 * MS);
+    echoes.opened(Output::Slice, None, 2 * MS);
     assert_eq!((held(&echoes), echoes.counts(Output::Slice)), (0, false));
-    echoes.granted(&key(4), Add);
+    echoes.granted(&key(4), Add, NOW);
     echoes.answered(&key(2), Effect::Written(11), 3 * MS);
     assert_eq!(held(&echoes), 0);
-    echoes.opened(Output::Slice, true, 4 * MS);
+    echoes.opened(Output::Slice, Some(0), 4 * MS);
     echoes.answered(&key(4), Effect::Written(12), 5 * MS);
     assert_eq!(held(&echoes), 0, "it was granted while nothing counted");
 
-    echoes.granted(&key(5), Add);
+    echoes.granted(&key(5), Add, NOW);
     echoes.answered(&key(5), Effect::Written(20), SECOND);
     echoes.pass(SECOND + SILENT);
     assert!(echoes.counts(Output::Slice));
@@ -254,14 +256,14 @@ fn a_watch_that_is_not_open_or_silent_counts_nothing() {
     echoes.shown(Output::Slice, 15, SECOND * 20);
     assert!(echoes.counts(Output::Slice), "it moves again");
 
-    // A watch that moves is late, however late it is.
-    echoes.granted(&key(6), Add);
+    // A watch that moves is late, and a write that it never shows is given up.
+    echoes.granted(&key(6), Add, NOW);
     echoes.answered(&key(6), Effect::Written(100), SECOND * 20);
     for second in 21..60 {
         echoes.shown(Output::Slice, second, SECOND * second as u32);
         echoes.pass(SECOND * second as u32);
     }
-    assert_eq!((held(&echoes), limit(&echoes)), (1, 2));
+    assert_eq!((held(&echoes), limit(&echoes)), (0, 2));
 }
 
 #[test]
@@ -279,7 +281,7 @@ fn no_place_is_lost_whatever_happens() {
                     let (removals, others) = echoes.allow(Resource::Slices);
                     let may = if priority == Remove { removals } else { others };
                     if may && !flying.contains(&key) {
-                        echoes.granted(&key, priority);
+                        echoes.granted(&key, priority, NOW);
                         flying.push(key);
                     }
                 }
@@ -297,7 +299,9 @@ fn no_place_is_lost_whatever_happens() {
                 }
                 7 => echoes.shown(Output::Slice, random.u64(0..=version), now),
                 8 => echoes.deleted(&key(random.u64(0..40)), now),
-                9 if random.u32(0..20) == 0 => echoes.opened(Output::Slice, random.bool(), now),
+                9 if random.u32(0..20) == 0 => {
+                    echoes.opened(Output::Slice, random.bool().then_some(version), now);
+                }
                 _ => {}
             }
             echoes.pass(now);
@@ -312,4 +316,25 @@ fn no_place_is_lost_whatever_happens() {
         assert_eq!(held(&echoes), 0);
         assert!(echoes.flights.is_empty() && echoes.wake(now).is_none());
     }
+}
+
+#[test]
+fn requests_that_are_not_answered_give_their_places_up_and_say_nothing_of_the_server() {
+    let mut echoes = echoes();
+    let mut number = 0;
+    while echoes.allow(Resource::Slices).1 {
+        number += 1;
+        echoes.granted(&key(number), Add, MS);
+    }
+    assert!(echoes.wake(MS).unwrap() <= MS + BOUND_OF_FLIGHT + MS);
+    echoes.pass(MS + BOUND_OF_FLIGHT);
+    assert_eq!((held(&echoes), limit(&echoes)), (0, 5));
+    assert_eq!(echoes.allow(Resource::Slices), (true, true));
+    // When one is answered after all, its event is waited for.
+    echoes.answered(&key(1), Effect::Written(10), SECOND * 3);
+    assert_eq!(held(&echoes), 1);
+    echoes.shown(Output::Slice, 10, SECOND * 3);
+    echoes.answered(&key(2), Effect::Unknown, SECOND * 3);
+    echoes.pass(SECOND * 4);
+    assert!(held(&echoes) == 0 && limit(&echoes) >= 5);
 }
