@@ -13,6 +13,9 @@
 #[path = "support/fanout.rs"]
 #[allow(dead_code)] // Tests use more of it.
 mod fanout;
+#[path = "support/simulated.rs"]
+#[allow(dead_code)] // Tests use more of it.
+mod simulated;
 
 use fanout::{Case, Kind, Outcome, Sort};
 use memory_apiserver::fanout::{Clients, Histogram};

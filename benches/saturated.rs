@@ -21,6 +21,9 @@ mod saturated_cluster;
 #[path = "support/saturation.rs"]
 #[allow(dead_code)] // Tests use more of it.
 mod saturation;
+#[path = "support/simulated.rs"]
+#[allow(dead_code)] // Tests use more of it.
+mod simulated;
 
 use saturation::earlier::Earlier;
 use saturation::ideal::Ideal;

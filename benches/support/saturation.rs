@@ -11,17 +11,12 @@ pub(crate) mod ideal;
 #[path = "saturation/server.rs"]
 mod server;
 
-use endpointd::core::backoff::Retry;
-use endpointd::core::body::Request;
-use endpointd::core::hash::Hashed;
-use endpointd::core::namespace::{Granted, WorkItem};
-use endpointd::core::object::{ObjectKey, ObjectName};
-use endpointd::core::publish::reports::{Reply, Reported};
-use endpointd::core::publish::{Effect, Landing, Load, Next, Pacing, Publisher};
+use crate::simulated::Simulated;
+use endpointd::core::publish::{Effect, Pacing};
 use endpointd::core::queue::Priority;
 use server::Server;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// A cluster, what happens in it, and its server.
@@ -236,84 +231,36 @@ pub(crate) fn play(case: &Case, writer: &mut dyn Writer) -> Figures {
 }
 
 /// The product's writer.
-pub(crate) struct Product {
-    publisher: Publisher,
-    keys: Vec<Hashed<ObjectKey>>,
-    services: Vec<std::sync::Arc<str>>,
-    numbers: BTreeMap<Hashed<ObjectKey>, usize>,
-    now: Duration,
-}
+pub(crate) struct Product(Simulated);
 
 impl Product {
     pub(crate) fn new(case: &Case) -> Self {
         let of_namespace = case.services * case.slices;
-        let key = |object: usize| {
-            Hashed::new(ObjectKey {
-                namespace: format!("ns{}", object / of_namespace).into(),
-                object: ObjectName::slice(format!("slice{object}").into()),
-            })
-        };
-        let keys: Vec<_> = (0..case.objects()).map(key).collect();
-        let service = |object: usize| format!("service{}", object / case.slices).into();
-        Self {
-            publisher: Publisher::new(Pacing::unlimited(case.limit), case.seed),
-            services: (0..case.objects()).map(service).collect(),
-            numbers: keys.iter().cloned().zip(0..).collect(),
-            keys,
-            now: Duration::ZERO,
-        }
-    }
-
-    fn report(&mut self, object: usize, reply: Option<Reply>, wanted: Option<Priority>, now: Duration) {
-        let item = |priority| WorkItem {
-            object: self.keys[object].object.clone(),
-            service: self.services[object].clone(),
-            exists: true,
-            priority,
-            retry: Retry::Now,
-            reads: false,
-        };
-        let reported = Reported {
-            reply,
-            wanted: wanted.map(|priority| (item(priority), now)),
-        };
-        self.publisher.reported(&self.keys[object], reported, now);
+        let pacing = Pacing::unlimited(case.limit);
+        Self(Simulated::new(
+            case.objects(),
+            of_namespace,
+            case.slices,
+            pacing,
+            case.seed,
+        ))
     }
 }
 
 impl Writer for Product {
     fn wanted(&mut self, object: usize, priority: Priority, now: Duration) {
-        self.report(object, None, Some(priority), now);
+        self.0.want(object, priority, now);
     }
 
     fn next(&mut self, now: Duration) -> Option<usize> {
-        self.now = now;
-        let Next::Grant { key, .. } = self.publisher.next(now) else {
-            return None;
-        };
-        let object = self.numbers[&key];
-        let granted = Granted {
-            request: Request::Update(Vec::new()),
-            changes: 1,
-        };
-        self.report(object, Some(Reply::Built(granted)), None, now);
-        Some(object)
+        self.0.next(0, now).ok()
     }
 
     fn answered(&mut self, object: usize, took: Duration, again: Option<Priority>, now: Duration) {
-        let landing = Landing {
-            load: Load::Answered,
-            effect: Effect::Nothing,
-            took,
-            quiet: None,
-            has_shard: true,
-        };
-        self.publisher.answered(&self.keys[object], landing, now);
-        let reply = again.is_none().then_some(Reply::Settled);
-        self.report(object, reply, again, now);
+        self.0.answered(object, Effect::Nothing, took, again, now);
     }
 
     fn window(&self) -> usize {
-        self.publisher.window()
+        self.0.publisher.window()
     }
 }

@@ -180,7 +180,7 @@ impl Router {
 
     /// Tells the writer which objects were deleted, since the answer to a delete has no version to wait for.
     fn signal_deletions(&self, deliveries: &[Delivery]) {
-        let mut gone = deliveries.iter().filter_map(|delivery| {
+        let gone = deliveries.iter().filter_map(|delivery| {
             let object = match &delivery.event {
                 Change::SliceGone(name, _) => ObjectName::slice(name.as_ref().into()),
                 Change::EndpointsGone(name, _) => ObjectName::endpoints(name.as_ref().into()),
@@ -190,9 +190,10 @@ impl Router {
             let namespace = delivery.namespace.clone();
             Some(Hashed::new(ObjectKey { namespace, object }))
         });
-        if let Some(first) = gone.next() {
+        let mut gone = gone.peekable();
+        // Most deliveries have none, and need not lock the mailbox.
+        if gone.peek().is_some() {
             let at = self.writer.now();
-            let gone = std::iter::once(first).chain(gone);
             self.writer.signal(gone.map(|key| Signal::Deleted { key, at }));
         }
     }

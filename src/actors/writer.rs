@@ -13,7 +13,7 @@ use crate::core::namespace::{Granted, Outcome};
 use crate::core::object::ObjectKey;
 use crate::core::publish::reports::{Reply, Reported, Taken};
 use crate::core::publish::throttling::{Limit, Throttled, Throttling};
-use crate::core::publish::{Landing, Next, Publisher, Replied};
+use crate::core::publish::{Effect, Landing, Next, Publisher, Replied};
 use crate::core::role::{Role, RoleChange};
 use crate::metrics::WriterMetrics;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -103,6 +103,7 @@ impl Actor for Writer {
         let now = state.now();
         state.notice_stall(now);
         state.publisher.set_term(state.objects.term());
+        state.take_signals(now);
         let mut more = false;
         match message {
             WriterMsg::Wake => {
@@ -124,7 +125,6 @@ impl Actor for Writer {
             // A tick that was armed for later than the present one changes nothing.
             WriterMsg::Tick => state.tick = state.tick.filter(|&at| at > now),
             WriterMsg::Ping(answer) => {
-                state.take_signals(now);
                 state.metrics.refresh(state.publisher.queue(), now);
                 let _ = answer.send(());
             }
@@ -134,7 +134,6 @@ impl Actor for Writer {
                 state.draining.push(reply);
             }
         }
-        state.take_signals(now);
         state.grant(now, &myself);
         if state.publisher.is_drained() {
             for reply in state.draining.drain(..) {
@@ -193,8 +192,7 @@ impl WriterState {
             if self.tell_granted(&granted, now) {
                 self.metrics.held_back(now, limited);
                 self.log_throttling(limited, now);
-                let until = until.into_iter().chain(self.throttling.due()).min();
-                if let Some(until) = until {
+                if let Some(until) = until.into_iter().chain(self.throttling.due()).min() {
                     self.wake_at(until, now, myself);
                 }
                 if self.handle.await_echoes(limited == Some(Limit::Echoes)) {
@@ -332,9 +330,16 @@ impl WriterState {
         if let Outcome::Rejected = outcome {
             tracing::debug!(namespace = %key.namespace, kind = %key.object.output, name = %key.object.name, "a request was refused; it is retried slowly");
         }
-        let mut landing = Landing::of(&outcome, load, took, quiet, true);
+        let effect = Effect::of(&outcome, load);
         // The shard reports whether the object is due again; without a shard, there is nothing left to write.
-        landing.has_shard = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));
+        let has_shard = self.tell(key, ShardMsg::Outcome(key.object.clone(), outcome, why));
+        let landing = Landing {
+            load,
+            effect,
+            took,
+            quiet,
+            has_shard,
+        };
         self.publisher.answered(key, landing, now);
     }
 }

@@ -112,9 +112,7 @@ impl Watch {
                 () = until(&mut leadership, over) => {}
                 () = self.serve::<S>() => {}
             }
-            if let Some(output) = S::KIND.output() {
-                self.reader.handler.watching(output, None);
-            }
+            self.left::<S>();
             self.reader.metrics.left();
             self.reader.outages.left(S::KIND.as_str());
             self.reader.handler.forget(S::KIND);
@@ -161,6 +159,13 @@ impl Watch {
                 progress = serving.stream.next() => serving.went_on(self, progress),
                 () = wait(wake) => {}
             }
+        }
+    }
+
+    /// Announces that no watch is open any more, if it is one of an output.
+    fn left<S: Source>(&self) {
+        if let Some(output) = S::KIND.output() {
+            self.reader.handler.watching(output, None);
         }
     }
 
@@ -256,7 +261,7 @@ impl<S: Source> Serving<S> {
             self.stream = Stream::None;
         }
         if was_open && !matches!(self.stream, Stream::Open(_)) {
-            Self::left(watch);
+            watch.left::<S>();
         }
     }
 
@@ -362,14 +367,7 @@ impl<S: Source> Serving<S> {
             }
         };
         self.view.ended(end, since(self.start), watch.random.f64());
-        Self::left(watch);
-    }
-
-    /// Announces that no watch is open any more.
-    fn left(watch: &Watch) {
-        if let Some(output) = S::KIND.output() {
-            watch.reader.handler.watching(output, None);
-        }
+        watch.left::<S>();
     }
 }
 

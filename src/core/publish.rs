@@ -23,7 +23,7 @@ pub mod signals;
 pub mod throttling;
 
 pub use budget::{WatchLimits, Watchers};
-pub use echo::{Effect, Resource};
+pub use echo::{Effect, LATE, Resource};
 
 use super::backoff::Retry;
 use super::body::{Encode, Request};
@@ -112,34 +112,6 @@ pub struct Landing {
     pub quiet: Option<Duration>,
     /// Whether a shard is left to say whether the object is due again.
     pub has_shard: bool,
-}
-
-impl Landing {
-    /// Describes the end of a request by its outcome.
-    pub fn of(
-        outcome: &Outcome,
-        load: Load,
-        took: Duration,
-        quiet: Option<Duration>,
-        has_shard: bool,
-    ) -> Self {
-        let effect = match load {
-            // It was not sent, or its answer does not matter any more.
-            Load::Unknown => Effect::Nothing,
-            load => match Effect::from(outcome) {
-                // An answer that is an error wrote nothing, however little it says of the object.
-                Effect::Unknown if load != Load::Unanswered => Effect::Nothing,
-                effect => effect,
-            },
-        };
-        Self {
-            load,
-            effect,
-            took,
-            quiet,
-            has_shard,
-        }
-    }
 }
 
 /// The next thing to do.

@@ -332,12 +332,11 @@ impl<K: Clone + Eq + Hash + Ord> WriteQueue<K> {
             let mut open = (0..CLASSES).filter(|class| classes.has(*class));
             open.any(|class| self.ready[class].oldest_of(tenant).is_some())
         };
-        if classes == Classes::ALL {
-            let next = self.turns.iter().find(|(_, tenant)| may(*tenant));
-            return next.map(|(_, tenant)| *tenant);
-        }
-        let mut first = self.turns.iter().take(TURNS_LOOKED_AT);
-        let next = first.find(|(_, tenant)| may(*tenant) && has(*tenant));
+        // A namespace with a turn has something in one of all classes.
+        let all = classes == Classes::ALL;
+        let looked_at = if all { usize::MAX } else { TURNS_LOOKED_AT };
+        let mut first = self.turns.iter().take(looked_at);
+        let next = first.find(|(_, tenant)| may(*tenant) && (all || has(*tenant)));
         next.map(|(_, tenant)| *tenant)
     }
 

@@ -5,20 +5,19 @@ use crate::core::publish::throttling::Limit;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Nanoseconds for which the limits held back writes.
-pub(super) static THROTTLED: AtomicU64 = AtomicU64::new(0);
-
 /// Nanoseconds for which each limit held back writes, in the order of [`Limit::ALL`].
 pub(super) static HELD_BACK: [AtomicU64; Limit::ALL.len()] = [const { AtomicU64::new(0) }; Limit::ALL.len()];
 
 /// Adds these metrics to a text in Prometheus' format. Values that the system does not provide are left out.
 pub(super) fn render(text: &mut String) {
-    let throttled = THROTTLED.load(Ordering::Relaxed) as f64 / 1e9;
-    add(text, "endpointd_throttled_seconds_total", throttled);
-    let held_back = Limit::ALL.map(|limit| {
-        let seconds = HELD_BACK[limit as usize].load(Ordering::Relaxed) as f64 / 1e9;
-        (format!("{{limit=\"{}\"}}", limit.as_str()), seconds)
-    });
+    let seconds = |limit: Limit| HELD_BACK[limit as usize].load(Ordering::Relaxed) as f64 / 1e9;
+    let throttling = Limit::ALL.into_iter().filter(|limit| limit.throttles());
+    add(
+        text,
+        "endpointd_throttled_seconds_total",
+        throttling.map(seconds).sum(),
+    );
+    let held_back = Limit::ALL.map(|limit| (format!("{{limit=\"{}\"}}", limit.as_str()), seconds(limit)));
     add_all(text, "endpointd_held_back_seconds_total", &held_back);
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     if let Some(stat) = Stat::parse(&stat) {

@@ -1,6 +1,6 @@
 //! Metrics of the writer, and the times of objects that wait or are in flight.
 
-use super::process::{HELD_BACK, THROTTLED};
+use super::process::HELD_BACK;
 use crate::core::body::Request;
 use crate::core::hash::{Hashed, HashedMap};
 use crate::core::namespace::Outcome;
@@ -242,9 +242,6 @@ impl WriterMetrics {
         let Some(held) = &mut self.held_back else { return };
         let passed = now.saturating_sub(held.counted);
         HELD_BACK[held.limit as usize].fetch_add(passed.as_nanos() as u64, Ordering::Relaxed);
-        if held.limit.throttles() {
-            THROTTLED.fetch_add(passed.as_nanos() as u64, Ordering::Relaxed);
-        }
         held.counted = now.max(held.counted);
     }
 

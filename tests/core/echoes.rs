@@ -4,16 +4,10 @@
 //! The server is as simple as it can be: it answers each write after a while, and hands events to all watchers one after
 //! the other. `tests/core/fanned_out.rs` has one with watchers of limited room.
 
-use endpointd::core::backoff::Retry;
-use endpointd::core::body::Request;
-use endpointd::core::hash::Hashed;
-use endpointd::core::namespace::{Granted, WorkItem};
-use endpointd::core::object::{ObjectKey, ObjectName, Output};
-use endpointd::core::publish::reports::{Reply, Reported};
+use crate::simulated::Simulated;
+use endpointd::core::object::Output;
 use endpointd::core::publish::signals::Signal;
-use endpointd::core::publish::{
-    Effect, Landing, Load, Next, Pacing, Publisher, Resource, WatchLimits, Watchers,
-};
+use endpointd::core::publish::{Effect, Pacing, Resource, WatchLimits, Watchers};
 use endpointd::core::queue::Priority;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -92,7 +86,7 @@ impl World {
         }
     }
 
-    fn publisher(&self) -> Publisher {
+    fn writer(&self) -> Simulated {
         let watch = WatchLimits {
             watchers: Watchers::Fixed(1),
             total: self.budget.map_or(0.0, |writes| writes * BYTES as f64),
@@ -102,15 +96,17 @@ impl World {
             watch,
             ..Pacing::unlimited(64)
         };
-        Publisher::new(pacing, 1)
+        // Four namespaces with a Service each.
+        Simulated::new(OBJECTS, OBJECTS / 4, OBJECTS / 4, pacing, 1)
     }
 
     fn play(&self) -> Course {
-        let mut publisher = self.publisher();
-        let keys: Vec<_> = (0..OBJECTS).map(key).collect();
-        publisher.signalled(&Signal::Opened(Output::Slice, Some(0)), Duration::ZERO);
-        for key in &keys {
-            report(&mut publisher, key, None, true, Duration::ZERO);
+        let mut writer = self.writer();
+        writer
+            .publisher
+            .signalled(&Signal::Opened(Output::Slice, Some(0)), Duration::ZERO);
+        for object in 0..OBJECTS {
+            writer.want(object, Priority::Remove, Duration::ZERO);
         }
         let mut events = BinaryHeap::from([Reverse((Duration::ZERO, 0, Event::Look))]);
         let (mut number, mut version, mut free) = (0, 0, Duration::ZERO);
@@ -128,22 +124,23 @@ impl World {
             if let Some((from, until)) = self.paused.filter(|(from, until)| (*from..*until).contains(&at)) {
                 // Whatever comes meanwhile is seen afterwards, and so is the timer that should have fired.
                 now = until;
-                publisher.stalled(from, until);
+                writer.publisher.stalled(from, until);
             }
             if let Some((from, until)) = self.closed
                 && open
                 && (from..until).contains(&now)
             {
                 open = false;
-                publisher.signalled(&Signal::Opened(Output::Slice, None), now);
+                writer
+                    .publisher
+                    .signalled(&Signal::Opened(Output::Slice, None), now);
             }
             match event {
                 Event::Answered(at, sent) => {
                     version += 1;
                     answered.insert(version, now);
-                    let landing = landing(version, now.saturating_sub(sent));
-                    publisher.answered(&keys[at], landing, now);
-                    report(&mut publisher, &keys[at], None, true, now);
+                    let took = now.saturating_sub(sent);
+                    writer.answered(at, Effect::Written(version), took, Some(Priority::Remove), now);
                     // Events of others come between ours.
                     while self.others > 0.0 && foreign < now {
                         foreign += Duration::from_secs_f64(1.0 / self.others);
@@ -159,7 +156,7 @@ impl World {
                     }
                     if open {
                         let output = Output::Slice;
-                        publisher.signalled(
+                        writer.publisher.signalled(
                             &Signal::Shown {
                                 output,
                                 version,
@@ -171,78 +168,33 @@ impl World {
                 }
                 Event::Opens => {
                     open = true;
-                    publisher.signalled(&Signal::Opened(Output::Slice, Some(0)), now);
+                    writer
+                        .publisher
+                        .signalled(&Signal::Opened(Output::Slice, Some(0)), now);
                 }
                 Event::Look => {}
             }
-            publisher.take_echoes();
-            loop {
-                match publisher.next(now) {
-                    Next::Grant { key, .. } => {
-                        let granted = Granted {
-                            request: Request::Update(vec![0; BYTES]),
-                            changes: 1,
-                        };
-                        report(&mut publisher, &key, Some(Reply::Built(granted)), false, now);
-                        let at = keys.iter().position(|known| *known == key).unwrap();
+            writer.publisher.take_echoes();
+            let until = loop {
+                match writer.next(BYTES, now) {
+                    Ok(object) => {
                         course.sent.push(now);
                         number += 1;
-                        events.push(Reverse((now + ANSWER, number, Event::Answered(at, now))));
+                        events.push(Reverse((now + ANSWER, number, Event::Answered(object, now))));
                     }
-                    Next::Wait { until, .. } => {
-                        if let Some(until) = until {
-                            number += 1;
-                            events.push(Reverse((until.max(now + MS), number, Event::Look)));
-                        }
-                        break;
-                    }
+                    Err(until) => break until,
                 }
+            };
+            if let Some(until) = until {
+                number += 1;
+                events.push(Reverse((until.max(now + MS), number, Event::Look)));
             }
-            let without = publisher.places(Resource::Slices).1;
+            let without = writer.publisher.places(Resource::Slices).1;
             let most = course.without.entry(now.as_secs()).or_default();
             *most = without.max(*most);
         }
         course
     }
-}
-
-fn landing(version: u64, took: Duration) -> Landing {
-    Landing {
-        load: Load::Answered,
-        effect: Effect::Written(version),
-        took,
-        quiet: None,
-        has_shard: true,
-    }
-}
-
-fn key(number: usize) -> Hashed<ObjectKey> {
-    Hashed::new(ObjectKey {
-        namespace: format!("ns{}", number % 4).into(),
-        object: ObjectName::slice(format!("slice{number}").into()),
-    })
-}
-
-fn report(
-    publisher: &mut Publisher,
-    key: &Hashed<ObjectKey>,
-    reply: Option<Reply>,
-    wanted: bool,
-    now: Duration,
-) {
-    let item = WorkItem {
-        object: key.object.clone(),
-        service: "s".into(),
-        exists: true,
-        priority: Priority::Remove,
-        retry: Retry::Now,
-        reads: false,
-    };
-    let reported = Reported {
-        reply,
-        wanted: wanted.then_some((item, now)),
-    };
-    publisher.reported(key, reported, now);
 }
 
 /// A server that is busy for so long with an event at first, and for another time between two seconds.

@@ -16,6 +16,8 @@ mod fanout;
 #[allow(dead_code, reason = "shared with a benchmark that uses other parts of it")]
 #[path = "../../benches/support/saturation.rs"]
 mod saturation;
+#[path = "../../benches/support/simulated.rs"]
+mod simulated;
 
 mod echoes;
 mod fanned_out;

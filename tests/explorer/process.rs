@@ -18,7 +18,7 @@ use endpointd::core::publish::reports::{Report, Reports, Taken};
 use endpointd::core::publish::signals::{Signal, Signals};
 use endpointd::core::publish::throttling::Limit;
 use endpointd::core::publish::{
-    Landing, Load, Next, Pacing, Publisher, Replied, Resource, WatchLimits, Watchers,
+    Effect, Landing, Load, Next, Pacing, Publisher, Replied, Resource, WatchLimits, Watchers,
 };
 use endpointd::core::role::Role;
 use std::collections::{BTreeMap, VecDeque};
@@ -566,7 +566,13 @@ impl Process {
     }
 
     fn done(&mut self, object: &ObjectName, outcome: Outcome, load: Load) {
-        let landing = Landing::of(&outcome, load, Duration::ZERO, None, true);
+        let landing = Landing {
+            load,
+            effect: Effect::of(&outcome, load),
+            took: Duration::ZERO,
+            quiet: None,
+            has_shard: true,
+        };
         self.to_shard.push_back(ToShard::Outcome(object.clone(), outcome));
         self.publisher
             .change()

@@ -151,14 +151,13 @@ impl Budget {
             usual: USUAL,
         };
         budget.set_nodes(0, Duration::ZERO);
-        (budget.any, budget.removals) = budget.full();
         budget
     }
 
     /// Sets the number of nodes.
     pub(super) fn set_nodes(&mut self, nodes: usize, now: Duration) {
         self.refill(now);
-        let before = self.full();
+        let had_limit = self.rate.is_finite();
         self.watchers = self.limits.watchers(nodes).max(0.0);
         let limit = |bytes: f64| if bytes > 0.0 { bytes } else { f64::INFINITY };
         self.rate = if self.watchers > 0.0 {
@@ -167,9 +166,8 @@ impl Budget {
         } else {
             f64::INFINITY
         };
-        let full = self.full();
-        if before.0.is_infinite() && full.0.is_finite() {
-            (self.any, self.removals) = full;
+        if !had_limit && self.rate.is_finite() {
+            (self.any, self.removals) = self.full();
         }
     }
 

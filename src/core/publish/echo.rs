@@ -22,6 +22,7 @@
 //! If our own watch is not open, or shows nothing at all while echoes are awaited, nothing can be told from echoes: no
 //! write needs a place until it shows something again, and [`super::budget`] alone limits what is sent.
 
+use super::Load;
 use crate::core::hash::{Hashed, HashedMap, HashedSet};
 use crate::core::namespace::Outcome;
 use crate::core::object::{ObjectKey, Output};
@@ -36,7 +37,7 @@ const LEAST: f64 = 2.0;
 /// The largest number of places if nobody watches.
 const MOST_UNWATCHED: f64 = 256.0;
 /// An echo that takes longer than this is late: half of the places are taken away.
-pub(super) const LATE: Duration = Duration::from_millis(250);
+pub const LATE: Duration = Duration::from_millis(250);
 /// Only an echo that is quicker than this adds to the places.
 pub(super) const QUICK: Duration = Duration::from_millis(100);
 /// How long a place is kept for a delete whose event does not come.
@@ -66,13 +67,17 @@ pub enum Effect {
     Nothing,
 }
 
-impl From<&Outcome> for Effect {
-    fn from(outcome: &Outcome) -> Self {
+impl Effect {
+    /// Returns the effect of a request with this outcome. An answer that is an error wrote nothing, however little it says
+    /// of the object; and a request that was not sent, or whose answer does not matter any more, counts as none.
+    pub fn of(outcome: &Outcome, load: Load) -> Self {
         match outcome {
+            _ if load == Load::Unknown => Self::Nothing,
             Outcome::Written(remote) => Self::Written(remote.version),
             Outcome::Deleted => Self::Deleted,
-            Outcome::Unknown => Self::Unknown,
-            Outcome::Fetched { .. }
+            Outcome::Unknown if load == Load::Unanswered => Self::Unknown,
+            Outcome::Unknown
+            | Outcome::Fetched { .. }
             | Outcome::NotFound
             | Outcome::Conflict
             | Outcome::Exists

@@ -82,7 +82,6 @@ impl FanOut {
     /// Returns what may be written now.
     pub(super) fn allow(&mut self, now: Duration) -> Allowed {
         self.budget.set_blind(!self.echoes.counts(Output::Slice), now);
-        let mut classes = Classes::ALL;
         let (removals, others) = self.budget.allow(now);
         let by_budget = refused(Resource::Slices, removals, others);
         let mut by_echo = Classes::NONE;
@@ -90,9 +89,8 @@ impl FanOut {
             let (removals, others) = self.echoes.allow(resource);
             by_echo = by_echo.or(refused(resource, removals, others));
         }
-        classes = classes.without(by_budget).without(by_echo);
         Allowed {
-            classes,
+            classes: Classes::ALL.without(by_budget).without(by_echo),
             limited: [(by_echo, Limit::Echoes), (by_budget, Limit::Watchers)],
         }
     }
@@ -115,7 +113,7 @@ impl FanOut {
     }
 
     /// Returns how long an object that exists waits until it may be written again.
-    pub(super) fn spacing(&mut self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Duration {
+    pub(super) fn spacing(&self, key: &Hashed<ObjectKey>, priority: Priority, now: Duration) -> Duration {
         let usual = self.echoes.usual(Resource::from(key.object.output), now);
         if usual <= QUICK {
             return Duration::ZERO;
@@ -138,7 +136,7 @@ impl FanOut {
                 self.written.retain(|_, written| *written + MOST_SPACING > now);
             }
             self.written.insert(key.clone(), now);
-        } else if !self.written.is_empty() {
+        } else {
             self.written.remove(key);
         }
         match Resource::from(key.object.output) {

@@ -6,6 +6,7 @@ use super::model::{LeaseSight, Model};
 use super::rates::{Quantile, Span};
 use crate::core::excerpt::Excerpt;
 use crate::core::object::Output;
+use crate::core::publish::LATE;
 use crate::core::queue::Priority;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -290,8 +291,6 @@ fn state(model: &Model) -> Vec<Fact> {
 
 /// What clients that watch slices have to receive, and how late they are.
 fn watchers(model: &Model) -> Fact {
-    /// An echo that takes longer than this is late for the writer, too.
-    const LATE: f64 = 0.25;
     let value = |name: &str, labels: &[(&str, &str)]| model.latest()?.metrics.sum(name, labels);
     let count = |name: &str, labels: &[(&str, &str)]| {
         value(name, labels).map_or("-".to_owned(), |value| format!("{value:.0}"))
@@ -313,7 +312,7 @@ fn watchers(model: &Model) -> Fact {
         .filter_map(|limit| rate("endpointd_held_back_seconds_total", &[("limit", limit)]))
         .reduce(|a, b| a + b);
     let late = p50.as_ref().is_some_and(|p50| match p50 {
-        Quantile::Of(seconds) | Quantile::Above(seconds) => *seconds >= LATE,
+        Quantile::Of(seconds) | Quantile::Above(seconds) => *seconds >= LATE.as_secs_f64(),
     });
     let pieces = vec![
         format!("{} watch slices", count("endpointd_watchers", &[])),

@@ -1,0 +1,105 @@
+//! The product's publisher as the simulations drive it: objects have numbers, the Services and namespaces of a case follow
+//! one another, and what the publisher asks a shard for comes at once.
+
+use endpointd::core::backoff::Retry;
+use endpointd::core::body::Request;
+use endpointd::core::hash::Hashed;
+use endpointd::core::namespace::{Granted, WorkItem};
+use endpointd::core::object::{ObjectKey, ObjectName};
+use endpointd::core::publish::reports::{Reply, Reported};
+use endpointd::core::publish::{Effect, Landing, Load, Next, Pacing, Publisher};
+use endpointd::core::queue::Priority;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A publisher, and the objects that it is asked to write.
+pub(crate) struct Simulated {
+    pub publisher: Publisher,
+    keys: Vec<Hashed<ObjectKey>>,
+    services: Vec<Arc<str>>,
+    numbers: BTreeMap<Hashed<ObjectKey>, usize>,
+}
+
+impl Simulated {
+    /// Creates a publisher of so many slices, with so many in each namespace and of each Service.
+    pub(crate) fn new(
+        objects: usize,
+        of_namespace: usize,
+        of_service: usize,
+        pacing: Pacing,
+        seed: u64,
+    ) -> Self {
+        let key = |object: usize| {
+            Hashed::new(ObjectKey {
+                namespace: format!("ns{}", object / of_namespace).into(),
+                object: ObjectName::slice(format!("slice{object}").into()),
+            })
+        };
+        let keys: Vec<_> = (0..objects).map(key).collect();
+        let service = |object: usize| format!("service{}", object / of_service).into();
+        Self {
+            publisher: Publisher::new(pacing, seed),
+            services: (0..objects).map(service).collect(),
+            numbers: keys.iter().cloned().zip(0..).collect(),
+            keys,
+        }
+    }
+
+    fn report(&mut self, object: usize, reply: Option<Reply>, wanted: Option<Priority>, now: Duration) {
+        let item = |priority| WorkItem {
+            object: self.keys[object].object.clone(),
+            service: Arc::clone(&self.services[object]),
+            exists: true,
+            priority,
+            retry: Retry::Now,
+            reads: false,
+        };
+        let reported = Reported {
+            reply,
+            wanted: wanted.map(|priority| (item(priority), now)),
+        };
+        self.publisher.reported(&self.keys[object], reported, now);
+    }
+
+    /// Asks for an object to be written.
+    pub(crate) fn want(&mut self, object: usize, priority: Priority, now: Duration) {
+        self.report(object, None, Some(priority), now);
+    }
+
+    /// Returns the object that is granted now, with a request of so many bytes, or the time to look again.
+    pub(crate) fn next(&mut self, bytes: usize, now: Duration) -> Result<usize, Option<Duration>> {
+        let key = match self.publisher.next(now) {
+            Next::Grant { key, .. } => key,
+            Next::Wait { until, .. } => return Err(until),
+        };
+        let object = self.numbers[&key];
+        let granted = Granted {
+            request: Request::Update(vec![0; bytes]),
+            changes: 1,
+        };
+        self.report(object, Some(Reply::Built(granted)), None, now);
+        Ok(object)
+    }
+
+    /// Records the answer to an object's write, and whether it is wanted again.
+    pub(crate) fn answered(
+        &mut self,
+        object: usize,
+        effect: Effect,
+        took: Duration,
+        again: Option<Priority>,
+        now: Duration,
+    ) {
+        let landing = Landing {
+            load: Load::Answered,
+            effect,
+            took,
+            quiet: None,
+            has_shard: true,
+        };
+        self.publisher.answered(&self.keys[object], landing, now);
+        let reply = again.is_none().then_some(Reply::Settled);
+        self.report(object, reply, again, now);
+    }
+}
