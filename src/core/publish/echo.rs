@@ -16,7 +16,7 @@
 //! The events of a watch come in the order of their versions, so one event or bookmark proves that all writes up to its
 //! version were shown, whoever wrote it. That also covers an event that comes before the answer, and a write that
 //! changed nothing, which makes no event and is answered with a version that was shown before. Deletes are answered
-//! without a version. A request that is not answered for a second gives its place up, and neither it nor a write without
+//! without a version. A request that is not answered in time gives its place up, and neither it nor a write without
 //! a version tells how late the server is: the failures of some objects are no sign of its load.
 //!
 //! If our own watch is not open, or shows nothing at all while echoes are awaited, nothing can be told from echoes: no
@@ -45,8 +45,9 @@ const BOUND: Duration = Duration::from_secs(2);
 /// How long a place is kept for a write of which nobody knows whether it was carried out. Most were not, and the failures
 /// of some objects must not hold up all others.
 const BOUND_OF_UNKNOWN: Duration = LATE;
-/// How long a request without an answer keeps its place. It takes one again when it is answered.
-const BOUND_OF_FLIGHT: Duration = Duration::from_secs(1);
+/// How long a request without an answer keeps its place. It takes one again when it is answered. The window of requests
+/// in flight may be several times as large, so a namespace whose webhook hangs holds up others for several times as long.
+const BOUND_OF_FLIGHT: Duration = LATE;
 /// A watch that shows nothing for so long, while echoes are awaited for as long, tells nothing. No place is held longer.
 const SILENT: Duration = Duration::from_secs(15);
 /// The weight of one echo in the usual time.
