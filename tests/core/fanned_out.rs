@@ -59,7 +59,9 @@ fn calibrated_on_real_figures() {
         assert_near("GB", gigabytes(&thirty, &case), 3.4, 0.2);
 
         let earlier = Sort::Earlier.play(&case);
-        assert!(earlier.unechoed > 200, "{}", earlier.unechoed);
+        // 262 were measured at the end of 20 s.
+        assert!(earlier.unechoed > 50, "{}", earlier.unechoed);
+        assert_near("CPU", cpu(&earlier), 29.5, 0.2);
         ended.push(earlier.servers.ended);
     }
     // Chance decides: 1,495, 0, 89 and 72 were measured.
@@ -134,6 +136,14 @@ fn watchers_are_spared_and_see_changes_sooner_than_with_upstreams_limits() {
                 if theirs.0 > 1.0 {
                     assert!(ours.0 <= theirs.0 * 0.75, "{what}: p50 {ours:?}, {theirs:?}");
                     assert!(ours.1 <= theirs.1, "{what}: p99 {ours:?}, {theirs:?}");
+                    // On a real server it was 0.94 to 1.08 times as much. The model leaves out what a server does all the
+                    // time, which is less where it is over sooner.
+                    let part = cpu(&now) / cpu(&kcm);
+                    assert!(part < 1.1, "{what}: {part:.2} times the CPU time");
+                }
+                if rate <= 50.0 {
+                    let removals = now.servers.removals.quantile(0.99).as_secs_f64();
+                    assert!(removals <= 1.0, "{what}: removals wait {removals:.2} s");
                 }
                 if rate < 50.0 && kind == Kind::Random {
                     assert!(

@@ -30,8 +30,8 @@ impl Product {
     pub(crate) fn new(case: &Case, pacing: Pacing) -> Self {
         let watch = WatchLimits {
             watchers: Watchers::PerNode(1.0),
-            total: 2.6e9,
-            each: 0.52e6,
+            total: 2.2e9,
+            each: 0.44e6,
             ..WatchLimits::UNWATCHED
         };
         Self::watched(case, Pacing { watch, ..pacing })

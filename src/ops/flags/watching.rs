@@ -22,15 +22,15 @@ pub(crate) struct WatchingArgs {
 
     /// Megabytes per second that all API servers together may send to clients that watch slices; 0 means no limit
     ///
-    /// An API server needs about one core for 150 MB/s. The default begins to count at 5,000 nodes, where it allows 40
+    /// An API server needs about one core for 150 MB/s. The default begins to count at 5,000 nodes, where it allows 34
     /// slices of 100 endpoints per second. However small it is, one slice per second is written.
-    #[arg(long, value_name = "MB", default_value_t = 2600.0, value_parser = parse_amount)]
+    #[arg(long, value_name = "MB", default_value_t = 2200.0, value_parser = parse_amount)]
     pub watch_budget: f64,
 
     /// Megabytes per second that one client that watches slices may have to receive and decode; 0 means no limit
     ///
-    /// The default allows 40 slices of 100 endpoints per second.
-    #[arg(long, value_name = "MB", default_value_t = 0.52, value_parser = parse_amount)]
+    /// The default allows 34 slices of 100 endpoints per second.
+    #[arg(long, value_name = "MB", default_value_t = 0.44, value_parser = parse_amount)]
     pub watch_budget_per_watcher: f64,
 
     /// Maximum number of slices, and of Endpoints, that are written before the API server has sent the events of earlier
