@@ -12,6 +12,8 @@ mod command;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/gate.rs"]
 mod gate;
+#[path = "../support/log.rs"]
+mod log;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/model.rs"]
 mod model;
