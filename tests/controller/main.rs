@@ -9,6 +9,8 @@ mod cluster;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/command.rs"]
 mod command;
+#[path = "../support/constant.rs"]
+mod constant;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/gate.rs"]
 mod gate;
