@@ -196,7 +196,7 @@ async fn assault(attack: Attack, args: &Args) -> anyhow::Result<Outcome> {
 
     let lease = LeaseWatch::start(client.clone());
     let probe = Probe::start(http.clone()).await?;
-    let flips = neighbours.flip(watch.seen());
+    let flips = neighbours.flip(watch.seen(), attack == Attack::Backlog);
     let cpu = cpu_time(&controller);
     let begin = Instant::now();
     let count = controller.during(strike(strikes, args.length)).await?;

@@ -49,7 +49,8 @@ pub(super) enum Attack {
     /// 20 Endpoints that are refused for mirroring, of 1,000 addresses and 140 such ports in 28 KB, one of which
     /// changes each second.
     Refusals,
-    /// 200 namespaces of 30 Services each, which wait to be written, since their pods change more than can be written.
+    /// 200 namespaces of 30 Services each, which wait to be written, since their pods change more than can be written,
+    /// while the pods of a single neighbour change.
     Backlog,
     /// 60 Services with annotated selectors of 33,000 values, 13 MB of them, of which one changes.
     Annotated,

@@ -132,10 +132,11 @@ fn backlog_status(number: u64, ready: bool, at: u64) -> (String, Value) {
     (path, objects::status(pod_ip(pod, Family::V4), ready, at))
 }
 
-/// The pod of one of the namespaces flips.
+/// The pod of one of the namespaces flips: in half of them to ready and in half to unready, so that what waits is of both
+/// priorities at any time.
 pub(super) fn flip_backlog(round: u64, namespaces: u64) -> (String, Value) {
-    let turn = round / namespaces;
-    backlog_status(round % namespaces, turn % 2 == 1, 10 + turn)
+    let (number, turn) = (round % namespaces, round / namespaces);
+    backlog_status(number, (turn + number) % 2 == 1, 10 + turn)
 }
 
 fn selector(values: usize) -> String {
