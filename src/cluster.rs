@@ -16,6 +16,7 @@ pub mod lease;
 pub(crate) mod objects;
 pub(crate) mod outage;
 mod pages;
+pub(crate) mod plugin;
 mod proxy;
 pub mod read;
 pub(crate) mod scrape;

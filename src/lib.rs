@@ -39,6 +39,7 @@ use futures::FutureExt as _;
 use ops::admin::{Admin, HealthHandle, Tls};
 use ops::flags::{AdminArgs, Command, Invocation, RunArgs, VERSION};
 use ops::logging::{one_line, start_logging};
+use ops::open_files::raise_limit;
 use ops::run::{Connect, Renewing, RunMode};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
@@ -89,21 +90,26 @@ pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Command::Man { directory } => return written(ops::generate::man(directory)),
     };
-    match runtime(threads) {
-        Ok(runtime) => runtime.block_on(async {
-            match cli.command {
-                Command::Run(args) => run(*args, &ignored).await,
-                Command::Audit(args) => ops::inspect::audit(args).await,
-                Command::Explain(args) => ops::inspect::explain(args).await,
-                Command::Top(args) => ops::top::run(args).await,
-                Command::Version | Command::Completion { .. } | Command::Man { .. } => ExitCode::SUCCESS,
-            }
-        }),
+    let runtime = match runtime(threads) {
+        Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: cannot start a runtime: {error}");
-            ExitCode::FAILURE
+            return ExitCode::FAILURE;
         }
-    }
+    };
+    let open_files = raise_limit();
+    let code = runtime.block_on(async {
+        match cli.command {
+            Command::Run(args) => run(*args, &ignored, open_files).await,
+            Command::Audit(args) => ops::inspect::audit(args).await,
+            Command::Explain(args) => ops::inspect::explain(args).await,
+            Command::Top(args) => ops::top::run(args).await,
+            Command::Version | Command::Completion { .. } | Command::Man { .. } => ExitCode::SUCCESS,
+        }
+    });
+    // A credential plugin that hangs would hold up the end for as long.
+    runtime.shutdown_background();
+    code
 }
 
 /// Returns the exit code of a command that only writes. A reader that closes the pipe early is not an error.
@@ -117,7 +123,7 @@ fn written(outcome: std::io::Result<()>) -> ExitCode {
     }
 }
 
-async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
+async fn run(args: RunArgs, ignored: &[String], open_files: Option<u64>) -> ExitCode {
     start_logging(&args);
     if !ignored.is_empty() {
         tracing::warn!(
@@ -154,6 +160,7 @@ async fn run(args: RunArgs, ignored: &[String]) -> ExitCode {
         max_endpoints_per_slice = args.publishing.max_endpoints_per_slice,
         qps = args.kube_api_qps,
         burst = args.kube_api_burst,
+        open_files,
         "starting"
     );
     let (Ok(mut terminate), Ok(mut interrupt)) =

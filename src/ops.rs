@@ -8,6 +8,7 @@ pub(crate) mod flags;
 pub(crate) mod generate;
 pub(crate) mod inspect;
 pub(crate) mod logging;
+pub(crate) mod open_files;
 pub mod progress;
 pub mod run;
 pub(crate) mod top;

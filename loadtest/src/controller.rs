@@ -148,6 +148,18 @@ impl Controller {
 // === impl Usage ===
 
 impl Usage {
+    /// The processor time of the threads that the process has now, to the nanosecond, where the system tells. Those of
+    /// threads that have ended is not in it.
+    pub(crate) fn precise_cpu(pid: i32) -> Option<Duration> {
+        let mut total = 0;
+        for thread in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+            // A thread may end at any moment.
+            let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat"));
+            total += text.ok().and_then(|text| run_time(&text)).unwrap_or_default();
+        }
+        Some(Duration::from_nanos(total))
+    }
+
     /// Resources that the process of that number used so far, where the system tells.
     pub(crate) fn of(pid: i32) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -159,6 +171,11 @@ impl Usage {
             peak_memory,
         })
     }
+}
+
+/// The nanoseconds that a thread has run, from the text of its `schedstat`.
+fn run_time(schedstat: &str) -> Option<u64> {
+    schedstat.split_whitespace().next()?.parse().ok()
 }
 
 /// Processor time from the text of `/proc/<pid>/stat`: fields 14 and 15, counted after the command's name,
@@ -204,6 +221,17 @@ mod tests {
         let stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 5 0 1 1 1";
         assert_eq!(cpu_time(stat, 100), Some(Duration::from_secs(3)));
         assert_eq!(cpu_time("42 (a) S 1", 100), None);
+    }
+
+    #[test]
+    fn the_time_that_this_thread_has_run_grows() {
+        assert_eq!(run_time("12345 67 8\n"), Some(12_345));
+        let pid = std::process::id().cast_signed();
+        let before = Usage::precise_cpu(pid).unwrap();
+        // The kernel adds up what a thread has run from time to time.
+        while Usage::precise_cpu(pid).unwrap() <= before {
+            std::hint::black_box((0..100_000u64).fold(1, |a: u64, b| a.wrapping_mul(b | 1)));
+        }
     }
 
     #[test]

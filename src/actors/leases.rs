@@ -1,6 +1,7 @@
-//! Runs the watches and reads of Leases that shards ask for: one watch in each namespace where a Service follows a Lease.
+//! Runs the watches and reads of Leases that shards ask for: one watch in each namespace where a Service follows a Lease,
+//! and one of all namespaces where those are many.
 
-use crate::cluster::watch::LeaseReader;
+use crate::cluster::watch::{Everywhere, LeaseReader, Members};
 use crate::core::leader::LeaseRequest;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::collections::HashMap;
@@ -8,6 +9,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
+
+/// From so many watches of single namespaces on, one watch of all takes their place. It costs the API server a look at each
+/// Lease that is renewed in the cluster, but for those of nodes.
+const MANY: usize = 64;
+/// How long a watch of all namespaces is not tried again after it was refused.
+const REFUSED: Duration = Duration::from_secs(3600);
 
 /// Passes on the shards' requests about Leases. Cheap to clone; all clones share one mailbox.
 ///
@@ -56,6 +63,8 @@ impl LeaseHandle {
 pub(crate) enum LeaseMsg {
     /// A request of a namespace's shard.
     Ask(Arc<str>, LeaseRequest),
+    /// What has become of the watch of all namespaces with this number.
+    Everywhere(u64, Everywhere),
     /// A task has failed.
     Failed(String),
 }
@@ -73,8 +82,23 @@ pub(crate) struct LeaseArguments {
 #[derive(Debug)]
 pub(crate) struct LeaseState {
     reader: LeaseReader,
-    /// The watches, by namespace.
+    /// The namespaces in which Leases are followed, with the numbers of the requests.
+    followed: HashMap<Arc<str>, u64>,
+    /// The watches of single namespaces.
     watches: HashMap<Arc<str>, Running>,
+    everywhere: Option<ClusterWatch>,
+    /// Number of watches of all namespaces that were begun.
+    begun: u64,
+    /// When a watch of all namespaces was refused.
+    refused: Option<Instant>,
+}
+
+/// The watch of all namespaces.
+#[derive(Debug)]
+struct ClusterWatch {
+    number: u64,
+    members: Arc<Members>,
+    _task: Running,
 }
 
 /// A task that ends when this is dropped.
@@ -105,7 +129,11 @@ impl Actor for Leases {
         set.map_err(|_| "the actor that follows Leases was started twice")?;
         Ok(LeaseState {
             reader: arguments.reader,
+            followed: HashMap::new(),
             watches: HashMap::new(),
+            everywhere: None,
+            begun: 0,
+            refused: None,
         })
     }
 
@@ -115,23 +143,104 @@ impl Actor for Leases {
         message: LeaseMsg,
         state: &mut LeaseState,
     ) -> Result<(), ActorProcessingErr> {
-        let reader = state.reader.clone();
-        let watches = &mut state.watches;
         match message {
             LeaseMsg::Ask(namespace, LeaseRequest::Follow(generation)) => {
-                let task = tokio::spawn(reader.follow(namespace.clone(), generation));
-                watches.insert(namespace, Running(task.abort_handle()));
-                report_panic(task, myself);
+                state.follow(namespace, generation, &myself);
             }
-            LeaseMsg::Ask(namespace, LeaseRequest::Leave) => drop(watches.remove(&namespace)),
+            LeaseMsg::Ask(namespace, LeaseRequest::Leave) => state.leave(&namespace),
             LeaseMsg::Ask(namespace, LeaseRequest::Read(generation, name)) => {
-                let task = tokio::spawn(reader.read(namespace, generation, name));
+                let task = tokio::spawn(state.reader.clone().read(namespace, generation, name));
                 report_panic(task, myself);
             }
+            LeaseMsg::Everywhere(number, outcome) => state.became(number, outcome, &myself),
             // A watch that is gone would leave Services with outdated leaders for ever.
             LeaseMsg::Failed(error) => return Err(error.into()),
         }
         Ok(())
+    }
+}
+
+impl LeaseState {
+    fn follow(&mut self, namespace: Arc<str>, generation: u64, actor: &ActorRef<LeaseMsg>) {
+        self.leave(&namespace);
+        self.followed.insert(namespace.clone(), generation);
+        let reader = &self.reader;
+        let joins = |shared: &ClusterWatch| reader.join(&shared.members, &namespace, generation);
+        if self.everywhere.as_ref().is_some_and(joins) {
+            return;
+        }
+        self.follow_alone(namespace, generation, actor);
+        let refused = self
+            .refused
+            .is_some_and(|at| Instant::now().saturating_duration_since(at) < REFUSED);
+        if self.watches.len() >= MANY && !refused {
+            self.follow_everywhere(actor);
+        }
+    }
+
+    fn leave(&mut self, namespace: &str) {
+        self.followed.remove(namespace);
+        self.watches.remove(namespace);
+        if let Some(shared) = &self.everywhere {
+            shared.members.leave(namespace);
+        }
+    }
+
+    /// Runs a watch of a single namespace.
+    fn follow_alone(&mut self, namespace: Arc<str>, generation: u64, actor: &ActorRef<LeaseMsg>) {
+        let task = tokio::spawn(self.reader.clone().follow(namespace.clone(), generation));
+        self.watches.insert(namespace, Running(task.abort_handle()));
+        report_panic(task, actor.clone());
+    }
+
+    /// Runs a watch of all namespaces, in place of the one that there was. Those of single namespaces end when it has begun.
+    fn follow_everywhere(&mut self, actor: &ActorRef<LeaseMsg>) {
+        self.begun += 1;
+        let (number, told) = (self.begun, actor.clone());
+        let tell = move |outcome| {
+            let _ = told.cast(LeaseMsg::Everywhere(number, outcome));
+        };
+        let members = Arc::new(Members::new(&self.followed));
+        let following = self
+            .reader
+            .clone()
+            .follow_everywhere(members.clone(), Box::new(tell));
+        let task = tokio::spawn(following);
+        self.everywhere = Some(ClusterWatch {
+            number,
+            members,
+            _task: Running(task.abort_handle()),
+        });
+        report_panic(task, actor.clone());
+    }
+
+    /// Handles what has become of a watch of all namespaces.
+    fn became(&mut self, number: u64, outcome: Everywhere, actor: &ActorRef<LeaseMsg>) {
+        let Some(shared) = self.everywhere.take_if(|shared| shared.number == number) else {
+            return;
+        };
+        match outcome {
+            Everywhere::Watches => {
+                self.watches.retain(|namespace, _| !shared.members.has(namespace));
+                self.everywhere = Some(shared);
+            }
+            Everywhere::Refused => {
+                tracing::info!(
+                    namespaces = self.followed.len(),
+                    "the Leases of all namespaces may not be watched at once, so each namespace has a watch of its own"
+                );
+                self.refused = Some(Instant::now());
+                drop(shared);
+                let alone = self.followed.iter();
+                let alone: Vec<_> = alone
+                    .filter(|(namespace, _)| !self.watches.contains_key(*namespace))
+                    .map(|(namespace, generation)| (namespace.clone(), *generation))
+                    .collect();
+                for (namespace, generation) in alone {
+                    self.follow_alone(namespace, generation, actor);
+                }
+            }
+        }
     }
 }
 

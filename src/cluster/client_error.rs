@@ -2,6 +2,7 @@
 //! credential plugin, the lines of a malformed key, the URL of a proxy with its password. So nothing prints them; they
 //! are turned into [`ClientError`], which holds our own words, as soon as they arrive.
 
+use super::plugin;
 use crate::core::excerpt::Excerpt;
 use kube::client::AuthError;
 use kube::config::{InClusterError, KubeconfigError, LoadDataError};
@@ -121,7 +122,8 @@ fn transport(error: &(dyn Error + 'static)) -> String {
     Excerpt::sentence(&text).to_string()
 }
 
-/// Describes an error of TLS that the library prints as the name of a variant.
+/// Describes an error of TLS that the library prints as the name of a variant. The library does not check every kind of
+/// certificate itself; the error of the one that does is in another.
 fn handshake(error: &(dyn Error + 'static)) -> Option<&'static str> {
     use rustls::{CertificateError, Error as E, InvalidMessage};
     if let Some(error) = error.downcast_ref::<io::Error>() {
@@ -135,6 +137,16 @@ fn handshake(error: &(dyn Error + 'static)) -> Option<&'static str> {
             "the server's certificate is signed by an authority that is not trusted here (UnknownIssuer); see \
              certificate-authority in the kubeconfig",
         ),
+        E::InvalidCertificate(CertificateError::Other(other)) => {
+            // The type is of a crate that rustls does not show.
+            match format!("{other:?}") {
+                text if text.contains("CaUsedAsEndEntity") => Some(
+                    "the server's certificate is that of an authority (CaUsedAsEndEntity), which is not accepted from a \
+                     server: give it a certificate that the authority has signed, with CA:FALSE",
+                ),
+                _ => None,
+            }
+        }
         _ => None,
     }
 }
@@ -142,23 +154,21 @@ fn handshake(error: &(dyn Error + 'static)) -> Option<&'static str> {
 /// Describes a failure to get credentials. A plugin's arguments and output are credentials themselves.
 pub(super) fn auth(error: &AuthError) -> String {
     match error {
-        AuthError::AuthExecStart(error) => format!("the credential plugin cannot be run: {}", file(error)),
-        AuthError::AuthExecRun { out, .. } => format!(
-            "the credential plugin failed ({}); its output is not shown, since it may hold secrets: run it by hand to see why",
-            out.status
-        ),
+        AuthError::AuthExecStart(error) => format!("{} cannot be run: {}", plugin::subject(), file(error)),
+        AuthError::AuthExecRun { out, .. } => plugin::failed(out),
         AuthError::AuthExecParse(_) => {
-            "the output of the credential plugin is not an ExecCredential".to_owned()
+            format!("the output of {} is not an ExecCredential", plugin::subject())
         }
         AuthError::ParseTokenKey(_) => "the output of the credential plugin is not JSON".to_owned(),
-        AuthError::ExecPluginFailed => "the credential plugin's ExecCredential has no status".to_owned(),
+        AuthError::ExecPluginFailed => format!("the ExecCredential of {} has no status", plugin::subject()),
         AuthError::MalformedTokenExpirationDate(_) => {
             "the expiry time of the credential is malformed".to_owned()
         }
         AuthError::MissingCommand => "the credential plugin has no command".to_owned(),
-        AuthError::UnrefreshableTokenResponse => {
-            "the credential plugin returned something other than a token when it was called again".to_owned()
-        }
+        AuthError::UnrefreshableTokenResponse => format!(
+            "{} returned something other than a token when it was called again",
+            plugin::subject()
+        ),
         AuthError::ReadTokenFile(error, _) => format!("the token file cannot be read: {}", file(error)),
         AuthError::InvalidBearerToken(_) => {
             "the token holds a character that cannot be sent, such as the end of a line".to_owned()

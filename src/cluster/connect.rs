@@ -1,7 +1,10 @@
 //! Creates clients for the API server.
 
+use super::cause::Silent;
 use super::client_error::ClientError;
 use super::kubeconfig::{self, ConfigFile, KubeconfigError, Loaded, check_url};
+use super::pages::within;
+use super::plugin;
 use super::transport::Transport;
 use crate::metrics::RequestLayer;
 use http::{HeaderValue, Uri, header};
@@ -14,7 +17,6 @@ use std::thread;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
 /// The address of the API server. A URL may hold a password, and is printed without it.
 #[derive(Clone, PartialEq, Eq)]
@@ -89,28 +91,40 @@ impl Clients {
             // The transport has connections of its own.
             loaded.without_proxy()?;
         }
+        if source.config().accept_invalid_certs {
+            tracing::warn!(
+                "the API server's certificate is not verified, because the kubeconfig has insecure-skip-tls-verify: \
+                 anybody on the way there can read the credentials, and answer in its place"
+            );
+        }
+        let limit = Some(PLUGIN_DEADLINE);
         Ok(Self {
-            watches: source.client().await?,
-            objects: source.transport().await?,
-            events: source.client().await?,
+            watches: source.client(limit).await?,
+            objects: source.transport(limit).await?,
+            events: source.client(limit).await?,
         })
     }
 }
 
 /// Creates one more client, for requests that must not wait for any of the others.
 pub async fn connect(target: &Target) -> Result<Client, ConnectError> {
-    Ok(connect_and_tell(target).await?.0)
+    Ok(connect_and_tell(target, Some(PLUGIN_DEADLINE)).await?.0)
 }
 
-/// The same. Returns the server's URL too.
-pub async fn connect_and_tell(target: &Target) -> Result<(Client, String), ConnectError> {
+/// The same. Returns the server's URL too. `limit` is how long a credential plugin may take; without one, it may take any
+/// time.
+pub async fn connect_and_tell(
+    target: &Target,
+    limit: Option<Duration>,
+) -> Result<(Client, String), ConnectError> {
     let source = source(target).await?;
     let url = source.config().cluster_url.to_string();
-    Ok((source.client().await?, url.trim_end_matches('/').to_owned()))
+    let client = source.client(limit).await?;
+    Ok((client, url.trim_end_matches('/').to_owned()))
 }
 
-/// How long a credential plugin may take before the first request.
-const PLUGIN_DEADLINE: Duration = Duration::from_secs(30);
+/// How long the controller waits for a credential plugin before the first request.
+pub const PLUGIN_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Creates a client from a configuration, whose requests the layer counts.
 type Make<T> = fn(&Config, &RequestLayer) -> Result<T, kube::Error>;
@@ -131,22 +145,26 @@ impl Source {
     }
 
     /// Creates a client of kube's.
-    async fn client(&self) -> Result<Client, ConnectError> {
-        self.make(|config, requests| {
+    async fn client(&self, limit: Option<Duration>) -> Result<Client, ConnectError> {
+        let make: Make<Client> = |config, requests| {
             Ok(ClientBuilder::try_from(config.clone())?
                 .with_layer(requests)
                 .build())
-        })
-        .await
+        };
+        self.make(make, limit).await
     }
 
-    async fn transport(&self) -> Result<Transport, ConnectError> {
-        self.make(Transport::new).await
+    async fn transport(&self, limit: Option<Duration>) -> Result<Transport, ConnectError> {
+        self.make(Transport::new, limit).await
     }
 
     /// Creates a client. This may run a credential plugin and wait for it: on a thread of its own, since it may never
     /// end.
-    async fn make<T: Send + 'static>(&self, make: Make<T>) -> Result<T, ConnectError> {
+    async fn make<T: Send + 'static>(
+        &self,
+        make: Make<T>,
+        limit: Option<Duration>,
+    ) -> Result<T, ConnectError> {
         let (done, made) = oneshot::channel();
         let (source, runtime) = (self.clone(), Handle::current());
         thread::spawn(move || {
@@ -154,10 +172,13 @@ impl Source {
             // The caller may have given up.
             let _ = done.send(source.make_here(make));
         });
-        match timeout(PLUGIN_DEADLINE, made).await {
+        match within(limit, made).await {
             Ok(Ok(made)) => made,
             Ok(Err(_)) => Err(ClientError::new("the client cannot be made").into()),
-            Err(_) => Err(ClientError::new("the credential plugin does not end").into()),
+            Err(Silent(limit)) => {
+                let (subject, seconds) = (plugin::subject(), limit.as_secs_f64());
+                Err(ClientError::new(format!("{subject} has not ended after {seconds} s")).into())
+            }
         }
     }
 

@@ -43,6 +43,9 @@ pub(super) fn leases(namespace: &str) -> String {
     within("/apis/coordination.k8s.io/v1", namespace, "leases")
 }
 
+/// The path of all Leases.
+pub(super) const ALL_LEASES: &str = "/apis/coordination.k8s.io/v1/leases";
+
 const CORE: &str = "/api/v1";
 
 fn within(group: &str, namespace: &str, resource: &str) -> String {

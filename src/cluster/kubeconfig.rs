@@ -3,7 +3,7 @@
 //! file may be any file of the system that was named by mistake.
 
 use super::client_error::{self, ClientError};
-use super::proxy;
+use super::{plugin, proxy};
 use crate::core::excerpt::Excerpt;
 use http::{HeaderValue, Uri};
 use kube::Config;
@@ -208,6 +208,14 @@ pub(super) async fn load(chosen: &ConfigFile, at: Option<Uri>) -> Result<Loaded,
                 None => proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())
                     .map_err(|fault| places.error(None, fault.to_owned()))?,
             };
+            if let Some(command) = config
+                .auth_info
+                .exec
+                .as_ref()
+                .and_then(|exec| exec.command.as_deref())
+            {
+                plugin::remember(command);
+            }
             if let Some(exec) = &mut config.auth_info.exec
                 && !std::io::stdin().is_terminal()
             {

@@ -2,6 +2,10 @@
 //! same outage, and each retries on its own; the log says the reason once, then every 30 s that it lasts, and at last
 //! that it is over.
 
+mod shared;
+
+pub(crate) use shared::SharedOutage;
+
 use super::cause::Cause;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,9 +74,14 @@ impl OutageLog {
 
     /// Notes that a resource cannot be read, and logs the reason unless the log has it already.
     pub(crate) fn failed(&self, resource: &'static str, cause: &Cause) {
+        self.failed_alike(resource, &cause.to_string(), cause);
+    }
+
+    /// The same for a reason that is the same as others under one key, however differently it is worded.
+    fn failed_alike(&self, resource: &'static str, key: &str, cause: &Cause) {
         let error = cause.to_string();
         let failure = Failure::from(cause);
-        let first = self.with(|account, now| account.failed(resource, failure, &error, now));
+        let first = self.with(|account, now| account.failed(resource, failure, key, &error, now));
         if !first {
             tracing::debug!(resource, error, "a request failed again; it is retried");
             return;
@@ -246,7 +255,7 @@ struct Outage {
     since: Duration,
     /// The time of the last line that says that it lasts, or of the first line.
     said: Duration,
-    /// The reasons that were logged, since when.
+    /// The keys of the reasons that were logged, since when.
     reasons: BTreeSet<String>,
     counted: Duration,
     /// The time since which all goes well.
@@ -260,13 +269,20 @@ impl Account {
         self.next
     }
 
-    /// Notes a failure. Returns whether its reason is to be logged.
-    fn failed(&mut self, resource: &'static str, failure: Failure, reason: &str, now: Duration) -> bool {
+    /// Notes a failure. Returns whether its reason is to be logged: if no other with its key has been.
+    fn failed(
+        &mut self,
+        resource: &'static str,
+        failure: Failure,
+        key: &str,
+        reason: &str,
+        now: Duration,
+    ) -> bool {
         match failure {
-            Failure::Unanswered => self.unanswered.failed(resource, reason, now),
+            Failure::Unanswered => self.unanswered.failed(resource, key, reason, now),
             Failure::Refused => {
                 self.unanswered.succeeded(resource, now);
-                self.refused.failed(resource, reason, now)
+                self.refused.failed(resource, key, reason, now)
             }
         }
     }
@@ -339,14 +355,14 @@ impl Failing {
         }
     }
 
-    fn failed(&mut self, resource: &'static str, reason: &str, now: Duration) -> bool {
+    fn failed(&mut self, resource: &'static str, key: &str, reason: &str, now: Duration) -> bool {
         self.resources.insert(resource, Some(reason.to_owned()));
         let outage = self.outage(now);
         if now >= outage.counted + COUNTED {
             outage.counted = now;
             outage.reasons.clear();
         }
-        outage.reasons.len() < REASONS && outage.reasons.insert(reason.to_owned())
+        outage.reasons.len() < REASONS && outage.reasons.insert(key.to_owned())
     }
 
     /// Notes that the answer to a request of this time is late. Returns whether an outage begins with that.
@@ -452,6 +468,16 @@ mod tests {
 
     use Failure::{Refused, Unanswered};
 
+    fn failed(
+        account: &mut Account,
+        resource: &'static str,
+        failure: Failure,
+        reason: &str,
+        now: Duration,
+    ) -> bool {
+        account.failed(resource, failure, reason, reason, now)
+    }
+
     fn lasts(failure: Failure, resources: &str, lasted: u64, error: &str) -> Line {
         Line::Lasts(failure, resources.to_owned(), at(lasted), error.to_owned())
     }
@@ -460,9 +486,9 @@ mod tests {
     fn a_reason_is_said_once_then_every_30_seconds_then_that_it_is_over() {
         let mut account = Account::default();
         assert_eq!(account.wake(), None);
-        assert!(account.failed("pods", Unanswered, "refused", at(1)));
-        assert!(!account.failed("services", Unanswered, "refused", at(1)));
-        assert!(!account.failed("pods", Unanswered, "refused", at(2)));
+        assert!(failed(&mut account, "pods", Unanswered, "refused", at(1)));
+        assert!(!failed(&mut account, "services", Unanswered, "refused", at(1)));
+        assert!(!failed(&mut account, "pods", Unanswered, "refused", at(2)));
         assert_eq!((account.due(at(30)), account.wake()), (vec![], Some(at(31))));
         assert_eq!(
             account.due(at(31)),
@@ -471,13 +497,13 @@ mod tests {
         account.succeeded("services", at(40));
         assert_eq!(account.due(at(61)), [lasts(Unanswered, "pods", 60, "refused")]);
         // Another reason is news.
-        assert!(account.failed("pods", Unanswered, "no certificate", at(62)));
+        assert!(failed(&mut account, "pods", Unanswered, "no certificate", at(62)));
         account.succeeded("pods", at(63));
         assert_eq!((account.due(at(67)), account.wake()), (vec![], Some(at(68))));
         assert_eq!(account.due(at(68)), [Line::Over(Unanswered, at(62))]);
         assert_eq!((account.due(at(200)), account.wake()), (vec![], None));
         assert!(
-            account.failed("pods", Unanswered, "refused", at(201)),
+            failed(&mut account, "pods", Unanswered, "refused", at(201)),
             "another outage"
         );
     }
@@ -485,9 +511,9 @@ mod tests {
     #[test]
     fn an_outage_that_comes_back_at_once_is_one() {
         let mut account = Account::default();
-        assert!(account.failed("pods", Unanswered, "refused", at(0)));
+        assert!(failed(&mut account, "pods", Unanswered, "refused", at(0)));
         account.succeeded("pods", at(1));
-        assert!(!account.failed("pods", Unanswered, "refused", at(5)));
+        assert!(!failed(&mut account, "pods", Unanswered, "refused", at(5)));
         assert_eq!(account.due(at(10)), []);
         account.succeeded("pods", at(11));
         assert_eq!(account.due(at(16)), [Line::Over(Unanswered, at(11))]);
@@ -496,10 +522,16 @@ mod tests {
     #[test]
     fn what_is_forbidden_for_long_does_not_hide_a_server_that_cannot_be_reached() {
         let mut account = Account::default();
-        assert!(account.failed("endpoints", Refused, "forbidden", at(0)));
+        assert!(failed(&mut account, "endpoints", Refused, "forbidden", at(0)));
         for outage in [100, 1000] {
-            assert!(account.failed("pods", Unanswered, "refused", at(outage)));
-            assert!(!account.failed("endpoints", Unanswered, "refused", at(outage)));
+            assert!(failed(&mut account, "pods", Unanswered, "refused", at(outage)));
+            assert!(!failed(
+                &mut account,
+                "endpoints",
+                Unanswered,
+                "refused",
+                at(outage)
+            ));
             let lines = account.due(at(outage + 30));
             assert!(
                 lines.contains(&lasts(Unanswered, "endpoints,pods", 30, "refused")),
@@ -510,11 +542,17 @@ mod tests {
                 "{lines:?}"
             );
             account.succeeded("pods", at(outage + 40));
-            assert!(!account.failed("endpoints", Refused, "forbidden", at(outage + 40)));
+            assert!(!failed(
+                &mut account,
+                "endpoints",
+                Refused,
+                "forbidden",
+                at(outage + 40)
+            ));
             assert_eq!(account.due(at(outage + 45)), [Line::Over(Unanswered, at(40))]);
         }
         // Each resource has its own reason.
-        assert!(account.failed("nodes", Refused, "malformed", at(1050)));
+        assert!(failed(&mut account, "nodes", Refused, "malformed", at(1050)));
         let error = "endpoints: forbidden; nodes: malformed";
         assert_eq!(
             account.due(at(1060)),
@@ -525,10 +563,10 @@ mod tests {
     #[test]
     fn what_is_not_read_any_more_does_not_succeed() {
         let mut account = Account::default();
-        assert!(account.failed("endpoints", Refused, "forbidden", at(0)));
+        assert!(failed(&mut account, "endpoints", Refused, "forbidden", at(0)));
         account.left("endpoints");
         assert_eq!((account.due(at(100)), account.wake()), (vec![], None));
-        assert!(account.failed("pods", Unanswered, "refused", at(100)));
+        assert!(failed(&mut account, "pods", Unanswered, "refused", at(100)));
         account.succeeded("pods", at(101));
         account.left("pods");
         assert_eq!(account.due(at(106)), [Line::Over(Unanswered, at(1))]);
@@ -567,7 +605,7 @@ mod tests {
     fn reasons_that_differ_each_time_do_not_fill_the_log() {
         let mut account = Account::default();
         let mut said = |from: u64| {
-            let failed = |n: &u64| account.failed("pods", Refused, &format!("error {n}"), at(*n));
+            let failed = |n: &u64| failed(&mut account, "pods", Refused, &format!("error {n}"), at(*n));
             (from..from + 1000).filter(failed).count()
         };
         assert_eq!(said(0), REASONS);

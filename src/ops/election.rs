@@ -230,12 +230,31 @@ impl Elector {
         self.metrics.leads(role.writes());
         match role {
             Role::Leader => tracing::info!(term, "this process holds the lease; it starts to write"),
-            Role::Standby | Role::DryRun => {
-                let holder = self.election.holder().unwrap_or_default();
+            Role::Standby | Role::DryRun => self.log_loss(),
+        }
+    }
+
+    /// Logs why this process no longer leads. The Lease may still name it: it could not renew it in time, because the API
+    /// server did not answer, or because the process was stopped for a while.
+    fn log_loss(&mut self) {
+        match self.election.holder() {
+            Some(holder) if *holder == *self.identity => {
+                self.logged_holder = None;
+                tracing::warn!(
+                    "the lease was not renewed in time; this process stops writing and becomes a standby"
+                );
+            }
+            Some(holder) if !holder.is_empty() => {
                 self.logged_holder = Some(holder.into());
                 tracing::warn!(
                     holder,
-                    "the lease is lost; this process stops writing and becomes a standby"
+                    "another process has taken the lease; this process stops writing and becomes a standby"
+                );
+            }
+            _ => {
+                self.logged_holder = None;
+                tracing::warn!(
+                    "the lease was deleted, or names no holder; this process stops writing and becomes a standby"
                 );
             }
         }

@@ -15,6 +15,7 @@ use crate::actors::writer::Pacing;
 use crate::cluster::codec::Encoding;
 use crate::cluster::connect::Target;
 use crate::cluster::kubeconfig::ConfigFile;
+use crate::cluster::plugin;
 use crate::core::golang;
 use crate::core::namespace::Settings;
 use crate::core::outputs::Outputs;
@@ -400,11 +401,19 @@ pub(crate) struct ConnectionArgs {
         .map(|name| content_type(&name))
     )]
     pub encoding: Encoding,
+
+    /// When the credential plugin of the kubeconfig fails, show the last lines of its standard error; they may hold
+    /// secrets
+    #[arg(long)]
+    pub show_credential_plugin_stderr: bool,
 }
 
 impl ConnectionArgs {
     /// Returns the API server that the flags select.
     pub(crate) fn target(&self) -> Target {
+        if self.show_credential_plugin_stderr {
+            plugin::show_stderr();
+        }
         let path = self
             .kubeconfig
             .clone()

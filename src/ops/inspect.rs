@@ -121,12 +121,12 @@ async fn reader(connection: &ConnectionArgs, timeout: TimeoutArgs) -> Result<Ope
     let target = connection.target_of_tool();
     let slow = async {
         sleep(SLOW).await;
-        eprintln!("waiting for the credential plugin of the kubeconfig");
+        eprintln!("waiting for the credential plugin of the kubeconfig (--request-timeout)");
         pending::<Infallible>().await
     };
     let (client, server) = tokio::select! {
         biased;
-        client = connect_and_tell(&target) => client.map_err(|error| one_line(&error))?,
+        client = connect_and_tell(&target, timeout.limit()) => client.map_err(|error| one_line(&error))?,
         never = slow => match never {},
     };
     let namespace = client.default_namespace().to_owned();

@@ -16,7 +16,7 @@ use crate::cluster::encodings::Encodings;
 use crate::cluster::events::EventClient;
 use crate::cluster::fence::{Clock, Fence};
 use crate::cluster::objects::ObjectClient;
-use crate::cluster::outage::OutageLog;
+use crate::cluster::outage::{OutageLog, SharedOutage};
 use crate::cluster::watch::{
     AllSlices, Endpoints, LeaseReader, Mirrored, Nodes, Pods, Services, Slices, Source, Watch,
     WholeAllSlices, WholeEndpoints, WholeMirrored, WholeSlices,
@@ -426,7 +426,9 @@ impl Follower {
         root: &ActorRef<RootMsg>,
     ) -> Result<(), ractor::SpawnErr> {
         let (client, leadership) = (self.client.clone(), self.leadership.clone());
-        let reader = LeaseReader::new(client, self.router.clone(), leadership, handle.start());
+        let outages = SharedOutage::new(self.outages.clone(), "leases");
+        let router = self.router.clone();
+        let reader = LeaseReader::new(client, router, leadership, outages, self.seed, handle.start());
         let arguments = LeaseArguments { handle, reader };
         Actor::spawn_linked(None, Leases, arguments, root.get_cell()).await?;
         Ok(())
@@ -455,7 +457,7 @@ impl Follower {
 
     /// Runs the watch of a kind as a task, which never ends by itself.
     fn watch<S: Source>(&self) -> JoinHandle<()> {
-        let watch = Watch::new::<S>(
+        let watch = Watch::<S>::new(
             self.client.clone(),
             self.router.clone(),
             self.leadership.clone(),
@@ -465,7 +467,7 @@ impl Follower {
         );
         guarded(
             &format!("the watch of {}", S::KIND.as_str()),
-            watch.run::<S>(),
+            watch.run(),
             &self.fatal,
         )
     }

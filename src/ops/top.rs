@@ -25,7 +25,7 @@ use self::view::View;
 use super::flags::TopArgs;
 use super::inspect::naming;
 use super::logging::one_line;
-use crate::cluster::connect::connect_and_tell;
+use crate::cluster::connect::{PLUGIN_DEADLINE, connect_and_tell};
 use crate::cluster::encodings::Encodings;
 use crate::cluster::lease::Location;
 use crate::cluster::read::Reader;
@@ -114,15 +114,16 @@ async fn scrape(scraper: Scraper, every: Duration, tell: mpsc::Sender<News>) {
 /// Reads the Lease at each interval and follows the slices, until the receiver is dropped.
 async fn read_cluster(args: TopArgs, tell: mpsc::Sender<News>) {
     let encodings = Encodings::new(args.connection.encoding);
-    let (client, server) = match connect_and_tell(&args.connection.target_of_tool()).await {
-        Ok(connected) => connected,
-        Err(error) => {
-            let why = one_line(&error);
-            let _ = tell.send(News::Lease(Err(why.clone()))).await;
-            let _ = tell.send(News::Slices(SliceNews::Broken(why))).await;
-            return;
-        }
-    };
+    let (client, server) =
+        match connect_and_tell(&args.connection.target_of_tool(), Some(PLUGIN_DEADLINE)).await {
+            Ok(connected) => connected,
+            Err(error) => {
+                let why = one_line(&error);
+                let _ = tell.send(News::Lease(Err(why.clone()))).await;
+                let _ = tell.send(News::Slices(SliceNews::Broken(why))).await;
+                return;
+            }
+        };
     let (shown, mut slices) = mpsc::channel(WAITING);
     let mut tasks = JoinSet::new();
     tasks.spawn(follow(client.clone(), encodings.clone(), shown));

@@ -2,6 +2,8 @@
 //! the API server, and answers about something else. The controller looks again, and neither makes a second object
 //! nor forgets one.
 
+mod table;
+
 use crate::gate::Fate;
 use crate::world;
 use crate::world::{NS, World, node, pod, ready_condition, service};

@@ -1,5 +1,6 @@
 //! Services that publish only the holder of a Lease.
 
+mod everywhere;
 mod inspected;
 mod takeovers;
 

@@ -9,9 +9,13 @@ mod cluster;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/command.rs"]
 mod command;
+#[path = "../support/constant.rs"]
+mod constant;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/gate.rs"]
 mod gate;
+#[path = "../support/log.rs"]
+mod log;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../support/model.rs"]
 mod model;

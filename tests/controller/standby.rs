@@ -4,6 +4,7 @@
 use crate::cluster;
 use crate::cluster::Api;
 use crate::gate::{Fate, Gate, Sent};
+use crate::log::Log;
 use crate::objects::{self, node, ready_condition, time};
 use endpointd::ops::run::run_elected;
 use http::Method;
@@ -333,6 +334,23 @@ async fn a_leader_that_cannot_renew_stops_in_time_stands_by_and_can_lead_again()
     cluster.flip(9, false, 59).await;
     sleep(SECOND).await;
     assert_eq!(first.outlines(), ["PUT endpoints 200", "PUT endpointslices 200"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_not_renewed_in_time_is_not_said_to_be_lost_to_its_holder() {
+    let log = Log::record();
+    let cluster = Cluster::new().await;
+    let leader = cluster.candidate("a");
+    sleep(SECOND).await;
+    for _ in 0..60 {
+        leader.gate.next(Method::PUT, "leases", Fate::Refused(503));
+    }
+    log.take();
+    sleep(12 * SECOND).await;
+    let lines = log.take();
+    let told: Vec<_> = lines.iter().filter(|line| line.contains("standby")).collect();
+    let expected = "WARN the lease was not renewed in time; this process stops writing and becomes a standby";
+    assert_eq!(told, [expected], "{lines:#?}");
 }
 
 #[tokio::test(start_paused = true)]

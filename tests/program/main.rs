@@ -16,6 +16,7 @@ mod process;
 
 mod binary;
 mod command_line;
+mod connecting;
 mod operator_log;
 mod rbac;
 mod secrets;

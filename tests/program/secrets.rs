@@ -248,8 +248,8 @@ fn cases(scratch: &Scratch) -> Vec<Case> {
             USER,
             "No such file",
         ),
-        ("a plugin that is not there", exec("./c4n4ry"), USER + 1, "cannot be run"),
-        ("a plugin that fails", exec(&fails), USER + 1, "exit status: 3"),
+        ("a plugin that is not there", exec("./not-there"), USER + 1, "/not-there cannot be run"),
+        ("a plugin that fails", exec(&fails), USER + 1, "/fails failed (exit status: 3)"),
         ("a plugin that babbles", exec(&babbles), USER + 1, "not an ExecCredential"),
         ("a plugin with nothing to say", exec(&empty), USER + 1, "no status"),
         ("a plugin's key that is no PEM", exec(&bad_key), USER + 1, "not PEM"),
@@ -561,7 +561,7 @@ async fn nothing_is_printed_of_a_plugin_that_fails_later() {
     for level in LEVELS {
         let _ = std::fs::remove_file(&state);
         let level = format!("--log-level={level}");
-        let words = "the credential plugin failed (exit status: 5)";
+        let words = &*format!("the credential plugin {plugin} failed (exit status: 5)");
         // The line is a warning: at the level of errors it is not printed, and there is nothing to wait for.
         let is_logged = !level.contains("error");
         let limit = if is_logged {

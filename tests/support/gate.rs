@@ -23,7 +23,12 @@ use tower::{Service, ServiceExt as _};
 /// More requests than any test has a use for. On a paused clock, whoever asks without a pause would never end.
 const MOST: usize = 50_000;
 
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+/// An answer to a request, which may break off.
+pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
+
+/// Answers requests in the server's place.
+pub(crate) type Stub =
+    Arc<dyn Fn(&Sent) -> Option<Pin<Box<dyn Future<Output = Answer> + Send>>> + Send + Sync>;
 
 /// A request of the controller.
 #[derive(Clone, Debug)]
@@ -78,7 +83,7 @@ impl Sent {
     }
 
     /// `GET /api/v1/pods?limit=1 -> 200`.
-    fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         format!("{} {}?{} -> {:?}", self.verb, self.path, self.query, self.status)
     }
 
@@ -136,11 +141,20 @@ pub(crate) struct Gate {
     released: Arc<watch::Sender<u64>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     log: Vec<Sent>,
     rules: Vec<Rule>,
+    stub: Option<Stub>,
     taken: usize,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Gate {
@@ -204,6 +218,11 @@ impl Gate {
         self.state.lock().rules.push(Rule { verb, kind, fate });
     }
 
+    /// From now on, what this answers does not reach the server.
+    pub(crate) fn stub(&self, stub: Stub) {
+        self.state.lock().stub = Some(stub);
+    }
+
     /// Lets everything go that is held by now.
     pub(crate) fn release(&self) {
         self.released.send_modify(|n| *n += 1);
@@ -257,6 +276,15 @@ impl Gate {
             }
             (state.log.len() - 1, fate)
         };
+        let stubbed = {
+            let stub = self.state.lock().stub.clone();
+            stub.and_then(|stub| stub(&sent))
+        };
+        if let Some(answer) = stubbed {
+            let answer = answer.await;
+            self.note(at, answer.status().as_u16(), &[]);
+            return answer;
+        }
         let mut released = self.released.subscribe();
         let barred = self.barred.borrow().get(sent.kind()).copied();
         if let Some(code) = barred.filter(|_| sent.looks_around()) {
@@ -298,7 +326,7 @@ impl Gate {
             head.status.as_u16(),
             if sent.looks_around() { &[] } else { &body },
         );
-        Response::from_parts(head, Full::new(body).boxed_unsync())
+        Response::from_parts(head, whole(body))
     }
 
     fn note(&self, at: usize, status: u16, answer: &[u8]) {
@@ -358,7 +386,7 @@ fn status(code: u16) -> Answer {
     };
     let body =
         json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code});
-    let mut response = Response::new(Full::new(Bytes::from(body.to_string())).boxed_unsync());
+    let mut response = Response::new(whole(Bytes::from(body.to_string())));
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
     response
 }
@@ -366,9 +394,13 @@ fn status(code: u16) -> Answer {
 /// As a proxy answers that does not know where a request should go.
 fn page(code: u16) -> Answer {
     let body = Bytes::from_static(b"<html><head><title>Not here</title></head></html>\n");
-    let mut response = Response::new(Full::new(body).boxed_unsync());
+    let mut response = Response::new(whole(body));
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
     response
+}
+
+fn whole(body: Bytes) -> UnsyncBoxBody<Bytes, std::io::Error> {
+    Full::new(body).map_err(|never| match never {}).boxed_unsync()
 }
 
 impl Service<Request<Body>> for Gate {

@@ -2,38 +2,35 @@
 //!
 //! Leases are read in JSON: their times have microseconds, which the decoder of protobuf leaves out, and they are few.
 
+mod everywhere;
+
+pub(crate) use everywhere::{Everywhere, Members};
+
 use super::events::take_events;
 use super::handler::WatchHandler;
+use super::initial::Way;
+use super::serving::{Listed, Shown, Subject, Work, serve};
 use crate::cluster::cause::{Cause, Silent};
 use crate::cluster::codec::{self, Namespaced};
-use crate::cluster::event_stream::EventStream;
+use crate::cluster::outage::SharedOutage;
 use crate::cluster::pages::{self, ANSWER, PAGE};
 use crate::cluster::{Status, http};
 use crate::core::inbox::{Change, Delivery};
 use crate::core::leader::{LeaseAnswer, LeaseChange, LeaseEvent, LeaseFacts};
+use crate::core::leadership::Demand;
 use crate::core::role::Leadership;
-use crate::tenant_log;
 use ::http::StatusCode;
+use futures::FutureExt as _;
 use kube::Client;
 use kube::client::Body;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
-/// A watch that shows nothing for this long, not even a bookmark (the server sends one a minute), is considered broken.
-const SILENCE: Duration = Duration::from_secs(150);
-/// How long a watch is asked to last, in seconds.
-const LASTS: u32 = 540;
 /// The timeout of a read.
 const READING: Duration = Duration::from_secs(10);
-/// The pause after a watch that has ended in order: a proxy may end each at once.
-const BREATH: Duration = Duration::from_millis(100);
-/// The pause after a first failure; it doubles with each further one up to the longest.
-const PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How many namespaces are listed at once, and how many Leases are read at once.
 const AT_ONCE: usize = 16;
 
@@ -43,6 +40,8 @@ pub(crate) struct LeaseReader {
     client: Client,
     handler: Arc<dyn WatchHandler>,
     leadership: watch::Receiver<Leadership>,
+    outages: SharedOutage,
+    seed: u64,
     /// Origin of the times that are handed on.
     start: Instant,
     lists: Arc<Semaphore>,
@@ -61,12 +60,16 @@ impl LeaseReader {
         client: Client,
         handler: Arc<dyn WatchHandler>,
         leadership: watch::Receiver<Leadership>,
+        outages: SharedOutage,
+        seed: u64,
         start: Instant,
     ) -> Self {
         Self {
             client,
             handler,
             leadership,
+            outages,
+            seed,
             start,
             lists: Arc::new(Semaphore::new(AT_ONCE)),
             reads: Arc::new(Semaphore::new(AT_ONCE)),
@@ -82,16 +85,20 @@ impl LeaseReader {
         let Ok(term) = leadership.wait_for(follows).await.map(|now| now.term) else {
             return;
         };
-        let following = Following {
+        let mut random = fastrand::Rng::with_seed(self.seed ^ generation);
+        let mut following = Following {
             reader: self,
             namespace,
             generation,
         };
+        following.hand_on(vec![LeaseEvent::Begun]);
+        // Its state is never asked to be proven: each Lease is read once more before it makes anybody leave.
+        let (_demand, demands) = watch::channel(Demand::default());
         let over = |leadership: &Leadership| !follows(leadership) || leadership.term != term;
         tokio::select! {
             biased;
             _ = leadership.wait_for(over) => {}
-            () = following.serve() => {}
+            () = serve(&mut following, demands, &mut random) => {}
         }
     }
 
@@ -108,12 +115,28 @@ impl LeaseReader {
             Err(_) => LeaseAnswer::Failed,
         };
         drop(permit);
-        let following = Following {
-            reader: self,
-            namespace,
-            generation,
-        };
-        following.hand_on(vec![LeaseEvent::Read(name, answer)]);
+        self.hand_on(&namespace, generation, vec![LeaseEvent::Read(name, answer)]);
+    }
+
+    fn hand_on(&self, namespace: &Arc<str>, generation: u64, events: Vec<LeaseEvent>) {
+        let at = Instant::now().saturating_duration_since(self.start);
+        let deliveries = events.into_iter().map(|event| Delivery {
+            namespace: namespace.clone(),
+            event: Change::Leases(LeaseChange {
+                generation,
+                at,
+                event,
+            }),
+        });
+        self.handler.deliver(deliveries.collect());
+    }
+
+    /// Returns the body of the answer to a request, once the server has begun to answer.
+    async fn answer(&self, uri: &str) -> Result<Body, Cause> {
+        let _asking = self.outages.asks();
+        let answer = timeout(ANSWER, http::read_json(&self.client, uri));
+        let answer = answer.await.map_err(|_| Silent(ANSWER))??;
+        answer.map_err(|(head, status)| Cause::refused(head.code.as_u16(), status))
     }
 
     async fn get(&self, namespace: &str, name: &str) -> LeaseAnswer {
@@ -155,98 +178,135 @@ struct Following {
     generation: u64,
 }
 
-impl Following {
-    /// Lists and watches. Never returns.
-    async fn serve(self) {
-        self.hand_on(vec![LeaseEvent::Begun]);
-        let mut version = None;
-        let mut failures = 0;
-        loop {
-            let outcome = match version {
-                None => self.list().await.map(Some),
-                Some(from) => self.watch(from, &mut version).await.map(|()| version),
-            };
-            match outcome {
-                Ok(shown) => {
-                    if version.is_some() {
-                        sleep(BREATH).await;
-                    }
-                    version = shown;
-                    failures = 0;
-                }
-                Err(Cause::Expired) if version.take().is_some() => sleep(BREATH).await,
-                Err(error) => {
-                    self.complain(&error, failures);
-                    sleep(PAUSE.saturating_mul(1 << failures.min(16)).min(LONGEST_PAUSE)).await;
-                    failures += 1;
-                }
-            }
+/// All Leases of a namespace, at a version.
+struct Leases {
+    version: u64,
+    leases: Vec<LeaseFacts>,
+}
+
+impl Subject for Following {
+    type Listing = Leases;
+
+    fn resource(&self) -> &'static str {
+        "leases"
+    }
+
+    fn list(&mut self, way: Way, again: bool, _: bool, _: u32) -> Work<Leases> {
+        if again {
+            tracing::debug!(namespace = %self.namespace, "listing the Leases again, because their watch cannot be resumed");
+        }
+        let size = if way == Way::Whole { 0 } else { PAGE };
+        list(self.reader.clone(), self.namespace.clone(), size).boxed()
+    }
+
+    fn shows(listing: &Leases) -> Listed {
+        Listed {
+            version: listing.version,
+            objects: listing.leases.len(),
         }
     }
 
-    /// Lists the Leases. As no version is asked for, the list shows the current state of the store.
-    async fn list(&self) -> Result<u64, Cause> {
-        // The semaphore is never closed.
-        let _permit = self.reader.lists.acquire().await.ok();
-        let mut leases = Vec::new();
-        let get = |uri: String| async move { self.answer(&uri).await };
-        let take = |items: Vec<Namespaced<LeaseFacts>>, _| {
-            leases.extend(items.into_iter().map(|lease| lease.facts));
-            Ok(())
-        };
-        let version = pages::read(&http::leases(&self.namespace), "", PAGE, Some(ANSWER), get, take).await?;
-        let version = codec::version(&version)?;
-        self.hand_on(vec![LeaseEvent::Listed(leases)]);
-        Ok(version)
+    fn listed(&mut self, listing: Leases, _: Demand) {
+        self.hand_on(vec![LeaseEvent::Listed(listing.leases)]);
     }
 
-    /// Watches from a version, and moves it on.
-    async fn watch(&self, from: u64, version: &mut Option<u64>) -> Result<(), Cause> {
+    fn watch(&mut self, from: u64, seconds: u32) -> Work<Body> {
         let uri = format!(
-            "{}?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={LASTS}",
+            "{}?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}",
             http::leases(&self.namespace)
         );
-        let mut stream = EventStream::new(self.answer(&uri).await?);
-        while let Some(events) = stream.next(SILENCE).await? {
-            let shown = take_events::<Namespaced<LeaseFacts>>(&events, false);
-            let events = shown.items.into_iter().map(|(lease, gone)| match gone {
-                Some(gone) => LeaseEvent::Gone(lease.facts.name, gone.0),
-                None => LeaseEvent::Seen(lease.facts),
-            });
-            self.hand_on(events.collect());
-            if let Some(shown) = shown.version {
-                *version = Some(codec::version(&shown)?);
-            }
-            shown.end?;
-        }
+        let reader = self.reader.clone();
+        async move { reader.answer(&uri).await }.boxed()
+    }
+
+    fn version(&mut self) -> Work<u64> {
+        let uri = format!("{}?limit=1", http::leases(&self.namespace));
+        read_version(self.reader.clone(), uri).boxed()
+    }
+
+    fn opened(&mut self, _: u64) {}
+
+    fn closed(&mut self) {}
+
+    fn shown(&mut self, events: &[u8], _: Instant) -> Shown {
+        let mut shown = Vec::new();
+        let end = events_of(events, |_, event| shown.push(event));
+        self.hand_on(shown);
+        end
+    }
+
+    fn prove(&mut self, _: Demand) {}
+
+    /// The list that follows shows the Leases as they are now. The watches of other kinds say what has happened.
+    fn rewound(&mut self, under: Demand) -> Demand {
+        under.next_history()
+    }
+
+    fn failed(&mut self, cause: &Cause) {
+        self.reader.outages.failed(&self.namespace, cause);
+    }
+
+    fn succeeded(&mut self) {
+        self.reader.outages.succeeded(&self.namespace);
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.reader.outages.left(&self.namespace);
+    }
+}
+
+/// Gives `each` the events of a watch of Leases, with their namespaces.
+fn events_of(events: &[u8], mut each: impl FnMut(Arc<str>, LeaseEvent)) -> Shown {
+    let shown = take_events::<Namespaced<LeaseFacts>>(events, false);
+    for (lease, gone) in shown.items {
+        let event = match gone {
+            Some(gone) => LeaseEvent::Gone(lease.facts.name, gone.0),
+            None => LeaseEvent::Seen(lease.facts),
+        };
+        each(lease.namespace, event);
+    }
+    match shown.version.as_deref().map(codec::version).transpose() {
+        Ok(version) => Shown {
+            version,
+            end: shown.end,
+        },
+        Err(error) => Shown {
+            version: None,
+            end: Err(error.into()),
+        },
+    }
+}
+
+/// Reads the version that a list of one Lease shows.
+async fn read_version(reader: LeaseReader, uri: String) -> Result<u64, Cause> {
+    let reading = async {
+        let body = reader.answer(&uri).await?;
+        let body = body.collect_bytes().await?;
+        Ok(codec::list_version(&body)?)
+    };
+    timeout(READING, reading).await.map_err(|_| Silent(READING))?
+}
+
+/// Lists the Leases of a namespace. As no version is asked for, the list shows the current state of the store.
+async fn list(reader: LeaseReader, namespace: Arc<str>, size: usize) -> Result<Leases, Cause> {
+    // The semaphore is never closed.
+    let _permit = reader.lists.acquire().await.ok();
+    let mut leases = Vec::new();
+    let reader = &reader;
+    let get = |uri: String| async move { reader.answer(&uri).await };
+    let take = |items: Vec<Namespaced<LeaseFacts>>, _| {
+        leases.extend(items.into_iter().map(|lease| lease.facts));
         Ok(())
-    }
+    };
+    let version = pages::read(&http::leases(&namespace), "", size, Some(ANSWER), get, take).await?;
+    let version = codec::version(&version)?;
+    Ok(Leases { version, leases })
+}
 
-    async fn answer(&self, uri: &str) -> Result<Body, Cause> {
-        let answer = timeout(ANSWER, http::read_json(&self.reader.client, uri));
-        let answer = answer.await.map_err(|_| Silent(ANSWER))??;
-        answer.map_err(|(head, status)| Cause::refused(head.code.as_u16(), status))
-    }
-
+impl Following {
     fn hand_on(&self, events: Vec<LeaseEvent>) {
-        let at = Instant::now().saturating_duration_since(self.reader.start);
-        let deliveries = events.into_iter().map(|event| Delivery {
-            namespace: self.namespace.clone(),
-            event: Change::Leases(LeaseChange {
-                generation: self.generation,
-                at,
-                event,
-            }),
-        });
-        self.reader.handler.deliver(deliveries.collect());
-    }
-
-    fn complain(&self, error: &Cause, failures: u32) {
-        let namespace = &self.namespace;
-        if failures == 0 && tenant_log::admits(namespace) {
-            tracing::warn!(%namespace, %error, "the Leases of the namespace cannot be listed or watched; it is retried");
-        } else {
-            tracing::debug!(%namespace, %error, "the Leases of the namespace cannot be listed or watched; it is retried");
-        }
+        self.reader.hand_on(&self.namespace, self.generation, events);
     }
 }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use memory_apiserver::{Failure, Fault, FaultPlan, Handle, Rule, Stage, Verbs};
 use serde_json::{Value, json};
 
-use super::{collisions, objects};
+use super::{bulk, collisions, objects};
 use crate::{api::Http, observe::pod_ip, oracle::Family};
 
 const NAMESPACE: &str = "hostile";
@@ -43,8 +43,31 @@ pub(super) enum Attack {
     Zones,
     /// 1,000 Services whose writes are refused, with the Events and the lines of the log that come of it.
     Refused,
-    /// All of them in turn but the last, one write of each.
+    /// 10 Endpoints to mirror of 1.2 MB: subsets of 1,000 addresses with 130 ports that share a name. One address changes twice a
+    /// second.
+    Mirrored,
+    /// 20 Endpoints that are refused for mirroring, of 1,000 addresses and 140 such ports in 28 KB, one of which
+    /// changes each second.
+    Refusals,
+    /// 200 namespaces of 30 Services each, which wait to be written, since their pods change more than can be written,
+    /// while the pods of a single neighbour change.
+    Backlog,
+    /// 60 Services with annotated selectors of 33,000 values, 13 MB of them, of which one changes.
+    Annotated,
+    /// All of them in turn but the last five, one write of each.
     All,
+}
+
+/// What an attack may cost at most, beside what holds for all of them.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Bounds {
+    /// Reads of the attacker's objects for each strike.
+    pub(super) reads: Option<f64>,
+    /// Requests that the controller sends between a neighbour's event and the request that shows it, one flip in a hundred
+    /// apart.
+    pub(super) requests: Option<u64>,
+    /// Bytes of memory for each byte of the attacker's objects.
+    pub(super) memory: Option<f64>,
 }
 
 /// An attack that has been prepared.
@@ -55,6 +78,8 @@ pub(super) struct Strikes {
     scale: f64,
     /// The slice that is edited, once there is one.
     slice: Option<String>,
+    /// Bytes of the objects that the attack's memory is compared with.
+    bytes: u64,
 }
 
 impl fmt::Display for Attack {
@@ -65,7 +90,7 @@ impl fmt::Display for Attack {
 }
 
 impl Attack {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::None,
         Self::Collisions,
         Self::Selectors,
@@ -77,8 +102,46 @@ impl Attack {
         Self::Large,
         Self::Zones,
         Self::Refused,
+        Self::Mirrored,
+        Self::Refusals,
+        Self::Backlog,
+        Self::Annotated,
         Self::All,
     ];
+
+    /// What it may cost at most.
+    pub(super) fn bounds(self) -> Bounds {
+        let none = Bounds::default();
+        match self {
+            Self::Mirrored => Bounds {
+                memory: Some(12.0),
+                ..none
+            },
+            // A change is read once, and perhaps once more.
+            Self::Refusals => Bounds {
+                reads: Some(2.0),
+                ..none
+            },
+            // A turn for each namespace and each class, and as many again.
+            Self::Backlog => Bounds {
+                requests: Some(1_600),
+                ..none
+            },
+            Self::Annotated => Bounds {
+                memory: Some(5.0),
+                ..none
+            },
+            _ => none,
+        }
+    }
+
+    /// Flags that the controller needs for it.
+    pub(super) fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Annotated => &["--controllers=*,custom-selector-controller"],
+            _ => &[],
+        }
+    }
 }
 
 impl Strikes {
@@ -95,21 +158,22 @@ impl Strikes {
             Attack::All => {
                 let others = Attack::ALL.into_iter();
                 others
-                    .filter(|kind| !matches!(kind, Attack::None | Attack::Refused | Attack::All))
+                    .filter(|kind| *kind != Attack::None && (*kind as u8) < Attack::Refused as u8)
                     .collect()
             }
             one => vec![one],
         };
-        let strikes = Self {
+        let mut strikes = Self {
             http,
             attack,
             kinds,
             scale,
             slice: None,
+            bytes: 0,
         };
-        for kind in &strikes.kinds {
-            strikes.prepare_one(*kind).await?;
-            if *kind == Attack::Refused {
+        for kind in strikes.kinds.clone() {
+            strikes.bytes += strikes.prepare_one(kind).await?;
+            if kind == Attack::Refused {
                 refuse(handle);
             }
         }
@@ -119,6 +183,10 @@ impl Strikes {
     /// Writes a second.
     pub(super) fn rate(&self) -> f64 {
         match self.attack {
+            Attack::Refusals => 1.0,
+            // The server takes as long for them as the controller.
+            Attack::Mirrored => 2.0,
+            Attack::Backlog => 40.0,
             Attack::Slice => 100.0,
             Attack::Zones => 50.0,
             _ => 20.0,
@@ -158,13 +226,60 @@ impl Strikes {
                     .patch(&path("services", &format!("refused-{number}")), &patch)
                     .await
             }
+            Attack::Mirrored => {
+                let (path, patch) = bulk::change_mirrored(round, self.scaled(10) as u64, self.scaled(1_000));
+                self.http.patch(&path, &patch).await
+            }
+            Attack::Refusals => {
+                let (path, patch) = bulk::change_refused(round, self.scaled(20) as u64);
+                self.http.patch(&path, &patch).await
+            }
+            Attack::Backlog => {
+                let (path, patch) = bulk::flip_backlog(round, self.scaled(200) as u64);
+                self.http.patch(&path, &patch).await
+            }
+            Attack::Annotated => {
+                let (path, patch) = bulk::change_annotated(round, self.scaled(60) as u64);
+                self.http.patch(&path, &patch).await
+            }
             Attack::All => unreachable!("it is taken apart when it is prepared"),
         }
     }
 
-    async fn prepare_one(&self, attack: Attack) -> anyhow::Result<()> {
+    /// Bytes of the objects that the attack's memory is compared with.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the bytes of the objects that it made, where that counts.
+    async fn prepare_one(&self, attack: Attack) -> anyhow::Result<u64> {
+        let made = match attack {
+            Attack::Mirrored => bulk::mirrored(self.scaled(10), self.scaled(1_000)),
+            Attack::Refusals => bulk::refused(self.scaled(20)),
+            Attack::Backlog => bulk::backlog(self.scaled(200), 30),
+            Attack::Annotated => bulk::annotated(self.scaled(60), self.scaled(33_000)),
+            other => {
+                self.prepare_other(other).await?;
+                Vec::new()
+            }
+        };
+        let mut bytes = 0;
+        for made in made {
+            self.http.create(&made.collection, &made.object).await?;
+            bytes += made.object.to_string().len() as u64;
+            if let Some((path, status)) = made.status {
+                self.http.patch(&path, &status).await?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    async fn prepare_other(&self, attack: Attack) -> anyhow::Result<()> {
         match attack {
             Attack::None | Attack::All => Ok(()),
+            Attack::Mirrored | Attack::Refusals | Attack::Backlog | Attack::Annotated => {
+                unreachable!("they are made in bulk")
+            }
             Attack::Collisions => {
                 for number in 0..4 {
                     self.make_colliding(number).await?;
@@ -421,15 +536,20 @@ fn port_name(number: u64) -> String {
 }
 
 /// Each attack's pods have numbers of their own.
-fn pod_number(attack: Attack, number: u32) -> u32 {
+pub(super) fn pod_number(attack: Attack, number: u32) -> u32 {
     FIRST_POD + attack as u32 * 100_000 + number
 }
 
-fn collection(resource: &str) -> String {
+pub(super) fn collection(resource: &str) -> String {
     format!("/api/v1/namespaces/{NAMESPACE}/{resource}")
 }
 
-fn path(resource: &str, name: &str) -> String {
+/// Whether a request is for an object of the attacker.
+pub(super) fn is_of_attacker(path: &str) -> bool {
+    path.contains("/namespaces/hostile")
+}
+
+pub(super) fn path(resource: &str, name: &str) -> String {
     format!("{}/{name}", collection(resource))
 }
 

@@ -6,7 +6,10 @@ use memory_apiserver::{event_of, object_of};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::neighbours;
+use super::{
+    meter::{Meter, Moment},
+    neighbours,
+};
 use crate::{
     observe::{
         PodNumber, shown_in_slice,
@@ -18,10 +21,12 @@ use crate::{
 /// The flips that are under way, and how long those took that are not. The relay writes to it.
 pub(super) struct Delays {
     state: Mutex<State>,
+    pub(super) meter: Meter,
 }
 
 struct State {
-    flips: Visibility,
+    /// By each clock.
+    flips: [Visibility; 3],
     /// What each slice showed that was written, by the path of the request.
     written: HashMap<String, Vec<(PodNumber, Shown)>>,
     /// Events of pods that flipped.
@@ -34,32 +39,36 @@ pub(super) struct Written {
     set: SetId,
     shown: Vec<(PodNumber, Shown)>,
     /// When the controller had sent the request.
-    at: Instant,
+    at: Moment,
 }
 
 impl Delays {
     pub(super) fn new() -> Self {
         let state = State {
-            flips: Visibility::new(),
+            flips: std::array::from_fn(|_| Visibility::new()),
             written: HashMap::new(),
             events: 0,
         };
         Self {
             state: Mutex::new(state),
+            meter: Meter::new(),
         }
     }
 
     /// Forgets what was measured so far.
     pub(super) fn clear(&self) {
         let mut state = self.state.lock();
-        state.flips.clear();
+        state.flips.iter_mut().for_each(Visibility::clear);
         state.events = 0;
+        self.meter.clear();
     }
 
-    /// How many flips the server told the controller of, and how long the controller took.
-    pub(super) fn report(&self) -> (u64, Latency) {
+    /// How many flips the server told the controller of, and how long the controller took: by the clock on the wall, in
+    /// processor time, and in requests that it sent meanwhile, a millisecond for each.
+    pub(super) fn report(&self) -> (u64, [Latency; 3]) {
         let state = self.state.lock();
-        (state.events, state.flips.latency())
+        let [wall, cpu, requests] = &state.flips;
+        (state.events, [wall, cpu, requests].map(Visibility::latency))
     }
 
     /// The server has sent an event of a watch to the controller.
@@ -84,10 +93,13 @@ impl Delays {
             .into_iter()
             .flatten()
             .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+        let at = self.meter.moment(at);
         let mut state = self.state.lock();
         state.events += 1;
-        let change = neighbours::announce(&mut state.flips, pod, ready);
-        state.flips.answered(&change, at);
+        for (flips, at) in state.flips.iter_mut().zip(at.clocks()) {
+            let change = neighbours::announce(flips, pod, ready);
+            flips.answered(&change, at);
+        }
     }
 
     /// The server has taken a request.
@@ -95,7 +107,10 @@ impl Delays {
         let Written { path, set, shown, at } = written;
         let mut state = self.state.lock();
         let before = state.written.insert(path, shown.clone());
-        state.flips.turns(set, &before.unwrap_or_default(), &shown, at);
+        let before = before.unwrap_or_default();
+        for (flips, at) in state.flips.iter_mut().zip(at.clocks()) {
+            flips.turns(set, &before, &shown, at);
+        }
     }
 }
 
@@ -106,7 +121,7 @@ impl Written {
     }
 
     /// A request that the controller sent, if it writes a neighbour's slice.
-    pub(super) fn read(method: &str, path: &str, body: &[u8], at: Instant) -> Option<Self> {
+    pub(super) fn read(method: &str, path: &str, body: &[u8], at: Moment) -> Option<Self> {
         Some(Self {
             path: path.to_owned(),
             set: Self::set_of(method, path)?,
@@ -144,7 +159,9 @@ mod tests {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let write = |method, path: &str, ready, millis| {
-            if let Some(written) = Written::read(method, path, slice(ready).as_bytes(), at(millis)) {
+            if let Some(written) =
+                Written::read(method, path, slice(ready).as_bytes(), Moment::all(at(millis)))
+            {
                 delays.written(written);
             }
         };
@@ -156,9 +173,9 @@ mod tests {
         write("GET", path, false, 13);
         let other = path.replace("neighbour-1", "hostile");
         write("PUT", &other, false, 14);
-        assert_eq!((delays.report().0, delays.report().1.never_seen), (1, 1));
+        assert_eq!((delays.report().0, delays.report().1[0].never_seen), (1, 1));
         write("PUT", path, false, 30);
-        let (events, report) = delays.report();
+        let (events, [report, ..]) = delays.report();
         assert_eq!(
             (events, report.count, report.never_seen, report.overtaken),
             (1, 1, 0, 0)

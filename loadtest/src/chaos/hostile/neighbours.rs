@@ -151,8 +151,10 @@ impl Neighbours {
             .with_context(|| format!("the neighbours were not published within {START_LIMIT:?}"))?
     }
 
-    /// Flips a pod after the other, whether the last ones are published or not. How many, in the end.
-    pub(super) fn flip(self: &Arc<Self>, seen: &Arc<Seen>) -> Going<u64> {
+    /// Flips a pod after the other, whether the last ones are published or not, of all namespaces in turn or of `one` alone.
+    /// How many, in the end.
+    pub(super) fn flip(self: &Arc<Self>, seen: &Arc<Seen>, one: bool) -> Going<u64> {
+        let apart = if one { NAMESPACES } else { 1 };
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, neighbours, seen) = (Arc::clone(&stop), Arc::clone(self), Arc::clone(seen));
         let task = tokio::spawn(async move {
@@ -162,7 +164,7 @@ impl Neighbours {
             tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
             while !stopped.load(Ordering::Relaxed) {
                 tick.tick().await;
-                let (pod, round) = ((flips % FLIPPED) as usize, flips / FLIPPED);
+                let (pod, round) = ((flips % FLIPPED) as usize * apart, flips / FLIPPED);
                 flips += 1;
                 let (neighbours, seen) = (Arc::clone(&neighbours), Arc::clone(&seen));
                 under_way.spawn(async move { neighbours.flip_pod(&seen, pod, round).await });

@@ -138,7 +138,11 @@ async fn connect(client: TcpStream, server: SocketAddr, delays: Arc<Delays>) -> 
     let on_request = |bytes: &[u8]| {
         let at = Instant::now();
         sent.take(bytes, |method, path, body| {
-            *unanswered.lock() = Written::read(method, path, body, at);
+            delays.meter.count(method, path);
+            // Only then is it worth asking how much the controller has spent.
+            let written = Written::set_of(method, path).is_some();
+            let read = || Written::read(method, path, body, delays.meter.moment(at));
+            *unanswered.lock() = written.then(read).flatten();
         })
     };
     let on_response = |bytes: &[u8]| {

@@ -1,0 +1,267 @@
+//! One watch of the Leases of all namespaces, in place of one for each namespace in which Leases are followed. Each watch
+//! has a connection of its own here, so many namespaces would need as many.
+//!
+//! A namespace can join while everything is being listed, since it then gets the list. At any other time it has a watch of
+//! its own, until enough such namespaces have come together for another list.
+
+use super::{LeaseReader, events_of, read_version};
+use crate::cluster::cause::Cause;
+use crate::cluster::codec::{self, Namespaced};
+use crate::cluster::http;
+use crate::cluster::pages::{self, ANSWER, PAGE};
+use crate::cluster::watch::initial::Way;
+use crate::cluster::watch::serving::{Listed, Shown, Subject, Work, serve};
+use crate::core::leader::{LeaseEvent, LeaseFacts};
+use crate::core::leadership::Demand;
+use futures::FutureExt as _;
+use kube::client::Body;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// The namespace of the kubelets' Leases, each of which is renewed every ten seconds. They are left out, so a Service there
+/// needs a watch of its own.
+const NODES: &str = "kube-node-lease";
+const LEFT_OUT: &str = "&fieldSelector=metadata.namespace%21%3Dkube-node-lease";
+/// What the log of outages has in place of a namespace. No namespace has such a name.
+const ALL: &str = "*";
+
+/// The namespaces that one watch follows Leases for.
+#[derive(Debug)]
+pub(crate) struct Members(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// Set while everything is listed, so that others can join.
+    gathers: bool,
+    /// The term in which it lists, once that has begun.
+    term: Option<u64>,
+    /// The namespaces, each with the number of its request.
+    of: HashMap<Arc<str>, u64>,
+}
+
+impl Members {
+    /// Creates the members of a watch that is to begin: some of the namespaces, with the numbers of their requests.
+    pub(crate) fn new(namespaces: &HashMap<Arc<str>, u64>) -> Self {
+        let of = namespaces.iter().filter(|(namespace, _)| may_join(namespace));
+        Self(Mutex::new(State {
+            gathers: true,
+            term: None,
+            of: of
+                .map(|(namespace, generation)| (namespace.clone(), *generation))
+                .collect(),
+        }))
+    }
+
+    /// Returns whether the watch follows the Leases of a namespace.
+    pub(crate) fn has(&self, namespace: &str) -> bool {
+        self.0.lock().of.contains_key(namespace)
+    }
+
+    /// Follows the Leases of a namespace no longer.
+    pub(crate) fn leave(&self, namespace: &str) {
+        self.0.lock().of.remove(namespace);
+    }
+}
+
+fn may_join(namespace: &str) -> bool {
+    namespace != NODES
+}
+
+/// What has become of the watch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Everywhere {
+    /// It has listed everything, and the server has begun to answer.
+    Watches,
+    /// The rights do not allow it.
+    Refused,
+}
+
+/// Is told what has become of the watch.
+pub(crate) type Tell = Box<dyn Fn(Everywhere) + Send + Sync>;
+
+impl LeaseReader {
+    /// Has the watch follow the Leases of a namespace too. Returns false if it cannot.
+    pub(crate) fn join(&self, members: &Members, namespace: &Arc<str>, generation: u64) -> bool {
+        let now = *self.leadership.borrow();
+        {
+            let mut state = members.0.lock();
+            // What was listed in an earlier term proves nothing.
+            let outdated = state.term.is_some_and(|term| term != now.term);
+            if !state.gathers || outdated || !may_join(namespace) {
+                return false;
+            }
+            state.of.insert(namespace.clone(), generation);
+        }
+        if now.role.follows_outputs() {
+            self.hand_on(namespace, generation, vec![LeaseEvent::Begun]);
+        }
+        true
+    }
+
+    /// Follows the Leases of all members, as [`LeaseReader::follow`] follows those of one namespace.
+    pub(crate) async fn follow_everywhere(self, members: Arc<Members>, tell: Tell) {
+        let mut leadership = self.leadership.clone();
+        let follows = |now: &crate::core::role::Leadership| now.role.follows_outputs();
+        let Ok(term) = leadership.wait_for(follows).await.map(|now| now.term) else {
+            return;
+        };
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let mut watched = Watched {
+            reader: self,
+            members,
+            tell,
+        };
+        watched.begin(term);
+        let (_demand, demands) = watch::channel(Demand::default());
+        tokio::select! {
+            biased;
+            _ = leadership.wait_for(|now| !follows(now) || now.term != term) => {}
+            () = serve(&mut watched, demands, &mut random) => {}
+        }
+    }
+}
+
+/// The Leases of all namespaces, for the members.
+struct Watched {
+    reader: LeaseReader,
+    members: Arc<Members>,
+    tell: Tell,
+}
+
+/// All Leases, at a version.
+struct Leases {
+    version: u64,
+    leases: Vec<Namespaced<LeaseFacts>>,
+}
+
+impl Watched {
+    fn begin(&self, term: u64) {
+        let all = {
+            let mut state = self.members.0.lock();
+            state.term = Some(term);
+            state.of.clone()
+        };
+        for (namespace, generation) in all {
+            self.reader
+                .hand_on(&namespace, generation, vec![LeaseEvent::Begun]);
+        }
+    }
+}
+
+impl Subject for Watched {
+    type Listing = Leases;
+
+    fn resource(&self) -> &'static str {
+        "leases"
+    }
+
+    fn list(&mut self, way: Way, again: bool, _: bool, _: u32) -> Work<Leases> {
+        if again {
+            tracing::debug!("listing all Leases again, because their watch cannot be resumed");
+        }
+        self.members.0.lock().gathers = true;
+        let size = if way == Way::Whole { 0 } else { PAGE };
+        let reader = self.reader.clone();
+        async move {
+            // Others may join until all of it has come, so nothing is left out yet.
+            let mut leases = Vec::new();
+            let get = |uri: String| {
+                let reader = reader.clone();
+                async move { reader.answer(&uri).await }
+            };
+            let take = |items: Vec<Namespaced<LeaseFacts>>, _| {
+                leases.extend(items);
+                Ok(())
+            };
+            let version = pages::read(http::ALL_LEASES, LEFT_OUT, size, Some(ANSWER), get, take).await?;
+            let version = codec::version(&version)?;
+            Ok(Leases { version, leases })
+        }
+        .boxed()
+    }
+
+    fn shows(listing: &Leases) -> Listed {
+        Listed {
+            version: listing.version,
+            objects: listing.leases.len(),
+        }
+    }
+
+    fn listed(&mut self, listing: Leases, _: Demand) {
+        let members = {
+            let mut state = self.members.0.lock();
+            state.gathers = false;
+            state.of.clone()
+        };
+        let mut leases: HashMap<Arc<str>, Vec<LeaseFacts>> = HashMap::new();
+        for lease in listing.leases {
+            if members.contains_key(&lease.namespace) {
+                leases.entry(lease.namespace).or_default().push(lease.facts);
+            }
+        }
+        for (namespace, generation) in members {
+            let of_it = leases.remove(&namespace).unwrap_or_default();
+            self.reader
+                .hand_on(&namespace, generation, vec![LeaseEvent::Listed(of_it)]);
+        }
+    }
+
+    fn watch(&mut self, from: u64, seconds: u32) -> Work<Body> {
+        let uri = format!(
+            "{}?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}{LEFT_OUT}",
+            http::ALL_LEASES
+        );
+        let reader = self.reader.clone();
+        async move { reader.answer(&uri).await }.boxed()
+    }
+
+    fn version(&mut self) -> Work<u64> {
+        read_version(self.reader.clone(), format!("{}?limit=1", http::ALL_LEASES)).boxed()
+    }
+
+    fn opened(&mut self, _: u64) {
+        (self.tell)(Everywhere::Watches);
+    }
+
+    fn closed(&mut self) {}
+
+    fn shown(&mut self, events: &[u8], _: Instant) -> Shown {
+        let reader = &self.reader;
+        let members = &self.members;
+        events_of(events, |namespace, event| {
+            let generation = members.0.lock().of.get(&namespace).copied();
+            if let Some(generation) = generation {
+                reader.hand_on(&namespace, generation, vec![event]);
+            }
+        })
+    }
+
+    fn prove(&mut self, _: Demand) {}
+
+    fn rewound(&mut self, under: Demand) -> Demand {
+        under.next_history()
+    }
+
+    fn failed(&mut self, cause: &Cause) {
+        if matches!(cause, Cause::Forbidden(_)) {
+            (self.tell)(Everywhere::Refused);
+        } else {
+            self.reader.outages.failed(&ALL.into(), cause);
+        }
+    }
+
+    fn succeeded(&mut self) {
+        self.reader.outages.succeeded(ALL);
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // Nobody lists for those who would join now.
+        self.members.0.lock().gathers = false;
+        self.reader.outages.left(ALL);
+    }
+}

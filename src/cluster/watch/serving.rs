@@ -1,0 +1,300 @@
+//! The one loop that drives every list and watch. [`View`] decides when to list, watch and prove; [`Subject`] knows what
+//! is listed, and who gets it.
+
+use super::initial::Way;
+use crate::cluster::cause::Cause;
+use crate::cluster::event_stream::EventStream;
+use crate::core::leadership::Demand;
+use crate::core::leadership::view::{Action, End, View};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use kube::client::Body;
+use std::future::pending;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+/// A watch that shows nothing for this long, not even a bookmark (the server sends one a minute), is considered broken.
+const SILENCE: Duration = Duration::from_secs(150);
+/// Timeout in seconds of a short watch. Servers send a bookmark two seconds before the end, give or take one; and none
+/// at all if that moment has passed when the watch begins.
+const SHORT: u32 = 3;
+
+/// Work in progress.
+pub(super) type Work<T> = BoxFuture<'static, Result<T, Cause>>;
+
+/// What a complete list has shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed {
+    /// The version of the list.
+    pub(super) version: u64,
+    /// Number of objects.
+    pub(super) objects: usize,
+}
+
+/// What some events of a watch have shown.
+#[derive(Debug)]
+pub(super) struct Shown {
+    /// Everything up to this version has been shown.
+    pub(super) version: Option<u64>,
+    /// The reason why the watch cannot go on past them, if it cannot.
+    pub(super) end: Result<(), Cause>,
+}
+
+/// Something that is listed and watched.
+pub(super) trait Subject: Send {
+    /// A list that is complete.
+    type Listing: Send + 'static;
+
+    /// What it is called in the log.
+    fn resource(&self) -> &'static str;
+
+    /// Lists everything. `again` is set if everything was listed before, and `proven` then says whether the state was
+    /// known to be current.
+    fn list(&mut self, way: Way, again: bool, proven: bool, seconds: u32) -> Work<Self::Listing>;
+
+    /// Returns what a list has shown.
+    fn shows(listing: &Self::Listing) -> Listed;
+
+    /// Hands on a list, which was asked for under this demand.
+    fn listed(&mut self, listing: Self::Listing, asked: Demand);
+
+    /// Begins a watch from a version, for this time. Ready once the server has begun to answer.
+    fn watch(&mut self, from: u64, seconds: u32) -> Work<Body>;
+
+    /// Reads the present version, from the present state of the store.
+    fn version(&mut self) -> Work<u64>;
+
+    /// Handles that the watch from this version was opened.
+    fn opened(&mut self, from: u64);
+
+    /// Handles that a watch that was open has ended.
+    fn closed(&mut self);
+
+    /// Hands on the objects in some events, which arrived at this time.
+    fn shown(&mut self, events: &[u8], at: Instant) -> Shown;
+
+    /// Handles that the state is proven to meet a demand.
+    fn prove(&mut self, demand: Demand);
+
+    /// Handles that versions went backwards. Returns the demand to meet then.
+    fn rewound(&mut self, under: Demand) -> Demand;
+
+    /// Notes that it cannot be read.
+    fn failed(&mut self, cause: &Cause);
+
+    /// Notes that it could be read.
+    fn succeeded(&mut self);
+}
+
+/// Lists and watches. Never returns. It may be cancelled at any time, provided that everything that it showed is
+/// forgotten then.
+pub(super) async fn serve<S: Subject>(
+    subject: &mut S,
+    mut demands: watch::Receiver<Demand>,
+    random: &mut fastrand::Rng,
+) {
+    let mut serving = Serving::<S> {
+        view: View::new(*demands.borrow_and_update()),
+        start: Instant::now(),
+        stream: Stream::None,
+        reading: None,
+        way: Way::Stream,
+        from: 0,
+        listed: false,
+    };
+    loop {
+        serving.act(subject, random);
+        let wake = serving.view.wake().map(|wake| serving.start + wake);
+        let (view, now) = (&mut serving.view, || since(serving.start));
+        tokio::select! {
+            biased;
+            _ = demands.changed() => view.demanded(*demands.borrow_and_update(), now()),
+            version = ready(&mut serving.reading) => {
+                match &version {
+                    Err(error) => subject.failed(error),
+                    // Nothing else would say for minutes that all is well again.
+                    Ok(_) if matches!(serving.stream, Stream::Open(_)) => subject.succeeded(),
+                    // Whether the watch can be opened is known when it is.
+                    Ok(_) => {}
+                }
+                view.version_read(version.ok(), now(), random.f64());
+            }
+            progress = serving.stream.next() => serving.went_on(subject, random, progress),
+            () = wait(wake) => {}
+        }
+    }
+}
+
+/// Picks a watch timeout of some minutes. The jitter spreads reconnects, so that added API servers get their share.
+fn timeout_seconds(random: &mut fastrand::Rng) -> u32 {
+    random.u32(300..600)
+}
+
+/// The operation in progress on the connection.
+enum Stream<S: Subject> {
+    None,
+    Listing(Work<S::Listing>),
+    Opening(Work<Body>),
+    Open(EventStream),
+}
+
+/// The result of that operation.
+enum Progress<S: Subject> {
+    Listed(Result<S::Listing, Cause>),
+    Opened(Result<Body, Cause>),
+    /// Events, and when they arrived.
+    Events(Result<Option<Bytes>, Cause>, Instant),
+}
+
+impl<S: Subject> Stream<S> {
+    /// Waits for the next result. Cancel safe.
+    async fn next(&mut self) -> Progress<S> {
+        match self {
+            Self::None => pending().await,
+            Self::Listing(listing) => Progress::Listed(listing.await),
+            Self::Opening(opening) => Progress::Opened(opening.await),
+            Self::Open(events) => {
+                let events = events.next(SILENCE).await;
+                Progress::Events(events, Instant::now())
+            }
+        }
+    }
+}
+
+/// A view, and the operations that it has started.
+struct Serving<S: Subject> {
+    view: View,
+    /// Origin of the view's times.
+    start: Instant,
+    stream: Stream<S>,
+    reading: Option<Work<u64>>,
+    way: Way,
+    /// The version from which the last watch was begun.
+    from: u64,
+    /// Set when a list was completed since the last one began.
+    listed: bool,
+}
+
+impl<S: Subject> Serving<S> {
+    /// Starts all actions that are due now.
+    fn act(&mut self, subject: &mut S, random: &mut fastrand::Rng) {
+        let was_open = matches!(self.stream, Stream::Open(_));
+        while let Some(action) = self.view.act(since(self.start)) {
+            match action {
+                Action::List => {
+                    let again = std::mem::take(&mut self.listed);
+                    let (proven, seconds) = (self.view.is_proven(), timeout_seconds(random));
+                    self.stream = Stream::Listing(subject.list(self.way, again, proven, seconds));
+                }
+                Action::Watch { from, short } => {
+                    self.from = from;
+                    let seconds = if short { SHORT } else { timeout_seconds(random) };
+                    self.stream = Stream::Opening(subject.watch(from, seconds));
+                }
+                Action::ReadVersion => self.reading = Some(subject.version()),
+                Action::Prove(demand) => {
+                    let resource = subject.resource();
+                    tracing::debug!(resource, demand = demand.number, "the state is proven current");
+                    subject.prove(demand);
+                }
+                Action::Rewound { under } => {
+                    let demand = subject.rewound(under);
+                    self.view.demanded(demand, since(self.start));
+                }
+            }
+        }
+        if !self.view.is_reading() {
+            self.reading = None;
+        }
+        if self.view.is_idle() {
+            self.stream = Stream::None;
+        }
+        if was_open && !matches!(self.stream, Stream::Open(_)) {
+            subject.closed();
+        }
+    }
+
+    /// Handles a result.
+    fn went_on(&mut self, subject: &mut S, random: &mut fastrand::Rng, progress: Progress<S>) {
+        match progress {
+            Progress::Listed(Ok(listing)) => {
+                self.stream = Stream::None;
+                (self.way, self.listed) = (Way::Stream, true);
+                subject.succeeded();
+                let Listed { version, objects } = S::shows(&listing);
+                if let Some(asked) = self.view.listing()
+                    && self.view.accepts(version)
+                {
+                    subject.listed(listing, asked);
+                }
+                self.view
+                    .listed(version, objects, since(self.start), random.f64());
+            }
+            Progress::Listed(Err(error)) => {
+                self.stream = Stream::None;
+                self.way = self.way.after(&error);
+                subject.failed(&error);
+                self.view.list_failed(since(self.start), random.f64());
+            }
+            Progress::Opened(Ok(body)) => {
+                subject.succeeded();
+                self.stream = Stream::Open(EventStream::new(body));
+                subject.opened(self.from);
+            }
+            Progress::Events(Ok(Some(events)), at) => {
+                let Shown { version, end } = subject.shown(&events, at);
+                if let Some(version) = version {
+                    self.view.shown(version);
+                }
+                if end.is_err() {
+                    self.ended(subject, random, end);
+                }
+            }
+            Progress::Opened(Err(error)) => {
+                if !matches!(error, Cause::Expired) {
+                    subject.failed(&error);
+                }
+                self.ended(subject, random, Err(error));
+            }
+            Progress::Events(Err(error), _) => self.ended(subject, random, Err(error)),
+            Progress::Events(Ok(None), _) => self.ended(subject, random, Ok(())),
+        }
+    }
+
+    fn ended(&mut self, subject: &mut S, random: &mut fastrand::Rng, end: Result<(), Cause>) {
+        self.stream = Stream::None;
+        let resource = subject.resource();
+        let end = match end {
+            Ok(()) => End::Orderly,
+            Err(Cause::Expired) => End::Expired,
+            Err(error) => {
+                tracing::debug!(resource, %error, "the watch broke off; it is resumed");
+                End::Broken
+            }
+        };
+        self.view.ended(end, since(self.start), random.f64());
+        subject.closed();
+    }
+}
+
+/// Waits for the work in progress, if there is any.
+async fn ready<T>(work: &mut Option<BoxFuture<'static, T>>) -> T {
+    match work {
+        Some(work) => work.await,
+        None => pending().await,
+    }
+}
+
+/// Returns the time passed since then.
+fn since(start: Instant) -> Duration {
+    Instant::now().saturating_duration_since(start)
+}
+
+/// Sleeps until then.
+async fn wait(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,552 @@
+//! Every kind of request that the controller makes, against every answer that never changes: it sends few requests and
+//! logs few lines, however long that lasts. Minutes are of the clock that the test owns.
+
+use crate::cluster;
+use crate::constant::{Constant, Picks};
+use crate::gate::{Gate, Sent};
+use crate::log::Log;
+use crate::objects;
+use crate::world::{NS, World, node, pod, service};
+use endpointd::core::outputs::Outputs;
+use endpointd::ops::run::run_elected;
+use futures::FutureExt as _;
+use http::Method;
+use kube::Client;
+use memory_apiserver::{Failure, Fault, FaultPlan, Rule, Verb};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// How long a case lasts before it is measured, in minutes. Pauses have grown by then.
+const SETTLING: u32 = 3;
+/// How long it is measured, in minutes.
+const MEASURED: u32 = 5;
+/// Requests in the time before: pauses that double from 100 ms are a dozen requests apart from their limit.
+const MOST_AT_FIRST: usize = 100;
+/// Requests a minute: each of those that are tried again waits 15 to 30 seconds in the end, and some are several.
+const MOST: usize = 20;
+/// Lines a minute: that an outage lasts is told every 30 seconds, once for what is refused and once for what has no answer.
+const MOST_LINES: usize = 7;
+
+/// A kind of request.
+struct Kind {
+    name: &'static str,
+    picks: Picks,
+    /// Answers to other requests, without which this one would not be made.
+    others: &'static [(Picks, Constant)],
+    scene: Scene,
+    /// Requests a minute, where they are meant to be many.
+    most: usize,
+}
+
+/// What makes the controller send it.
+#[derive(Clone, Copy)]
+enum Scene {
+    /// A start.
+    Start,
+    /// A pod that changes.
+    Pod,
+    /// A new Service.
+    Service,
+    /// A slice too many.
+    Stray,
+    /// A Service that is deleted.
+    Gone,
+    /// Objects that another client changes.
+    Edited,
+    /// Endpoints whose Service may be gone.
+    Leftover,
+    /// Endpoints to mirror, which change.
+    Mirrored,
+    /// A write that is refused, which people hear of.
+    Told,
+    /// Something that people hear of for the second time.
+    ToldAgain,
+    /// Services in ten namespaces that follow a Lease.
+    Led,
+    /// Such a Service, whose leader does not renew its Lease.
+    Expired,
+    /// An election.
+    Elected,
+}
+
+const fn kind(name: &'static str, picks: Picks, scene: Scene) -> Kind {
+    Kind {
+        name,
+        picks,
+        others: &[],
+        scene,
+        most: MOST,
+    }
+}
+
+fn is(sent: &Sent, verb: &Method, kind: &str) -> bool {
+    sent.verb == *verb && sent.kind() == kind && !sent.path.contains("/leases/endpointd")
+}
+
+fn streams(sent: &Sent, kind: &str) -> bool {
+    is(sent, &Method::GET, kind) && sent.lists() && sent.watch
+}
+
+fn pages(sent: &Sent, kind: &str) -> bool {
+    is(sent, &Method::GET, kind) && sent.lists() && !sent.watch
+}
+
+fn watches(sent: &Sent, kind: &str) -> bool {
+    is(sent, &Method::GET, kind) && sent.watch && !sent.lists()
+}
+
+fn reads_version(sent: &Sent) -> bool {
+    sent.verb == Method::GET && !sent.watch && sent.query.ends_with("limit=1")
+}
+
+fn gets(sent: &Sent, kind: &str) -> bool {
+    is(sent, &Method::GET, kind) && sent.name().is_some()
+}
+
+const LEASE: &str = "/leases/endpointd";
+
+/// The kinds of requests, but those about Leases.
+const KINDS: &[Kind] = &[
+    kind("streamed list of nodes", |s| streams(s, "nodes"), Scene::Start),
+    kind("streamed list of pods", |s| streams(s, "pods"), Scene::Start),
+    kind(
+        "streamed list of services",
+        |s| streams(s, "services"),
+        Scene::Start,
+    ),
+    kind(
+        "streamed list of slices",
+        |s| streams(s, "endpointslices"),
+        Scene::Start,
+    ),
+    kind(
+        "streamed list of endpoints",
+        |s| streams(s, "endpoints"),
+        Scene::Start,
+    ),
+    Kind {
+        others: &[(|s| streams(s, "pods"), Constant::Status(400))],
+        ..kind("page of pods", |s| pages(s, "pods"), Scene::Start)
+    },
+    Kind {
+        others: &[(|s| streams(s, "endpointslices"), Constant::Status(400))],
+        ..kind("page of slices", |s| pages(s, "endpointslices"), Scene::Start)
+    },
+    kind("watch of nodes", |s| watches(s, "nodes"), Scene::Start),
+    kind("watch of pods", |s| watches(s, "pods"), Scene::Start),
+    kind("watch of services", |s| watches(s, "services"), Scene::Start),
+    // Of both kinds of slices.
+    Kind {
+        most: 2 * MOST,
+        ..kind("watch of slices", |s| watches(s, "endpointslices"), Scene::Start)
+    },
+    kind("watch of endpoints", |s| watches(s, "endpoints"), Scene::Start),
+    Kind {
+        others: &[(|s| watches(s, "pods"), Constant::Status(500))],
+        ..kind(
+            "version of pods",
+            |s| reads_version(s) && s.kind() == "pods",
+            Scene::Start,
+        )
+    },
+    kind("get of slices", |s| gets(s, "endpointslices"), Scene::Edited),
+    kind("get of endpoints", |s| gets(s, "endpoints"), Scene::Edited),
+    kind(
+        "get of endpoints to mirror",
+        |s| gets(s, "endpoints"),
+        Scene::Mirrored,
+    ),
+    kind("get of a service", |s| gets(s, "services"), Scene::Leftover),
+    kind(
+        "post of slices",
+        |s| is(s, &Method::POST, "endpointslices"),
+        Scene::Service,
+    ),
+    kind(
+        "post of endpoints",
+        |s| is(s, &Method::POST, "endpoints"),
+        Scene::Service,
+    ),
+    kind(
+        "put of slices",
+        |s| is(s, &Method::PUT, "endpointslices"),
+        Scene::Pod,
+    ),
+    kind(
+        "put of endpoints",
+        |s| is(s, &Method::PUT, "endpoints"),
+        Scene::Pod,
+    ),
+    kind(
+        "put of mirrored slices",
+        |s| is(s, &Method::PUT, "endpointslices"),
+        Scene::Mirrored,
+    ),
+    kind(
+        "delete of slices",
+        |s| is(s, &Method::DELETE, "endpointslices"),
+        Scene::Stray,
+    ),
+    kind(
+        "delete of endpoints",
+        |s| is(s, &Method::DELETE, "endpoints"),
+        Scene::Gone,
+    ),
+    kind("post of events", |s| is(s, &Method::POST, "events"), Scene::Told),
+    kind(
+        "patch of events",
+        |s| is(s, &Method::PATCH, "events"),
+        Scene::ToldAgain,
+    ),
+];
+
+/// Requests about followed Leases. Ten namespaces have one each, and each has its pauses.
+const FOLLOWED: &[Kind] = &[
+    Kind {
+        most: 10 * MOST,
+        ..kind("list of followed leases", |s| pages(s, "leases"), Scene::Led)
+    },
+    Kind {
+        most: 10 * MOST,
+        ..kind("watch of followed leases", |s| watches(s, "leases"), Scene::Led)
+    },
+    Kind {
+        others: &[(|s| watches(s, "leases"), Constant::Status(500))],
+        // Some tries, and then a list that shows the same.
+        most: 20 * MOST,
+        ..kind(
+            "version of followed leases",
+            |s| reads_version(s) && s.kind() == "leases",
+            Scene::Led,
+        )
+    },
+    kind("get of a followed lease", |s| gets(s, "leases"), Scene::Expired),
+];
+
+/// Requests of the election, which tries every two seconds, and watches once a second at most.
+const ELECTION: &[Kind] = &[
+    election("get of the lease", |s| {
+        s.verb == Method::GET && s.path.ends_with(LEASE)
+    }),
+    election("post of the lease", |s| {
+        s.verb == Method::POST && s.kind() == "leases"
+    }),
+    election("put of the lease", |s| {
+        s.verb == Method::PUT && s.kind() == "leases"
+    }),
+    election("watch of the lease", |s| s.watch && s.kind() == "leases"),
+];
+
+const fn election(name: &'static str, picks: Picks) -> Kind {
+    Kind {
+        most: 100,
+        ..kind(name, picks, Scene::Elected)
+    }
+}
+
+/// Answers to some requests in the server's place.
+fn stub(gate: &Gate, rules: Vec<(Picks, Constant)>) {
+    gate.stub(Arc::new(move |sent| {
+        let (_, constant) = rules.iter().find(|(picks, _)| picks(sent))?;
+        let (constant, sent) = (*constant, sent.clone());
+        Some(async move { constant.answer(&sent).await }.boxed())
+    }));
+}
+
+/// A Service that follows the Lease `db` of its namespace.
+fn led() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "s", "annotations": {"endpointd.io/leader": "db"}},
+        "spec": {"ports": [{"port": 5432}], "ipFamilies": ["IPv4"]},
+    })
+}
+
+fn lease(renewal: u32) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "db"},
+        "spec": {
+            "holderIdentity": "db-0", "leaseDurationSeconds": 10,
+            "renewTime": format!("2026-01-01T00:00:00.{renewal:06}Z"),
+        },
+    })
+}
+
+fn endpoints(name: &str, ip: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name},
+        "subsets": [{"addresses": [{"ip": ip}], "ports": [{"port": 80}]}],
+    })
+}
+
+/// Plays a case until its answer has begun to count.
+async fn play(world: &mut World, scene: Scene, rules: Vec<(Picks, Constant)>) {
+    let custom = Outputs {
+        custom: true,
+        ..Outputs::ALL
+    };
+    world.options.settings.outputs = match scene {
+        Scene::Led | Scene::Expired | Scene::ToldAgain => custom,
+        _ => Outputs::ALL,
+    };
+    world.make(node("n1", None, None)).await;
+    match scene {
+        Scene::Start => {
+            world.pods(2).await;
+            world.make(service()).await;
+            stub(&world.gate, rules);
+            world.start();
+        }
+        Scene::Pod => {
+            world.pods(2).await;
+            world.make(service()).await;
+            world.start_up().await;
+            stub(&world.gate, rules);
+            world.flip("p1", false, 1).await;
+        }
+        Scene::Service => {
+            world.pods(2).await;
+            world.start_up().await;
+            stub(&world.gate, rules);
+            world.make(service()).await;
+        }
+        Scene::Gone => {
+            world.pods(2).await;
+            world.make(service()).await;
+            world.start_up().await;
+            stub(&world.gate, rules);
+            world.delete("Service", "s").await;
+        }
+        Scene::Stray => {
+            world.pods(2).await;
+            world.make(service()).await;
+            world.start_up().await;
+            stub(&world.gate, rules);
+            let stray = json!({
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [],
+                "metadata": {"name": "stray", "labels": {
+                    "kubernetes.io/service-name": "s",
+                    "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+                }},
+            });
+            world.make(stray).await;
+        }
+        Scene::Edited => {
+            world.pods(2).await;
+            world.make(service()).await;
+            world.start_up().await;
+            stub(&world.gate, rules);
+            let label = json!({"metadata": {"labels": {"edited": "1"}}});
+            world.patch("Endpoints", "s", label.clone()).await;
+            let slice = world.slices().await.remove(0);
+            let name = slice["metadata"]["name"].as_str().unwrap();
+            world.patch("EndpointSlice", name, label).await;
+        }
+        Scene::Leftover => {
+            let mut leftover = endpoints("late", "10.9.0.1");
+            leftover["metadata"]["labels"] =
+                json!({"endpoints.kubernetes.io/managed-by": "endpoint-controller"});
+            world.make(leftover).await;
+            stub(&world.gate, rules);
+            world.start();
+        }
+        Scene::Mirrored => {
+            let service = json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]},
+            });
+            world.make(service).await;
+            world.make(endpoints("s", "10.9.0.1")).await;
+            world.start_up().await;
+            stub(&world.gate, rules);
+            let changed = json!({"subsets": endpoints("s", "10.9.0.2")["subsets"]});
+            world.patch("Endpoints", "s", changed).await;
+        }
+        Scene::Told => {
+            let fails = |kind| Rule::on(Verb::Update, kind).fault(Fault::before(Failure::Invalid));
+            let plan = FaultPlan::new(1)
+                .rule(fails("endpointslices"))
+                .rule(fails("endpoints"));
+            world.pods(2).await;
+            world.make(service()).await;
+            world.start_up().await;
+            world.server.set_faults(plan);
+            stub(&world.gate, rules);
+            world.flip("p1", false, 1).await;
+        }
+        Scene::ToldAgain => {
+            world.make(led()).await;
+            world.start_up().await;
+            stub(&world.gate, rules);
+            world.make(lease(1)).await;
+            sleep(MINUTE / 60).await;
+            world.delete("Lease", "db").await;
+        }
+        Scene::Led => {
+            for number in 0..10 {
+                let namespace = format!("team-{number}");
+                let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+                world.api.create(&made, "").await.unwrap();
+                world.api.create(&led(), &namespace).await.unwrap();
+                world.api.create(&lease(1), &namespace).await.unwrap();
+            }
+            stub(&world.gate, rules);
+            world.start();
+        }
+        Scene::Expired => {
+            world.make(pod("db-0", "10.1.0.1", "n1")).await;
+            world.make(led()).await;
+            world.make(lease(1)).await;
+            world.start_up().await;
+            let renewed = json!({"spec": lease(2)["spec"]});
+            world.api.patch("Lease", NS, "db", None, &renewed).await.unwrap();
+            world.rest().await;
+            stub(&world.gate, rules);
+        }
+        Scene::Elected => unreachable!("an election is played apart"),
+    }
+}
+
+/// The outcome of a case: requests at first and in the time that is measured, with those that the answer was given to, and
+/// lines.
+struct Counted {
+    at_first: usize,
+    answered: usize,
+    requests: usize,
+    lines: Vec<String>,
+    last: Vec<String>,
+}
+
+/// Counts for as long as a case lasts, or until there is no doubt: the gate ends a test that sends much more.
+async fn count(gate: &Gate, picks: Picks, log: &Log) -> Counted {
+    let over = |minutes: u32, sent: &[Sent]| sent.len() > minutes as usize * 1_000;
+    let mut first = Vec::new();
+    for minute in 1..=SETTLING {
+        sleep(MINUTE).await;
+        first.extend(gate.take_all());
+        if over(minute, &first) {
+            break;
+        }
+    }
+    log.take();
+    let mut sent = Vec::new();
+    for minute in 1..=MEASURED {
+        if over(SETTLING, &first) || over(minute, &sent) {
+            break;
+        }
+        sleep(MINUTE).await;
+        sent.extend(gate.take_all());
+    }
+    let answered = first.iter().chain(&sent).filter(|sent| picks(sent)).count();
+    Counted {
+        at_first: first.len(),
+        answered,
+        requests: sent.len(),
+        lines: log.take(),
+        last: sent.iter().rev().take(6).map(Sent::line).collect(),
+    }
+}
+
+/// Plays one kind of request against every answer. Returns what is out of bounds.
+async fn row(kind: &Kind) -> String {
+    let mut wrong = String::new();
+    let mut met = 0;
+    for constant in Constant::ALL {
+        let log = Log::record();
+        let mut rules = vec![(kind.picks, constant)];
+        rules.extend_from_slice(kind.others);
+        let counted = match kind.scene {
+            Scene::Elected => elect(kind, rules, &log).await,
+            scene => {
+                let mut world = World::new(100);
+                play(&mut world, scene, rules).await;
+                count(&world.gate, kind.picks, &log).await
+            }
+        };
+        met += usize::from(counted.answered > 0);
+        let (minutes, name) = (MEASURED as usize, kind.name);
+        println!(
+            "{name}, {constant:?}: {} at first, {:.1} requests a minute, {:.1} lines a minute",
+            counted.at_first,
+            counted.requests as f64 / minutes as f64,
+            counted.lines.len() as f64 / minutes as f64,
+        );
+        let first = MOST_AT_FIRST * kind.most / MOST;
+        if counted.at_first > first || counted.requests > kind.most * minutes {
+            let _ = writeln!(
+                wrong,
+                "{name}, {constant:?}: {} requests at first, {} in {minutes} minutes: {:#?}",
+                counted.at_first, counted.requests, counted.last
+            );
+        }
+        if counted.lines.len() > MOST_LINES * minutes {
+            let last: Vec<_> = counted.lines.iter().rev().take(6).collect();
+            let _ = writeln!(
+                wrong,
+                "{name}, {constant:?}: {} lines: {last:#?}",
+                counted.lines.len()
+            );
+        }
+    }
+    if met < Constant::ALL.len() {
+        let _ = writeln!(
+            wrong,
+            "{}: the request is made with {met} of the answers only",
+            kind.name
+        );
+    }
+    wrong
+}
+
+async fn elect(kind: &Kind, rules: Vec<(Picks, Constant)>, log: &Log) -> Counted {
+    let (server, start) = (cluster::server(), Instant::now());
+    let api = cluster::Api(cluster::client(&server));
+    api.create(&objects::node("n1", None, None), "").await.unwrap();
+    api.create(&service(), NS).await.unwrap();
+    let gate = Gate::new(&server);
+    let client = || Client::new(gate.clone(), "default");
+    let (clients, candidacy) = (cluster::clients(client), cluster::candidacy_since(start, "a"));
+    // What replaces a Lease has read it before.
+    stub(&gate, rules);
+    let (lease, (stop, stopped)) = (client(), oneshot::channel::<()>());
+    let task = tokio::spawn(async move {
+        let stopped = async {
+            // It never comes to a message.
+            let _ = stopped.await;
+        };
+        run_elected(clients, cluster::options(4), lease, candidacy, stopped)
+            .await
+            .unwrap();
+    });
+    let counted = count(&gate, kind.picks, log).await;
+    drop(stop);
+    task.await.unwrap();
+    counted
+}
+
+async fn rows(kinds: &[Kind]) {
+    let mut wrong = String::new();
+    for kind in kinds {
+        wrong.push_str(&row(kind).await);
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_for_objects_are_few_whatever_the_answer() {
+    rows(KINDS).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_for_followed_leases_are_few_whatever_the_answer() {
+    rows(FOLLOWED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_for_the_lease_are_few_whatever_the_answer() {
+    rows(ELECTION).await;
+}

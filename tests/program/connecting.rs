@@ -1,0 +1,198 @@
+//! What a connection to the API server needs: credentials from a plugin, certificates, and files that may be open.
+
+use crate::command::endpointd;
+use crate::process::Process;
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A directory that goes with its test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("endpointd-connecting-{}-{count}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, content: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn plugin(&self, lines: &str) -> String {
+        let path = self.file("get-token", &format!("#!/bin/sh\n{lines}\n"));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    fn kubeconfig(&self, cluster: &Value, user: &Value) -> String {
+        let text = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "c",
+            "users": [{"name": "u", "user": user}],
+        });
+        self.file("kubeconfig", &text.to_string())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn exec(command: &str) -> Value {
+    json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": command, "args": ["s3cret"]}})
+}
+
+#[tokio::test]
+async fn a_plugin_that_hangs_is_waited_for_as_long_as_the_request_timeout_and_named() {
+    let scratch = Scratch::new();
+    let server = json!({"server": "http://127.0.0.1:1"});
+    let at_once = scratch.plugin("exec sleep 60");
+    let path = scratch.kubeconfig(&server, &exec(&at_once));
+    let start = Instant::now();
+    for command in [&["audit"][..], &["explain", "default/s"]] {
+        let args = [command, &["--kubeconfig", &path, "--request-timeout=1s"]].concat();
+        let ended = endpointd(&args).await;
+        let why = ended.refused();
+        assert!(
+            why.ends_with(&format!(
+                "the credential plugin {at_once} has not ended after 1 s"
+            )),
+            "{why}"
+        );
+    }
+    // Its token has expired when the first request is sent, and this time it hangs.
+    let token = r#"{"kind": "ExecCredential", "status": {"token": "t", "expirationTimestamp": "2020-01-01T00:00:00Z"}}"#;
+    let done = scratch.0.join("done").display().to_string();
+    let later = scratch.plugin(&format!(
+        "[ -e {done} ] && exec sleep 60\ntouch {done}\necho '{token}'"
+    ));
+    let path = scratch.kubeconfig(&server, &exec(&later));
+    let ended = endpointd(&["audit", "--kubeconfig", &path, "--request-timeout=1s"]).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let took = Instant::now().saturating_duration_since(start);
+    assert!(took < Duration::from_secs(25), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_plugin_that_fails_is_named_and_what_it_says_is_shown_on_demand() {
+    let scratch = Scratch::new();
+    let plugin = scratch.plugin("echo no account is chosen >&2; exit 255");
+    let path = scratch.kubeconfig(&json!({"server": "http://127.0.0.1:1"}), &exec(&plugin));
+    let ended = endpointd(&["audit", "--kubeconfig", &path]).await;
+    let why = ended.refused();
+    let failed = format!("the credential plugin {plugin} failed (exit status: 255)");
+    assert!(why.contains(&failed), "{why}");
+    assert!(
+        !why.contains("account") && !why.contains("s3cret"),
+        "its output may hold secrets: {why}"
+    );
+    let ended = endpointd(&["audit", "--kubeconfig", &path, "--show-credential-plugin-stderr"]).await;
+    let why = ended.refused();
+    assert!(why.ends_with(&format!("{failed}: no account is chosen")), "{why}");
+    assert!(!why.contains("s3cret"), "{why}");
+}
+
+/// A server that speaks TLS with a certificate of an authority. Returns its URL.
+async fn with_the_certificate_of_an_authority() -> String {
+    let certificate = CertificateDer::from_pem_slice(include_bytes!("../tls/authority.crt")).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../tls/authority.key")).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            // It accepts, and then hangs up.
+            tokio::spawn(acceptor.accept(connection));
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn an_authority_s_certificate_at_a_server_is_refused_in_words() {
+    let scratch = Scratch::new();
+    let url = with_the_certificate_of_an_authority().await;
+    let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/authority.crt");
+    let cluster = json!({"server": url, "certificate-authority": authority});
+    let path = scratch.kubeconfig(&cluster, &json!({}));
+    let ended = endpointd(&["audit", "--kubeconfig", &path]).await;
+    assert_eq!(
+        ended.refused(),
+        format!(
+            "cannot list nodes: the server's certificate is that of an authority (CaUsedAsEndEntity), which is not \
+             accepted from a server: give it a certificate that the authority has signed, with CA:FALSE; the API server is {url}"
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_verified_is_told_once_and_not_for_each_connection() {
+    let scratch = Scratch::new();
+    let url = with_the_certificate_of_an_authority().await;
+    let cluster = json!({"server": url, "insecure-skip-tls-verify": true});
+    let path = scratch.kubeconfig(&cluster, &json!({}));
+    let mut process = Process::start(&["run", "--kubeconfig", &path]);
+    // Long enough for several connections, each of which fails after its handshake.
+    sleep(Duration::from_secs(3)).await;
+    let log = process.terminate().await;
+    assert_eq!(log.matches("bypassed").count(), 0, "{log}");
+    assert_eq!(log.matches("insecure-skip-tls-verify").count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn the_limit_of_open_files_is_raised_to_the_hard_one() {
+    let script = format!(
+        "ulimit -Sn 256; exec {} run --admin-port=0 --server=http://127.0.0.1:1",
+        env!("CARGO_BIN_EXE_endpointd")
+    );
+    let child = Command::new("sh")
+        .args(["-c", &script])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = child.unwrap();
+    let file = format!("/proc/{}/limits", child.id());
+    let mut limits = String::new();
+    for _ in 0..200 {
+        limits = std::fs::read_to_string(&file).unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max open files"));
+        let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+        if words[3] != "256" && words[3] == words[4] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    panic!("{limits}");
+}

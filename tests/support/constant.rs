@@ -1,0 +1,134 @@
+//! Answers that a server, or whatever stands before it, gives to each request of a kind, for as long as a test lasts.
+
+use super::gate::{Answer, Sent};
+use bytes::Bytes;
+use futures::stream;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use serde_json::json;
+use std::future::pending;
+
+/// Picks the requests that a rule is for.
+pub(crate) type Picks = fn(&Sent) -> bool;
+
+/// An answer that is always the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Constant {
+    /// 200, and the end.
+    Empty,
+    /// 204.
+    NoContent,
+    /// A Status of this code.
+    Status(u16),
+    /// The same code with a page, which is no answer of an API server.
+    Page(u16),
+    /// A Status 429 that asks for a pause of so many seconds.
+    Pause(u64),
+    /// 200, and a page.
+    Garbage,
+    /// 200, the beginning of an answer, and then the connection breaks.
+    Half,
+    /// No answer.
+    Silence,
+    /// 200, and then nothing.
+    Stalled,
+}
+
+impl Constant {
+    /// All of them.
+    pub(crate) const ALL: [Self; 19] = [
+        Self::Empty,
+        Self::NoContent,
+        Self::Status(400),
+        Self::Status(401),
+        Self::Status(403),
+        Self::Status(404),
+        Self::Page(404),
+        Self::Status(409),
+        Self::Status(410),
+        Self::Status(422),
+        Self::Status(429),
+        Self::Pause(7),
+        Self::Status(500),
+        Self::Page(502),
+        Self::Status(503),
+        Self::Garbage,
+        Self::Half,
+        Self::Silence,
+        Self::Stalled,
+    ];
+
+    /// Answers a request.
+    pub(crate) async fn answer(self, sent: &Sent) -> Answer {
+        match self {
+            Self::Empty => answer(200, ""),
+            Self::NoContent => answer(204, ""),
+            Self::Status(code) => status(code, sent),
+            Self::Page(code) => answer(code, "<html><head><title>Not here</title></head></html>\n"),
+            Self::Pause(seconds) => {
+                let mut refusal = status(429, sent);
+                let pause = HeaderValue::from(seconds);
+                refusal.headers_mut().insert(header::RETRY_AFTER, pause);
+                refusal
+            }
+            Self::Garbage => answer(200, "<html><head><title>Welcome</title></head></html>\n"),
+            Self::Half => {
+                let begun = if sent.watch {
+                    r#"{"type":"ADDED","object":{"apiVersion":"v1","metadata":{"na"#
+                } else {
+                    r#"{"apiVersion":"v1","kind":"List","metadata":{"resourceVer"#
+                };
+                let pieces = [
+                    Ok(Frame::data(Bytes::from_static(begun.as_bytes()))),
+                    Err(std::io::ErrorKind::ConnectionReset.into()),
+                ];
+                json_type(Response::new(
+                    StreamBody::new(stream::iter(pieces)).boxed_unsync(),
+                ))
+            }
+            Self::Silence => pending().await,
+            Self::Stalled => json_type(Response::new(StreamBody::new(stream::pending()).boxed_unsync())),
+        }
+    }
+}
+
+fn answer(code: u16, body: &'static str) -> Answer {
+    let body = Full::new(Bytes::from_static(body.as_bytes()));
+    let mut response = Response::new(body.map_err(|never| match never {}).boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    response
+}
+
+fn json_type(mut answer: Answer) -> Answer {
+    let json = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(header::CONTENT_TYPE, json);
+    answer
+}
+
+/// As an API server refuses: a 404 is about the object of the request.
+fn status(code: u16, sent: &Sent) -> Answer {
+    let reason = match code {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 if sent.verb == Method::POST => "AlreadyExists",
+        409 => "Conflict",
+        410 => "Expired",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        _ => "InternalError",
+    };
+    let (name, kind) = (sent.name(), sent.kind());
+    let text = json!({
+        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "reason": reason, "code": code,
+        "message": format!("{kind} \"{}\": {reason}", name.unwrap_or_default()),
+        "details": {"name": name, "kind": kind},
+    });
+    let body = Full::new(Bytes::from(text.to_string()));
+    let mut response = Response::new(body.map_err(|never| match never {}).boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    json_type(response)
+}
