@@ -49,6 +49,7 @@ impl NamespaceState {
                     }
                     return None;
                 };
+                self.work.bytes_built += E::size(&body) as u64;
                 match T::objects(self)[id].object().remote {
                     Some(_) => Request::Update(body),
                     None => Request::Create(body),

@@ -117,7 +117,12 @@ impl NamespaceState {
                 removed: moves.removed,
                 skipped: content.left_out.total(),
             });
-            priority = moves.priority();
+            // A write that takes a ready endpoint away goes first.
+            priority = if moves.removed + moves.updated > 0 {
+                Priority::Remove
+            } else {
+                Priority::Add
+            };
             if whole {
                 mirror.places = Places::empty(content.groups.len());
             }
@@ -308,7 +313,8 @@ impl NamespaceState {
             return;
         };
         if assignment.stance != Stance::Mirror {
-            (mirror.content, mirror.told) = (None, LeftOut::default());
+            mirror.forget_content();
+            mirror.told = LeftOut::default();
             mirror.places = Places::default();
             if assignment.waits && !mirror.slices.is_empty() {
                 self.mirrors.replaced.insert(name.clone());
