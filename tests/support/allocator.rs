@@ -66,6 +66,11 @@ impl Memory {
         Self(now)
     }
 
+    /// Returns the bytes in use now, beyond those in use at the beginning.
+    pub(crate) fn live(&self) -> usize {
+        (COUNTS.get().live - self.0.live).max(0).cast_unsigned()
+    }
+
     /// Returns the most bytes that were in use at once since, beyond those in use at the beginning.
     pub(crate) fn peak(&self) -> usize {
         (COUNTS.get().peak - self.0.live).max(0).cast_unsigned()

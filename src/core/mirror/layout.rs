@@ -52,6 +52,8 @@ pub enum Laid {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
+    /// Choose the labels and annotations of the slices.
+    Metadata,
     /// Give equal addresses one number.
     Number,
     /// Sort the numbers by the texts of their addresses.
@@ -143,24 +145,15 @@ pub struct Layout {
 
 impl Layout {
     /// Begins to lay out an object; at most `limit` addresses of each subset, ready ones first.
-    pub fn new(namespace: Arc<str>, mut facts: Box<EndpointsFacts>, limit: usize) -> Self {
-        for left in [ANNOTATION_LAST_APPLIED, ANNOTATION_TRIGGER_TIME] {
-            facts.extras.annotations.remove(left);
-        }
-        if let Some(value) = facts.over_capacity.take() {
-            let annotations = &mut facts.extras.annotations;
-            annotations.insert(ANNOTATION_OVER_CAPACITY.into(), value);
-        }
-        facts.labels = own_labels(&facts.labels);
-        let copied = size::metadata(&facts.labels, &facts.extras.annotations);
+    pub fn new(namespace: Arc<str>, facts: Box<EndpointsFacts>, limit: usize) -> Self {
         Self {
             namespace,
             facts,
             limit,
-            stage: Stage::Number,
+            stage: Stage::Metadata,
             next: 0,
             at: 0,
-            bytes: [copied, copied, 0],
+            bytes: [0; 3],
             left_out: LeftOut::default(),
             numbering: Numbering::default(),
             sorting: Sorting::default(),
@@ -202,6 +195,7 @@ impl Layout {
 
     fn piece(&mut self) -> Result<u64, TooLarge> {
         Ok(match self.stage {
+            Stage::Metadata => self.copy_metadata(),
             Stage::Number => self.number_some(),
             Stage::Rank => self.rank_some(),
             Stage::Members => self.list_members(),
@@ -218,6 +212,23 @@ impl Layout {
             Stage::SortGroups => self.sort_groups(),
             Stage::Done => 1,
         })
+    }
+
+    fn copy_metadata(&mut self) -> u64 {
+        let facts = &mut *self.facts;
+        for left in [ANNOTATION_LAST_APPLIED, ANNOTATION_TRIGGER_TIME] {
+            facts.extras.annotations.remove(left);
+        }
+        if let Some(value) = facts.over_capacity.take() {
+            let annotations = &mut facts.extras.annotations;
+            annotations.insert(ANNOTATION_OVER_CAPACITY.into(), value);
+        }
+        facts.labels = own_labels(&facts.labels);
+        let copied = size::metadata(&facts.labels, &facts.extras.annotations);
+        self.bytes = [copied, copied, 0];
+        self.begin(Stage::Number);
+        // It is hashed when the layout is complete.
+        1 + 2 * (copied / TEXT) as u64
     }
 
     fn begin(&mut self, stage: Stage) {

@@ -232,8 +232,8 @@ impl NamespaceState {
         }
     }
 
-    /// Takes in Endpoints that were read whole, and their subsets out of the facts if they are mirrored. The next plan lays
-    /// them out.
+    /// Takes in Endpoints that were read whole. If they are mirrored, the facts lose all but their metadata to the next plan,
+    /// which lays them out.
     pub(super) fn mirror_content(&mut self, facts: &mut EndpointsFacts) {
         if !self.settings.outputs.mirrored {
             return;
@@ -245,12 +245,18 @@ impl NamespaceState {
         }
         let mirror = self.mirrors.by_name.entry(name.clone()).or_default();
         self.mirrors.dirty.insert(name.clone());
-        let subsets = std::mem::take(&mut facts.subsets);
+        let (subsets, labels) = (
+            std::mem::take(&mut facts.subsets),
+            std::mem::take(&mut facts.labels),
+        );
         mirror.read = Some(facts.meta.remote());
         mirror.arrived = Some(Arrived {
             facts: Box::new(EndpointsFacts {
+                meta: facts.meta.clone(),
+                labels,
+                extras: std::mem::take(&mut facts.extras),
+                over_capacity: facts.over_capacity.take(),
                 subsets,
-                ..facts.clone()
             }),
             before_start: self.starting,
         });

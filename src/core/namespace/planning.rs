@@ -128,21 +128,21 @@ impl NamespaceState {
 
     fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
         for (epoch, facts) in &mut planning.slices {
-            budget.spend(1 + facts.endpoints.len() as u64);
+            budget.spend(1 + self.count_read(facts.units()));
             self.listed::<Slice>(facts, epoch);
             if budget.is_spent() {
                 return false;
             }
         }
         for (epoch, facts) in &mut planning.endpoints {
-            budget.spend(1 + facts.addresses() as u64);
+            budget.spend(1 + self.count_read(facts.units()));
             self.listed::<Endpoints>(facts, epoch);
             if budget.is_spent() {
                 return false;
             }
         }
         for (epoch, facts) in &mut planning.mirrored {
-            budget.spend(1 + facts.endpoints.len() as u64);
+            budget.spend(1 + self.count_read(facts.units()));
             self.listed::<MirroredSlice>(facts, epoch);
             if budget.is_spent() {
                 return false;
@@ -169,7 +169,7 @@ impl NamespaceState {
                 if !self.step_preparation(preparation, budget) {
                     return false;
                 }
-                planning.assignment = self.begin_assignment(preparation.name()).map(Box::new);
+                planning.assignment = self.begin_counted(preparation.name(), budget);
                 planning.preparation = None;
             }
             if let Some(assignment) = &mut planning.assignment {
@@ -184,12 +184,19 @@ impl NamespaceState {
             let Some(name) = mirrors.next() else {
                 return true;
             };
-            budget.spend(1);
             planning.preparation = self.begin_preparation(&name).map(Box::new);
             if planning.preparation.is_none() {
-                planning.assignment = self.begin_assignment(&name).map(Box::new);
+                planning.assignment = self.begin_counted(&name, budget);
             }
         }
+    }
+
+    /// Begins to evaluate a mirror, and charges for that.
+    fn begin_counted(&mut self, name: &Arc<str>, budget: &mut Budget) -> Option<Box<Assignment>> {
+        let before = self.work.total();
+        let assignment = self.begin_assignment(name);
+        budget.spend(1 + self.work.total() - before);
+        assignment.map(Box::new)
     }
 
     /// Adds the objects that are due, as far as is known.

@@ -238,7 +238,6 @@ pub(super) fn fields() -> Vec<Field> {
         value,
     );
     add(Kind::Service, "selected keys", annotated, (ALL, ANNOTATIONS), key);
-    // As many as count, in as many Services as an object's size has room for, are `selected_by_many`.
     add(
         Kind::Endpoints,
         "addresses",
@@ -350,7 +349,10 @@ fn plain(kind: Kind) -> Value {
     let slice = |name: &str, manager: &str| {
         let labels =
             json!({"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": manager});
-        json!({"metadata": metadata("slice", labels), "addressType": "IPv4", "endpoints": [], "ports": []})
+        let mut metadata = metadata("slice", labels);
+        metadata["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": "Service", "name": name, "uid": name, "controller": true}]);
+        json!({"metadata": metadata, "addressType": "IPv4", "endpoints": [], "ports": []})
     };
     match kind {
         Kind::Pod => json!({

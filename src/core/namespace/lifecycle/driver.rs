@@ -144,6 +144,7 @@ impl NamespaceState {
                 self.notify_corrected::<T>(id);
             }
             (Effect::Read, Outcome::Fetched { content, .. }) => {
+                self.count_read(content.units());
                 if let Some(facts) = T::content(content) {
                     self.observed::<T>(id, facts);
                 }

@@ -96,6 +96,7 @@ impl NamespaceState {
         let whole = mirror.whole || mirror.stance != Some(stance) || !fits;
         let slices = if whole { &mirror.slices } else { &mirror.touched };
         let slices: Vec<_> = slices.iter().collect();
+        self.work.endpoints_laid_out += (slices.len() + if whole { groups } else { 0 }) as u64 / 16;
         if whole {
             losses = self.take_stance(name, stance, losses, &slices);
             self.mirrors.replaced.remove(name);
@@ -183,6 +184,9 @@ impl NamespaceState {
                     return false;
                 }
             }
+            let units = (content.groups.len() / 16 + assignment.unplaced.len()) as u64;
+            self.work.endpoints_laid_out += units;
+            budget.spend(units);
             let matched = self.finish_matching(assignment, content);
             assignment.matched = Some(matched);
         }
