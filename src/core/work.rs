@@ -7,7 +7,8 @@ use std::ops::Sub;
 pub struct Work {
     /// The number of times that labels were compared with a selector.
     pub selector_evaluations: u64,
-    /// The number of pairs of labels and selectors looked up or compared, as pods and Services came, went and changed.
+    /// The number of pairs of labels and selectors looked up, compared or given up, as pods and Services came, went and
+    /// changed.
     pub pairs_compared: u64,
     /// The number of Service and pod ports read to resolve the ports of endpoints.
     pub ports_read: u64,

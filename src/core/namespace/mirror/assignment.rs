@@ -184,7 +184,8 @@ impl NamespaceState {
                     return false;
                 }
             }
-            let units = (content.groups.len() / 16 + assignment.unplaced.len()) as u64;
+            let groups = if assignment.whole { content.groups.len() } else { 0 };
+            let units = (groups / 16 + assignment.unplaced.len()) as u64;
             self.work.endpoints_laid_out += units;
             budget.spend(units);
             let matched = self.finish_matching(assignment, content);
