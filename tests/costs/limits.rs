@@ -219,9 +219,9 @@ fn excess(field: &Field, long: bool) -> Vec<String> {
 }
 
 fn hold(kind: Kind) {
-    let fields = fields();
-    let fields = fields.iter().filter(|field| field.kind == kind);
+    let fields = fields(kind);
     let excess: Vec<_> = fields
+        .iter()
         .flat_map(|field| [false, true].map(|long| excess(field, long)))
         .flatten()
         .collect();

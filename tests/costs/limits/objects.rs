@@ -162,131 +162,65 @@ fn finalizer(n: usize, long: bool) -> Item {
 
 const ALL: usize = usize::MAX;
 
-/// All fields that repeat, of all kinds.
-pub(super) fn fields() -> Vec<Field> {
-    let mut fields = Vec::new();
-    let mut add = |kind, name, pointer, most, item| {
-        fields.push(Field {
-            kind,
-            name,
-            pointer,
-            most,
-            item,
-        });
-    };
-    for kind in [
-        Kind::Pod,
-        Kind::Service,
-        Kind::Endpoints,
-        Kind::Slice,
-        Kind::Mirrored,
-        Kind::Node,
-        Kind::Lease,
-    ] {
-        add(
-            kind,
-            "labels",
-            "/metadata/labels",
-            (ALL, OBJECT),
-            label as fn(usize, bool) -> Item,
-        );
-        add(
-            kind,
-            "annotations",
-            "/metadata/annotations",
-            (ALL, ANNOTATIONS),
-            label,
-        );
-        add(kind, "owners", "/metadata/ownerReferences", (ALL, OBJECT), owner);
-        add(
-            kind,
-            "finalizers",
-            "/metadata/finalizers",
-            (ALL, OBJECT),
-            finalizer,
-        );
-    }
-    add(
-        Kind::Pod,
-        "containers",
-        "/spec/containers",
-        (ALL, OBJECT),
-        container,
-    );
-    add(
-        Kind::Pod,
-        "ports",
-        "/spec/containers/0/ports",
-        (ALL, OBJECT),
-        container_port,
-    );
-    add(
-        Kind::Pod,
-        "conditions",
-        "/status/conditions",
-        (ALL, OBJECT),
-        condition,
-    );
-    add(Kind::Service, "selector", "/spec/selector", (ALL, OBJECT), label);
-    add(Kind::Service, "ports", "/spec/ports", (ALL, OBJECT), service_port);
-    let annotated = "/metadata/annotations/endpointd.io~1selector";
-    add(
-        Kind::Service,
-        "selected values",
-        annotated,
-        (ALL, ANNOTATIONS),
-        value,
-    );
-    add(Kind::Service, "selected keys", annotated, (ALL, ANNOTATIONS), key);
-    add(
-        Kind::Endpoints,
-        "addresses",
-        "/subsets/0/addresses",
-        (ALL, OBJECT),
-        address,
-    );
-    add(
-        Kind::Endpoints,
-        "addresses that are not ready",
-        "/subsets/0/notReadyAddresses",
-        (ALL, OBJECT),
-        address,
-    );
-    add(Kind::Endpoints, "ports", "/subsets/0/ports", (ALL, OBJECT), port);
-    add(
-        Kind::Endpoints,
-        "ports of one name",
-        "/subsets/0/ports",
-        (65_535, OBJECT),
-        port_alike,
-    );
-    add(
-        Kind::Endpoints,
-        "ports of a thousand addresses",
-        "/subsets/1/ports",
-        (65_535, OBJECT / 2),
-        port_alike,
-    );
-    add(Kind::Endpoints, "subsets", "/subsets", (ALL, OBJECT), subset);
-    add(
-        Kind::Endpoints,
-        "subsets with a port in common",
-        "/subsets",
-        (ALL, OBJECT),
-        subset_overlapping,
-    );
-    for kind in [Kind::Slice, Kind::Mirrored] {
-        add(kind, "endpoints", "/endpoints", (1000, OBJECT), endpoint);
-        add(kind, "ports", "/ports", (20_000, OBJECT), port);
-    }
-    add(
-        Kind::Node,
-        "conditions",
-        "/status/conditions",
-        (ALL, OBJECT),
-        condition,
-    );
-    fields
+const EVERY: [Kind; 7] = [
+    Kind::Pod,
+    Kind::Service,
+    Kind::Endpoints,
+    Kind::Slice,
+    Kind::Mirrored,
+    Kind::Node,
+    Kind::Lease,
+];
+const SLICES: [Kind; 2] = [Kind::Slice, Kind::Mirrored];
+/// As many as an object has room for.
+const ROOM: (usize, usize) = (ALL, OBJECT);
+const SELECTOR: &str = "/metadata/annotations/endpointd.io~1selector";
+
+/// The fields that repeat: of which kinds, the name, the JSON pointer, the most, and the item.
+type Row = (
+    &'static [Kind],
+    &'static str,
+    &'static str,
+    (usize, usize),
+    fn(usize, bool) -> Item,
+);
+
+#[rustfmt::skip] // A table.
+const TABLE: [Row; 21] = [
+    (&EVERY, "labels", "/metadata/labels", ROOM, label),
+    (&EVERY, "annotations", "/metadata/annotations", (ALL, ANNOTATIONS), label),
+    (&EVERY, "owners", "/metadata/ownerReferences", ROOM, owner),
+    (&EVERY, "finalizers", "/metadata/finalizers", ROOM, finalizer),
+    (&[Kind::Pod], "containers", "/spec/containers", ROOM, container),
+    (&[Kind::Pod], "ports", "/spec/containers/0/ports", ROOM, container_port),
+    (&[Kind::Pod], "conditions", "/status/conditions", ROOM, condition),
+    (&[Kind::Service], "selector", "/spec/selector", ROOM, label),
+    (&[Kind::Service], "ports", "/spec/ports", ROOM, service_port),
+    (&[Kind::Service], "selected values", SELECTOR, (ALL, ANNOTATIONS), value),
+    (&[Kind::Service], "selected keys", SELECTOR, (ALL, ANNOTATIONS), key),
+    (&[Kind::Endpoints], "addresses", "/subsets/0/addresses", ROOM, address),
+    (&[Kind::Endpoints], "addresses that are not ready", "/subsets/0/notReadyAddresses", ROOM, address),
+    (&[Kind::Endpoints], "ports", "/subsets/0/ports", ROOM, port),
+    (&[Kind::Endpoints], "ports of one name", "/subsets/0/ports", (65_535, OBJECT), port_alike),
+    (&[Kind::Endpoints], "ports of a thousand addresses", "/subsets/1/ports", (65_535, OBJECT / 2), port_alike),
+    (&[Kind::Endpoints], "subsets", "/subsets", ROOM, subset),
+    (&[Kind::Endpoints], "subsets with a port in common", "/subsets", ROOM, subset_overlapping),
+    (&SLICES, "endpoints", "/endpoints", (1000, OBJECT), endpoint),
+    (&SLICES, "ports", "/ports", (20_000, OBJECT), port),
+    (&[Kind::Node], "conditions", "/status/conditions", ROOM, condition),
+];
+
+/// Returns all fields of a kind that repeat.
+pub(super) fn fields(kind: Kind) -> Vec<Field> {
+    let rows = TABLE.iter().filter(|(kinds, ..)| kinds.contains(&kind));
+    let fields = rows.map(|&(_, name, pointer, most, item)| Field {
+        kind,
+        name,
+        pointer,
+        most,
+        item,
+    });
+    fields.collect()
 }
 
 impl Field {
