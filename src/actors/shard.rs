@@ -9,7 +9,7 @@ use crate::cluster::encodings::Encodings;
 use crate::core::hash::Hashed;
 use crate::core::namespace::{Kind, NamespaceState, Notification, PendingLists, Settings};
 use crate::core::object::{Interference, ObjectName};
-use crate::core::publish::reports::{Reply, Report};
+use crate::core::publish::reports::Report;
 use crate::core::work::Budget;
 use crate::metrics::{ShardMetrics, ShardPart};
 use crate::tenant_log;
@@ -22,8 +22,6 @@ use tokio::time::Instant;
 /// Work units that a shard does before it yields to other tasks: some milliseconds. Messages in its own mailbox wait
 /// until the current one is done.
 const TURN: u64 = 10_000;
-/// Bytes of a request's body per work unit, on top of the work counted when it is built.
-const BYTES: usize = 32;
 
 /// The longest time that a timer for Leases is set to, whatever a Lease says: it outlives the shard by this much.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -115,17 +113,21 @@ impl ShardState {
             ShardMsg::Grant(objects) => {
                 let mut replies = Vec::with_capacity(objects.len());
                 for object in objects {
-                    let kind = Kind::from(object.output);
-                    let reply = self.core.reply_to_grant(&object, &mut self.encodings.of(kind));
-                    if let Report::Replied(Reply::Built(granted)) = &reply {
-                        self.turn.spend((granted.request.size() / BYTES) as u64);
+                    if self.turn.is_spent() {
+                        // Each may be a megabyte.
+                        self.give_way().await;
                     }
+                    let (kind, before) = (Kind::from(object.output), self.core.work().total());
+                    let reply = self.core.reply_to_grant(&object, &mut self.encodings.of(kind));
+                    self.turn.spend(self.core.work().total() - before);
                     replies.push((object, reply));
                 }
                 return (replies, None);
             }
             ShardMsg::Outcome(object, outcome, why) => {
+                let before = self.core.work().total();
                 let reply = self.core.reply_to_outcome(&object, outcome, why.as_deref());
+                self.turn.spend(self.core.work().total() - before);
                 return (vec![(object, reply)], None);
             }
             ShardMsg::Look => {
@@ -260,6 +262,13 @@ impl ShardState {
                         "pods are left out of EndpointSlices, because their node does not exist");
                 }
             }
+            Notification::NotMirrored { endpoints } => {
+                let namespace = self.core.namespace();
+                if tenant_log::admits(namespace) {
+                    tracing::warn!(%namespace, name = %endpoints,
+                        "the Endpoints are not mirrored: their slices would be more than 16 times as large");
+                }
+            }
             Notification::Contested { object, service } => {
                 self.part.contested(object.output);
                 let namespace = self.core.namespace();
@@ -336,7 +345,7 @@ impl Actor for Shard {
         state: &mut ShardState,
     ) -> Result<(), ActorProcessingErr> {
         let replies = matches!(message, ShardMsg::Grant(_) | ShardMsg::Outcome(..));
-        let (before, began) = (state.core.work().total(), Instant::now());
+        let began = Instant::now();
         state.inbox.turns(began);
         let (said, noticed) = state.take(message).await;
         if let Some(comparison) = &mut state.comparison
@@ -344,9 +353,6 @@ impl Actor for Shard {
         {
             // The timer's handle is dropped: a look that comes too early does nothing.
             drop(myself.send_after(delay, || ShardMsg::Look));
-        }
-        if replies {
-            state.turn.spend(state.core.work().total() - before);
         }
         if state.comparison.is_none() {
             state.plan(said, noticed.unwrap_or(began)).await;

@@ -29,8 +29,7 @@ pub use lists::{ListEnd, ListReader};
 pub use protobuf::envelope::TooLong;
 
 use crate::core::body::{Encode, EndpointBody, EndpointsBody, SliceBody};
-use crate::core::mirror::MirroredEndpoint;
-use std::slice::Iter;
+use crate::core::mirror::MirroredEndpoints;
 
 /// The encodings of objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,7 +70,7 @@ impl Encode for Encoding {
         }
     }
 
-    fn mirrored(&mut self, slice: SliceBody<'_, Iter<'_, MirroredEndpoint>>) -> Vec<u8> {
+    fn mirrored(&mut self, slice: SliceBody<'_, MirroredEndpoints<'_>>) -> Vec<u8> {
         match self {
             Self::Json => mirrored::encode_json(slice),
             Self::Protobuf => mirrored::encode_protobuf(slice),
@@ -83,6 +82,10 @@ impl Encode for Encoding {
             Self::Json => endpoints::encode_json(&endpoints),
             Self::Protobuf => endpoints::encode_protobuf(&endpoints),
         }
+    }
+
+    fn size(body: &Vec<u8>) -> usize {
+        body.len()
     }
 }
 

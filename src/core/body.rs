@@ -7,7 +7,7 @@ use super::facts::{
 use super::hash::LongHasher;
 use super::hints::Hint;
 use super::ids::Uid;
-use super::mirror::{MirroredEndpoint, MirroredObject};
+use super::mirror::{MirroredEndpoints, MirroredObject};
 use super::object::{Flight, Remote};
 use super::ports::SlicePort;
 use super::slices::Conditions;
@@ -28,10 +28,13 @@ pub trait Encode {
     fn slice<'a>(&mut self, slice: SliceBody<'a, impl Iterator<Item = EndpointBody<'a>>>) -> Self::Body;
 
     /// Encodes a slice that mirrors Endpoints.
-    fn mirrored(&mut self, slice: SliceBody<'_, std::slice::Iter<'_, MirroredEndpoint>>) -> Self::Body;
+    fn mirrored(&mut self, slice: SliceBody<'_, MirroredEndpoints<'_>>) -> Self::Body;
 
     /// Encodes an Endpoints object.
     fn endpoints(&mut self, endpoints: EndpointsBody<'_>) -> Self::Body;
+
+    /// Returns the number of bytes of an encoded object; 0 if it is no text.
+    fn size(body: &Self::Body) -> usize;
 }
 
 /// The request to send for one object. `B` is an encoded object.

@@ -86,6 +86,20 @@ pub struct PodFacts {
     pub ready_time: Option<Time>,
 }
 
+/// Bytes of labels or other text that count as one unit of [`Work::total`](super::work::Work::total).
+const TEXT: usize = 256;
+
+fn text_units(labels: &Labels) -> u64 {
+    (labels.as_str().len() / TEXT) as u64
+}
+
+impl PodFacts {
+    /// Returns the units of work that it takes to take the pod in, besides those for what depends on it.
+    pub fn units(&self) -> u64 {
+        text_units(&self.labels) + self.ports.len() as u64 / 4
+    }
+}
+
 /// A pod's hostname, and the headless Service within which it is a DNS name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostName {
@@ -162,6 +176,12 @@ impl From<&str> for TolerateUnready {
 }
 
 impl ServiceFacts {
+    /// Returns the units of work that it takes to take the Service in, besides those for what depends on it.
+    pub fn units(&self) -> u64 {
+        let selector: usize = self.selector.iter().map(Selector::text_size).sum();
+        text_units(&self.labels) + (selector / TEXT) as u64 + self.ports.len() as u64 / 4
+    }
+
     /// Returns whether the Service has slices in a family.
     pub fn has(&self, family: Family) -> bool {
         self.families[family.index()]
@@ -282,6 +302,14 @@ pub struct SliceFacts {
 }
 
 impl SliceFacts {
+    /// Returns the units of work that it takes to take the slice in.
+    pub fn units(&self) -> u64 {
+        text_units(&self.labels)
+            + self.extras.units()
+            + self.ports.len() as u64 / 4
+            + self.endpoints.len() as u64
+    }
+
     /// Returns the manager named by its label.
     pub fn manager(&self) -> Option<&str> {
         self.labels.get(LABEL_MANAGED_BY)
@@ -356,6 +384,13 @@ pub struct EndpointsFacts {
 }
 
 impl EndpointsFacts {
+    /// Returns the units of work that it takes to take the object in, besides those for laying it out.
+    pub fn units(&self) -> u64 {
+        let ports = self.subsets.iter().map(|subset| subset.ports.len());
+        let ports = ports.sum::<usize>() as u64;
+        text_units(&self.labels) + self.extras.units() + ports / 4 + self.addresses() as u64 / 4
+    }
+
     /// Returns the number of addresses, counting an address once for each subset.
     pub fn addresses(&self) -> usize {
         let subsets = self.subsets.iter();
@@ -433,6 +468,15 @@ pub struct Extras {
 }
 
 impl Extras {
+    fn units(&self) -> u64 {
+        let annotations = self
+            .annotations
+            .iter()
+            .map(|(key, value)| key.len() + value.len());
+        let text = annotations.sum::<usize>() / TEXT;
+        (text + (self.annotations.len() + self.owners.len() + self.finalizers.len()) / 4) as u64
+    }
+
     /// Returns whether there is nothing to preserve.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

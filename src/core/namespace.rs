@@ -423,6 +423,12 @@ impl NamespaceState {
         self.work
     }
 
+    /// Counts what it takes to take in an object that was read. Returns the units.
+    pub fn count_read(&mut self, units: u64) -> u64 {
+        self.work.items_read += units;
+        units
+    }
+
     /// Takes the work done since it was last taken.
     pub fn take_work(&mut self) -> Work {
         std::mem::take(&mut self.work)

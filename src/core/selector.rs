@@ -61,6 +61,11 @@ impl Selector {
         Ok((!selector.pairs.is_empty() || !selector.requirements.is_empty()).then_some(selector))
     }
 
+    /// Returns the number of bytes of its pairs.
+    pub fn text_size(&self) -> usize {
+        self.pairs.as_str().len()
+    }
+
     /// Returns the pairs, sorted by key.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter()

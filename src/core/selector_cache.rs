@@ -35,6 +35,8 @@ use terms::{Anchor, Term};
 
 /// Up to this many pairs are searched one by one; more are sorted first.
 const FEW_PAIRS: usize = 16;
+/// Up to this many pairs are given up at once.
+const GIVEN_UP_AT_ONCE: usize = 4000;
 
 /// Maps selectors ⇄ full sets ⇄ pods within one namespace.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +54,10 @@ pub(crate) struct SelectorCache {
     matches_by_selectors: HashTable<u32>,
     /// The total number of pairs in all selectors, those of their terms included.
     selector_pairs: usize,
+    /// The number of pairs that were given up since this was last taken.
+    released: u64,
+    /// Pairs of selectors that are gone, yet to be given up.
+    left: Vec<u32>,
 }
 
 /// The complete labels of a pod.
@@ -263,6 +269,7 @@ impl SelectorCache {
             .expect("a full set in use is in the table")
             .remove();
         let full = self.full.remove(id.index());
+        self.released += full.pairs.len() as u64;
         for pair in full.pairs {
             self.pairs.let_go(pair, id);
             self.pairs.release(pair);
@@ -371,7 +378,29 @@ impl SelectorCache {
         Some(Matching::of_selector(id, candidates))
     }
 
+    /// Takes the number of pairs that labels and selectors have given up, which counts as work.
+    pub(crate) fn take_released(&mut self) -> u64 {
+        std::mem::take(&mut self.released)
+    }
+
+    /// Returns whether [`Self::give_up_some`] has anything to do.
+    pub(crate) fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Gives up some pairs of selectors that are gone.
+    pub(crate) fn give_up_some(&mut self) {
+        let rest = self.left.len().saturating_sub(GIVEN_UP_AT_ONCE);
+        let some = self.left.split_off(rest);
+        self.release_all(&some, &[]);
+        if rest == 0 {
+            self.left = Vec::new();
+        }
+    }
+
     fn release_all(&mut self, pairs: &[u32], terms: &[Term]) {
+        let of_terms = terms.iter().map(Term::size);
+        self.released += (pairs.len() + of_terms.sum::<usize>()) as u64;
         for &pair in pairs {
             self.pairs.release(pair);
         }
@@ -426,7 +455,12 @@ impl SelectorCache {
         } = selector;
         self.selector_pairs -= pairs.len() + terms.iter().map(Term::size).sum::<usize>();
         self.unindex(id, &anchor);
-        self.release_all(&pairs, &terms);
+        if pairs.len() <= GIVEN_UP_AT_ONCE {
+            self.release_all(&pairs, &terms);
+        } else {
+            self.release_all(&[], &terms);
+            self.left.extend(pairs);
+        }
     }
 
     /// Returns the pods that a Service selects.

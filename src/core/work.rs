@@ -7,7 +7,8 @@ use std::ops::Sub;
 pub struct Work {
     /// The number of times that labels were compared with a selector.
     pub selector_evaluations: u64,
-    /// The number of pairs of labels and selectors looked up or compared, as pods and Services came, went and changed.
+    /// The number of pairs of labels and selectors looked up, compared or given up, as pods and Services came, went and
+    /// changed.
     pub pairs_compared: u64,
     /// The number of Service and pod ports read to resolve the ports of endpoints.
     pub ports_read: u64,
@@ -24,7 +25,17 @@ pub struct Work {
     pub evaluations: u64,
     /// The number of times that it was decided who leads a Service.
     pub leaders_judged: u64,
+    /// Units of laying out and comparing mirrored Endpoints: about the number of addresses, ports and endpoints that were
+    /// numbered, sorted, hashed or compared, and of pieces of 256 bytes of their texts.
+    pub endpoints_laid_out: u64,
+    /// Units of taking in what was read: about the number of endpoints, addresses, ports and pairs of labels.
+    pub items_read: u64,
+    /// Bytes of objects to be written.
+    pub bytes_built: u64,
 }
+
+/// Bytes of objects to be written that take as long as another unit of work.
+const BYTES: u64 = 32;
 
 impl Work {
     /// Returns all work as one number, in units of some ten to some hundred nanoseconds.
@@ -39,6 +50,9 @@ impl Work {
             slices_touched,
             evaluations,
             leaders_judged,
+            endpoints_laid_out,
+            items_read,
+            bytes_built,
         } = self;
         // Comparing a pair or reading a port takes a fraction of the time of the other operations.
         (pairs_compared + ports_read) / 4
@@ -49,6 +63,9 @@ impl Work {
             + slices_touched
             + evaluations
             + leaders_judged
+            + endpoints_laid_out
+            + items_read
+            + bytes_built / BYTES
     }
 }
 
@@ -93,6 +110,9 @@ impl Sub for Work {
             slices_touched: self.slices_touched - before.slices_touched,
             evaluations: self.evaluations - before.evaluations,
             leaders_judged: self.leaders_judged - before.leaders_judged,
+            endpoints_laid_out: self.endpoints_laid_out - before.endpoints_laid_out,
+            items_read: self.items_read - before.items_read,
+            bytes_built: self.bytes_built - before.bytes_built,
         }
     }
 }

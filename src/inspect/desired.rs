@@ -7,10 +7,9 @@ use crate::core::facts::{
     SliceMeta, SubsetFacts,
 };
 use crate::core::ids::Uid;
-use crate::core::mirror::MirroredEndpoint;
+use crate::core::mirror::{MirroredEndpoint, MirroredEndpoints};
 use crate::core::object::{ObjectName, Verb};
 use crate::core::subsets::TRUNCATED;
-use std::slice::Iter;
 use std::sync::Arc;
 
 /// A write that is due.
@@ -46,7 +45,11 @@ impl Encode for Values {
         slice_of(slice, endpoint)
     }
 
-    fn mirrored(&mut self, slice: SliceBody<'_, Iter<'_, MirroredEndpoint>>) -> Desired {
+    fn size(_body: &Desired) -> usize {
+        0
+    }
+
+    fn mirrored(&mut self, slice: SliceBody<'_, MirroredEndpoints<'_>>) -> Desired {
         slice_of(slice, mirrored)
     }
 

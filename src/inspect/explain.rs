@@ -341,8 +341,8 @@ fn mirroring(seen: &Seen) -> Vec<String> {
     }
     let Some(content) = MirroredObject::new(&seen.namespace, endpoints, seen.max_mirrored) else {
         return vec![
-            "its Endpoints are not mirrored: the same ports occur in too many combinations of subsets, or too many \
-             ports share a name"
+            "its Endpoints are not mirrored: the slices would be more than 16 times as large, because too many ports \
+             share a name, or the same ports occur in too many combinations of subsets"
                 .to_owned(),
         ];
     };

@@ -193,7 +193,13 @@ async fn changes_of_pods_and_of_the_selector_are_followed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_selector_that_cannot_be_used_adds_nobody_and_follows_those_that_are_published() {
+    let values: Vec<_> = (0..33_000).map(|n| format!("v{n}")).collect();
+    let many = format!("app in ({})", values.join(","));
     for (selector, problem) in [
+        (
+            &*many,
+            "column 399: a selector here may have no more than 100 values",
+        ),
         ("app in web", "column 8: found \"web\", expected \"(\""),
         ("", "it is empty, and would select every pod of the namespace"),
     ] {

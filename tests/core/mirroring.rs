@@ -9,7 +9,7 @@ use endpointd::core::namespace::{
     Content, Kind, NamespaceState, Notification, Outcome, PendingLists, Settings,
 };
 use endpointd::core::nodes::NodeTable;
-use endpointd::core::object::{ObjectName, Output};
+use endpointd::core::object::{ObjectName, Output, Remote};
 use endpointd::core::queue::Priority;
 use serde_json::{Value, json};
 
@@ -121,10 +121,14 @@ fn endpoints_that_stand_for_slices_of_gigabytes_are_not_mirrored() {
         );
     }
     let told = state.take_notifications();
-    let [Notification::Event(Notice { reason, .. })] = &told[..] else {
+    let [
+        Notification::Event(Notice { reason, .. }),
+        Notification::NotMirrored { .. },
+    ] = &told[..]
+    else {
         panic!("{told:?}");
     };
-    assert_eq!(*reason, "TooManySubsetsToMirror");
+    assert_eq!(*reason, "TooLargeToMirror");
     // What it was before is mirrored again.
     state.apply_endpoints(facts("e1", 20, &one("10.0.0.3")), 0);
     let planned = state.plan();
@@ -132,6 +136,39 @@ fn endpoints_that_stand_for_slices_of_gigabytes_are_not_mirrored() {
         planned.iter().any(|item| item.object.output == Output::Mirrored),
         "{planned:?}"
     );
+}
+
+#[test]
+fn endpoints_that_are_refused_are_read_once_for_each_version() {
+    let mut state = mirrored();
+    let endpoints = ObjectName::endpoints("s".into());
+    let written = Remote {
+        uid: "u".into(),
+        version: 10,
+    };
+    let mut reads = 0;
+    for version in 11..14 {
+        let mut whole = facts("e1", version, &tangled());
+        whole.meta.version = version;
+        state.apply_endpoints_meta(&whole.meta, 0);
+        // Plans, reads, and whatever comes of it, for as long as something is due.
+        for _ in 0..20 {
+            for item in state.plan() {
+                let Some(granted) = state.grant(&item.object, &mut Encoding::Json) else {
+                    continue;
+                };
+                let outcome = if granted.request == Request::Fetch {
+                    assert_eq!(item.object, endpoints);
+                    reads += 1;
+                    Outcome::fetched(Content::Endpoints(Box::new(whole.clone())))
+                } else {
+                    Outcome::Written(written.clone())
+                };
+                state.outcome(&item.object, outcome, None);
+            }
+        }
+        assert_eq!(reads, version - 10);
+    }
 }
 
 #[test]

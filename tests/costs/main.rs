@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a panic is the failure.
 
+#[path = "../support/allocator.rs"]
+mod allocator;
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 #[path = "../../benches/support/fixtures.rs"]
 mod fixtures;
@@ -10,6 +12,7 @@ mod fixtures;
 mod processor;
 
 mod cost;
+mod limits;
 mod mirrors;
 mod tenants;
 mod turns;

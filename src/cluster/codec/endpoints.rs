@@ -48,10 +48,21 @@ struct Address<'a> {
     ip: Str<'a>,
     hostname: Option<Str<'a>>,
     node_name: Option<Str<'a>>,
-    target_ref: Option<TargetRef<'a>>,
+    /// Boxed, since the API server accepts a hundred thousand addresses without one.
+    target_ref: Option<Box<TargetRef<'a>>>,
 }
 
 message!('a, Address<'a> { 1 => ip, 2 => target_ref, 3 => hostname, 4 => node_name });
+
+impl Subset<'_> {
+    /// Frees the room that its lists have grown by: there may be a hundred thousand addresses, which are about to be copied.
+    fn tighten(&mut self) {
+        for list in [&mut self.addresses, &mut self.not_ready_addresses] {
+            list.iter_mut().for_each(Vec::shrink_to_fit);
+        }
+        self.ports.iter_mut().for_each(Vec::shrink_to_fit);
+    }
+}
 
 /// A port: as a slice's in JSON, but numbered otherwise.
 #[derive(Debug, Default, Deserialize)]
@@ -107,7 +118,10 @@ fn meta(meta: &fields::Meta<'_>) -> Result<Namespaced<EndpointsMeta>, DecodeErro
 impl Decode for Namespaced<EndpointsFacts> {
     type Wire<'a> = Endpoints<'a>;
 
-    fn decode(endpoints: Endpoints<'_>) -> Result<Self, DecodeError> {
+    fn decode(mut endpoints: Endpoints<'_>) -> Result<Self, DecodeError> {
+        for subset in endpoints.subsets.iter_mut().flatten() {
+            subset.tighten();
+        }
         let Namespaced {
             namespace,
             facts: meta,
@@ -122,8 +136,9 @@ impl Decode for Namespaced<EndpointsFacts> {
             over_capacity: over_capacity.map(Into::into),
             subsets: endpoints
                 .subsets
+                .as_deref()
+                .unwrap_or_default()
                 .iter()
-                .flatten()
                 .map(|wire| subset(wire, &namespace))
                 .collect(),
             labels: endpoints.metadata.labels.labels(),
@@ -139,12 +154,11 @@ impl Decode for Namespaced<EndpointsFacts> {
 
 fn subset(wire: &Subset<'_>, namespace: &str) -> SubsetFacts {
     let addresses = |list: &Option<Vec<Address<'_>>>| {
-        list.iter()
-            .flatten()
-            .map(|wire| address(wire, namespace))
-            .collect()
+        let list = list.as_deref().unwrap_or_default().iter();
+        list.map(|wire| address(wire, namespace)).collect()
     };
-    let ports = wire.ports.iter().flatten().map(|port| slice_port(&port.0));
+    let ports = wire.ports.as_deref().unwrap_or_default().iter();
+    let ports = ports.map(|port| slice_port(&port.0));
     SubsetFacts {
         // Endpoints omit an empty port name where slices spell it out.
         ports: ports
@@ -159,13 +173,14 @@ fn subset(wire: &Subset<'_>, namespace: &str) -> SubsetFacts {
 }
 
 fn address(wire: &Address<'_>, namespace: &str) -> AddressFacts {
-    let pod = plain_pod(wire.target_ref.as_ref(), namespace);
+    let target = wire.target_ref.as_deref();
+    let pod = plain_pod(target, namespace);
     AddressFacts {
         ip: canonical(&wire.ip),
         hostname: set(wire.hostname.as_ref()).map(Into::into),
         node: set(wire.node_name.as_ref()).map(Into::into),
         pod: pod.map(|target| ((*target.name).into(), Uid::from(&*target.uid))),
-        target: other_target(wire.target_ref.as_ref(), pod.is_some()),
+        target: other_target(target, pod.is_some()),
     }
 }
 

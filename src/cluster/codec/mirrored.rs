@@ -5,11 +5,10 @@ use super::text::IpText;
 use super::{json, protobuf};
 use crate::core::body::SliceBody;
 use crate::core::facts::ObjectReference;
-use crate::core::mirror::MirroredEndpoint;
-use std::slice::Iter;
+use crate::core::mirror::{MirroredEndpoint, MirroredEndpoints};
 
 /// A slice with endpoints of Endpoints.
-pub(super) type MirroredSlice<'a> = SliceBody<'a, Iter<'a, MirroredEndpoint>>;
+pub(super) type MirroredSlice<'a> = SliceBody<'a, MirroredEndpoints<'a>>;
 
 /// Encodes a slice as JSON.
 pub(super) fn encode_json(slice: MirroredSlice<'_>) -> Vec<u8> {

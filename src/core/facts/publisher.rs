@@ -8,8 +8,12 @@ use std::sync::Arc;
 /// The value of the annotation `ANNOTATION_SELECTOR`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AnnotatedSelector {
-    /// A selector.
-    Valid(Selector),
+    /// A text that [`ServiceFacts::resolve`] parses if it counts.
+    Unparsed(Box<str>),
+    /// A text that does not count and is not kept.
+    Ignored,
+    /// A selector, which is that of the Service.
+    InUse,
     /// An empty selector, which would select all pods of the namespace.
     Everything,
     /// Not a selector.
@@ -20,20 +24,30 @@ impl AnnotatedSelector {
     /// Returns why no pods are added, if the selector is not used.
     pub fn problem(&self) -> Option<String> {
         match self {
-            Self::Valid(_) => None,
+            Self::Unparsed(_) | Self::Ignored | Self::InUse => None,
             Self::Everything => Some("it is empty, and would select every pod of the namespace".to_owned()),
             Self::Invalid(error) => Some(error.to_string()),
         }
+    }
+
+    /// Parses the text, unless that has been done. Returns the selector.
+    fn parse(&mut self) -> Option<Selector> {
+        let Self::Unparsed(text) = self else {
+            return None;
+        };
+        let (parsed, selector) = match Selector::parse(text) {
+            Ok(Some(selector)) => (Self::InUse, Some(selector)),
+            Ok(None) => (Self::Everything, None),
+            Err(error) => (Self::Invalid(error), None),
+        };
+        *self = parsed;
+        selector
     }
 }
 
 impl From<&str> for AnnotatedSelector {
     fn from(text: &str) -> Self {
-        match Selector::parse(text) {
-            Ok(Some(selector)) => Self::Valid(selector),
-            Ok(None) => Self::Everything,
-            Err(error) => Self::Invalid(error),
-        }
+        Self::Unparsed(text.into())
     }
 }
 
@@ -98,21 +112,26 @@ impl ServiceFacts {
             && !self.is_api(namespace)
         {
             self.custom = true;
-            if let Some(AnnotatedSelector::Valid(selector)) = self.annotated.as_deref() {
-                self.selector = Some(selector.clone());
+            if let Some(selector) = self.annotated.as_deref_mut().and_then(AnnotatedSelector::parse) {
+                self.selector = Some(selector);
             }
             if let Some(leader) = &mut self.leader {
                 // A leader that is not ready is published as not ready.
                 leader.ignores_not_ready |= std::mem::take(&mut self.publish_not_ready);
             }
-        } else if outputs
-            == (Outputs {
+        } else {
+            // Its text may be 256 KiB.
+            if let Some(annotated) = self.annotated.as_deref_mut() {
+                *annotated = AnnotatedSelector::Ignored;
+            }
+            let custom_alone = Outputs {
                 custom: true,
                 ..Outputs::NONE
-            })
-        {
-            // Nothing here depends on its pods.
-            self.selector = None;
+            };
+            if outputs == custom_alone {
+                // Nothing here depends on its pods.
+                self.selector = None;
+            }
         }
         self
     }

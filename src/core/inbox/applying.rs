@@ -90,6 +90,7 @@ impl Applying {
                     epoch,
                 }) = self.matching.take().map(|waiter| *waiter)
             {
+                state.count_read(facts.units());
                 state.apply_pod(facts, &earlier, epoch, nodes);
                 state.finish_labels(&matching);
             }
@@ -102,22 +103,28 @@ impl Applying {
             state.begin_node(view);
         } else if let Some((name, PodEvent { latest, earlier })) = self.pods.next() {
             match latest {
-                Some((facts, epoch)) => match state.begin_labels(&facts) {
-                    None => state.apply_pod(facts, &earlier, epoch, nodes),
-                    Some(matching) => {
-                        self.matching = Some(Box::new(Waiter {
-                            matching,
-                            facts,
-                            earlier,
-                            epoch,
-                        }));
+                Some((facts, epoch)) => {
+                    state.count_read(facts.units());
+                    match state.begin_labels(&facts) {
+                        None => state.apply_pod(facts, &earlier, epoch, nodes),
+                        Some(matching) => {
+                            self.matching = Some(Box::new(Waiter {
+                                matching,
+                                facts,
+                                earlier,
+                                epoch,
+                            }));
+                        }
                     }
-                },
+                }
                 None => state.remove_pod(&name, nodes),
             }
         } else if let Some((name, latest)) = self.services.next() {
             match latest {
-                Some((facts, epoch)) => state.begin_service(facts, epoch),
+                Some((facts, epoch)) => {
+                    state.count_read(facts.units());
+                    state.begin_service(facts, epoch);
+                }
                 None => state.begin_removal(&name),
             }
         } else if let Some(units) = self.next_object(state) {
@@ -140,9 +147,8 @@ impl Applying {
         if let Some((name, event)) = self.slices.next() {
             match event {
                 ObjectEvent::Whole(facts, epoch) => {
-                    let endpoints = facts.endpoints.len() as u64;
+                    state.count_read(facts.units());
                     state.apply_slice(*facts, epoch);
-                    return Some(1 + endpoints);
                 }
                 ObjectEvent::Meta(meta, epoch) => state.apply_slice_meta(&meta, epoch),
                 ObjectEvent::Gone(version) => state.slice_gone(&name, version),
@@ -150,9 +156,8 @@ impl Applying {
         } else if let Some((name, event)) = self.endpoints.next() {
             match event {
                 ObjectEvent::Whole(facts, epoch) => {
-                    let addresses = facts.addresses() as u64;
+                    state.count_read(facts.units());
                     state.apply_endpoints(*facts, epoch);
-                    return Some(1 + addresses);
                 }
                 ObjectEvent::Meta(meta, epoch) => state.apply_endpoints_meta(&meta, epoch),
                 ObjectEvent::Gone(version) => state.endpoints_gone(&name, version),
@@ -161,9 +166,8 @@ impl Applying {
             let (name, event) = self.mirrored.next()?;
             match event {
                 ObjectEvent::Whole(facts, epoch) => {
-                    let endpoints = facts.endpoints.len() as u64;
+                    state.count_read(facts.units());
                     state.apply_mirrored(*facts, epoch);
-                    return Some(1 + endpoints);
                 }
                 ObjectEvent::Meta(meta, epoch) => state.apply_mirrored_meta(&meta, epoch),
                 ObjectEvent::Gone(version) => state.mirrored_gone(&name, version),

@@ -1,6 +1,8 @@
 use super::*;
-use crate::core::facts::{EndpointsMeta, Extras};
-use crate::core::ports::Protocol;
+use crate::core::facts::{
+    ANNOTATION_LAST_APPLIED, ANNOTATION_TRIGGER_TIME, AddressFacts, EndpointsMeta, Extras, SubsetFacts,
+};
+use crate::core::ports::{Protocol, SlicePort};
 
 fn port(name: &str, number: u16) -> SlicePort {
     SlicePort {
@@ -56,7 +58,7 @@ fn groups(object: &MirroredObject) -> Vec<String> {
             .iter()
             .filter_map(|port| port.name.as_deref())
             .collect();
-        let endpoints = group.endpoints.iter();
+        let endpoints = object.endpoints_of(group);
         let endpoints: Vec<_> = endpoints
             .map(|endpoint| format!("{}{}", endpoint.ip, if endpoint.ready { "" } else { "!" }))
             .collect();
@@ -153,19 +155,132 @@ fn a_slice_has_no_more_ports_than_the_api_server_accepts() {
     assert_eq!(sizes, [1, 20_000]);
 }
 
-#[test]
-fn very_many_ports_of_one_name_are_not_mirrored() {
-    let addresses: Vec<_> = (0..1000)
+/// A subset of as many addresses and as many ports that share a name.
+fn alike(addresses: usize, ports: u16) -> EndpointsFacts {
+    let addresses: Vec<_> = (0..addresses)
         .map(|n| format!("10.0.{}.{}", n / 250, n % 250))
         .collect();
     let addresses: Vec<_> = addresses.iter().map(|address| &**address).collect();
-    let named = |count| {
-        let ports: Vec<_> = (1..=count).map(|number| ("http", number)).collect();
-        facts(vec![subset(&addresses, &[], &ports)])
+    let ports: Vec<_> = (1..=ports).map(|number| ("http", number)).collect();
+    facts(vec![subset(&addresses, &[], &ports)])
+}
+
+#[test]
+fn slices_are_at_most_sixteen_times_as_large_as_their_endpoints() {
+    let of = |addresses, ports| MirroredObject::new("ns", &alike(addresses, ports), 1000);
+    assert_eq!(of(1000, 5).unwrap().groups.len(), 5);
+    assert_eq!(of(1000, 130), None);
+    assert_eq!(of(1000, 10_000), None);
+    // With few addresses, there may be more ports.
+    assert_eq!(of(1, 80).unwrap().groups.len(), 80);
+    assert_eq!(of(1, 10_000), None);
+    // Labels and annotations are in each slice.
+    let subsets: Vec<_> = (1..=100)
+        .map(|port| subset(&["10.0.0.1"], &[], &[("a", port)]))
+        .collect();
+    let mut large = facts(subsets);
+    assert_eq!(MirroredObject::new("ns", &large, 1000).unwrap().groups.len(), 100);
+    large.extras.annotations = [("a".into(), "x".repeat(200_000).into())].into();
+    assert_eq!(MirroredObject::new("ns", &large, 1000), None);
+}
+
+#[test]
+fn ports_that_share_a_name_share_their_endpoints() {
+    let one = MirroredObject::new("ns", &alike(1000, 5), 1000).unwrap();
+    assert_eq!(one.table.len(), 1000);
+    let lists: Vec<_> = one.groups.iter().map(|group| group.members.as_ptr()).collect();
+    assert!(lists.iter().all(|list| *list == lists[0]));
+}
+
+/// Lays out in steps of a unit. Returns the object and the most units of a step.
+fn in_steps(facts: &EndpointsFacts) -> (Option<MirroredObject>, u64) {
+    let mut layout = Layout::new("ns".into(), Box::new(facts.clone()), 1000);
+    let (mut work, mut most) = (Work::default(), 0);
+    loop {
+        let before = work.total();
+        let laid = layout.step(&mut Budget::new(1), &mut work);
+        most = most.max(work.total() - before);
+        match laid {
+            Laid::Partly => {}
+            Laid::Out(object) => return (Some(*object), most),
+            Laid::TooLarge(_) => return (None, most),
+        }
+    }
+}
+
+#[test]
+fn a_layout_in_steps_ends_as_one_at_once_does() {
+    let mut random = fastrand::Rng::with_seed(5);
+    for _ in 0..300 {
+        let subsets = (0..random.usize(0..5)).map(|_| {
+            let mut list = || -> Vec<String> {
+                let list = (0..random.usize(0..4)).map(|_| format!("10.0.0.{}", random.u8(0..5)));
+                list.collect()
+            };
+            let (ready, not_ready) = (list(), list());
+            let texts = |list: &[String]| list.iter().map(|text| address(text)).collect();
+            let ports =
+                (0..random.usize(0..4)).map(|_| port(["a", "b", ""][random.usize(0..3)], random.u16(0..4)));
+            SubsetFacts {
+                ports: ports.collect(),
+                ready: texts(&ready),
+                not_ready: texts(&not_ready),
+            }
+        });
+        let facts = facts(subsets.collect());
+        let (cut, _) = in_steps(&facts);
+        assert_eq!(cut, MirroredObject::new("ns", &facts, 1000));
+        let object = cut.unwrap();
+        for group in &object.groups {
+            assert!(object.endpoints_of(group).is_sorted());
+            assert_eq!(
+                object
+                    .position(group.family, &group.ports)
+                    .map(|at| &object.groups[at]),
+                Some(group)
+            );
+        }
+    }
+}
+
+fn changes(old: &MirroredObject, new: &MirroredObject) -> (Changes, u64) {
+    let mut work = Work::default();
+    let mut comparison = Comparison::default();
+    loop {
+        let changes = comparison.step(Some(old), new, &mut Budget::new(1), &mut work);
+        if let Some(changes) = changes {
+            return (changes, work.total());
+        }
+    }
+}
+
+#[test]
+fn changes_are_counted_by_address_and_only_in_groups_that_differ() {
+    let subsets = |first: &[&str], not_ready: &[&str]| {
+        vec![
+            subset(first, not_ready, &[("a", 1), ("b", 2)]),
+            subset(&["10.1.0.1", "10.1.0.2"], &[], &[("c", 3)]),
+        ]
     };
-    let of = |count| MirroredObject::new("ns", &named(count), 1000);
-    assert_eq!(of(100).unwrap().groups.len(), 100);
-    assert_eq!(of(10_000), None);
+    let old = mirrored(subsets(&["10.0.0.1", "10.0.0.2", "10.0.0.3"], &[]), 1000);
+    let new = mirrored(
+        subsets(&["10.0.0.1", "10.0.0.4", "10.0.0.5"], &["10.0.0.2"]),
+        1000,
+    );
+    let counted = Changes {
+        added: 2,
+        updated: 1,
+        removed: 1,
+    };
+    assert_eq!(changes(&old, &new).0, counted);
+    let many: Vec<_> = (0..1000)
+        .map(|n| format!("10.0.{}.{}", n / 250, n % 250))
+        .collect();
+    let many: Vec<_> = many.iter().map(|address| &**address).collect();
+    let large = mirrored(subsets(&many, &[]), 1000);
+    let (none, work) = changes(&large, &large.clone());
+    assert_eq!(none, Changes::default());
+    assert!(work < 10, "{work}");
 }
 
 #[test]
@@ -218,7 +333,7 @@ fn endpoints_that_agree_in_address_hostname_and_target_are_one() {
     both.ready = vec![named("a"), named("b"), other];
     let one = mirrored(vec![both], 1000);
     assert_eq!(one.endpoints(), 2);
-    let uids = one.groups[0].endpoints.iter();
+    let uids = one.endpoints_of(&one.groups[0]);
     let uids: Vec<_> = uids
         .map(|endpoint| &*endpoint.target.as_ref().unwrap().uid)
         .collect();

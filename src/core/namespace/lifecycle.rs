@@ -101,6 +101,16 @@ pub enum Content {
     Endpoints(Box<EndpointsFacts>),
 }
 
+impl Content {
+    /// Returns the units of work that it takes to take it in.
+    fn units(&self) -> u64 {
+        match self {
+            Self::Slice(facts) => facts.units(),
+            Self::Endpoints(facts) => facts.units(),
+        }
+    }
+}
+
 /// A request whose turn has come. `B` is an encoded object.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Granted<B = Vec<u8>> {

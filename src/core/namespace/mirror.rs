@@ -9,22 +9,23 @@
 
 mod assignment;
 mod output;
+mod preparation;
 
 pub(super) use assignment::Assignment;
 pub(super) use output::MirroredSlice;
+pub(super) use preparation::Preparation;
 
 use assignment::Places;
 
 use super::NamespaceState;
+use super::lifecycle::Metadata as _;
 use super::lifecycle::Objects;
-use crate::core::address::Family;
 use crate::core::compact::small::SmallSet;
 use crate::core::facts::EndpointsFacts;
-use crate::core::hash::{KeyedMap, KeyedSet};
+use crate::core::hash::KeyedMap;
 use crate::core::ids::MirroredSliceId;
-use crate::core::mirror::{LeftOut, MirroredEndpoint, MirroredGroup, MirroredObject};
+use crate::core::mirror::{Changes, LeftOut, MirroredGroup, MirroredObject};
 use crate::core::object::{Flight, Phase, Remote};
-use crate::core::ports::SlicePorts;
 use crate::core::queue::Priority;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -66,6 +67,10 @@ impl Mirrors {
 struct Mirror {
     /// What the slices should hold, if it is known.
     content: Option<Box<MirroredObject>>,
+    /// The version of the Endpoints that was read last, whatever came of it.
+    read: Option<Remote>,
+    /// Endpoints that were read and are yet to be laid out.
+    arrived: Option<Arrived>,
     /// Its slices, in any phase.
     slices: SmallSet<MirroredSliceId>,
     /// Those of them that are yet to be read.
@@ -83,19 +88,26 @@ struct Mirror {
     /// What was to be done with the slices when this was last decided.
     stance: Option<Stance>,
     /// The changes since the last evaluation.
-    moves: Moves,
+    moves: Changes,
     /// The number of times in a row that others wrote or deleted its slices, or made some that it does not need, with no
     /// change of the Endpoints in between.
     losses: u8,
     counted: MirrorTotals,
 }
 
-/// The endpoints that have changed since the last evaluation.
-#[derive(Clone, Copy, Default, Debug)]
-struct Moves {
-    added: u32,
-    updated: u32,
-    removed: u32,
+impl Mirror {
+    /// Forgets what the slices should hold: the Endpoints are to be read again.
+    fn forget_content(&mut self) {
+        (self.content, self.read, self.arrived) = (None, None, None);
+    }
+}
+
+/// Endpoints that were read.
+#[derive(Clone, Debug)]
+struct Arrived {
+    facts: Box<EndpointsFacts>,
+    /// True if they were there before this process wrote, so that their changes are not its business.
+    before_start: bool,
 }
 
 /// The changes that one evaluation found in Endpoints that are mirrored.
@@ -211,20 +223,18 @@ impl NamespaceState {
             return;
         };
         let mirror = self.mirrors.by_name.get(name);
-        let content = mirror.and_then(|mirror| mirror.content.as_deref());
+        let read = mirror.and_then(|mirror| mirror.read.as_ref());
         let object = &mut self.endpoints[id].object;
-        let known = content.is_some_and(|content| {
-            let same = |remote: &Remote| content.version == remote.version && content.uid == remote.uid;
-            object.remote.as_ref().is_some_and(same)
-        });
+        let known = read.is_some() && read == object.remote.as_ref();
         if object.phase == Phase::Unmanaged && object.flight.is_none() && !known && !object.needs_refetch {
             object.mark_stale();
             self.endpoints.want(id);
         }
     }
 
-    /// Takes in Endpoints that were read whole.
-    pub(super) fn mirror_content(&mut self, facts: &EndpointsFacts) {
+    /// Takes in Endpoints that were read whole. If they are mirrored, the facts lose all but their metadata to the next plan,
+    /// which lays them out.
+    pub(super) fn mirror_content(&mut self, facts: &mut EndpointsFacts) {
         if !self.settings.outputs.mirrored {
             return;
         }
@@ -233,43 +243,29 @@ impl NamespaceState {
         if !facts.meta.may_be_mirrored() || !service.is_some_and(|service| service.selectorless) {
             return self.touch_mirror(&name.clone());
         }
-        self.work.addresses_visited += facts.addresses() as u64;
-        let content = MirroredObject::new(&self.namespace, facts, self.settings.max_mirrored);
         let mirror = self.mirrors.by_name.entry(name.clone()).or_default();
-        let Some(content) = content else {
-            // What is published stays.
-            mirror.content = None;
-            if !std::mem::replace(&mut mirror.refused, true) {
-                self.notify_not_mirrored(facts);
-            }
-            return;
-        };
-        mirror.refused = false;
-        let old = mirror.content.as_deref().map_or(&[][..], |old| &old.groups);
-        if !self.starting {
-            mirror.moves.count(old, &content.groups);
-        }
-        let fingerprints = |groups: &'_ [MirroredGroup]| -> Vec<u64> {
-            groups.iter().map(|group| group.fingerprint).collect()
-        };
-        if fingerprints(old) != fingerprints(&content.groups) {
-            mirror.losses = 0;
-        }
-        let told = std::mem::replace(&mut mirror.told, content.left_out);
-        if !self.starting {
-            self.notify_left_out(&content, told);
-        }
-        let mirror = self.mirrors.by_name.get_mut(name);
-        let mirror = mirror.expect("it was there just now");
-        mirror.content = Some(Box::new(content));
-        mirror.whole = true;
         self.mirrors.dirty.insert(name.clone());
+        let (subsets, labels) = (
+            std::mem::take(&mut facts.subsets),
+            std::mem::take(&mut facts.labels),
+        );
+        mirror.read = Some(facts.meta.remote());
+        mirror.arrived = Some(Arrived {
+            facts: Box::new(EndpointsFacts {
+                meta: facts.meta.clone(),
+                labels,
+                extras: std::mem::take(&mut facts.extras),
+                over_capacity: facts.over_capacity.take(),
+                subsets,
+            }),
+            before_start: self.starting,
+        });
     }
 
     /// Drops what is known of Endpoints that are gone.
     pub(super) fn forget_mirror_content(&mut self, name: &str) {
         if let Some(mirror) = self.mirrors.by_name.get_mut(name) {
-            mirror.content = None;
+            mirror.forget_content();
             self.touch_mirror(name);
         }
     }
@@ -277,7 +273,7 @@ impl NamespaceState {
     /// Drops what is known of all Endpoints.
     pub(super) fn forget_mirror_contents(&mut self) {
         for (name, mirror) in &mut self.mirrors.by_name {
-            mirror.content = None;
+            mirror.forget_content();
             mirror.whole = true;
             self.mirrors.dirty.insert(name.clone());
         }
@@ -488,41 +484,6 @@ impl NamespaceState {
             if std::mem::take(&mut self.mirrored[id].gives_way) {
                 self.mirrored.want(id);
             }
-        }
-    }
-}
-
-/// An endpoint and the slice that it is in.
-type Place<'a> = (Family, &'a SlicePorts, &'a MirroredEndpoint);
-
-fn places(groups: &[MirroredGroup]) -> KeyedSet<Place<'_>> {
-    let places = groups.iter().flat_map(|group| {
-        let endpoints = group.endpoints.iter();
-        endpoints.map(move |endpoint| (group.family, &group.ports, endpoint))
-    });
-    places.collect()
-}
-
-impl Moves {
-    /// Counts the endpoints that differ between two versions of the groups. One that keeps its address and its slice is
-    /// updated.
-    fn count(&mut self, old: &[MirroredGroup], new: &[MirroredGroup]) {
-        let (old, new) = (places(old), places(new));
-        let address = |(family, ports, endpoint): &Place<'_>| (*family, (*ports).clone(), endpoint.ip);
-        let gone: KeyedSet<_> = old.difference(&new).map(address).collect();
-        let came = new.difference(&old).map(address);
-        let (updated, added): (Vec<_>, Vec<_>) = came.partition(|address| gone.contains(address));
-        self.added += added.len() as u32;
-        self.updated += updated.len() as u32;
-        self.removed += gone.len().saturating_sub(updated.len()) as u32;
-    }
-
-    /// Returns the priority of a write that carries these changes: one that takes a ready endpoint away goes first.
-    fn priority(self) -> Priority {
-        if self.removed + self.updated > 0 {
-            Priority::Remove
-        } else {
-            Priority::Add
         }
     }
 }

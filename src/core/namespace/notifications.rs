@@ -7,7 +7,7 @@ use crate::core::compact::small::SmallSet;
 use crate::core::events::{Involved, InvolvedKind, Notice, Source};
 use crate::core::excerpt::Excerpt;
 use crate::core::facts::{
-    ANNOTATION_FOLLOWED, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, EndpointsFacts, Manager,
+    ANNOTATION_FOLLOWED, ANNOTATION_SELECTOR, ANNOTATION_TOLERATE_UNREADY, EndpointsMeta, Manager,
     TolerateUnready,
 };
 use crate::core::hints::HintEvent;
@@ -20,6 +20,11 @@ use std::sync::Arc;
 /// Number of failed requests for one object before people are notified: with the delays between them, about a minute.
 /// While nothing helps, they are notified again after [`SAID_AGAIN`] more: about every ten minutes.
 const LASTING: u8 = 10;
+
+/// Why Endpoints are not mirrored that stand for slices that are too large.
+pub(crate) const TOO_LARGE_TO_MIRROR: &str = "These Endpoints are not mirrored, and EndpointSlices that mirror them stay as \
+     they are: the slices would be more than 16 times as large, because too many ports share a name, or the same ports \
+     occur in too many combinations of subsets";
 
 /// A notification for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,6 +64,11 @@ pub enum Notification {
         node: Arc<str>,
         /// One of the pods.
         pod: Box<str>,
+    },
+    /// In the log: Endpoints are not mirrored, because they stand for slices that are too large.
+    NotMirrored {
+        /// Their name.
+        endpoints: Arc<str>,
     },
     /// In the log: others have changed the object again and again, and it is left to them for some minutes.
     Contested {
@@ -132,23 +142,24 @@ impl NamespaceState {
         }
     }
 
-    /// Notifies people of Endpoints that are too complicated to be mirrored.
-    pub(super) fn notify_not_mirrored(&mut self, endpoints: &EndpointsFacts) {
+    /// Notifies people of Endpoints that are not mirrored, because they stand for slices that are too large.
+    pub(super) fn notify_not_mirrored(&mut self, endpoints: &EndpointsMeta) {
         self.notifications.push(Notification::Event(Notice {
             source: Source::Mirroring,
             involved: Involved {
                 kind: InvolvedKind::Endpoints,
                 namespace: self.namespace.clone(),
-                name: endpoints.meta.name.clone(),
-                uid: endpoints.meta.uid.clone(),
+                name: endpoints.name.clone(),
+                uid: endpoints.uid.clone(),
                 version: None,
             },
             warning: true,
-            reason: "TooManySubsetsToMirror",
-            message: "The same ports occur in too many combinations of subsets, or too many ports share a name, so these \
-                      Endpoints are not mirrored; EndpointSlices that mirror them stay as they are"
-                .to_owned(),
+            reason: "TooLargeToMirror",
+            message: TOO_LARGE_TO_MIRROR.to_owned(),
         }));
+        self.notifications.push(Notification::NotMirrored {
+            endpoints: endpoints.name.clone(),
+        });
     }
 
     /// Notifies people that an object is left to others, who have changed it again and again.

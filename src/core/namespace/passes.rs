@@ -49,6 +49,8 @@ pub(super) enum Pass {
     Lead(VecDeque<ServiceId>, bool),
     /// Removes these pods' positions in slices that have been forgotten.
     Displace(VecDeque<PodId>),
+    /// Gives up the pairs of selectors that are gone, of which one may have a hundred thousand.
+    GiveUpPairs,
 }
 
 /// A change of a managed Service, applied in stages.
@@ -216,6 +218,11 @@ impl NamespaceState {
             Pass::Notification(id) => {
                 self.notify_annotations(id);
                 (None, 1)
+            }
+            Pass::GiveUpPairs => {
+                self.cache.give_up_some();
+                self.work.pairs_compared += self.cache.take_released();
+                (self.cache.has_left().then_some(Pass::GiveUpPairs), 1)
             }
         }
     }

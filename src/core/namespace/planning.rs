@@ -3,7 +3,7 @@
 
 use super::endpoints::Endpoints;
 use super::lifecycle::{Granted, Outcome};
-use super::mirror::{Assignment, MirroredSlice};
+use super::mirror::{Assignment, MirroredSlice, Preparation};
 use super::{NamespaceState, WorkItem};
 use crate::core::body::Encode;
 use crate::core::facts::{EndpointsFacts, SliceFacts};
@@ -25,6 +25,8 @@ pub(super) struct Planning {
     dirty: Option<IntoIter<ServiceId>>,
     /// The mirrors that were dirty when these Services had been evaluated.
     mirrors: Option<IntoIter<Arc<str>>>,
+    /// The mirror whose Endpoints are being laid out.
+    preparation: Option<Box<Preparation>>,
     /// The mirror that is being evaluated.
     assignment: Option<Box<Assignment>>,
 }
@@ -95,6 +97,7 @@ impl NamespaceState {
                 mirrored: self.mirrored.take_arrivals(),
                 dirty: None,
                 mirrors: None,
+                preparation: None,
                 assignment: None,
             })
         });
@@ -125,21 +128,21 @@ impl NamespaceState {
 
     fn evaluate_some(&mut self, planning: &mut Planning, budget: &mut Budget) -> bool {
         for (epoch, facts) in &mut planning.slices {
-            budget.spend(1 + facts.endpoints.len() as u64);
+            budget.spend(1 + self.count_read(facts.units()));
             self.listed::<Slice>(facts, epoch);
             if budget.is_spent() {
                 return false;
             }
         }
         for (epoch, facts) in &mut planning.endpoints {
-            budget.spend(1 + facts.addresses() as u64);
+            budget.spend(1 + self.count_read(facts.units()));
             self.listed::<Endpoints>(facts, epoch);
             if budget.is_spent() {
                 return false;
             }
         }
         for (epoch, facts) in &mut planning.mirrored {
-            budget.spend(1 + facts.endpoints.len() as u64);
+            budget.spend(1 + self.count_read(facts.units()));
             self.listed::<MirroredSlice>(facts, epoch);
             if budget.is_spent() {
                 return false;
@@ -162,6 +165,13 @@ impl NamespaceState {
         }
         let mirrors = planning.mirrors.get_or_insert_with(|| self.mirrors.take_dirty());
         loop {
+            if let Some(preparation) = &mut planning.preparation {
+                if !self.step_preparation(preparation, budget) {
+                    return false;
+                }
+                planning.assignment = self.begin_counted(preparation.name(), budget);
+                planning.preparation = None;
+            }
             if let Some(assignment) = &mut planning.assignment {
                 if !self.step_assignment(assignment, budget) {
                     return false;
@@ -174,9 +184,19 @@ impl NamespaceState {
             let Some(name) = mirrors.next() else {
                 return true;
             };
-            budget.spend(1);
-            planning.assignment = self.begin_assignment(&name).map(Box::new);
+            planning.preparation = self.begin_preparation(&name).map(Box::new);
+            if planning.preparation.is_none() {
+                planning.assignment = self.begin_counted(&name, budget);
+            }
         }
+    }
+
+    /// Begins to evaluate a mirror, and charges for that.
+    fn begin_counted(&mut self, name: &Arc<str>, budget: &mut Budget) -> Option<Box<Assignment>> {
+        let before = self.work.total();
+        let assignment = self.begin_assignment(name);
+        budget.spend(1 + self.work.total() - before);
+        assignment.map(Box::new)
     }
 
     /// Adds the objects that are due, as far as is known.

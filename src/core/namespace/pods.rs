@@ -250,6 +250,7 @@ impl NamespaceState {
         if let Some(moved) = self.cache.detach(set, at) {
             self.pods[moved].labels.1 = at;
         }
+        self.work.pairs_compared += self.cache.take_released();
     }
 
     fn leave_ports(&mut self, id: u32) {

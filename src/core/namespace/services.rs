@@ -171,7 +171,7 @@ impl NamespaceState {
         let endpoints = self.services[id].endpoints.take();
         let mut matching = None;
         if reselected {
-            self.cache.remove(id);
+            self.remove_selector(id);
             if let Some(selector) = &self.services[id].facts.selector {
                 matching = self.cache.begin_add(id, selector, &mut self.work);
             }
@@ -281,9 +281,17 @@ impl NamespaceState {
         self.passes.push_back(Pass::Stop(id, pods));
     }
 
+    fn remove_selector(&mut self, id: ServiceId) {
+        self.cache.remove(id);
+        self.work.pairs_compared += self.cache.take_released();
+        if self.cache.has_left() {
+            self.passes.push_back(Pass::GiveUpPairs);
+        }
+    }
+
     /// Finishes the stop of a Service, once its pods have forgotten it.
     pub(super) fn finish_stop(&mut self, id: ServiceId) {
-        self.cache.remove(id);
+        self.remove_selector(id);
         self.unfollow_lease(id);
         self.services[id].following = None;
         for slice in std::mem::take(&mut self.services[id].slices).iter() {

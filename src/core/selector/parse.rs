@@ -16,6 +16,10 @@ const LONGEST_NAME: usize = 63;
 /// The longest prefix of a key.
 const LONGEST_PREFIX: usize = 253;
 
+/// The most values of a selector; a key without a value counts as one. Each takes a hundred bytes in the selector cache,
+/// and an annotation has room for a hundred thousand.
+const MOST_VALUES: usize = 100;
+
 /// Why a text is not a label selector. The column is that of the first byte of what is wrong, from 1.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SelectorError {
@@ -45,6 +49,12 @@ pub enum SelectorError {
         /// A printable excerpt of it.
         value: Box<str>,
     },
+    /// There are too many values.
+    #[error("column {column}: a selector here may have no more than {MOST_VALUES} values")]
+    TooManyValues {
+        /// Where the first stands that is one too many.
+        column: usize,
+    },
     /// `>` and `<` compare integers.
     #[error("column {column}: \"{value}\" is not an integer")]
     Integer {
@@ -61,6 +71,7 @@ pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError
         text,
         rest: text,
         next: None,
+        values: 0,
     };
     let mut found = Vec::new();
     if parser.peek().kind == Kind::End {
@@ -112,6 +123,8 @@ struct Parser<'a> {
     rest: &'a str,
     /// A token that was looked at.
     next: Option<Token<'a>>,
+    /// The number of values so far.
+    values: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -162,9 +175,11 @@ impl<'a> Parser<'a> {
         }
         let key = Box::<str>::from(key);
         if absent {
+            self.count(token.column)?;
             return Ok(Requirement::new(key, Test::DoesNotExist));
         }
         if matches!(self.peek().kind, Kind::End | Kind::Symbol(",")) {
+            self.count(token.column)?;
             return Ok(Requirement::new(key, Test::Exists));
         }
         let operator = self.take();
@@ -180,9 +195,19 @@ impl<'a> Parser<'a> {
         Ok(Requirement::new(key, test))
     }
 
+    /// Counts a value, or a key without one.
+    fn count(&mut self, column: usize) -> Result<(), SelectorError> {
+        self.values += 1;
+        if self.values > MOST_VALUES {
+            return Err(SelectorError::TooManyValues { column });
+        }
+        Ok(())
+    }
+
     /// A value, which may be left out, and its column.
     fn value(&mut self) -> Result<(usize, &'a str), SelectorError> {
         let token = self.peek();
+        self.count(token.column)?;
         match token.kind {
             Kind::Word(value) if is_value(value) => {
                 self.take();

@@ -152,6 +152,34 @@ fn errors_say_where_and_why() {
 }
 
 #[test]
+fn a_selector_has_at_most_a_hundred_values() {
+    let values = |count: usize| (0..count).map(|n| format!("v{n}")).collect::<Vec<_>>();
+    assert!(Selector::parse(&format!("a in ({})", values(100).join(","))).is_ok());
+    let keys = Selector::parse(&values(100).join(","));
+    assert_eq!(keys.unwrap().unwrap().requirements().len(), 100);
+    for text in [
+        format!("a in ({})", values(101).join(",")),
+        format!(
+            "a notin ({}),b in ({})",
+            values(60).join(","),
+            values(41).join(",")
+        ),
+        values(101).join(","),
+        format!("!{}", values(101).join(",!")),
+        format!("{}=1", values(101).join("=1,")),
+        "a in (,".to_owned() + &",".repeat(200_000),
+    ] {
+        let error = Selector::parse(&text).unwrap_err();
+        assert!(matches!(error, SelectorError::TooManyValues { .. }), "{error}");
+    }
+    let error = Selector::parse(&format!("a in ({})", values(33_000).join(","))).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "column 397: a selector here may have no more than 100 values"
+    );
+}
+
+#[test]
 fn no_text_makes_the_parser_fail_in_another_way() {
     let alphabet = [
         "a", "in", "notin", "=", "!", "(", ")", ",", ">", "<", " ", "1", "é", "/", "-",

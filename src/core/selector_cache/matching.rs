@@ -9,6 +9,8 @@ use crate::core::work::Work;
 
 /// Up to this many pairs in all selectors of a namespace, labels are compared with the selectors in one go.
 const FEW: usize = 20_000;
+/// Up to this many bytes, labels are stored in the same step in which a pod gives up those that it had before.
+const SHORT: usize = 64 << 10;
 
 /// A comparison in progress, of labels that no pod had before or a selector that no Service had before, with everything
 /// they may match. The cache must not be used for anything else until it is complete.
@@ -49,7 +51,7 @@ impl SelectorCache {
     /// Starts comparing labels with the selectors that they may match, if no pod has them yet and it may take long.
     /// Once it is complete, the caller attaches a pod to the labels and then calls [`Self::finish`].
     pub(crate) fn begin_labels(&mut self, labels: &Labels, work: &mut Work) -> Option<Matching> {
-        if self.selector_pairs <= FEW {
+        if self.selector_pairs <= FEW && labels.as_str().len() <= SHORT {
             return None;
         }
         let hash = hash_of(labels);

@@ -229,6 +229,12 @@ impl<'a, T: Field<'a>> Field<'a> for Option<T> {
     }
 }
 
+impl<'a, T: Field<'a>> Field<'a> for Box<T> {
+    fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        (**self).merge(number, value)
+    }
+}
+
 impl<'a, T: Field<'a>> Field<'a> for Vec<T> {
     fn merge(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
         let mut element = T::default();

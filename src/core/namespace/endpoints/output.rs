@@ -185,9 +185,9 @@ impl Published for Endpoints {
     }
 
     /// Applies the content of an object that was read while nothing of ours was in flight.
-    fn reconcile_observed(state: &mut NamespaceState, id: EndpointsId, facts: EndpointsFacts) {
+    fn reconcile_observed(state: &mut NamespaceState, id: EndpointsId, mut facts: EndpointsFacts) {
         state.endpoints[id].mirrorable = facts.meta.may_be_mirrored();
-        state.mirror_content(&facts);
+        state.mirror_content(&mut facts);
         let verdict = state.services.find(&facts.meta.name).map(|id| {
             let service = &mut state.services[id];
             if state.starting

@@ -49,6 +49,7 @@ impl NamespaceState {
                     }
                     return None;
                 };
+                self.work.bytes_built += E::size(&body) as u64;
                 match T::objects(self)[id].object().remote {
                     Some(_) => Request::Update(body),
                     None => Request::Create(body),
@@ -143,6 +144,7 @@ impl NamespaceState {
                 self.notify_corrected::<T>(id);
             }
             (Effect::Read, Outcome::Fetched { content, .. }) => {
+                self.count_read(content.units());
                 if let Some(facts) = T::content(content) {
                     self.observed::<T>(id, facts);
                 }

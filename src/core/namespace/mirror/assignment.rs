@@ -96,6 +96,7 @@ impl NamespaceState {
         let whole = mirror.whole || mirror.stance != Some(stance) || !fits;
         let slices = if whole { &mirror.slices } else { &mirror.touched };
         let slices: Vec<_> = slices.iter().collect();
+        self.work.endpoints_laid_out += (slices.len() + if whole { groups } else { 0 }) as u64 / 16;
         if whole {
             losses = self.take_stance(name, stance, losses, &slices);
             self.mirrors.replaced.remove(name);
@@ -117,7 +118,12 @@ impl NamespaceState {
                 removed: moves.removed,
                 skipped: content.left_out.total(),
             });
-            priority = moves.priority();
+            // A write that takes a ready endpoint away goes first.
+            priority = if moves.removed + moves.updated > 0 {
+                Priority::Remove
+            } else {
+                Priority::Add
+            };
             if whole {
                 mirror.places = Places::empty(content.groups.len());
             }
@@ -178,6 +184,10 @@ impl NamespaceState {
                     return false;
                 }
             }
+            let groups = if assignment.whole { content.groups.len() } else { 0 };
+            let units = (groups / 16 + assignment.unplaced.len()) as u64;
+            self.work.endpoints_laid_out += units;
+            budget.spend(units);
             let matched = self.finish_matching(assignment, content);
             assignment.matched = Some(matched);
         }
@@ -308,7 +318,8 @@ impl NamespaceState {
             return;
         };
         if assignment.stance != Stance::Mirror {
-            (mirror.content, mirror.told) = (None, LeftOut::default());
+            mirror.forget_content();
+            mirror.told = LeftOut::default();
             mirror.places = Places::default();
             if assignment.waits && !mirror.slices.is_empty() {
                 self.mirrors.replaced.insert(name.clone());

@@ -198,10 +198,10 @@ impl Published for MirroredSlice {
             },
             address_type: group.family.as_str(),
             ports: &group.ports,
-            endpoints: group.endpoints.iter(),
+            endpoints: content.endpoints_of(group),
         });
         let departing = (group.fingerprint, Owners::from(content.uid.clone()));
-        state.work.addresses_visited += group.endpoints.len() as u64;
+        state.work.addresses_visited += group.size() as u64;
         state.mirrored[id].departing = Some(departing);
         Some(body)
     }

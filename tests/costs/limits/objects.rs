@@ -1,0 +1,325 @@
+//! Objects at the API's limits: of each field that repeats, as many as an object has room for, with the shortest and with
+//! the longest texts that the API server accepts.
+
+use serde_json::{Value, json};
+
+/// The most bytes of an object that etcd takes by default.
+const OBJECT: usize = 1_500_000;
+/// The most bytes of annotations.
+const ANNOTATIONS: usize = 256 << 10;
+/// The longest name of an object; the longest label key without a prefix, and the longest label value.
+const NAME: usize = 253;
+const LABEL: usize = 63;
+
+/// A kind of object that is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Pod,
+    Service,
+    Endpoints,
+    /// A slice of ours.
+    Slice,
+    /// A slice that mirrors Endpoints.
+    Mirrored,
+    Node,
+    Lease,
+}
+
+/// A field that repeats.
+pub(super) struct Field {
+    pub(super) kind: Kind,
+    pub(super) name: &'static str,
+    /// The JSON pointer of the list, map or text.
+    pointer: &'static str,
+    /// The most items, and the most bytes of all of them.
+    most: (usize, usize),
+    /// The nth item: with short texts, or with the longest.
+    item: fn(usize, bool) -> Item,
+}
+
+enum Item {
+    /// An element of a list.
+    Element(Value),
+    /// A pair of a map.
+    Pair(String, String),
+    /// A part of a text, after a comma.
+    Part(String),
+}
+
+/// A text that begins with this, as long as the API allows if `long`.
+fn text(start: String, long: bool, longest: usize) -> String {
+    let rest = if long { longest - start.len() } else { 0 };
+    start + &"x".repeat(rest)
+}
+
+fn label(n: usize, long: bool) -> Item {
+    Item::Pair(
+        text(format!("k{n}"), long, LABEL),
+        text(String::new(), long, LABEL),
+    )
+}
+
+fn ip(n: usize) -> String {
+    format!("10.{}.{}.{}", n >> 16 & 255, n >> 8 & 255, n & 255)
+}
+
+fn reference(n: usize) -> Value {
+    json!({
+        "kind": "Pod", "namespace": "ns", "name": text(format!("p{n}"), true, NAME),
+        "uid": format!("{n:08x}-0000-4000-8000-000000000000"),
+    })
+}
+
+fn address(n: usize, long: bool) -> Item {
+    let mut address = json!({"ip": ip(n)});
+    if long {
+        address["hostname"] = text(format!("h{n}"), true, LABEL).into();
+        address["nodeName"] = text(format!("n{n}"), true, NAME).into();
+        address["targetRef"] = reference(n);
+    }
+    Item::Element(address)
+}
+
+/// A port with a name of its own.
+fn port(n: usize, long: bool) -> Item {
+    Item::Element(
+        json!({"name": text(format!("p{n}"), long, LABEL), "port": 1 + n % 65_535, "protocol": "TCP"}),
+    )
+}
+
+/// A port that shares its name with all others.
+fn port_alike(n: usize, long: bool) -> Item {
+    Item::Element(json!({"name": text("p".into(), long, LABEL), "port": 1 + n, "protocol": "TCP"}))
+}
+
+fn subset(n: usize, long: bool) -> Item {
+    let (Item::Element(address), Item::Element(port)) = (address(n, long), port(n, long)) else {
+        unreachable!("both are elements of lists")
+    };
+    Item::Element(json!({"addresses": [address], "ports": [port]}))
+}
+
+/// A subset of ports of its own, and one that stands in every subset.
+fn subset_overlapping(n: usize, long: bool) -> Item {
+    let Item::Element(mut subset) = subset(n, long) else {
+        unreachable!("an element of a list")
+    };
+    let shared = json!({"name": "shared", "port": 1, "protocol": "TCP"});
+    subset["ports"].as_array_mut().unwrap().push(shared);
+    Item::Element(subset)
+}
+
+fn container(n: usize, long: bool) -> Item {
+    let ports = json!([{"name": text("a".into(), long, 15), "containerPort": 1 + n % 65_535}]);
+    Item::Element(json!({"name": text(format!("c{n}"), long, LABEL), "ports": ports}))
+}
+
+fn container_port(n: usize, long: bool) -> Item {
+    Item::Element(json!({"name": text(format!("a{n}"), long, 15), "containerPort": 1 + n % 65_535}))
+}
+
+fn condition(n: usize, long: bool) -> Item {
+    Item::Element(json!({"type": text(format!("t{n}"), long, LABEL), "status": "True"}))
+}
+
+fn service_port(n: usize, long: bool) -> Item {
+    let target = text(format!("a{n}"), long, 15);
+    Item::Element(
+        json!({"name": text(format!("p{n}"), long, LABEL), "port": 1 + n % 65_535, "targetPort": target}),
+    )
+}
+
+fn endpoint(n: usize, long: bool) -> Item {
+    let mut endpoint = json!({"addresses": [ip(n)], "conditions": {"ready": true}});
+    if long {
+        endpoint["hostname"] = text(format!("h{n}"), true, LABEL).into();
+        endpoint["nodeName"] = text(format!("n{n}"), true, NAME).into();
+        endpoint["zone"] = text(format!("z{n}"), true, LABEL).into();
+        endpoint["targetRef"] = reference(n);
+        let zones = (0..8).map(|at| json!({"name": text(format!("z{at}"), true, LABEL)}));
+        endpoint["hints"] = json!({"forZones": zones.collect::<Vec<_>>()});
+    }
+    Item::Element(endpoint)
+}
+
+fn value(n: usize, long: bool) -> Item {
+    Item::Part(text(format!("v{n}"), long, LABEL))
+}
+
+fn key(n: usize, long: bool) -> Item {
+    Item::Part(format!("!{}", text(format!("k{n}"), long, LABEL)))
+}
+
+fn owner(n: usize, long: bool) -> Item {
+    Item::Element(json!({
+        "apiVersion": "v1", "kind": "Service", "name": text(format!("o{n}"), long, NAME), "uid": format!("o{n}"),
+    }))
+}
+
+fn finalizer(n: usize, long: bool) -> Item {
+    Item::Element(text(format!("example.com/f{n}"), long, 70).into())
+}
+
+const ALL: usize = usize::MAX;
+
+const EVERY: [Kind; 7] = [
+    Kind::Pod,
+    Kind::Service,
+    Kind::Endpoints,
+    Kind::Slice,
+    Kind::Mirrored,
+    Kind::Node,
+    Kind::Lease,
+];
+const SLICES: [Kind; 2] = [Kind::Slice, Kind::Mirrored];
+/// As many as an object has room for.
+const ROOM: (usize, usize) = (ALL, OBJECT);
+const SELECTOR: &str = "/metadata/annotations/endpointd.io~1selector";
+
+/// The fields that repeat: of which kinds, the name, the JSON pointer, the most, and the item.
+type Row = (
+    &'static [Kind],
+    &'static str,
+    &'static str,
+    (usize, usize),
+    fn(usize, bool) -> Item,
+);
+
+#[rustfmt::skip] // A table.
+const TABLE: [Row; 21] = [
+    (&EVERY, "labels", "/metadata/labels", ROOM, label),
+    (&EVERY, "annotations", "/metadata/annotations", (ALL, ANNOTATIONS), label),
+    (&EVERY, "owners", "/metadata/ownerReferences", ROOM, owner),
+    (&EVERY, "finalizers", "/metadata/finalizers", ROOM, finalizer),
+    (&[Kind::Pod], "containers", "/spec/containers", ROOM, container),
+    (&[Kind::Pod], "ports", "/spec/containers/0/ports", ROOM, container_port),
+    (&[Kind::Pod], "conditions", "/status/conditions", ROOM, condition),
+    (&[Kind::Service], "selector", "/spec/selector", ROOM, label),
+    (&[Kind::Service], "ports", "/spec/ports", ROOM, service_port),
+    (&[Kind::Service], "selected values", SELECTOR, (ALL, ANNOTATIONS), value),
+    (&[Kind::Service], "selected keys", SELECTOR, (ALL, ANNOTATIONS), key),
+    (&[Kind::Endpoints], "addresses", "/subsets/0/addresses", ROOM, address),
+    (&[Kind::Endpoints], "addresses that are not ready", "/subsets/0/notReadyAddresses", ROOM, address),
+    (&[Kind::Endpoints], "ports", "/subsets/0/ports", ROOM, port),
+    (&[Kind::Endpoints], "ports of one name", "/subsets/0/ports", (65_535, OBJECT), port_alike),
+    (&[Kind::Endpoints], "ports of a thousand addresses", "/subsets/1/ports", (65_535, OBJECT / 2), port_alike),
+    (&[Kind::Endpoints], "subsets", "/subsets", ROOM, subset),
+    (&[Kind::Endpoints], "subsets with a port in common", "/subsets", ROOM, subset_overlapping),
+    (&SLICES, "endpoints", "/endpoints", (1000, OBJECT), endpoint),
+    (&SLICES, "ports", "/ports", (20_000, OBJECT), port),
+    (&[Kind::Node], "conditions", "/status/conditions", ROOM, condition),
+];
+
+/// Returns all fields of a kind that repeat.
+pub(super) fn fields(kind: Kind) -> Vec<Field> {
+    let rows = TABLE.iter().filter(|(kinds, ..)| kinds.contains(&kind));
+    let fields = rows.map(|&(_, name, pointer, most, item)| Field {
+        kind,
+        name,
+        pointer,
+        most,
+        item,
+    });
+    fields.collect()
+}
+
+impl Field {
+    /// Returns how many items there is room for.
+    pub(super) fn most(&self, long: bool) -> usize {
+        let size = |n| match (self.item)(n, long) {
+            Item::Element(value) => value.to_string().len() + 1,
+            Item::Pair(key, value) => key.len() + value.len() + 6,
+            Item::Part(text) => text.len() + 1,
+        };
+        // Numbers have at most six digits.
+        let each = size(100_000).max(size(1));
+        self.most.0.min(self.most.1 / each)
+    }
+
+    /// Returns the object with so many items, of a version.
+    pub(super) fn object(&self, items: usize, long: bool, version: u64) -> String {
+        let mut object = plain(self.kind);
+        object["metadata"]["resourceVersion"] = version.to_string().into();
+        if self.name == "ports of a thousand addresses" {
+            // Addresses and ports share the room.
+            let addresses = (0..1000).filter_map(|n| match address(n, long) {
+                Item::Element(value) => Some(value),
+                _ => None,
+            });
+            let subset = json!({"addresses": addresses.collect::<Vec<_>>(), "ports": []});
+            object["subsets"].as_array_mut().unwrap().push(subset);
+        }
+        let place = object.pointer_mut(self.pointer).expect("the field is there");
+        let mut parts = Vec::new();
+        for n in 0..items {
+            match ((self.item)(n, long), &mut *place) {
+                (Item::Element(value), Value::Array(list)) => list.push(value),
+                (Item::Pair(key, value), Value::Object(map)) => drop(map.insert(key, value.into())),
+                (Item::Part(text), Value::String(_)) => parts.push(text),
+                (_, place) => panic!("{} is {place}", self.name),
+            }
+        }
+        if !parts.is_empty() {
+            let all = parts.join(",");
+            *place = if all.starts_with('!') {
+                all
+            } else {
+                format!("app in ({all})")
+            }
+            .into();
+        }
+        object.to_string()
+    }
+}
+
+/// An object with nothing that repeats but what makes it count.
+fn plain(kind: Kind) -> Value {
+    let metadata = |name: &str, labels: Value| {
+        json!({
+            "name": name, "namespace": "ns", "uid": name, "labels": labels, "annotations": {}, "ownerReferences": [],
+            "finalizers": [],
+        })
+    };
+    let slice = |name: &str, manager: &str| {
+        let labels =
+            json!({"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": manager});
+        let mut metadata = metadata("slice", labels);
+        metadata["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": "Service", "name": name, "uid": name, "controller": true}]);
+        json!({"metadata": metadata, "addressType": "IPv4", "endpoints": [], "ports": []})
+    };
+    match kind {
+        Kind::Pod => json!({
+            "metadata": metadata("pod", json!({"app": "a"})),
+            "spec": {"nodeName": "node-0", "containers": [{"name": "c", "ports": []}]},
+            "status": {
+                "podIP": "10.255.0.1", "podIPs": [{"ip": "10.255.0.1"}],
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }),
+        Kind::Service => {
+            let mut service = json!({
+                "metadata": metadata("svc", json!({})),
+                "spec": {"selector": {}, "clusterIP": "None", "ports": []},
+            });
+            service["metadata"]["annotations"]["endpointd.io/selector"] = "".into();
+            service
+        }
+        Kind::Endpoints => json!({
+            "metadata": metadata("mirror", json!({})),
+            "subsets": [{
+                "addresses": [{"ip": "10.255.0.1"}], "notReadyAddresses": [],
+                "ports": [{"name": "first", "port": 1, "protocol": "TCP"}],
+            }],
+        }),
+        Kind::Slice => slice("app", "endpointslice-controller.k8s.io"),
+        Kind::Mirrored => slice("mirror", "endpointslicemirroring-controller.k8s.io"),
+        Kind::Node => json!({
+            "metadata": {"name": "node", "uid": "n", "labels": {}, "annotations": {}, "ownerReferences": [], "finalizers": []},
+            "status": {"conditions": [], "allocatable": {"cpu": "4"}},
+        }),
+        Kind::Lease => json!({
+            "metadata": metadata("lease", json!({})), "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15},
+        }),
+    }
+}
