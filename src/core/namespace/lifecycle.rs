@@ -360,6 +360,10 @@ pub(super) trait Published: Named + Clone + fmt::Debug + 'static {
     fn order(&self) -> u8 {
         0
     }
+    /// Returns whether the object is to be deleted, but not before others have taken its place.
+    fn gives_way(&self) -> bool {
+        false
+    }
     /// Returns whether a managed object must be written, as far as is known without building it.
     fn differs(&self, state: &NamespaceState) -> bool;
     /// Returns whether the object's Service cannot be evaluated yet.

@@ -88,6 +88,7 @@ impl NamespaceState {
             Outcome::Fetched { editor, .. } => editor.take(),
             _ => None,
         };
+        let version = object.remote.as_ref().map(|remote| remote.version);
         let differed = flight == Flight::Fetch && self.differs_from_desired(&T::objects(self)[id]);
         self.take_effect::<T>(id, flight, effect, outcome);
         if effect == Effect::Terminating && before == Phase::Managed {
@@ -97,6 +98,13 @@ impl NamespaceState {
         let entry = T::objects_mut(self).get_mut(id)?;
         if flight == Flight::Fetch && effect != Effect::Failed {
             let others = effect == Effect::Read && before == Phase::Managed && failures == 0;
+            // A slice that appeared is read before it is managed.
+            let appeared = effect == Effect::Read && before == Phase::Adopting { blocks: false };
+            let now = entry.object().remote.as_ref().map(|remote| remote.version);
+            if appeared || (others && now != version) {
+                self.note_foreign_version::<T>(id, editor.as_deref());
+            }
+            let entry = &mut T::objects_mut(self)[id];
             if entry.object_mut().looked(others) {
                 self.notify_contested::<T>(id);
             }
@@ -200,7 +208,9 @@ impl NamespaceState {
         let object = entry.object();
         match object.phase {
             Phase::Managed => object.needs_refetch || entry.differs(self),
-            Phase::Deleting | Phase::Adopting { .. } | Phase::Leftover { .. } => true,
+            // Whatever made its turn come early: it goes when it gives way no longer.
+            Phase::Deleting => object.needs_refetch || !entry.gives_way(),
+            Phase::Adopting { .. } | Phase::Leftover { .. } => true,
             // Fetched only to learn whether the API server has it at all.
             Phase::Unmanaged => object.needs_refetch,
         }
