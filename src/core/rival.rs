@@ -1,5 +1,7 @@
 //! Controllers that may write the same objects as this process.
 
+use super::object::Editor;
+
 /// Another controller that writes the same objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rival {
@@ -21,13 +23,13 @@ impl Rival {
         }
     }
 
-    /// Returns the controller that wrote an object, by the client that `managedFields` name as the last, if that is not
-    /// endpointd. Other clients are no controllers of these objects.
-    pub(crate) fn of(editor: Option<&str>) -> Option<Self> {
+    /// Returns the controller that wrote an object in a version that is none of ours. Other clients are no controllers of
+    /// these objects.
+    pub(crate) fn of(editor: &Editor) -> Option<Self> {
         match editor {
-            None => Some(Self::Endpointd),
-            Some("kube-controller-manager") => Some(Self::Builtin),
-            Some(_) => None,
+            Editor::Endpointd => Some(Self::Endpointd),
+            Editor::Other(name) if **name == *"kube-controller-manager" => Some(Self::Builtin),
+            Editor::Unknown | Editor::Other(_) => None,
         }
     }
 }

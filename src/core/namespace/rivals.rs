@@ -10,6 +10,7 @@ use super::NamespaceState;
 use super::lifecycle::Published;
 use super::notifications::Notification;
 use crate::core::events::{Notice, Source};
+use crate::core::object::Editor;
 use crate::core::rival::Rival;
 use std::time::Duration;
 
@@ -38,9 +39,8 @@ impl NamespaceState {
         };
     }
 
-    /// Notes that an object was read in a version that this process has not written. `editor` is the client that wrote last,
-    /// if it is not endpointd.
-    pub(super) fn note_foreign_version<T: Published>(&mut self, id: T::Id, editor: Option<&str>) {
+    /// Notes that an object was read in a version that this process has not written. `editor` is the client that wrote it.
+    pub(super) fn note_foreign_version<T: Published>(&mut self, id: T::Id, editor: &Editor) {
         let Some(rival) = Rival::of(editor).filter(|_| self.now >= self.rivals.began + GRACE) else {
             return;
         };

@@ -610,12 +610,6 @@ impl NamespaceState {
         }
     }
 
-    /// Returns whether slices of a Service stay, though its selector counts, because those for that hold no endpoints.
-    pub fn keeps_old_slices(&self, service: &str) -> bool {
-        let replacement = self.replacements.by_service.get(service);
-        replacement.is_some_and(|replacement| replacement.told)
-    }
-
     /// Returns the Service of a slice, if others wait for that one.
     pub(super) fn service_to_give_way_to(&self, slice: &str) -> Option<Arc<str>> {
         if self.replacements.by_service.is_empty() {

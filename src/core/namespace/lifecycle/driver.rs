@@ -3,7 +3,7 @@
 use super::{Effect, Granted, Metadata, Outcome, Published, Step, effect, next_step, set_back};
 use crate::core::body::{Encode, Preconditions, Request};
 use crate::core::namespace::{NamespaceState, WorkItem};
-use crate::core::object::{Flight, Interference, Phase};
+use crate::core::object::{Editor, Flight, Interference, Phase};
 use smallvec::SmallVec;
 
 /// The failures that reads of an object count as at most which others change faster than it is read: half a second.
@@ -85,10 +85,13 @@ impl NamespaceState {
         let bytes = outcome.too_large();
         let effect = effect(before, flight, &outcome, object.remote.is_some());
         let editor = match &mut outcome {
-            Outcome::Fetched { editor, .. } => editor.take(),
-            _ => None,
+            Outcome::Fetched { editor, .. } => std::mem::take(editor),
+            _ => Editor::Unknown,
         };
-        let version = object.remote.as_ref().map(|remote| remote.version);
+        let (version, unanswered) = (
+            object.remote.as_ref().map(|remote| remote.version),
+            object.unanswered,
+        );
         let differed = flight == Flight::Fetch && self.differs_from_desired(&T::objects(self)[id]);
         self.take_effect::<T>(id, flight, effect, outcome);
         if effect == Effect::Terminating && before == Phase::Managed {
@@ -101,8 +104,9 @@ impl NamespaceState {
             // A slice that appeared is read before it is managed.
             let appeared = effect == Effect::Read && before == Phase::Adopting { blocks: false };
             let now = entry.object().remote.as_ref().map(|remote| remote.version);
-            if appeared || (others && now != version) {
-                self.note_foreign_version::<T>(id, editor.as_deref());
+            let changed = effect == Effect::Read && before == Phase::Managed && now != version;
+            if appeared || (changed && !unanswered) {
+                self.note_foreign_version::<T>(id, &editor);
             }
             let entry = &mut T::objects_mut(self)[id];
             if entry.object_mut().looked(others) {
@@ -115,7 +119,9 @@ impl NamespaceState {
                 object.interference = None;
             } else if others && !differed {
                 // If a write was due anyway, it is not known whether what was read is a reason for one.
-                object.interference = Some(Box::new(Interference::Changed { editor }));
+                object.interference = Some(Box::new(Interference::Changed {
+                    editor: editor.other(),
+                }));
             }
         }
         let entry = T::objects_mut(self).get_mut(id)?;
